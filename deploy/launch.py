@@ -1,11 +1,11 @@
-"""A whole deployment as one object: topics, desired state, one supervised process a role.
+"""A whole deployment as one object: topics, desired state, supervised processes of roles.
 
     async with System(settings, codec, folder) as system:
-        system.pids            {"selection": 4711, "worker.svc": 4712, ...}
-        system.kill("joiner")  as `kill -9` does; the supervisor starts it again
+        system.pids            {"selection": 4711, "worker.svc": 4712, ...}, or {"loop": 4711, "worker.svc": 4712, ...}
+        system.kill("joiner")  as `kill -9` does: the process that runs it; the supervisor starts that again
 
 It is ready on entry and gone on exit. The demo, the load scenarios, the fault tests and `skysail run` use it. A role
-reports that it is ready when it is in its group and owns partitions.
+reports that it is ready when it is in its group and owns partitions. `grouping` says which roles share a process.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from deploy import metrics
+from deploy import metrics, placement
 from deploy.config import configuration
 from deploy.config.addresses import connection
 from deploy.config.settings import Settings
 from deploy.connect.schema_registry import codec_for
 from deploy.errors import StartError
+from deploy.grouping import Process, is_shared, plan, worker
 from deploy.local.logs import tail
 from deploy.local.process import ending, free_port
 from deploy.local.supervisor import Child, Supervisor
@@ -38,7 +39,6 @@ from schemas.errors import DecodeError
 from schemas.records import Report
 from streams.runtime.kafka.log_reader import KafkaTail
 from streams.runtime.stopping import PATIENCE_S
-from streams.topology import worker_role
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Container, Iterable, Mapping
@@ -66,7 +66,7 @@ class System:
     """A deployment whose processes are children of this one.
 
     Args:
-        settings: of the deployment; its roles are started, one worker for each deployed model or as many as they say.
+        settings: of the deployment; its roles are started, with as many workers for a model as they say.
         codec: of the records.
         folder: for the settings file that the children read.
         create_topics: creates missing topics.
@@ -76,7 +76,7 @@ class System:
         logs: folder of the processes' logs; `logs` in `folder` by default.
 
     Attributes:
-        metrics_ports: port of each instance's metrics, if the settings ask for metrics.
+        metrics_ports: port of each process's metrics, if the settings ask for metrics.
     """
 
     def __init__(
@@ -102,27 +102,33 @@ class System:
         # systems may share the groups.
         self._member = uuid.uuid4().hex
         self._supervisor: Supervisor | None = None
-        self._served: set[str] = set()  # models with started workers
+        self._homes: dict[str, str] = {}  # the process of each instance
+        self._inside: dict[str, str] = {}  # digests of the measured models inside selection, by name
+        self._served: set[str] = set()  # models that run
         self._absent: set[str] = set()  # models whose missing package was logged
         self.metrics_ports: dict[str, int] = {}
 
     @property
     def pids(self) -> dict[str, int]:
-        """Process ids by instance: `selection`, `worker.<model>`, `joiner`, ...; without those that are down."""
+        """Process ids by process: `loop` or `selection`, `worker.<model>`, ...; without those that are down."""
         return {child.name: child.pid for child in self.status() if child.pid is not None}
 
     @property
     def restarts(self) -> dict[str, int]:
-        """How often each instance has been started again."""
+        """How often each process has been started again."""
         return {child.name: child.restarts for child in self.status()}
 
     def status(self) -> tuple[ChildStatus, ...]:
         """Describe every child."""
         return () if self._supervisor is None else self._supervisor.status()
 
+    def process_of(self, instance: str) -> str:
+        """Return the name of the process that an instance runs in: `loop` for `joiner`, where roles share one."""
+        return self._homes.get(instance, instance)
+
     def log(self, instance: str) -> Path:
-        """Return the file that an instance's output goes to."""
-        return self._logs / f"{instance}.log"
+        """Return the file that the output of an instance, or a process, goes to."""
+        return self._logs / f"{self.process_of(instance)}.log"
 
     @property
     def settings_file(self) -> Path:
@@ -130,12 +136,12 @@ class System:
         return self._folder / "settings.yaml"
 
     def kill(self, instance: str, number: int = signal.SIGKILL) -> int:
-        """Send a signal to an instance, by default SIGKILL; returns its pid.
+        """Send a signal to the process of an instance, by default SIGKILL; returns its pid.
 
         Raises:
             KeyError: it is not running.
         """
-        pid = self.pids[instance]
+        pid = self.pids[self.process_of(instance)]
         os.kill(pid, number)
         return pid
 
@@ -164,13 +170,13 @@ class System:
         await asyncio.to_thread(candidates.want, self._settings, self._codec, plan)
 
     async def restarted(self, instance: str, old_pid: int, timeout_s: float = READY_S) -> int:
-        """Wait until the supervisor has restarted an instance; returns its new pid.
+        """Wait until the supervisor has restarted the process of an instance; returns its new pid.
 
         Raises:
             StartError: it did not come back in time.
         """
-        end = asyncio.get_running_loop().time() + timeout_s
-        while (pid := self.pids.get(instance, old_pid)) == old_pid:
+        end, name = asyncio.get_running_loop().time() + timeout_s, self.process_of(instance)
+        while (pid := self.pids.get(name, old_pid)) == old_pid:
             if asyncio.get_running_loop().time() > end:
                 raise StartError(f"{instance} did not come back within {timeout_s:g} s.\n{tail(self.log(instance))}")
             await asyncio.sleep(POLL_MS / 1000)
@@ -188,9 +194,15 @@ class System:
         await asyncio.to_thread(topics.require, self._settings, desired.build(self._settings, deployed))
         self._progress.done("topics, models and applications are in place")
         configuration.write(self._settings, self.settings_file)
+        self._inside = await self._placed(deployed)
         planned = self._plan(deployed)
-        self.metrics_ports = metrics.ports(self._settings.metrics, (_name(*each) for each in planned))
-        children = [self._child(*each) for each in planned]
+        self.metrics_ports = metrics.ports(self._settings.metrics, (process.name for process in planned))
+        self._homes = {instance: process.name for process in planned for instance in process.instances}
+        started = {*self._homes}
+        if "selection" in started:
+            inline = {*self._inside, *self._settings.selection.named_inline}
+            self._homes |= {worker(model).name: self._homes["selection"] for model in inline}
+        children = [self._child(process) for process in planned]
         self._require_ports({child.name for child in children})  # and those of models that were published before
         reports = KafkaTail(connection(self._settings, "skysail-launch"), (names.REPORTS,))
         await reports.start()
@@ -199,7 +211,6 @@ class System:
             undo.push_async_callback(asyncio.to_thread, self._supervisor.stop)
             try:
                 await asyncio.to_thread(self._supervisor.start)
-                started = {child.name for child in children}
                 await self._ready(reports, started - {PAGE})
                 if PAGE in started:
                     await self._page_ready(reports)
@@ -215,31 +226,41 @@ class System:
         if self._supervisor is not None:
             await asyncio.shield(asyncio.to_thread(self._supervisor.stop))
 
-    def _plan(self, models: Mapping[str, Model]) -> list[tuple[str, str | None, int]]:
+    async def _placed(self, models: Mapping[str, Model]) -> dict[str, str]:
+        """Decide where models run; returns the digests of those that were measured and run inside selection."""
+        here = {name: models[name] for name in present(models, self._absent)}
+        self._absent |= models.keys() - here.keys()
+        if is_shared(self._settings):
+            self._progress.waits("the models to be measured")
+        placed = await placement.decided(self._settings, here, self._folder)
+        for name, its in sorted(placed.items()) if is_shared(self._settings) else ():
+            self._progress.done(f"model {name} runs {its}")
+        return {name: its.digest for name, its in placed.items() if its.is_inside and its.is_measured}
+
+    def _plan(self, models: Mapping[str, Model]) -> list[Process]:
         """Return the processes of new models, and at first those of the roles."""
         news = {name: model for name, model in models.items() if name not in self._served}
         here = present(news, self._absent)
         self._absent |= news.keys() - here
         self._served |= {*here}
-        return replicated(plan(self._settings, here), self._replicas)
+        return plan(self._settings, here, self._replicas, self._inside)
 
     async def serve(self, models: Mapping[str, Model]) -> None:
         """Start workers for models without any; returns at once, while they load."""
-        for role, model, number in self._plan(models) if models.keys() - self._served else ():
-            if model is None or self._supervisor is None:
+        for process in self._plan(models) if models.keys() - self._served else ():
+            if process.model is None or self._supervisor is None:
                 continue
-            name = _name(role, model, number)
             if self._settings.metrics.port:
-                self.metrics_ports[name] = self._next_port()
-            await asyncio.to_thread(self._supervisor.add, self._child(role, model, number))
-            _log.info("model %s is new here: %s starts (log %s)", model, name, self.log(name))
+                self.metrics_ports[process.name] = self._next_port()
+            await asyncio.to_thread(self._supervisor.add, self._child(process))
+            _log.info("model %s is new here: %s starts (log %s)", process.model, process.name, self.log(process.name))
 
     async def retire(self, models: Iterable[str]) -> None:
         """Stop the workers of removed models; returns when they are gone. A model that comes back gets new ones."""
         for model in self._served.intersection(models):
             self._served.discard(model)
-            role = worker_role(model)
-            for name in [child.name for child in self.status() if child.name.partition("@")[0] == role]:
+            first = worker(model).name
+            for name in [child.name for child in self.status() if child.name.partition("@")[0] == first]:
                 _log.info("model %s is removed: %s is stopped", model, name)
                 self.metrics_ports.pop(name, None)
                 if self._supervisor is not None:
@@ -253,10 +274,10 @@ class System:
         return port
 
     def _foreseen(self) -> set[str]:
-        """Return the instances that the settings alone start, and set their ports."""
-        planned = replicated(plan(self._settings, self._settings.models), self._replicas)
-        self.metrics_ports = metrics.ports(self._settings.metrics, (_name(*each) for each in planned))
-        return {_name(*each) for each in planned}
+        """Return the processes that the settings alone start, and set their ports."""
+        planned = plan(self._settings, self._settings.models, self._replicas)
+        self.metrics_ports = metrics.ports(self._settings.metrics, (process.name for process in planned))
+        return {process.name for process in planned}
 
     def _require_ports(self, names: set[str]) -> None:
         page, figures = self._settings.control, self._settings.metrics
@@ -264,11 +285,14 @@ class System:
         wanted |= {f"metrics of {name} (metrics.port)": (figures.host, p) for name, p in self.metrics_ports.items()}
         require_free(wanted)
 
-    def _child(self, role: str, model: str | None, number: int) -> Child:
-        file, name = self.settings_file, _name(role, model, number)
+    def _child(self, process: Process) -> Child:
+        file, name, number = self.settings_file, process.name, process.number
         # -P: a file in the present folder must not shadow a module of ours; the child searches that folder last.
-        argv = [sys.executable, "-P", "-m", "deploy.cli", "run", "--config", str(file), "--role", role, "--quiet"]
-        argv += ["--instance", str(number)] if model is None else ["--instance", str(number), "--model", model]
+        argv = [sys.executable, "-P", "-m", "deploy.cli", "run", "--config", str(file), "--quiet"]
+        argv += [word for role in process.roles for word in ("--role", role)]
+        argv += ["--instance", str(number), *(("--model", process.model) if process.model else ())]
+        if "selection" in process.roles:
+            argv += [word for name, digest in self._inside.items() for word in ("--inside", f"{name}={digest}")]
         path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
         member = self._member if number == 1 else f"{self._member}-{number}"
         own = {"PYTHONPATH": path, "SKYSAIL_KAFKA__MEMBER": member, "SKYSAIL_KAFKA__LEAVE": "true"} | self._environment
@@ -283,8 +307,9 @@ class System:
             for record in await reports.poll(POLL_MS):
                 if (name := self._announced(record.value)) in missing:
                     missing.discard(name)
-                    self._progress.done(f"{name} is ready (process {self.pids.get(name)}, log {self.log(name)})")
-            for name, code in [(child.name, child.exit_code) for child in self.status() if child.name in missing]:
+                    self._progress.done(f"{name} is ready (process {self._pid(name)}, log {self.log(name)})")
+            awaited = {*map(self.process_of, missing)}
+            for name, code in [(child.name, child.exit_code) for child in self.status() if child.name in awaited]:
                 if code is not None:
                     raise StartError(f"{name} {ending(code)}.\n{tail(self.log(name))}")
             if asyncio.get_running_loop().time() > end:
@@ -299,7 +324,7 @@ class System:
         self._progress.waits("the live page")
         while asyncio.get_running_loop().time() < end:
             if PAGE in {self._announced(record.value) for record in await reports.poll(POLL_MS)}:
-                self._progress.done(f"{PAGE} is ready (process {self.pids.get(PAGE)}, log {self.log(PAGE)})")
+                self._progress.done(f"{PAGE} is ready (process {self._pid(PAGE)}, log {self.log(PAGE)})")
                 return
         self._progress.done(f"{PAGE} is not ready yet; all else runs without it (log {self.log(PAGE)})")
 
@@ -311,7 +336,11 @@ class System:
             return ""
         is_ready = report.role == PAGE or report.gauges.get("partitions", 0) > 0
         name = report.instance.removesuffix("@1")
-        return name if is_ready and report.gauges.get("pid") == self.pids.get(name) else ""
+        return name if is_ready and report.gauges.get("pid") == self._pid(name) else ""
+
+    def _pid(self, instance: str) -> int | None:
+        """Return the pid of the process that an instance runs in."""
+        return self.pids.get(self.process_of(instance))
 
 
 def present(models: Mapping[str, Model], told: Container[str] = ()) -> list[str]:
@@ -326,28 +355,6 @@ def present(models: Mapping[str, Model], told: Container[str] = ()) -> list[str]
         if name not in told:
             _log.warning("model %s gets no worker until its package %s is here", name, models[name].path)
     return here
-
-
-def plan(settings: Settings, models: Iterable[str]) -> list[tuple[str, str | None]]:
-    """Return what to start: each role once, `worker` once for each model that is not inline."""
-    chosen = sorted(set(models).difference(settings.selection.inline))
-    return [(role, model) for role in settings.roles for model in (chosen if role == "worker" else [None])]
-
-
-def replicated(
-    planned: Iterable[tuple[str, str | None]], replicas: Mapping[str, int]
-) -> list[tuple[str, str | None, int]]:
-    """Return the plan with each worker as often as its model wants it, numbered from 1."""
-    return [
-        (role, model, number)
-        for role, model in planned
-        for number in range(1, 1 + (1 if model is None else replicas.get(model, 1)))
-    ]
-
-
-def _name(role: str, model: str | None, number: int = 1) -> str:
-    name = role if model is None else worker_role(model)
-    return name if number == 1 else f"{name}@{number}"
 
 
 def launcher(bootstrap: str, redis_url: str, folder: Path) -> Launch:
@@ -368,6 +375,7 @@ def launcher(bootstrap: str, redis_url: str, folder: Path) -> Launch:
                 "kafka": {"bootstrap": bootstrap},
                 "redis": {"url": redis_url},
                 "roles": deployment.roles,
+                "processes": deployment.processes,
                 "models": dict(deployment.models),
                 "applications": {app.name: _without_name(app) for app in deployment.applications},
                 "control": {"port": free_port()},  # a deployment of the user's may have the usual one

@@ -14,13 +14,15 @@ import logging
 import os
 import signal
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from importlib import metadata
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias
 
 from deploy.config.addresses import connection, redis_place, redis_url
 from deploy.errors import StartError, UsageError
+from deploy.log_roles import Named
 from deploy.metrics import exporting
 from deploy.ports import fault_of
 from schemas import topics
@@ -63,12 +65,19 @@ WAITING_BYTES = 512
 LEARNER_AT_ONCE = 64
 # How long a stopping selection role waits for model predictions, so that it answers its own queries.
 SELECTION_DRAIN_S = 1.0
-Runnable: TypeAlias = "RoleLoop | Worker | RecordRole"
+NOBODY: Mapping[str, str] = MappingProxyType({})
+Runnable: TypeAlias = "RoleLoop | Worker | RecordRole | Named"
 
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What the roles of one process share; `instance` makes their names unique in the deployment."""
+    """What the roles of one process share.
+
+    Attributes:
+        instance: makes their names unique in the deployment.
+        inside: digests of the models that were measured and run inside selection, by name.
+        first: the role whose reports tell what the process costs; empty = each, as it is alone.
+    """
 
     settings: Settings
     codec: Codec
@@ -77,25 +86,42 @@ class Shared:
     transport: KafkaTransport
     instance: str
     hooks: tuple[MetricsHook, ...] = ()
+    first: str = ""
+    inside: Mapping[str, str] = field(default_factory=dict)
+
+    def tells_process(self, role: str) -> bool:
+        """Whether this role's reports tell CPU and memory of the process."""
+        return self.first in ("", role)
 
     def name(self, role: str) -> str:
         """Return a role's instance name."""
         return f"{role}@{self.instance}"
 
 
-def shared(settings: Settings, codec: Codec, instance: str, hooks: tuple[MetricsHook, ...] = ()) -> Shared:
+def shared(
+    settings: Settings,
+    codec: Codec,
+    instance: str,
+    hooks: tuple[MetricsHook, ...] = (),
+    first: str = "",
+    inside: Mapping[str, str] = NOBODY,
+) -> Shared:
     """Return the connections of a process; nothing is connected yet."""
     clock, kafka = SystemClock(), connection(settings, f"{settings.prefix}.{instance}")
-    return Shared(settings, codec, clock, kafka, KafkaTransport(kafka, clock), instance, hooks)
+    return Shared(settings, codec, clock, kafka, KafkaTransport(kafka, clock), instance, hooks, first, inside)
 
 
 def selection(common: Shared, inline: Sequence[Model] = ()) -> Runnable:
-    """Build the role that decides and combines, with the models that run inside it."""
+    """Build the role that decides and combines, with the models that run inside it.
+
+    Of a model that was measured (`common.inside`), only that version runs in this process. A version that comes later
+    may be slow, or crash: until the next start it runs in a child process of this one.
+    """
     from streams.operators.selection.kernel import Selection, SelectionSettings
 
-    # Models inside have the room that they have in a worker.
-    bound = {"outstanding": common.settings.worker.queue_rows} if inline else {}
-    role = _role("selection", common, replies=1, drain_s=SELECTION_DRAIN_S, **bound)
+    role = _role(
+        "selection", common, replies=1, drain_s=SELECTION_DRAIN_S, patient=frozenset({topics.MODEL_PREDICTIONS})
+    )
     given = common.settings.selection
     settings = SelectionSettings(
         common.settings.partitions,
@@ -113,11 +139,13 @@ def selection(common: Shared, inline: Sequence[Model] = ()) -> Runnable:
     from workers.executors.factory import executors_of
     from workers.kernel.worker import ModelWorker
 
-    how = _worker_settings(common)
+    how = replace(_worker_settings(common), trusted=common.inside)
     codec = LocalCodec(common.codec)
     models = {model.name: ModelWorker(codec, model, role.instance, how) for model in inline}
     executors = executors_of(how, common.clock.now_us)
-    return _loop(role, Local(Selection(codec, settings), models, codec), common, _store(common), executors)
+    places = role.outstanding / how.queue_rows  # models inside have the room that they have in a worker
+    kernel = Local(Selection(codec, settings), models, codec, places, writes_behind=given.write_behind)
+    return _loop(role, kernel, common, _store(common), executors)
 
 
 def joiner(common: Shared) -> RoleLoop:
@@ -185,7 +213,8 @@ def record(common: Shared) -> RecordRole:
     writer = TraceWriter(given.folder, about(common.settings), common.codec, limits)
     logs = KafkaLogs(common.kafka, given.topics or topology.RECORDED, FETCHING)
     recorder = Recorder(logs, writer, Span(follows=True), now_us, is_patient=True)
-    reporting = Reporting(common.name("record"), common.transport, common.codec.encode, now_us, common.hooks)
+    tells = common.tells_process("record")
+    reporting = Reporting(common.name("record"), common.transport, common.codec.encode, now_us, common.hooks, tells)
     return RecordRole(recorder, reporting, writer.close)
 
 
@@ -207,7 +236,8 @@ def worker(common: Shared, model: Model) -> Worker:
         recent=KafkaRecent(common.kafka),
         hooks=common.hooks,
     )
-    return Worker(model, common.name(node.role), _worker_settings(common), ports, common.codec)
+    tells = common.tells_process(node.role)
+    return Worker(model, common.name(node.role), _worker_settings(common), ports, common.codec, tells_process=tells)
 
 
 def _worker_settings(common: Shared) -> WorkerSettings:
@@ -239,8 +269,8 @@ def _role(name: str, common: Shared, replies: int = 0, **options: object) -> Rol
     """Make a role of its node in the topology; the last `replies` of its topics complete what it holds."""
     node = topology.build((), common.settings.partitions).node(name)
     last = frozenset(node.consumes[len(node.consumes) - replies :])
-    owns = node.states == "writes"
-    return Role(node.group, common.name(name), node.consumes, node.follows, last, owns, **options)  # type: ignore[arg-type]
+    options |= {"owns_states": node.states == "writes", "tells_process": common.tells_process(name)}
+    return Role(node.group, common.name(name), node.consumes, node.follows, last, **options)  # type: ignore[arg-type]
 
 
 def _consumer(common: Shared) -> ConsumerSettings:
@@ -283,6 +313,7 @@ async def run(
     models: Sequence[Model],
     instance: str,
     inline: Sequence[Model] = (),
+    inside: Mapping[str, str] = NOBODY,
 ) -> None:
     """Run these roles in this process until SIGTERM or SIGINT; the page may fail without the others.
 
@@ -293,13 +324,21 @@ async def run(
         models: that are run here.
         instance: unique among the processes of the deployment.
         inline: models that run inside `selection`.
+        inside: digests of those among them that were measured, by name.
 
     Raises:
         ExceptionGroup: of what ended a role.
         StartError: the port for metrics is taken.
     """
     with exporting(settings.metrics) as hooks, sampling(settings.profile):
-        await _run(shared(settings, codec, instance, hooks), roles, models, inline)
+        first = _names(roles, models)[0] if _names(roles, models) else ""
+        await _run(shared(settings, codec, instance, hooks, first, inside), roles, models, inline)
+
+
+def _names(roles: Sequence[str], models: Sequence[Model]) -> list[str]:
+    """Return the roles that run in loops here, in the order in which they are built."""
+    workers = [topology.worker_role(model.name) for model in models if "worker" in roles]
+    return [*(["selection"] if "selection" in roles else []), *(r for r in roles if r in BUILDERS), *workers]
 
 
 async def _run(common: Shared, roles: Sequence[str], models: Sequence[Model], inline: Sequence[Model]) -> None:
@@ -307,6 +346,8 @@ async def _run(common: Shared, roles: Sequence[str], models: Sequence[Model], in
     loops: list[Runnable] = [selection(common, inline)] if "selection" in roles else []
     loops += [BUILDERS[role](common) for role in roles if role in BUILDERS]
     loops += [worker(common, model) for model in models if "worker" in roles]
+    if len(loops) > 1:
+        loops = [Named(name, loop) for name, loop in zip(_names(roles, models), loops, strict=True)]
     page = asyncio.create_task(control(common, stop)) if "control" in roles else None
     if loops:
         if page is not None:
@@ -360,6 +401,7 @@ async def control(common: Shared, stop: asyncio.Event) -> bool:
             names=given.control.names,
             hooks=common.hooks,
             promoting=promoting,
+            tells_process=common.tells_process("control"),
         )
         app = create(place, common.codec)
         await app.start()

@@ -29,6 +29,7 @@ from load.scenarios import (
     parm,
     personal,
     policies,
+    processes,
     promotion,
     recall,
     replayed,
@@ -132,9 +133,17 @@ _OWN = (
         short=True,
     ),
     Scenario(
+        processes,
+        "the loop as a process for each role, as one, and with its models inside: latency, CPU of roles and broker",
+        tables=processes.tables,
+        seconds=8.0,
+        short=True,
+    ),
+    Scenario(
         replayed,
         "a deployment recorded while roles are killed, and replayed offline: decisions, observations, states, speed",
         short=True,
+        any_processes=True,
     ),
     Scenario(
         replicas, "one to four workers of a model that leaves the processor alone: how the rate scales", short=True
@@ -169,6 +178,7 @@ _OWN = (
         "hours of whole deployments in virtual time, with faults drawn from seeds: what must hold of every run",
         short=True,
         offline=True,
+        any_processes=True,
     ),
     Scenario(
         simulated,
@@ -183,6 +193,7 @@ _OWN = (
         tables=hostile.tables,
         parts=hostile.PARTS,
         short=True,
+        any_processes=True,
     ),
     Scenario(
         policies,

@@ -41,6 +41,7 @@ class Scenario:
         parts: that can be asked for by themselves.
         short: whether it has a short form.
         offline: whether it needs neither a broker nor Redis.
+        any_processes: whether its roles can share a process, too.
     """
 
     measures: Measures
@@ -53,6 +54,7 @@ class Scenario:
     parts: tuple[str, ...] = ()
     short: bool = False
     offline: bool = False
+    any_processes: bool = False
 
     @property
     def name(self) -> str:

@@ -261,7 +261,8 @@ def _nodes(models: tuple[str, ...]) -> tuple[Node, ...]:
         Node(
             "selection",
             consumes=(topics.QUERIES, topics.MODEL_PREDICTIONS),
-            produces=(*asked, topics.PREDICTIONS, topics.SHADOWS, topics.REPORTS),
+            # What models inside it answer is written behind, if wanted.
+            produces=(*asked, topics.MODEL_PREDICTIONS, topics.PREDICTIONS, topics.SHADOWS, topics.REPORTS),
             follows=config,
             group="selection",
             states="reads",

@@ -194,7 +194,7 @@ class Deployed:
         address = f"http://127.0.0.1:{self.settings.control.port}/api/status"
         seen: set[str] = set()
         async with aiohttp.ClientSession() as session, asyncio.timeout(timeout_s):
-            while not seen >= set(self.system.pids):
+            while not {*map(self.system.process_of, seen)} >= set(self.system.pids):
                 with suppress(aiohttp.ClientConnectorError):
                     async with session.get(address) as response:
                         shown = (await response.json())["processes"]
@@ -213,7 +213,7 @@ async def deployed(
     /,
     **more: Any,
 ) -> AsyncIterator[Deployed]:
-    """Run a deployment of four processes and one worker for each model, which are gone afterwards.
+    """Run a deployment of a process for each role and model, which are gone afterwards.
 
     Args:
         kafka: the broker.
@@ -222,7 +222,8 @@ async def deployed(
         folder: for packages and logs.
         models: package folders, or toys that are packaged.
         applications: as in the settings.
-        more: further settings: `worker={"objective_ms": 20}`, `joiner={"early_s": 2}`, `partitions=1`, `roles=…`;
+        more: further settings: `worker={"objective_ms": 20}`, `joiner={"early_s": 2}`, `partitions=1`, `roles=…`,
+            `processes="shared"`;
             `kafka=…` says how to connect where the address alone does not.
     """
     packages = {name: _package(folder, name, model) for name, model in models.items()}
@@ -232,6 +233,7 @@ async def deployed(
             "kafka": {"bootstrap": kafka.bootstrap},
             "redis": {"url": redis_url},
             "roles": ROLES,
+            "processes": "each",  # on any machine
             "models": packages,
             "applications": applications,
             **more,

@@ -91,3 +91,10 @@ class Counting:
 
 counting = Counting()
 partly = partial(crowd)
+
+
+def fatal(rows: NDArray[np.float32]) -> NDArray[np.int64]:
+    """Answer 7; a row that begins with 13 ends the process, as a crash in a library does."""
+    if (rows[:, 0] == 13).any():
+        os._exit(3)
+    return np.full(len(rows), 7, dtype=np.int64)

@@ -48,6 +48,8 @@ class Worker:
         ports: Ports,
         codec: Codec,
         make: Callable[[Model], Executor] | None = None,
+        *,
+        tells_process: bool = True,
     ) -> None:
         """Nothing runs before `run`.
 
@@ -60,6 +62,7 @@ class Worker:
                 what was asked before this start.
             codec: of all records.
             make: returns what runs a version; None = as the settings say.
+            tells_process: whether its reports tell what the process costs.
         """
         self._topic = topics.model_queries(model.name)
         self._rows = settings.warm_up_rows
@@ -74,6 +77,7 @@ class Worker:
             follows=(topics.MODELS,) if ports.broadcast is not None else (),
             outstanding=settings.queue_rows,
             drain_s=DRAIN_S,
+            tells_process=tells_process,
         )
         self._loop = RoleLoop(role, self._kernel, replace(ports, executors=executors))
 

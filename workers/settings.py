@@ -36,6 +36,8 @@ class WorkerSettings:
         drain_us: how long a new version waits for the present one to answer the rows read so far.
         memory_bytes: that a model may take, by its name; a bounded model runs in a process of its own.
         allowed_batch_sizes: rows of the batches that a model is given, by its name, rising; others may be of any size.
+        trusted: digest of the one version of a model that may run in this process, by the model's name. Any other
+            version of it runs in a process of its own. A model that is not named may run here in all its versions.
     """
 
     partitions: int = 4
@@ -55,11 +57,16 @@ class WorkerSettings:
     drain_us: int = DRAIN_US
     memory_bytes: Mapping[str, int] = field(default_factory=dict)
     allowed_batch_sizes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    trusted: Mapping[str, str] = field(default_factory=dict)
 
-    def processes_of(self, model: str) -> int:
-        """Return how many processes of its own this model runs in, 0 = none; at least one if its memory is bounded."""
+    def processes_of(self, model: str, digest: str = "") -> int:
+        """Return how many processes of its own a version runs in, 0 = none.
+
+        It is at least one if the model's memory is bounded, or another version of it is trusted.
+        """
         given = self.processes.get(model, 0) if isinstance(self.processes, Mapping) else self.processes
-        return max(given, int(model in self.memory_bytes))
+        is_strange = self.trusted.get(model, digest) != digest
+        return max(given, int(model in self.memory_bytes or is_strange))
 
     def patience_of(self, model: str) -> float | None:
         """Return how long a batch of this model may take (s); None if the settings do not say."""

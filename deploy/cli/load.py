@@ -40,6 +40,7 @@ skysail load run loop --arrivals trace:azure.csv --seconds 60
 skysail load run figure8 --seconds 30 --out reports/load --check
 skysail load run peers --short --only hand_aiokafka --only skysail_shortest
 skysail load run account --docs docs/account.md
+skysail load run hostile --processes shared --short
 skysail load run seeds --hours 200 --check
 skysail load run seeds --seed 4711 --trace
 skysail load page reports/load/peers.json reports/load/forest.json > docs/benchmark.md
@@ -83,6 +84,13 @@ def list_scenarios(*, as_json: bool) -> None:
 @click.option(
     "--hours", type=click.FloatRange(min=0), default=200.0, show_default=True, help="Simulated hours of scenario seeds."
 )
+@click.option(
+    "--processes",
+    type=click.Choice(("each", "shared")),
+    default="each",
+    show_default=True,
+    help="Whether each role has a process, or selection, joiner and learner share one.",
+)
 @click.option("--trace", is_flag=True, help="Scenario seeds: run this seed alone and print all events.")
 @click.option("--check", is_flag=True, help="Exit with 1 if a target is missed.")
 @json_option
@@ -101,6 +109,7 @@ def run(
     short: bool,
     seed: int,
     hours: float,
+    processes: str,
     trace: bool,
 ) -> None:
     """Run scenario NAME, print its figures and write them to OUT.
@@ -109,6 +118,9 @@ def run(
     """
     scenario, arrivals = _checked(name, arrivals_text, docs)
     _check_parts(scenario, only, short=short)
+    if processes != "each" and not scenario.any_processes:
+        others = ", ".join(other.name for other in SCENARIOS.values() if other.any_processes)
+        raise UsageError(f"scenario {scenario.name} runs a process for each role; these can share: {others}")
     stage = partial(
         Stage,
         arrivals=arrivals,
@@ -118,6 +130,7 @@ def run(
         seed=seed,
         hours=hours,
         trace=trace,
+        processes=processes,
     )
     result, services = _measure(scenario, broker, redis_url, stage)
     path = results.write(result, out, services)

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from deploy import placement
 from deploy.cli import packing
 from deploy.cli import promote as promotions
 from deploy.cli.common import VerbGroup, json_option, print_json, with_settings
 from deploy.cli.versions import print_package, print_timings, print_versions
+from deploy.config.folder import run_folder
 from deploy.connect.schema_registry import codec_for
 from deploy.errors import UsageError
 from deploy.state import catalog, desired
@@ -21,9 +23,10 @@ from workers import manifest as manifests
 from workers.packages.conversion import CONVERSIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from deploy.config.settings import Settings
+    from deploy.placement import Placement
     from workers.manifest_form import Conversion
 
 folder_argument = click.argument("package", type=click.Path(path_type=Path, exists=True, file_okay=False))
@@ -365,16 +368,25 @@ def remove(settings: Settings, name: str, *, force: bool, as_json: bool) -> None
 @json_option
 @with_settings
 def list_(settings: Settings, *, as_json: bool) -> None:
-    """List the deployed models and all their versions, in the order of addition."""
+    """List the deployed models and all their versions, in the order of addition.
+
+    If `skysail run` was started from this folder, the column "runs" tells where each version runs, and why.
+    """
     codec = codec_for(settings)
     serving = catalog.read(settings, codec, Model)
     listed = sorted(catalog.versions(settings, codec).items())
-    print_versions([(r, serving[name]) for name, versions in listed for r in versions], as_json=as_json)
+    print_versions(
+        [(r, serving[name]) for name, versions in listed for r in versions], _placements(settings), as_json=as_json
+    )
     if serving and not as_json:
         from deploy.diagnose.health import failing_versions
 
         for check in failing_versions(settings, codec):
             click.echo(f"{check.found}; {check.advice}", err=True)
+
+
+def _placements(settings: Settings) -> Mapping[str, Placement]:
+    return placement.read(run_folder(settings.prefix))
 
 
 @model.command()
@@ -396,7 +408,7 @@ def show(settings: Settings, package: str, version: str | None, *, as_json: bool
         raise UsageError(f"{package} is neither the folder of a package nor a deployed model: see `skysail model list`")
     versions = catalog.versions(settings, codec)[package]
     if version is None:
-        print_versions([(r, serving) for r in versions], as_json=as_json)
+        print_versions([(r, serving) for r in versions], _placements(settings), as_json=as_json)
         if not as_json:
             promotions.print_course(settings, codec, VERSION, package)
         return

@@ -18,18 +18,20 @@ from deploy.connect.forked import aside
 from deploy.connect.schema_registry import codec_for
 from deploy.errors import UsageError
 from deploy.installed import require_installed
+from deploy.log_roles import WithRole
 from deploy.log_throttle import Seldom
 from deploy.roles import run as run_roles
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from deploy.config.settings import Settings
     from schemas.codec import Codec
     from schemas.records import Model
 
 EXAMPLES = """\
-skysail run                                         all roles, one process each
+skysail run                                         all roles; few processes on few cores
+SKYSAIL_PROCESSES=each skysail run                  one process for each role and model
 skysail run --role selection --role joiner          these two, in this process
 skysail run --role worker --model svc               one model's worker
 skysail run --role record                           keeps topics in a folder (record.folder)
@@ -42,7 +44,7 @@ A settings file (skysail.yaml); every key is optional, `skysail config reference
   applications:
     digits: {models: [svc, forest], policy: exp3, slo_ms: 100, default_output: 0}
 """
-LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+LOG_FORMAT = "%(asctime)s %(levelname)s %(role)s%(name)s: %(message)s"
 
 
 @click.command(cls=Verb, epilog=EXAMPLES)
@@ -56,6 +58,7 @@ LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 @click.option(
     "--model", "models", multiple=True, help="With --role worker: only this model; repeatable [default: all deployed]."
 )
+@click.option("--inside", multiple=True, metavar="MODEL=DIGEST", hidden=True)  # what `skysail run` has measured
 @click.option("--instance", help="Unique name in this process's reports [default: HOST-PID].")
 @click.option("--quiet", is_flag=True, help="Do not print the settings.")
 @click.option("--verbose", is_flag=True, help="Print all settings, not only those that differ from the defaults.")
@@ -65,6 +68,7 @@ def run(
     *,
     roles: tuple[str, ...],
     models: tuple[str, ...],
+    inside: tuple[str, ...],
     instance: str | None,
     quiet: bool,
     verbose: bool,
@@ -79,6 +83,7 @@ def run(
     # It says ten times a second that a topic is missing; Skysail's own log says it once, and what to do.
     logging.getLogger("aiokafka.cluster").setLevel(logging.CRITICAL)
     for handler in logging.getLogger().handlers:
+        handler.addFilter(WithRole())
         handler.addFilter(Seldom("aiokafka"))
     if models and "worker" not in roles:
         raise UsageError("--model goes with --role worker")
@@ -94,9 +99,11 @@ def run(
         logging.getLogger(__name__).warning("%s", doubt)
     codec = codec_for(settings)
     if roles:
-        deployed, inline = aside(lambda: _prepared(settings, codec, roles, models))
+        measured = dict(given.split("=", 1) for given in inside)
+        by_hand = instance is None and "selection" in roles
+        deployed, inline = aside(lambda: _prepared(settings, codec, roles, models, measured, by_hand=by_hand))
         name = instance or f"{socket.gethostname()}-{os.getpid()}"
-        uvloop.run(run_roles(settings, codec, roles, deployed, name, inline))
+        uvloop.run(run_roles(settings, codec, roles, deployed, name, inline, measured))
     else:
         from deploy.cli.supervise import supervise
 
@@ -104,11 +111,19 @@ def run(
 
 
 def _prepared(
-    settings: Settings, codec: Codec, roles: Sequence[str], models: Sequence[str]
+    settings: Settings,
+    codec: Codec,
+    roles: Sequence[str],
+    models: Sequence[str],
+    inside: Collection[str],
+    *,
+    by_hand: bool,
 ) -> tuple[list[Model], list[Model]]:
-    from deploy.preflight import prepared
+    from deploy.preflight import prepared, require_workers
 
-    return prepared(settings, codec, roles, models)
+    if by_hand:
+        require_workers(settings, codec)
+    return prepared(settings, codec, roles, models, inside)
 
 
 def _told(settings: Settings, *, verbose: bool) -> str:

@@ -27,7 +27,7 @@ _LOOK_S = 1.0
 _ERROR = re.compile(r"\S+ \S+ (ERROR|CRITICAL) ")  # after date and time, see `run.LOG_FORMAT`
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection
     from pathlib import Path
 
     from deploy.config.folder import Place
@@ -104,13 +104,13 @@ def errors_since(log: Path, place: int) -> tuple[list[str], int]:
     return [line for line in lines if _ERROR.match(line)], place + len(whole) + bool(whole)
 
 
-def tell(settings: Settings, system: System, deployed: Iterable[str]) -> None:
+def tell(settings: Settings, system: System, deployed: Collection[str]) -> None:
     """Print where everything is, and which models of applications are not deployed."""
     for name, port in system.metrics_ports.items():
         click.echo(f"metrics of {name}: http://{settings.metrics.host}:{port}/metrics")
     if "control" in settings.roles:
         click.echo(f"live page: http://{settings.control.host}:{settings.control.port}/")
-    if "worker" in settings.roles and not any(name.startswith("worker.") for name in system.pids):
+    if "worker" in settings.roles and not deployed:
         click.echo("no model is deployed: name packages under `models` in skysail.yaml, or use `skysail model add`")
     click.echo(f"logs: {system.log('*')}")
     for stranger in desired.strangers(desired.applications(settings), deployed):

@@ -13,28 +13,46 @@ from workers.kernel.routing import STABLE, label
 from workers.packages.loading import checked
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from deploy.placement import Placement
     from schemas.records import Model
     from workers.manifest import Manifest
     from workers.manifest_form import Timings
 
 
-def print_versions(found: Sequence[tuple[Model, Model]], *, as_json: bool) -> None:
-    """Print versions, each with the one that serves."""
+def print_versions(found: Sequence[tuple[Model, Model]], placements: Mapping[str, Placement], *, as_json: bool) -> None:
+    """Print versions, each with the one that serves, and where it runs.
+
+    Args:
+        found: the versions.
+        placements: by model, as decided when the deployment was started from this folder; empty = it was not.
+        as_json: for scripts.
+    """
+    rows = [(r, _standing(r, serving), _place(r, serving, placements)) for r, serving in found]
     if as_json:
-        print_json([asdict(r) | _standing(r, serving) for r, serving in found])
+        print_json([asdict(r) | at | {"runs": place} for r, at, place in rows])
         return
-    heads = ("model", "version", "label", "share", "runtime", "input", "output", "package")
-    rows = ((r, _standing(r, serving)) for r, serving in found)
     print_table(
-        heads,
+        ("model", "version", "label", "share", "runs", "runtime", "input", "output", "package"),
         (
-            (r.name, r.version, at["label"], f"{at['share']:g}", r.runtime, _input(r), r.output, r.path)
-            for r, at in rows
+            (r.name, r.version, at["label"], f"{at['share']:g}", place, r.runtime, _input(r), r.output, r.path)
+            for r, at, place in rows
         ),
     )
+
+
+def _place(version: Model, serving: Model, placements: Mapping[str, Placement]) -> str:
+    """Say where a version runs and why; nothing if it does not run, or nobody knows."""
+    if not placements or (version.version != serving.version and version.version not in serving.shares):
+        return ""
+    placed = placements.get(version.name)
+    if placed is None:
+        return "own process: new since the start"
+    if placed.is_inside and placed.is_measured and placed.digest != version.digest:
+        return "inline, in a child process: new since the start"
+    return str(placed)
 
 
 class _Standing(TypedDict):

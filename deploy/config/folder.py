@@ -3,6 +3,7 @@
 .skysail/logs/PREFIX/ROLE.log     what the processes of `skysail run` say
 .skysail/run/PREFIX/lock          held as long as `skysail run` runs
 .skysail/run/PREFIX/settings.yaml what its processes read, secrets included; gone when it ends
+.skysail/run/PREFIX/placements.json where its models run, as decided at the last start
 .skysail/kafka, .skysail/redis    data of the local servers
 """
 
@@ -51,6 +52,11 @@ def private(folder: Path) -> Path:
     return folder
 
 
+def run_folder(prefix: str, state: Path = STATE) -> Path:
+    """Return where a deployment that is started from this folder keeps its files; it may not be there."""
+    return state.absolute() / "run" / prefix
+
+
 @contextmanager
 def held(prefix: str, state: Path = STATE) -> Iterator[Place]:
     """Hold a deployment for the time of a block, as the only one that was started from this folder.
@@ -60,7 +66,7 @@ def held(prefix: str, state: Path = STATE) -> Iterator[Place]:
         StartError: the folder cannot be written.
     """
     root = private(state.absolute())
-    place = Place(private(root / "run" / prefix), private(root / "logs" / prefix))
+    place = Place(private(run_folder(prefix, state)), private(root / "logs" / prefix))
     descriptor = os.open(place.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         try:

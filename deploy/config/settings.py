@@ -272,10 +272,21 @@ class Selection(Section):
     states_mib: int = Field(default=256, gt=0)
     """The memory that these states may take, estimated. Beyond it, the application that has most of them loses the
     states that it has not used for longest."""
-    inline: tuple[Name, ...] = ()
-    """Models that run inside the selection role, without a topic and workers of their own. Use it for models whose rows
-    cost less than two trips over Kafka. Batches and guarantees are the same; the settings of `worker` apply. The role
-    then holds at most `worker.queue_rows` unfinished queries."""
+    inline: Literal["auto"] | tuple[Name, ...] = "auto"
+    """Models that run inside the selection role, without workers of their own. With `auto`, `skysail run` measures each
+    model where roles share a process (`processes`). Inside run those whose call costs less than two trips over Kafka.
+    `skysail model list` shows each decision and its reason. A list names the models instead, `[]` none. Batches and
+    guarantees are the same, and the settings of `worker` apply."""
+
+    write_behind: bool = False
+    """Whether the answers of inline models are also written to `model-predictions`, within a tenth of a second. Nobody
+    waits for them. Recordings then tell how long their batches took, for `skysail simulate`. Replay and evaluation do
+    not need it, because predictions hold each model's answer. It costs a request a partition ten times a second."""
+
+    @property
+    def named_inline(self) -> tuple[str, ...]:
+        """The models that are named; with `auto` none is."""
+        return () if self.inline == "auto" else self.inline
 
 
 class Joiner(Section):
@@ -415,6 +426,10 @@ class Settings(Section):
     roles: tuple[Role, ...] = ROLES
     """The roles that `skysail run` starts; `worker` stands for one process per model. `record` is started only if it
     is named here."""
+    processes: Literal["auto", "each", "shared"] = "auto"
+    """Which roles share a process. With `shared`, `skysail run` runs selection, joiner, learner and cheap models
+    (`selection.inline`) in one. With `each`, every role has its own, and so has every model. `auto` shares on up to 4
+    cores; what a container may use counts. Workers, `control` and `record` have processes of their own in any case."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """The lowest level that is logged."""
     profile: Path | None = None

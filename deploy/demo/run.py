@@ -221,7 +221,7 @@ async def _perform(run: Run, folder: Path) -> Ran:
     system = System(stage.settings, codec, folder, stage.create_topics(), stage.environment())
     with run.steps.step("roles", "starting the roles") as say:
         await system.__aenter__()
-        say(f"{len(system.pids)} roles: {', '.join(system.pids)}")
+        say(f"{len(system.pids)} processes: {', '.join(system.pids)}")
     page = stage.settings.control
     for words in (
         f"live page while it runs: http://{page.host}:{page.port}/",

@@ -199,7 +199,7 @@ def _settings(name: str, broker: Broker, redis: RedisServer, packages: Mapping[s
                 APPLICATION: {"policy": POLICY, **common},
                 contexts.APPLICATION: {"policy": contexts.POLICY, "per_context": True, **common},
             },
-            "selection": {"cache_bytes": CACHE_BYTES},
+            "selection": {"cache_bytes": CACHE_BYTES, "write_behind": True},  # every model's batches are shown
             "control": {"port": free_port()},
         }
     )

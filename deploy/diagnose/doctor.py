@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 import importlib.metadata
-import os
 import platform
 import re
 import shutil
@@ -16,6 +15,7 @@ from typing import TypeAlias
 
 import psutil
 
+from deploy.config.cores import cores
 from deploy.errors import MissingError
 from deploy.installed import is_built
 from deploy.local.jars import cache_folder, missing, pinned, verify
@@ -71,7 +71,7 @@ def diagnose() -> tuple[Check, ...]:
         check_package("uvloop", f"{install('worker')} (only to run roles)", Level.WARN),
         check_package("torch", f"{install('torch')} (only to serve torch models)", Level.WARN),
         check_docker(),
-        check_cores(os.cpu_count() or 1),
+        check_cores(cores()),
         check_memory(psutil.virtual_memory().available),
         check_disk(Path(tempfile.gettempdir())),
     )
@@ -192,11 +192,11 @@ def check_docker() -> Check:
     return Check("docker", Level.OK, shown.stdout.strip())
 
 
-def check_cores(cores: int) -> Check:
-    """Check the number of cores."""
-    enough = cores >= _CORES
+def check_cores(there: float) -> Check:
+    """Check the number of cores that processes may use here."""
+    enough = there >= _CORES
     advice = "" if enough else "broker and roles share one core: expect late answers"
-    return Check("cores", Level.OK if enough else Level.WARN, str(cores), advice)
+    return Check("cores", Level.OK if enough else Level.WARN, f"{there:g}", advice)
 
 
 def check_memory(available_bytes: int) -> Check:

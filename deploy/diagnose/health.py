@@ -15,7 +15,8 @@ from deploy.config.addresses import connection
 from deploy.connect.schema_registry import codec_for
 from deploy.diagnose.doctor import Check, Level
 from deploy.diagnose.servers import check_kafka, check_page, check_redis_answers, check_redis_keeps
-from deploy.launch import PAGE, plan
+from deploy.grouping import plan
+from deploy.launch import PAGE
 from deploy.state import catalog, desired, topics
 from schemas import topics as names
 from schemas.errors import DecodeError, RegistryError
@@ -25,7 +26,6 @@ from streams.control.figures import parse
 from streams.control.report_filter import sound
 from streams.runtime.errors import BrokerUnavailableError
 from streams.runtime.kafka.log_reader import KafkaRecent, KafkaTail
-from streams.topology import worker_role
 from workers import manifest as manifests
 from workers.errors import PackageError
 from workers.kernel.routing import label
@@ -142,9 +142,10 @@ def check_applications(applications: Mapping[str, Application], models: Mapping[
 
 def check_roles(settings: Settings, codec: Codec, models: Mapping[str, Model]) -> Iterator[Check]:
     """Check that every role reports and owns partitions, and that the page answers."""
-    expected = [role if model is None else worker_role(model) for role, model in plan(settings, models)]
+    expected = [instance for process in plan(settings, models) for instance in process.instances]
     is_there = names.REPORTS in topics.partition_counts(settings)
     reports = asyncio.run(_reports(settings, codec, {*expected} - {PAGE})) if is_there else {}
+    expected = [name for name in expected if name.removeprefix("worker.") not in _inside(reports)]
     if not reports:
         yield Check("roles", Level.DOWN, f"none of {', '.join(expected)} reports", "skysail run")
         return
@@ -183,13 +184,23 @@ def check_versions(reports: Iterable[Report]) -> Iterator[Check]:
 
 def failing_versions(settings: Settings, codec: Codec) -> list[Check]:
     """Tell of versions that are wanted and could not be had, by the last reports; nothing where none can be read."""
+    return [*check_versions(_lately(settings, codec))]
+
+
+def running_inside(settings: Settings, codec: Codec, now_us: int) -> set[str]:
+    """Return the models that run inside a selection role now, by the last reports."""
+    lately = [report for report in _lately(settings, codec) if now_us - report.time_us < REPORTS_S * 1e6]
+    return _inside({"selection": [report for report in lately if report.role == "selection"]})
+
+
+def _lately(settings: Settings, codec: Codec) -> list[Report]:
+    """Return the last report of each process that was heard at the end; nothing where none can be read."""
     recent = KafkaRecent(connection(settings, "skysail-versions"))
     if names.REPORTS not in topics.partition_counts(settings):
         return []
     with suppress(BrokerUnavailableError):
         reports = list(_decoded(codec, asyncio.run(recent.last(names.REPORTS, LAST_REPORTS))))
-        end_us = max((report.time_us for report in reports), default=0)
-        return [*check_versions(newest(reports, end_us))]
+        return [*newest(reports, max((report.time_us for report in reports), default=0))]
     return []
 
 
@@ -210,6 +221,12 @@ def _role(name: str, reports: list[Report]) -> Check:
     return Check(name, Level.OK if partitions else Level.WARN, found, advice)
 
 
+def _inside(reports: Mapping[str, Sequence[Report]]) -> set[str]:
+    """Return the models that run inside selection, by its reports."""
+    figures = [parse(full) for report in reports.get("selection", ()) for full in report.gauges]
+    return {labels.get("model", "") for name, labels in figures if name == "serving"}
+
+
 async def _reports(settings: Settings, codec: Codec, expected: set[str]) -> dict[str, list[Report]]:
     """Return by role the latest report of each of its processes that reports within `REPORTS_S`."""
     latest: dict[str, Report] = {}
@@ -217,7 +234,7 @@ async def _reports(settings: Settings, codec: Codec, expected: set[str]) -> dict
     await reader.start()
     try:
         end_s = asyncio.get_running_loop().time() + REPORTS_S
-        while not expected <= {*map(_role_of, latest)} and asyncio.get_running_loop().time() < end_s:
+        while not _are_there(expected, latest) and asyncio.get_running_loop().time() < end_s:
             latest |= {report.instance: report for report in _decoded(codec, await reader.poll(POLL_MS))}
     finally:
         await reader.stop()
@@ -226,6 +243,12 @@ async def _reports(settings: Settings, codec: Codec, expected: set[str]) -> dict
         found[_role_of(instance)].append(report)
     found.pop(PAGE, None)
     return found
+
+
+def _are_there(expected: set[str], latest: Mapping[str, Report]) -> bool:
+    """Tell whether all report; models inside selection need no worker."""
+    inside = _inside({"selection": [report for report in latest.values() if report.role == "selection"]})
+    return {name for name in expected if name.removeprefix("worker.") not in inside} <= {*map(_role_of, latest)}
 
 
 def _decoded(codec: Codec, records: Iterable[Record]) -> Iterator[Report]:

@@ -117,13 +117,13 @@ def checked(application: Application) -> Application:
 
 
 def build(settings: Settings, known: Mapping[str, Model | None]) -> Topology:
-    """Return the topology for these models; inline ones have no topic.
+    """Return the topology for these models; those that the settings run inline have no topic.
 
     Args:
         settings: of the deployment.
         known: models by name, as they are published; None = not yet.
     """
-    apart = {name: model for name, model in known.items() if name not in settings.selection.inline}
+    apart = {name: model for name, model in known.items() if name not in settings.selection.named_inline}
     counts = {
         name: settings.worker.spread(name) if model is None else model.partitions for name, model in apart.items()
     }

@@ -31,6 +31,7 @@ class Deployment:
         roles: which roles run, `worker` meaning one for each model.
         settings: over the defaults, as nested keys of the configuration file, e.g. `{"worker": {"objective_ms": 20}}`.
         replicas: workers by model name; a model that is not named has one.
+        processes: which roles share one, as the setting of this name: what is measured depends on no machine's cores.
     """
 
     prefix: str
@@ -40,6 +41,7 @@ class Deployment:
     roles: tuple[str, ...] = ("selection", "worker", "joiner", "learner")
     settings: Mapping[str, object] = field(default_factory=dict)
     replicas: Mapping[str, int] = field(default_factory=dict)
+    processes: str = "each"
 
 
 class System(Protocol):
@@ -47,12 +49,19 @@ class System(Protocol):
 
     @property
     def pids(self) -> Mapping[str, int]:
-        """Process ids by instance: `selection`, `joiner`, `worker.<model>`, the second of them `worker.<model>@2`."""
+        """Process ids by process: `selection`, `joiner`, `worker.<model>`, the second of them `worker.<model>@2`.
+
+        Where roles share a process, it is `loop`.
+        """
+        ...
+
+    def process_of(self, instance: str) -> str:
+        """Return the name of the process that a role or worker runs in."""
         ...
 
     @property
     def restarts(self) -> Mapping[str, int]:
-        """How often each instance has been started again."""
+        """How often each process has been started again."""
         ...
 
     async def add_model(self, package: Path, share: float = 1.0) -> None:
@@ -93,6 +102,7 @@ class Stage:
         only: of the scenario's parts, where it has some; none = all.
         hours: of simulated time, where a scenario simulates.
         trace: tell all that happens, where a scenario can.
+        processes: which roles share one, where a scenario can run both ways: `each` or `shared`.
     """
 
     bootstrap: str
@@ -106,9 +116,11 @@ class Stage:
     only: tuple[str, ...] = ()
     hours: float = 200.0
     trace: bool = False
+    processes: str = "each"
     redis_url: str = field(default="", repr=False)  # a password may be in it
 
     @property
     def form(self) -> str:
         """Which form is run; a result says so, and only results of one form are compared."""
-        return "short" if self.short else "full"
+        length = "short" if self.short else "full"
+        return length if self.processes == "each" else f"{length}, {self.processes}"

@@ -141,14 +141,18 @@ class Arena:
         for future in admin.delete_records(places).values():
             await asyncio.to_thread(future.result, _ANSWER_S)
 
+    def pid(self, instance: str) -> int:
+        """Return the number of the process that a role runs in."""
+        return self.system.pids[self.system.process_of(instance)]
+
     def signal(self, instance: str, number: int = signal.SIGKILL) -> None:
         """Send a signal to a role."""
-        os.kill(self.system.pids[instance], number)
+        os.kill(self.pid(instance), number)
 
     @asynccontextmanager
     async def standing_still(self, instance: str) -> AsyncIterator[None]:
         """Stop a role (SIGSTOP) for the time of a block."""
-        process = psutil.Process(self.system.pids[instance])
+        process = psutil.Process(self.pid(instance))
         process.suspend()
         try:
             yield
@@ -158,7 +162,7 @@ class Arena:
     @asynccontextmanager
     async def limited(self, instance: str, data_bytes: int) -> AsyncIterator[None]:
         """Bound the memory of a role for the time of a block, as a container would."""
-        process = psutil.Process(self.system.pids[instance])
+        process = psutil.Process(self.pid(instance))
         before = process.rlimit(psutil.RLIMIT_DATA)
         process.rlimit(psutil.RLIMIT_DATA, (data_bytes, before[1]))
         try:

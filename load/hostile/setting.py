@@ -46,9 +46,10 @@ def row(number: float) -> Tensor:
     return Tensor.of(np.full(1, number, np.float32))
 
 
-def deployment(prefix: str, folder: Path) -> Deployment:
-    """Package the models and return what is to run."""
+def deployment(prefix: str, folder: Path, processes: str = "each") -> Deployment:
+    """Package the models and return what is to run; where roles share a process, the honest models are inside, too."""
     packages = {name: folder / name for name in _FUNCTIONS}
     for name, function in _FUNCTIONS.items():
         package_function(f"load.models.functions:{function}", packages[name], name, "1", np.zeros((1, 1), np.float32))
-    return Deployment(prefix, _APPLICATIONS, packages, PARTITIONS)
+    inline = {"selection": {"inline": ["right", "wrong"]}} if processes == "shared" else {}
+    return Deployment(prefix, _APPLICATIONS, packages, PARTITIONS, settings=inline, processes=processes)

@@ -50,6 +50,7 @@ class Before:
 
     def ended(self, arena: Arena, expected: Iterable[str]) -> dict[str, int]:
         """Return the roles that have ended since, and how often, without those that were to."""
+        expected = {*map(arena.system.process_of, expected)}
         now = arena.system.restarts
         since = {name: now.get(name, 0) - before for name, before in self.restarts.items()}
         return {name: count for name, count in since.items() if count > (name in expected)}

@@ -136,7 +136,7 @@ FIGURES = Figures(
 async def run(stage: Stage) -> Result:
     """Strike the chosen attacks, or all."""
     chosen = [ATTACKS[name] for name in (stage.only or (SHORT if stage.short else PARTS))]
-    asked = deployment(made.new_prefix(NAME), stage.folder)
+    asked = deployment(made.new_prefix(NAME), stage.folder, stage.processes)
     began_s = time.monotonic()
     async with deployed(stage, asked) as driver:
         await driver.greet(HONEST, row(1))

@@ -128,7 +128,7 @@ class Troubled:
         """Return query number `index`; one of twenty is the one before it again."""
         for role, share in _KILLED.items():
             if index == int(share * self.count):
-                os.kill(self.system.pids[role], signal.SIGKILL)
+                os.kill(self.system.pids[self.system.process_of(role)], signal.SIGKILL)
                 self.killed += 1
         kind = index % 20
         if kind in _TWICE:
@@ -157,6 +157,7 @@ async def run(stage: Stage) -> Result:
         {"forest": stage.folder / "forest-1", "linear": stage.folder / "linear-1"},
         settings={"log_level": "error", "joiner": {"window_s": 2 * _WINDOW_S, "early_s": _EARLY_S}},
         partitions=_PARTITIONS,
+        processes=stage.processes,
     )
     async with deployed(stage, deployment, data.inputs[0]) as driver:
         workload = await _driven(stage, driver, data)

@@ -42,10 +42,10 @@ async def run(stage: Stage) -> Result:
     """Simulate seeds from the given one on for so many hours; or that one alone, telling all that happens."""
     started_s = time.monotonic()
     if stage.trace:
-        outcomes = [await asyncio.to_thread(simulate, plan(stage.seed), print)]
-        _tell(outcomes[0])
+        outcomes = [await asyncio.to_thread(simulate, plan(stage.seed, processes=stage.processes), print)]
+        _tell(outcomes[0], stage.processes)
     else:
-        outcomes = await _simulated(stage.seed, SHORT_HOURS if stage.short else stage.hours)
+        outcomes = await _simulated(stage.seed, SHORT_HOURS if stage.short else stage.hours, stage.processes)
     return _result(outcomes, time.monotonic() - started_s, stage)
 
 
@@ -59,21 +59,22 @@ def seeds(first: int, hours: float) -> Iterator[int]:
         seed += 1
 
 
-def judged(seed: int) -> Outcome:
+def judged(seed: int, processes: str = "each") -> Outcome:
     """Simulate a seed; what breaks the simulation is a violation, too."""
     try:
-        return simulate(plan(seed))
+        return simulate(plan(seed, processes=processes))
     except Exception as fault:  # noqa: BLE001 - the other seeds go on
         return Outcome(seed, 0.0, 0, (Violation("ran", repr(fault)),), "")
 
 
-async def _simulated(first: int, hours: float) -> list[Outcome]:
+async def _simulated(first: int, hours: float, processes: str) -> list[Outcome]:
     """Simulate in several processes; say how far it is, and at once what is wrong."""
     running, outcomes, told_s = asyncio.get_running_loop(), [], time.monotonic()
     with ProcessPoolExecutor(_PROCESSES, multiprocessing.get_context("spawn")) as pool:
-        for future in asyncio.as_completed([running.run_in_executor(pool, judged, s) for s in seeds(first, hours)]):
+        jobs = [running.run_in_executor(pool, judged, seed, processes) for seed in seeds(first, hours)]
+        for future in asyncio.as_completed(jobs):
             outcomes.append(outcome := await future)
-            _tell(outcome)
+            _tell(outcome, processes)
             if time.monotonic() > told_s + _EVERY_S:
                 told_s = time.monotonic()
                 done_h = sum(outcome.simulated_s for outcome in outcomes) / 3_600
@@ -84,7 +85,7 @@ async def _simulated(first: int, hours: float) -> list[Outcome]:
     return sorted(outcomes, key=lambda outcome: outcome.seed)
 
 
-def _tell(outcome: Outcome) -> None:
+def _tell(outcome: Outcome, processes: str) -> None:
     """Print what is wrong with a seed, and how to see it."""
     if not outcome.violations:
         return
@@ -92,12 +93,13 @@ def _tell(outcome: Outcome) -> None:
     print(f"seed {outcome.seed}: " + ", ".join(f"{law} {count}" for law, count in counts.items()))
     for law, what in outcome.violations[:_SHOWN]:
         print(f"  {law}: {what}")
-    print(f"  to see it: {command(outcome.seed)}")
+    print(f"  to see it: {command(outcome.seed, processes)}")
 
 
-def command(seed: int) -> str:
+def command(seed: int, processes: str = "each") -> str:
     """Return what shows a seed again."""
-    return f"skysail load run {NAME} --seed {seed} --trace"
+    shape = "" if processes == "each" else f" --processes {processes}"
+    return f"skysail load run {NAME} --seed {seed}{shape} --trace"
 
 
 def _result(outcomes: Sequence[Outcome], took_s: float, stage: Stage) -> Result:
@@ -119,7 +121,7 @@ def _result(outcomes: Sequence[Outcome], took_s: float, stage: Stage) -> Result:
         parameters={"first_seed": float(stage.seed), "form": "one" if stage.trace else stage.form},
         series={
             "violations": [
-                {"seed": each.seed, "law": law, "what": what, "command": command(each.seed)}
+                {"seed": each.seed, "law": law, "what": what, "command": command(each.seed, stage.processes)}
                 for each in found
                 for law, what in each.violations
             ]

@@ -55,6 +55,7 @@ class Plan:
         faulty: the share of batches on which models are slow, fail in part, or hang.
         bursts: the traffic.
         faults: in order of time.
+        inside: models that run inside selection and have no workers.
     """
 
     seed: int
@@ -66,6 +67,7 @@ class Plan:
     faulty: float
     bursts: tuple[Burst, ...]
     faults: tuple[Fault, ...] = field(default=())
+    inside: tuple[str, ...] = ()
 
     @property
     def tolerance_us(self) -> int:
@@ -83,13 +85,20 @@ class Plan:
         return 2 * (self.joiner.window_us + self.joiner.early_us) / 1e6 + 60.0
 
 
-def plan(seed: int, minutes: float | None = None) -> Plan:
-    """Return what a seed stands for; with a length given, of that length."""
+def plan(seed: int, minutes: float | None = None, processes: str = "each") -> Plan:
+    """Return what a seed stands for.
+
+    Args:
+        seed: any.
+        minutes: its length; by default the seed decides.
+        processes: with `shared` one model runs inside selection.
+    """
     random = Random(f"plan {seed}")  # noqa: S311
     is_long = minutes is None and random.randrange(_LONG) == 0
     length_s = 60 * (minutes or (60.0 if is_long else random.uniform(5.0, 30.0)))
     replicas = {role: random.choice((1, 2, 2)) for role in ("selection", "joiner", "learner")}
-    replicas |= {f"worker.{model}": random.choice((1, 1, 2)) for model in MODELS}
+    inside = (Random(f"inside {seed}").choice(MODELS),) if processes == "shared" else ()  # noqa: S311
+    replicas |= {f"worker.{model}": random.choice((1, 1, 2)) for model in MODELS if model not in inside}
     applications = tuple(_application(random, number) for number in range(random.randint(1, 3)))
     return Plan(
         seed=seed,
@@ -106,6 +115,7 @@ def plan(seed: int, minutes: float | None = None) -> Plan:
         faulty=random.choice((0.0, 0.02, 0.1)),
         bursts=_bursts(random, _TRAFFIC * length_s),
         faults=drawn(random, length_s, replicas, is_long=is_long),
+        inside=inside,
     )
 
 

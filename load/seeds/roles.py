@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Protocol
 
 from load.seeds.models import SimulatedModel, model
+from schemas import topics
 from streams.operators.join.kernel import Joiner
 from streams.operators.learn.kernel import Learner
 from streams.operators.selection.kernel import Selection
 from streams.runtime.role.definition import Ports, Role
+from streams.runtime.role.local import Local, LocalCodec
 from streams.runtime.role.loop import RoleLoop
 from streams.testing.connections import SimulatedBroadcast, SimulatedPositions, SimulatedTransport
 from streams.testing.consumers import SimulatedConsumer
 from streams.testing.stores import SimulatedStore
+from workers.executors.factory import executors_of
+from workers.kernel.worker import ModelWorker
 from workers.runner import Worker
 from workers.settings import WorkerSettings
 
@@ -75,20 +80,34 @@ class Builder:
         place = (node.group, process.name, node.consumes, node.follows, replies, node.states == "writes")
         match node.role:
             case "selection":
-                return RoleLoop(Role(*place, drain_s=_SELECTION_DRAIN_S), Selection(codec, self._plan.selection), ports)
+                return self._selection(Role(*place, drain_s=_SELECTION_DRAIN_S), process, ports)
             case "joiner":
                 return RoleLoop(Role(*place, linger_s=_LINGER_S), self._joiner(codec, settings), ports)
             case _:
                 kernel = Learner(codec, settings.memory_us, capacity=20)
                 return RoleLoop(Role(*place, linger_s=_LINGER_S, at_once=64), kernel, ports)
 
-    def _worker(self, name: str, process: Process, ports: Ports) -> Runnable:
-        def make(_: object = None) -> SimulatedModel:
-            random = Random(f"model {process.name} {self._plan.seed}")  # noqa: S311
-            return SimulatedModel(name, random, self._plan.faulty)
+    def _selection(self, role: Role, process: Process, ports: Ports) -> RoleLoop:
+        """Return selection, with the models that run inside it."""
+        names, given = self._plan.inside, self._plan.selection
+        if not names:
+            return RoleLoop(role, Selection(self._codec, given), ports)
+        codec, how = LocalCodec(self._codec), self._how()
+        given = replace(given, inside=frozenset(map(topics.model_queries, names)))
+        models = {name: ModelWorker(codec, model(name), process.name, how) for name in names}
+        executors = executors_of(how, process.clock.now_us, lambda asked: self._model(asked.name, process))
+        kernel = Local(Selection(codec, given), models, codec, role.outstanding / how.queue_rows, writes_behind=True)
+        return RoleLoop(role, kernel, replace(ports, executors=executors))
 
-        settings = WorkerSettings(partitions=self._plan.selection.partitions)
-        return Worker(model(name), process.name, settings, ports, self._codec, make)
+    def _worker(self, name: str, process: Process, ports: Ports) -> Runnable:
+        return Worker(model(name), process.name, self._how(), ports, self._codec, lambda _: self._model(name, process))
+
+    def _model(self, name: str, process: Process) -> SimulatedModel:
+        random = Random(f"model {process.name} {self._plan.seed}")  # noqa: S311
+        return SimulatedModel(name, random, self._plan.faulty)
+
+    def _how(self) -> WorkerSettings:
+        return WorkerSettings(partitions=self._plan.selection.partitions)
 
     def _ports(self, node: Node, process: Process, hook: MetricsHook) -> Ports:
         store = SimulatedStore(self._store, process.random, lambda: process.dead) if node.states else None

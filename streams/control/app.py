@@ -74,6 +74,7 @@ class Options:
     names: tuple[str, ...] = ()  # of this host, besides its own and its addresses
     hooks: tuple[MetricsHook, ...] = ()
     promoting: Promoting | None = None  # carries candidates on; None = nobody does
+    tells_process: bool = True  # its reports tell CPU and memory of the process
 
 
 def create(options: Options, codec: Codec) -> faust.App:
@@ -222,7 +223,7 @@ def _promote(app: faust.App, state: _State) -> None:
 
 
 def _report(app: faust.App, reports: TopicT, codec: Codec, options: Options, state: _State) -> None:
-    composer = Composer(options.instance, "control")
+    composer = Composer(options.instance, "control", tells_process=options.tells_process)
 
     async def report() -> None:
         """Say once a second that this process is alive too."""

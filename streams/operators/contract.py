@@ -73,6 +73,10 @@ class Emit(NamedTuple):
     headers: tuple[tuple[str, bytes], ...] = ()
 
 
+# A header of a record of `model-predictions` that selection has taken already: it was written for readers of the log.
+BEHIND = ("behind", b"")
+
+
 class DeadLetter(NamedTuple):
     """Write the record, bytes untouched, to `<topic>.dlq` with its cause; then it is complete."""
 

@@ -36,6 +36,7 @@ class Reporting:
         encode: turns a report into a value.
         now_us: the clock.
         hooks: are given every report.
+        tells_process: whether reports tell what the process costs.
     """
 
     instance: str
@@ -43,6 +44,7 @@ class Reporting:
     encode: Callable[[Report], bytes]
     now_us: Callable[[], int]
     hooks: tuple[MetricsHook, ...] = ()
+    tells_process: bool = True
 
 
 class RecordRole:
@@ -58,7 +60,7 @@ class RecordRole:
         self._recorder = recorder
         self._reporting = reporting
         self._close = close
-        self._composer = Composer(reporting.instance, "record")
+        self._composer = Composer(reporting.instance, "record", tells_process=reporting.tells_process)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Record until `stop` is set; all that was read is on disk then.

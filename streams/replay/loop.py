@@ -105,7 +105,9 @@ class Loop:
             hears=hears,
         )
         for name in names:
-            self._driver.produce(topics.MODELS, 0, codec.encode(replace(inputs.models[name], partitions=1)), name.encode())
+            self._driver.produce(
+                topics.MODELS, 0, codec.encode(replace(inputs.models[name], partitions=1)), name.encode()
+            )
         self._driver.produce(topics.APPLICATIONS, 0, codec.encode(application), application.name.encode())
         self._driver.run(0)
 

@@ -28,11 +28,19 @@ class MetricsHook(Protocol):
 
 
 class Composer:
-    """Makes a role's reports: what the kernel counts, what the runtime counts, what the process costs."""
+    """Makes a role's reports: what the kernel counts, what the runtime counts, what the process costs.
 
-    def __init__(self, instance: str, role: str) -> None:
+    Args:
+        instance: unique in the deployment.
+        role: that reports.
+        tells_process: whether CPU and memory of the process are in it. Of roles that share one, only the first tells,
+            so that the sum over all reports is what all processes cost.
+    """
+
+    def __init__(self, instance: str, role: str, *, tells_process: bool = True) -> None:
         self._instance = instance
         self._role = role
+        self._tells_process = tells_process
         self._process = psutil.Process()
         self._since_us: int | None = None  # of the first report
 
@@ -41,11 +49,12 @@ class Composer:
         merged: Counter[str] = Counter()
         for part in parts:
             merged.update(part)
-        merged["cpu_seconds_total"] = cpu_seconds()  # type: ignore[assignment]  # counters of seconds are fractions
+        if self._tells_process:
+            merged["cpu_seconds_total"] = cpu_seconds()  # type: ignore[assignment]  # counters of seconds are fractions
+            merged["resident_bytes"] = self._process.memory_info().rss
         self._since_us = self._since_us or now_us
         merged["uptime_s"] = (now_us - self._since_us) // 1_000_000
         merged["pid"] = self._process.pid  # tells two processes of one name apart
-        merged["resident_bytes"] = self._process.memory_info().rss
         counters = {name: float(value) for name, value in merged.items() if is_counter(name)}
         gauges = {name: float(value) for name, value in merged.items() if not is_counter(name)}
         return Report(self._instance, self._role, now_us, counters, gauges)

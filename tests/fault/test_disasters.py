@@ -21,7 +21,7 @@ from tests.fault.evidence import collected
 from tests.fault.traffic import MODELS, RATE, Traffic, applications
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Collection
     from pathlib import Path
 
     from deploy.local.apache import ApacheKafka
@@ -77,16 +77,21 @@ def restarted(there: Deployed) -> set[str]:
 
 
 async def kill(there: Deployed, *instances: str) -> None:
-    """Kill processes at once; returns when those that the supervisor has put in their place own partitions."""
+    """Kill processes at once; returns when what the supervisor has put in their place owns partitions."""
     killed_us = time.time_ns() // 1000
     pids = {instance: there.system.kill(instance) for instance in instances}
     for instance, pid in pids.items():
         await there.system.restarted(instance, pid)
     await there.watch.until(
-        lambda: all(is_working(there, instance, killed_us) for instance in instances),
+        lambda: all(is_working(there, each, killed_us) for each in there.watch.reports() if is_of(there, each, pids)),
         f"{instances} at work",
         PATIENCE_S,
     )
+
+
+def is_of(there: Deployed, instance: str, processes: Collection[str]) -> bool:
+    """Tell whether an instance runs in one of these processes."""
+    return there.system.process_of(instance) in {*map(there.system.process_of, processes)}
 
 
 def is_working(there: Deployed, instance: str, since_us: int) -> bool:
@@ -116,11 +121,13 @@ async def test_a_role_that_learns_may_be_killed(
     assert traffic.share_complete() > UNDISTURBED
 
 
+@pytest.mark.parametrize("processes", ["each", "shared"])
 async def test_all_roles_may_be_killed_at_once(
-    kafka: Broker, redis_server: RedisServer, prefix: str, tmp_path: Path
+    kafka: Broker, redis_server: RedisServer, prefix: str, tmp_path: Path, processes: str
 ) -> None:
     """As when their machine loses power: every process goes on from what is in Kafka and in Redis."""
-    async with deployed(kafka, redis_server.url, prefix, tmp_path, MODELS, applications(DISTURBED_MS)) as there:
+    served, shape = applications(DISTURBED_MS), {"processes": processes}
+    async with deployed(kafka, redis_server.url, prefix, tmp_path, MODELS, served, **shape) as there:
         everybody = set(there.system.pids)
         await survive(there, lambda _: kill(there, *everybody))
         assert restarted(there) == everybody

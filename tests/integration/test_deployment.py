@@ -46,6 +46,7 @@ def settings(kafka: Broker, redis_server: RedisServer, prefix: str, tmp_path: Pa
             "kafka": {"bootstrap": kafka.bootstrap},
             "redis": {"url": redis_server.url},
             "roles": ["selection", "joiner", "learner", "worker"],
+            "processes": "each",
             "models": {"corner": tmp_path / "corner"},
             "applications": {"corners": {"models": ["corner"], "policy": "exp3", "slo_ms": 2000, "default_output": -1}},
         }
@@ -96,6 +97,26 @@ async def test_a_deployment_answers_survives_a_kill_and_leaves_nothing(settings:
     while (given := await answer(settings)) != (Status.COMPLETE, 0):
         assert time.monotonic() < end, given
         await asyncio.sleep(0.2)
+
+
+async def test_roles_that_share_a_process_answer_and_survive_a_kill(settings: Settings, tmp_path: Path) -> None:
+    """Each may be named, and its process is meant."""
+    shared = settings.model_copy(
+        update={"processes": "shared", "selection": settings.selection.model_copy(update={"inline": ()})}
+    )
+    async with System(shared, codec_for(shared), tmp_path / "run") as system:
+        assert set(system.pids) == {"loop", "worker.corner"}
+        assert await answer(shared) == (Status.COMPLETE, 0)
+        killed = system.kill("joiner")
+        assert await system.restarted("learner", killed) == system.pids["loop"]
+        assert system.restarts == {"loop": 1, "worker.corner": 0}
+        end = time.monotonic() + 60
+        while (given := await answer(shared)) != (Status.COMPLETE, 0):
+            assert time.monotonic() < end, given
+        pid = system.pids["loop"]
+        log = system.log("selection")
+    assert not psutil.pid_exists(pid)
+    assert log.name == "loop.log"
 
 
 async def test_the_commands_speak_with_a_running_deployment(settings: Settings, system: System, tmp_path: Path) -> None:

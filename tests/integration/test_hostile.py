@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+import pytest
+
 from deploy.launch import launcher
 from load.harness.system import Stage
 from load.scenarios import hostile
@@ -16,8 +18,9 @@ if TYPE_CHECKING:
     from deploy.local.services import Broker
 
 
+@pytest.mark.parametrize("processes", ["each", "shared"])
 def test_no_record_ends_a_role_or_keeps_an_honest_query_waiting(
-    kafka: Broker, redis_server: RedisServer, tmp_path: Path
+    kafka: Broker, redis_server: RedisServer, tmp_path: Path, processes: str
 ) -> None:
     """Every attack leaves roles, answers and what is learnt as they were; how quick answers are is the machine's."""
     stage = Stage(
@@ -25,6 +28,7 @@ def test_no_record_ends_a_role_or_keeps_an_honest_query_waiting(
         launcher(kafka.bootstrap, redis_server.url, tmp_path / "runs"),
         tmp_path,
         short=True,
+        processes=processes,
         redis_url=redis_server.url,
     )
     result = asyncio.run(hostile.run(stage))

@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from deploy.local.services import Broker
 
 
+@pytest.mark.parametrize("processes", ["each", "shared"])
 @pytest.mark.timeout(300)
 def test_a_live_run_with_crashes_copies_late_feedback_and_a_new_version_replays_bit_equal(
-    kafka: Broker, redis_server: RedisServer, tmp_path: Path
+    kafka: Broker, redis_server: RedisServer, tmp_path: Path, processes: str
 ) -> None:
     """Each role is killed once; nothing differs, and nearly everything is checked."""
     stage = Stage(
@@ -28,6 +29,7 @@ def test_a_live_run_with_crashes_copies_late_feedback_and_a_new_version_replays_
         launcher(kafka.bootstrap, redis_server.url, tmp_path / "runs"),
         tmp_path,
         short=True,
+        processes=processes,
         redis_url=redis_server.url,
     )
     result = asyncio.run(replayed.run(stage))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from deploy import placement
 from deploy.config import configuration
 from deploy.config.settings import Settings
 from deploy.connect.schema_registry import codec_for
@@ -108,7 +109,7 @@ async def test_a_model_that_is_added_gets_its_worker_and_the_logs_stay(settings:
     state = tmp_path / "one" / ".skysail"
     logs = {log.name for log in (state / "logs" / settings.prefix).iterdir()}
     assert logs == {"joiner.log", "worker.parity.log"}
-    assert [file.name for file in (state / "run" / settings.prefix).iterdir()] == ["lock"]
+    assert {file.name for file in (state / "run" / settings.prefix).iterdir()} == {"lock", placement.FILE}
 
 
 async def test_a_port_that_is_taken_is_named_before_anything_starts(settings: Settings, tmp_path: Path) -> None:

@@ -55,6 +55,7 @@ def settings(kafka: Broker, redis_server: RedisServer, prefix: str, tmp_path: Pa
             "kafka": {"bootstrap": kafka.bootstrap},
             "redis": {"url": redis_server.url},
             "roles": ["selection", "worker"],
+            "processes": "each",
             "models": {"same": package(tmp_path, 1)},
             "applications": {"app": {"models": ["same"], "policy": "exp3", "slo_ms": 1000, "default_output": -1}},
         }

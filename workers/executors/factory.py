@@ -64,7 +64,7 @@ def executor_of(
     }
     sizes = settings.allowed_batch_sizes.get(model.name, ())
     memory = settings.memory_bytes.get(model.name, 0)
-    if count := settings.processes_of(model.name):
+    if count := settings.processes_of(model.name, model.digest):
         children = [
             ProcessExecutor(
                 model.path,

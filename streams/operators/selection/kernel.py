@@ -23,7 +23,7 @@ from schemas.errors import DecodeError
 from schemas.inputs import MAX_FEATURES
 from schemas.records import Query
 from streams.operators.configuration import MAX_SLO_MS, Configuration, Deployed
-from streams.operators.contract import NONE_UNREAD, DeadLetter, FetchStates, Needs, Operator, Skip, StateKey
+from streams.operators.contract import BEHIND, NONE_UNREAD, DeadLetter, FetchStates, Needs, Operator, Skip, StateKey
 from streams.operators.selection.admission import Admission
 from streams.operators.selection.cache import PredictionCache
 from streams.operators.selection.combiner import UNKNOWN
@@ -209,7 +209,9 @@ class Selection(Operator):
     ) -> None:
         for record in records:
             try:
-                if topic == topics.MODEL_PREDICTIONS:
+                if topic == topics.MODEL_PREDICTIONS and BEHIND in record.headers:
+                    effects.append(Skip((record.position,), ""))
+                elif topic == topics.MODEL_PREDICTIONS:
                     self._serving.on_outputs(record, now_us, effects)
                 else:
                     self._configuration.on_record(record)

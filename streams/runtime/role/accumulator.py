@@ -33,6 +33,8 @@ _OVERHEAD_BYTES = 250
 # More than any batch holds at 1 MiB and 100 bytes a record; bounds the slice that is offered to the transport.
 _OFFERED = 10_000
 _place = itemgetter(0, 1)
+# How long records for patient readers are gathered: a request costs about a millisecond of CPU whatever it carries.
+PATIENCE_S = 0.1
 BACKOFF_S = 0.05  # first wait after a failure, doubled each time
 BACKOFF_MAX_S = 2.0  # a broker that comes back is noticed within this
 _DOUBLINGS = 10  # more of them change nothing, and a thousand are no number any more
@@ -75,11 +77,18 @@ class Accumulator:
         events: receives the outcomes.
         tasks: owner of the lanes' tasks: at most one a partition, and only while that partition has something to send.
         bound_bytes: pending bytes at which `pressure()` is 1.
+        patient: topics whose records nobody waits for: they are sent some time later, together.
     """
 
     def __init__(
-        self, transport: Transport, events: AccumulatorEvents, tasks: asyncio.TaskGroup, bound_bytes: int = 64 << 20
+        self,
+        transport: Transport,
+        events: AccumulatorEvents,
+        tasks: asyncio.TaskGroup,
+        bound_bytes: int = 64 << 20,
+        patient: Collection[str] = (),
     ) -> None:
+        self._patient = frozenset(patient)
         self._transport = transport
         self._events = events
         self._tasks = tasks
@@ -144,6 +153,8 @@ class Accumulator:
     async def _drain(self, topic: str, partition: int, lane: _Lane) -> None:
         try:
             while lane.pending:
+                if topic in self._patient:
+                    await asyncio.sleep(PATIENCE_S)
                 await self._advance(topic, partition, lane)
         finally:
             lane.active = False

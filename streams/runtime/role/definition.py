@@ -41,6 +41,8 @@ class Role:
         wrote: where there are records if the role has run before. If so, and nothing is committed, it begins as far
             before the ends of its topics as its kernel reads back, and not at the beginning.
         at_once: records a kernel gets in one call: at 30 us each, timers and acknowledgements wait 15 ms at most.
+        patient: topics that it writes for the log alone: records are gathered, so that requests are few.
+        tells_process: whether its reports tell what the process costs: of roles that share one, one does.
     """
 
     name: str
@@ -54,6 +56,8 @@ class Role:
     drain_s: float = 0.0
     at_once: int = 512
     wrote: frozenset[TopicPartition] = frozenset()
+    patient: frozenset[str] = frozenset()
+    tells_process: bool = True
 
     @property
     def main(self) -> str:

@@ -11,13 +11,14 @@ process dies is read, asked and answered again.
 
 from __future__ import annotations
 
+import math
 from itertools import count
 from typing import TYPE_CHECKING, TypeVar
 
 from schemas import topics
 from schemas.codec import Codec
 from schemas.records import DTYPES, ModelPredictions, ModelQueries, Outcome, Tensor
-from streams.operators.contract import NONE_UNREAD, Emit, Operator, Predict, Record, Skip
+from streams.operators.contract import BEHIND, NONE_UNREAD, Emit, Operator, Predict, Record, Skip
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -95,10 +96,24 @@ class Local(Operator):
         asker: asks models: the selection kernel.
         models: their kernels, by model.
         codec: that they all use.
+        writes_behind: whether what models answer is also written to `model-predictions`, for readers of the log; what
+            selection reads of it is skipped.
+        places: that a row which waits for a model takes in the role, whose bound is for all that it has in hand: so a
+            model whose queue is full stops the role, and queries that wait for others do not.
     """
 
-    def __init__(self, asker: Operator, models: Mapping[str, Operator], codec: LocalCodec) -> None:
+    def __init__(
+        self,
+        asker: Operator,
+        models: Mapping[str, Operator],
+        codec: LocalCodec,
+        places: float = 1.0,
+        *,
+        writes_behind: bool = False,
+    ) -> None:
         self._asker = asker
+        self._writes_behind = writes_behind
+        self._places = places
         self._models = models
         self._codec = codec
         self._by_topic = {topics.model_queries(model): kernel for model, kernel in models.items()}
@@ -123,8 +138,10 @@ class Local(Operator):
         asker = self._asker.needs()
         needs = [asker, *(kernel.needs() for kernel in self._models.values())]
         due_us = min((each.deadline_us for each in needs if each.deadline_us is not None), default=None)
-        held = max(each.held for each in needs)
-        return asker._replace(deadline_us=0 if self._wanted else due_us, held=held)
+        held = max(each.held for each in needs[1:])
+        return asker._replace(
+            deadline_us=0 if self._wanted else due_us, held=max(asker.held, math.ceil(held * self._places))
+        )
 
     def on_timer(self, now_us: int, unread: Unread = NONE_UNREAD) -> Effects:
         """Do what is due."""
@@ -199,6 +216,8 @@ class Local(Operator):
         for effect in effects:
             if type(effect) is Emit and effect.topic == topics.MODEL_PREDICTIONS:
                 answers.append(self._record(effect, now_us))
+                if self._writes_behind:
+                    self._wanted.append(self._codec.written(effect)._replace(completes=(), headers=(BEHIND,)))
             elif type(effect) is Emit:
                 self._wanted.append(self._codec.written(effect))
             elif isinstance(effect, Predict):

@@ -83,7 +83,7 @@ class RoleLoop:
         self._watchdog = watchdog or Watchdog()
         self._executors = ports.executors
         self._postponed: list[tuple[str, Callable[[], Effects]]] = []  # until the kernel has started over
-        self._composer = Composer(role.instance, role.name)
+        self._composer = Composer(role.instance, role.name, tells_process=role.tells_process)
         self._tracker = OffsetTracker()
         self._buffer = PollBuffer()
         self._guard = Guard(role.name, ports.clock, self.perform)
@@ -142,7 +142,7 @@ class RoleLoop:
         role, kernel, ports, tracker = self._role, self._kernel, self._ports, self._tracker
         buffer = self._buffer
         accumulator = self._accumulator = Accumulator(
-            ports.transport, AccumulatorEvents(self._complete, self._refuse), tasks
+            ports.transport, AccumulatorEvents(self._complete, self._refuse), tasks, patient=role.patient
         )
         events = StateQueueEvents(self._on_states, self._complete, self._on_refused, self._on_blocked)
         state_queue = self._state_queue = StateQueue(ports.store, events) if ports.store else None

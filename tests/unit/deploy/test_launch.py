@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 from pydantic import ValidationError
 
+from deploy import grouping
 from deploy.config.settings import Settings
 from deploy.errors import StartError
-from deploy.launch import System, plan, replicated
+from deploy.grouping import plan
+from deploy.launch import System
 from deploy.local.supervisor import ChildStatus
 from deploy.new_models import removed_by
 from deploy.state import desired
@@ -27,8 +29,9 @@ if TYPE_CHECKING:
 def test_the_settings_say_how_many_workers_a_model_has() -> None:
     """At most as many as its topic has partitions; another would have nothing to do."""
     settings = Settings.model_validate({"roles": ["worker"], "worker": {"replicas": {"a": 2}}})
-    found = replicated(plan(settings, ["a", "b"]), settings.worker.replicas)
-    assert found == [("worker", "a", 1), ("worker", "a", 2), ("worker", "b", 1)]
+    found = plan(settings, ["a", "b"], settings.worker.replicas)
+    assert [process.name for process in found] == ["worker.a", "worker.a@2", "worker.b"]
+    assert [(process.model, process.number) for process in found] == [("a", 1), ("a", 2), ("b", 1)]
     assert [settings.worker.spread(name) for name in "ab"] == [4, 4]
     many = Settings.model_validate({"worker": {"replicas": {"a": 8}, "partitions": {"b": 16, "c": 1}}})
     assert [many.worker.spread(name) for name in "abc"] == [8, 16, 1]
@@ -36,11 +39,31 @@ def test_the_settings_say_how_many_workers_a_model_has() -> None:
         Settings.model_validate({"worker": {"replicas": {"a": 5}, "partitions": {"a": 4}}})
 
 
-def test_a_model_has_as_many_workers_as_it_is_given() -> None:
-    """Numbered from 1; roles and other models have one each."""
-    settings = Settings(roles=("selection", "worker"))
-    found = replicated(plan(settings, ["a", "b"]), {"b": 3})
-    assert found == [("selection", None, 1), ("worker", "a", 1), *(("worker", "b", number) for number in (1, 2, 3))]
+def test_each_role_and_model_has_its_process_if_wanted() -> None:
+    """On any machine."""
+    found = plan(Settings(processes="each"), ["a", "b"], {"b": 2})
+    named = {process.name: process.roles for process in found}
+    assert [*named] == ["selection", "joiner", "learner", "worker.a", "worker.b", "worker.b@2", "control"]
+    assert named["joiner"] == ("joiner",)
+
+
+def test_the_roles_of_the_loop_share_a_process_if_wanted() -> None:
+    """Models that are not inside keep theirs, and so does the page; who reports is the same in both shapes."""
+    found = plan(Settings(processes="shared"), ["a", "b"], inside={"a"})
+    assert [process.name for process in found] == ["loop", "worker.b", "control"]
+    assert found[0].roles == found[0].instances == ("selection", "joiner", "learner")
+
+
+def test_a_single_role_keeps_its_name() -> None:
+    """There is nobody to share with."""
+    assert plan(Settings(processes="shared", roles=("selection", "worker")), [])[0].name == "selection"
+
+
+@pytest.mark.parametrize(("cores", "first"), [(1.5, "loop"), (4.0, "loop"), (8.0, "selection")])
+def test_few_cores_have_few_processes(cores: float, first: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The machine decides unless the settings do."""
+    monkeypatch.setattr(grouping, "cores", lambda: cores)
+    assert plan(Settings(), [])[0].name == first
 
 
 class Started:

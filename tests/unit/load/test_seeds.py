@@ -23,6 +23,12 @@ def test_the_laws_hold(seed: int) -> None:
     assert simulate(plan(seed)).violations == (), command(seed)
 
 
+@pytest.mark.parametrize("seed", [*seeds(1, HOURS / 2)])
+def test_the_laws_hold_with_a_model_inside_selection(seed: int) -> None:
+    """It hangs, fails and changes places as a worker does; the other model has workers."""
+    assert simulate(plan(seed, processes="shared")).violations == (), command(seed, "shared")
+
+
 def test_a_seed_is_the_same_on_every_run() -> None:
     """Whatever the hash of a string is in this process."""
     code = (

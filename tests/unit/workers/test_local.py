@@ -10,7 +10,18 @@ import pytest
 from schemas import topics
 from schemas.codec import MAX_BYTES, Codec
 from schemas.records import Application, ModelPredictions, ModelQueries, Outcome, Prediction, Query, Status, Tensor
-from streams.operators.contract import Effects, Emit, FetchStates, Load, Position, Predict, Predicted, Record
+from streams.operators.contract import (
+    BEHIND,
+    Effects,
+    Emit,
+    FetchStates,
+    Load,
+    Position,
+    Predict,
+    Predicted,
+    Record,
+    Skip,
+)
 from streams.operators.selection.kernel import Selection, SelectionSettings
 from streams.operators.selection.serving import Serving
 from streams.runtime.role.local import Local, LocalCodec
@@ -24,12 +35,12 @@ MS = 1_000
 class Scene:
     """Selection with model `near` inside and model `far` behind Kafka, asked together."""
 
-    def __init__(self, limit: int = 100) -> None:
+    def __init__(self, limit: int = 100, *, writes_behind: bool = False) -> None:
         codec = LocalCodec(CODEC)
         self.model = worker("near", limit=limit, codec=codec)
         inside = frozenset({topics.model_queries("near")})
         selection = Selection(codec, SelectionSettings(partitions=4, inside=inside))
-        self.kernel = Local(selection, {"near": self.model}, codec)
+        self.kernel = Local(selection, {"near": self.model}, codec, writes_behind=writes_behind)
         self.kernel.on_assigned(dict.fromkeys(range(4), 0))
         self.kernel.on_loaded("near", "7", None, 0, NOW)
         self.waiting: list[Predict] = []
@@ -200,6 +211,31 @@ def test_what_a_shadow_inside_answers_is_written_and_not_taken_for_an_answer() -
     assert (emit.topic, emit.completes) == (topics.SHADOWS, ())
     assert CODEC.decode(ModelPredictions, emit.value).query_ids == ("q",)
     assert prediction(scene.predict(7))[0].answer == 7
+
+
+def test_what_a_model_inside_answers_is_written_behind_if_wanted() -> None:
+    """For readers of the log; it completes nothing, and selection skips it, wherever it reads it."""
+    scene = Scene(writes_behind=True)
+    scene.serve("near")
+    scene.ask("q", offset=5)
+    effects = [effect for effect in scene.predict(7) if isinstance(effect, Emit)]
+    behind, answered = sorted(effects, key=lambda emit: emit.topic)
+    assert (behind.topic, answered.topic) == (topics.MODEL_PREDICTIONS, topics.PREDICTIONS)
+    assert (behind.completes, behind.headers) == ((), (BEHIND,))
+    assert CODEC.decode(ModelPredictions, behind.value).query_ids == ("q",)
+    read = Record(behind.topic, behind.partition, 3, NOW, behind.key, behind.value, behind.headers)
+    assert scene.kernel.on_records([read], NOW) == [Skip((read.position,), "")]
+
+
+def test_a_model_whose_queue_is_full_fills_the_role() -> None:
+    """Its rows count for as many as the role may have in hand, divided by those that may wait for the model."""
+    scene = Scene()
+    roomy = Local(scene.kernel, {"near": scene.model}, LocalCodec(CODEC), places=2.5)
+    scene.serve("near")
+    scene.ask("is predicted", offset=2)
+    scene.ask("waits")
+    assert scene.kernel.needs().held == 1
+    assert roomy.needs().held == 3
 
 
 def test_texts_that_no_record_could_hold_have_failed() -> None:

@@ -94,6 +94,13 @@ def test_how_many_processes_a_model_has_is_said_for_all_or_by_name() -> None:
     assert [by_name.processes_of(name) for name in ("net", "rule", "forest")] == [3, 1, 0]
 
 
+def test_another_version_of_a_trusted_model_has_a_process() -> None:
+    """It may do anything; models of which none is trusted run as the settings say."""
+    settings = WorkerSettings(trusted={"net": "d1"})
+    assert [settings.processes_of("net", digest) for digest in ("d1", "d2")] == [0, 1]
+    assert settings.processes_of("rule", "d2") == 0
+
+
 async def test_a_model_with_several_processes_runs_in_a_pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As the settings say, by its name."""
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))

@@ -198,6 +198,8 @@ class Fetcher:
             records = self._taken(state, held)
             if records:
                 drained[state.place] = records
+        if drained:
+            self._look()  # not in the next turn: the broker gathers the next records while these are worked on
         return drained
 
     def _taken(self, state: _Partition, held: _Held) -> list[Record]:

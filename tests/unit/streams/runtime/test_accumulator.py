@@ -11,13 +11,13 @@ import pytest
 
 from streams.operators.contract import Emit, Position
 from streams.runtime.errors import BrokerUnavailableError, MisconfiguredError
-from streams.runtime.role.accumulator import BACKOFF_MAX_S, STANDS_STILL_S, Accumulator, AccumulatorEvents
+from streams.runtime.role.accumulator import BACKOFF_MAX_S, PATIENCE_S, STANDS_STILL_S, Accumulator, AccumulatorEvents
 from streams.testing.broker import FakeBroker
 from tests.fakes import ROUND_TRIP_S, FakeTransport
 from tests.virtual import elapse, run
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Collection
 
 
 def emit(value: int | bytes, partition: int = 0, topic: str = "out", *, awaited: bool = True) -> Emit:
@@ -39,7 +39,7 @@ class Scene:
 
 
 @asynccontextmanager
-async def opened(bound_bytes: int = 1_000_000) -> AsyncIterator[Scene]:
+async def opened(bound_bytes: int = 1_000_000, patient: Collection[str] = ()) -> AsyncIterator[Scene]:
     """Open lanes, and abandon them at the end."""
     broker = FakeBroker()
     transport = FakeTransport(broker)
@@ -49,7 +49,7 @@ async def opened(bound_bytes: int = 1_000_000) -> AsyncIterator[Scene]:
         events = AccumulatorEvents(
             lambda positions: done.extend(p.offset for p in positions), lambda emit, _fault: refused.append(emit)
         )
-        scene = Scene(Accumulator(transport, events, tasks, bound_bytes), transport, broker, done, refused)
+        scene = Scene(Accumulator(transport, events, tasks, bound_bytes, patient), transport, broker, done, refused)
         yield scene
         scene.lanes.abandon()
 
@@ -66,6 +66,20 @@ def test_what_piles_up_goes_into_the_next_batch() -> None:
             assert await s.lanes.flush(1)
             assert [count for _, _, count in s.transport.batches] == [1, 49]
             assert s.broker.values("out") == [b"%d" % number for number in range(50)]
+
+    run(scene())
+
+
+def test_what_nobody_waits_for_is_gathered_before_it_leaves() -> None:
+    """One batch instead of one and then the rest."""
+
+    async def scene() -> None:
+        async with opened(patient={"out"}) as s:
+            for number in range(20):
+                s.lanes.send([emit(number)])
+                await elapse(PATIENCE_S / 40)
+            assert await s.lanes.flush(1)
+            assert [count for _, _, count in s.transport.batches] == [20]
 
     run(scene())
 

@@ -31,6 +31,16 @@ def test_counters_are_told_from_gauges_by_name() -> None:
     assert not is_counter("totals{kind=_total}")
 
 
+def test_one_role_of_a_process_tells_what_it_costs() -> None:
+    """So that the sum over all reports is what all processes cost; each says which process it runs in."""
+    first, other = (Composer("1", role, tells_process=role == "selection") for role in ("selection", "joiner"))
+    told, silent = (each.compose(7, {"a_total": 1.0}) for each in (first, other))
+    assert {"cpu_seconds_total", "a_total"} == {*told.counters}
+    assert {*silent.counters} == {"a_total"}
+    assert ("resident_bytes" in told.gauges, "resident_bytes" in silent.gauges) == (True, False)
+    assert told.gauges["pid"] == silent.gauges["pid"]
+
+
 def test_a_report_holds_all_parts_and_the_costs_of_the_process() -> None:
     """Parts are added up; processor time and memory come on top."""
     report = Composer("s-1", "selection").compose(7, {"a_total": 1.0, "lag": 2.0}, {"a_total": 2})

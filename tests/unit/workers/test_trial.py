@@ -1,0 +1,61 @@
+"""What a call of a model costs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from schemas.records import Outcome
+from streams.operators.contract import Predicted
+from workers.errors import OutputError
+from workers.executors import trial
+from workers.executors.predictor import blank
+from workers.packages.packaging import package_function
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from schemas.records import Input
+
+
+class Model:
+    """Answers, and notes how many rows it was given each time, beginning with which."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[int, Input]] = []
+
+    def __call__(self, rows: Sequence[Input]) -> Predicted:
+        """Answer 0."""
+        self.asked.append((len(rows), rows[-1]))
+        return Predicted((Outcome.OK,) * len(rows), np.zeros(len(rows)))
+
+
+def test_batches_of_all_sizes_are_timed() -> None:
+    """More than once each; few rows are repeated."""
+    model = Model()
+    found = trial.timed(model, ["a", "b", "c"])
+    assert tuple(found) == trial.SIZES
+    assert all(us > 0 for us in found.values())
+    assert {rows for rows, _ in model.asked} == {*trial.SIZES}
+    assert {last for rows, last in model.asked if rows == 16} == {"a"}  # row 16 of three in turn
+
+
+def test_after_a_batch_that_takes_long_no_larger_one_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is far too dear already."""
+    monkeypatch.setattr(trial, "_LONG_US", 0.0)
+    assert tuple(trial.timed(Model(), ["a"])) == (1,)
+
+
+def test_a_model_that_does_not_answer_is_told() -> None:
+    """There is nothing to time."""
+    with pytest.raises(OutputError, match="out of order"):
+        trial.timed(lambda rows: Predicted.failed(len(rows), "out of order"), ["a"])
+
+
+def test_without_examples_a_blank_row_is_asked(tmp_path: Path) -> None:
+    """As when a model is loaded."""
+    manifest = package_function("tests.toys:shout", tmp_path / "m", "m", "1", ["text"])
+    assert trial.examples(tmp_path / "m") == [blank(manifest.input)]

@@ -1,0 +1,97 @@
+"""Measures what a call of a model costs: loads packages one after the other and times batches of their examples.
+
+    python -m workers.executors.trial THREADS SECONDS < [[FOLDER, DIGEST], ...]
+        {"1": 41.2, "16": 55.0, "128": 130.9}     a line a package, in their order: microseconds by rows of a batch
+        {"fault": "..."}                          it cannot be loaded, or does not answer
+
+It is a process of its own, so that nobody who serves waits for it. A model that crashes ends it, and so does one that
+takes longer than SECONDS; its line is missing.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from schemas.records import Tensor
+from workers.errors import OutputError, WorkerError
+from workers.executors.predictor import blank, predictor
+from workers.manifest import pinned
+from workers.packages.loading import load_package, stored_examples
+from workers.packages.sealed import sealed
+from workers.packages.variants import EXAMPLES_FILE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from schemas.records import Input
+    from streams.operators.contract import Predicted
+
+SIZES: Final = (1, 16, 128)
+# The least of so many: another process that takes the core makes a call longer, never shorter.
+_REPEATS: Final = 7
+# A batch that takes this long is far too dear: larger ones are not tried.
+_LONG_US: Final = 50_000.0
+
+
+def main(threads: int, patience_s: float) -> None:
+    """Measure what is named on standard input."""
+    output = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what a model prints
+    for folder, digest in json.load(sys.stdin):
+        faulthandler.dump_traceback_later(patience_s, exit=True)  # also if the model keeps Python's lock
+        try:
+            found: dict[str, float | str] = {str(rows): us for rows, us in measured(folder, digest, threads).items()}
+        except (WorkerError, OSError, MemoryError) as error:
+            found = {"fault": str(error) or type(error).__name__}
+        print(json.dumps(found), file=output, flush=True)
+
+
+def measured(folder: Path | str, digest: str, threads: int = 1) -> dict[int, float]:
+    """Return how long batches of a package take (us), by their rows: decoding and checking rows included.
+
+    Raises:
+        WorkerError: it cannot be loaded, or does not answer.
+    """
+    model = load_package(folder, digest=digest, threads=threads)
+    return timed(predictor(model), examples(folder))
+
+
+def timed(predict: Callable[[Sequence[Input]], Predicted], rows: Sequence[Input]) -> dict[int, float]:
+    """Return how long batches of so many of these rows, in turn, take (us).
+
+    Raises:
+        OutputError: the model does not answer them.
+    """
+    found: dict[int, float] = {}
+    for size in SIZES:
+        batch = [rows[index % len(rows)] for index in range(size)]
+        if (fault := predict(batch).fault) is not None:
+            raise OutputError(fault)
+        found[size] = min(_once_us(predict, batch) for _ in range(_REPEATS))
+        if found[size] > _LONG_US:
+            break
+    return found
+
+
+def examples(folder: Path | str) -> list[Input]:
+    """Return the example rows of a package; a blank one where it has none."""
+    manifest = pinned(Path(folder)).manifest
+    if EXAMPLES_FILE not in manifest.files:
+        return [blank(manifest.input)]
+    return [Tensor.of(row) for row in stored_examples(manifest, sealed(Path(folder), manifest))]
+
+
+def _once_us(predict: Callable[[Sequence[Input]], Predicted], batch: Sequence[Input]) -> float:
+    started_ns = time.perf_counter_ns()
+    predict(batch)
+    return (time.perf_counter_ns() - started_ns) / 1e3
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), float(sys.argv[2]))
