@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from load.results.results import Result
     from load.scenario import Scenario
 
-MISSED = 1  # exit status: a target was not reached, or a figure got worse
+MISSED = 1  # exit status: a target was not reached, or a figure got worse or is gone
 
 EXAMPLES = """\
 skysail load list
@@ -223,15 +223,19 @@ def _page(path: Path) -> str:
 @click.argument("head", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @json_option
 def compare_results(base: Path, head: Path, *, as_json: bool) -> None:
-    """Compare two results of one scenario. The exit code is 1 if a figure got worse by more than its tolerance."""
+    """Compare two results of one scenario.
+
+    The exit code is 1 if a figure got worse by more than its tolerance, or is gone.
+    """
     try:
         before = results.read(base)
         comparison = compare(before, results.read(head), find(before.scenario).figures)
     except (LookupError, ValueError) as error:
         raise UsageError(str(error.args[0])) from error
     if as_json:
-        print_json({change.figure: [change.base, change.head, change.worse] for change in comparison.changes})
+        gone = {name: [before.figures[name], None, True] for name in comparison.only_base}
+        print_json(gone | {change.figure: [change.base, change.head, change.worse] for change in comparison.changes})
     else:
         click.echo(report.describe_comparison(comparison))
-    if comparison.worse:
+    if comparison.failed:
         raise SystemExit(MISSED)

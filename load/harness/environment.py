@@ -35,7 +35,7 @@ def environment() -> Environment:
         "machine": platform.machine(),
         "processor": _processor(),
         "cores": os.cpu_count(),
-        "cores_usable": len(psutil.Process().cpu_affinity()),
+        "cores_usable": usable_cores(),
         "memory_bytes": psutil.virtual_memory().total,
         "system": platform.platform(),
         "python": platform.python_version(),
@@ -43,6 +43,11 @@ def environment() -> Environment:
         "load_average": os.getloadavg(),
         "stolen_share": _stolen_share(),
     }
+
+
+def usable_cores() -> int:
+    """Return how many cores this process may use."""
+    return len(psutil.Process().cpu_affinity())
 
 
 def _stolen_share() -> float:

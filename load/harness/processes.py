@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +12,8 @@ import psutil
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+_HERE = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,17 @@ def total_cpu_s(pids: Mapping[str, int]) -> float:
         psutil.NoSuchProcess: an instance is gone.
     """
     return sum(used.cpu_s for used in usage(pids).values())
+
+
+def listening(address: str) -> dict[str, int]:
+    """Return the process that listens at `host:port` of this machine, by its name; nothing where none is seen."""
+    host, _, port = address.rpartition(":")
+    if host.strip("[]") not in _HERE:
+        return {}
+    with suppress(psutil.AccessDenied):
+        found = (each for each in psutil.net_connections("tcp") if each.status == psutil.CONN_LISTEN and each.pid)
+        return {psutil.Process(each.pid).name(): each.pid for each in found if each.laddr.port == int(port)}
+    return {}
 
 
 def _tree(process: psutil.Process) -> Usage:

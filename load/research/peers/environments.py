@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 REQUIREMENTS = Path(__file__).with_name("requirements")
+ROOT = Path(__file__).resolve().parents[3]
 _INSTALL_S = 900.0
 
 
@@ -52,11 +53,10 @@ def root() -> Path:
 
 def python_path(folder: Path) -> Path:
     """Return a folder with Skysail's `load` and `schemas` and nothing else, for peers to import from."""
-    here = Path(__file__).resolve().parents[3]
     folder.mkdir(parents=True, exist_ok=True)
     for package in ("load", "schemas"):
         if not (folder / package).exists():
-            (folder / package).symlink_to(here / package)
+            (folder / package).symlink_to(ROOT / package)
     return folder
 
 
