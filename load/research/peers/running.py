@@ -39,7 +39,7 @@ _GRACE_S = 3.0
 _SHARED_S, _LOOK_S = 30.0, 0.2  # until several processes share the partitions
 _TAIL_CHARS = 600
 _RAY = {"RAY_SERVE_THROUGHPUT_OPTIMIZED": "1"}  # recommended by its documentation, and read while it is imported
-_MARK = "SKYSAIL_PEER"  # in the environment of a contender's processes: how they are found again
+_MARK = "LOAD_PEER"  # in the environment of a contender's processes: how they are found again
 
 
 @dataclass(frozen=True, slots=True)
