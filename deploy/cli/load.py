@@ -38,7 +38,7 @@ skysail load run loop
 skysail load run loop --seconds 20 --check
 skysail load run loop --arrivals trace:azure.csv --seconds 60
 skysail load run figure8 --seconds 30 --out reports/load --check
-skysail load run peers --short --only hand_aiokafka --only skysail_shortest
+skysail load run peers --short --only floor_aiokafka --only skysail_shortest
 skysail load run account --docs docs/account.md
 skysail load run seeds --hours 200 --check
 skysail load run seeds --seed 4711 --trace

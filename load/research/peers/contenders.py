@@ -52,7 +52,8 @@ class Contender:
         wire_format: how it is asked.
         feedback: whether it learns.
         processes: how many it has of its own making; 0 = as many as its framework starts.
-        paced: whether it is sent queries at a rate; a second process is there for the rate of a backlog alone.
+        paced: whether it is sent queries at a rate. A second process and other libraries are there for the rate of a
+            backlog alone.
     """
 
     name: str
@@ -94,8 +95,16 @@ def _loops(client: str, label: str, fast: int, *grid: Mapping[str, object]) -> t
         processes=2,
         paced=False,
     )
-    said = f"by hand: {label}, fastavro, scikit-learn"
-    return one, two, Contender(f"hand_{client}", said, "hand", peer("hand", None), 100_000, own, fast)
+    hand = Contender(
+        f"hand_{client}",
+        f"by hand: {label}, fastavro, scikit-learn",
+        "hand",
+        peer("hand", None),
+        100_000,
+        own[fast : fast + 1],
+        paced=False,
+    )
+    return one, two, hand
 
 
 DIRECT = Contender(
@@ -150,6 +159,16 @@ CONTENDERS = (
         {"commit_every": 2000, "commit_interval": 0.01, "linger_ms": 0},
         {"commit_every": 2000, "commit_interval": 0.01, "linger_ms": 5},
         fast=1,
+    ),
+    Contender(
+        "kafka_streams",
+        "Kafka Streams 4.1.0, ONNX Runtime 1.22.0",
+        "peer",
+        peer("kafka_streams", None),
+        90_000,
+        ({"producer.linger.ms": 0}, {"producer.linger.ms": 5}),
+        fast=1,
+        environment="kafka_streams",
     ),
     _peer("faust", "Faust 0.15.3", 7_000, {"rows": 256, "within_s": 0.005, "producer_linger": 0}),
     _peer(

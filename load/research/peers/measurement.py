@@ -39,6 +39,7 @@ class Plan:
     Attributes:
         seconds: of a stretch.
         drain_s: of a backlog.
+        learn_s: of the backlog of one that learns; roles commit twice a second, which is in its time.
         rates: for floors and for Skysail (1/s), where they can keep up with them.
         others: for everybody else.
         ceiling_per_s: rates beyond it are left out: the harness is not known to keep up with them.
@@ -46,6 +47,7 @@ class Plan:
 
     seconds: float
     drain_s: float
+    learn_s: float
     rates: tuple[float, ...]
     others: tuple[float, ...] = ()
     ceiling_per_s: float = float("inf")
@@ -168,7 +170,8 @@ def _stretches(client: Client, seen: Seen, plan: Plan, rates: Mapping[str, float
 
 
 def _backlog(client: Client, seen: Seen, plan: Plan, capacity_per_s: float) -> None:
-    rows = int(min(max(plan.drain_s * capacity_per_s, _LEAST_ROWS), _MOST_ROWS))
+    seconds = plan.learn_s if client.feedback else plan.drain_s
+    rows = int(min(max(seconds * capacity_per_s, _LEAST_ROWS), _MOST_ROWS))
     seen.drained(client.backlog(rows, _LIMIT_S))
     seen.capacity_per_s = seen.capacity_per_s or seen.figures["rate_per_s"]
     seen.figures["peak_mib"] = peak_mib(client.running.pids())

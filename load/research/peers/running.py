@@ -196,7 +196,8 @@ def _deployment(
 def variables(path: Path) -> dict[str, str]:
     """Return the environment for a process that imports Skysail's files from `path` and computes in one thread."""
     own = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-    return {**own, "PYTHONPATH": str(environments.python_path(path)), **ONE_THREAD, **_RAY}
+    jars = {"PEER_JARS": str(environments.root() / "kafka_streams")}
+    return {**own, "PYTHONPATH": str(environments.python_path(path)), **ONE_THREAD, **_RAY, **jars}
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,7 @@ NAMES = tuple(contender.name for contender in CONTENDERS)
 SECONDS = 10.0
 SHORT = ("floor_confluent", "floor_confluent_two", SHORTEST.name, WHOLE.name, WHOLE_ONE.name, "quix")
 _ROUNDS, _SHORT_ROUNDS = 2, 1
-_PLAN = Plan(SECONDS, 4.0, RATES, (RATES[0], RATES[-1]))
+_PLAN = Plan(SECONDS, 4.0, 10.0, RATES, (RATES[0], RATES[-1]))
 
 
 @dataclass(slots=True)

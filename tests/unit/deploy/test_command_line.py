@@ -100,7 +100,10 @@ def test_every_command_of_a_group_explains_itself_with_examples_of_its_own() -> 
         (("model", "show", "."), "is not a model package"),
         (("load", "run", "figure9"), "figure8"),
         (("load", "run", "figure8", "--arrivals", "constant"), "goes with: floor, loop"),
-        (("load", "run", "loop", "--docs", "loop.md"), "goes with: controllers, runtimes, scale, policies, account, peers"),
+        (
+            ("load", "run", "loop", "--docs", "loop.md"),
+            "goes with: controllers, runtimes, scale, policies, account, peers",
+        ),
         (("load", "run", "loop", "--short"), "peers"),
         (("load", "run", "peers", "--only", "triton"), "has no part triton"),
         (("load", "run", "loop", "--arrivals", "uniform"), "poisson, constant or trace:FILE"),

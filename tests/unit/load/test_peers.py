@@ -3,12 +3,14 @@
 import json
 import math
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from load.research.peers import ceiling, grid, loadgen, page
+from load.errors import PeerUnavailableError
+from load.research.peers import ceiling, environments, grid, loadgen, page
 from load.research.peers import scenario as peers
 from load.research.peers.answer_audit import Ledger, Tally, p999_ms
 from load.research.peers.client import Part
@@ -129,7 +131,7 @@ def test_v2_asks_one_row_in_json() -> None:
 
 def test_rates_beyond_capacity_or_ceiling_are_left_out() -> None:
     """Nobody is sent nearly as much as it can do, nor more than the harness is known to do."""
-    plan = Plan(10.0, 3.0, (500.0, 3_000.0, 10_000.0), (500.0, 10_000.0), ceiling_per_s=4_000)
+    plan = Plan(10.0, 3.0, 10.0, (500.0, 3_000.0, 10_000.0), (500.0, 10_000.0), ceiling_per_s=4_000)
     assert plan.at(SHORTEST, 400) == {}
     assert plan.at(SHORTEST, 3_300) == {"at_500": 500.0}
     assert plan.at(SHORTEST, 90_000) == {"at_500": 500.0, "at_3000": 3_000.0}
@@ -385,3 +387,17 @@ def test_what_learns_has_its_rate_when_all_is_learnt() -> None:
 def test_spread_of_one_value_is_that_value() -> None:
     """A single round has no range."""
     assert spread([3.0]) == [3.0, 3.0, 3.0]
+
+
+def test_without_maven_the_peer_on_the_jvm_is_left_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The page says why, and everybody else is measured."""
+    monkeypatch.setenv("SKYSAIL_CACHE", str(tmp_path))
+    monkeypatch.setattr(environments.shutil, "which", lambda program: None if program == "mvn" else f"/bin/{program}")
+    with pytest.raises(PeerUnavailableError, match="there is no mvn here"):
+        environments.ensure("kafka_streams", print)
+
+
+def test_every_environment_has_a_file_that_pins_it() -> None:
+    """Of pip, or of Maven."""
+    pinned = {path.stem for path in environments.REQUIREMENTS.iterdir()}
+    assert {each.environment for each in CONTENDERS if each.environment} | {loadgen.ENVIRONMENT} == pinned
