@@ -18,7 +18,7 @@ from deploy.launch import launcher
 from deploy.local.redis import RedisServer
 from deploy.local.services import APACHE, open_broker
 from load.harness.arrivals import POISSON, named
-from load.harness.environment import Environment, environment
+from load.harness.environment import Environment, broker_command, environment
 from load.harness.system import Stage
 from load.registry import SCENARIOS, find
 from load.results import report, results, targets
@@ -189,8 +189,9 @@ def _measure(
         with tempfile.TemporaryDirectory(prefix="skysail-load-") as folder:
             launch = launcher(kafka.bootstrap, url, Path(folder) / "runs")
             stage = make(kafka.bootstrap, launch, Path(folder), redis_url=url)
+            command = broker_command(kafka.bootstrap.split(",")[0])
             result = asyncio.run(scenario.run(stage))
-        return result, {"broker": kafka.description}
+        return result, {"broker": "; ".join(filter(None, (kafka.description, command)))}
     finally:
         if redis is not None:
             redis.stop()
