@@ -39,7 +39,6 @@ _HEADS: Final = {
     "used_cores": "cores",
     f"at_{RATE}_p50_ms": f"p50 ms at {RATE}/s",
     f"at_{RATE}_p99_ms": "p99 ms",
-    f"at_{RATE}_p999_ms": "p99.9 ms",
     f"at_{RATE}_within_slo": "share within 100 ms",
     "selection_mib": "selection MiB",
     "worker_mib": "workers MiB",

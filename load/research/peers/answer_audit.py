@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
+from load.figures import LEAST_FOR_P999
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
@@ -17,7 +19,6 @@ if TYPE_CHECKING:
 
 Truth: TypeAlias = "int | frozenset[int]"  # one answer, or any of these
 POINTS = {"p50": 50.0, "p95": 95.0, "p99": 99.0}
-_LEAST_FOR_P999 = 10_000  # answers; ten of them are beyond it
 OBJECTIVES_MS = (20, 50, 100)
 
 
@@ -124,7 +125,7 @@ def percentiles_ms(latencies_us: Sequence[float], points: Mapping[str, float]) -
 
 def p999_ms(latencies_us: Sequence[float]) -> float | None:
     """Return p99.9, of 10,000 answers or more."""
-    if len(latencies_us) < _LEAST_FOR_P999:
+    if len(latencies_us) < LEAST_FOR_P999:
         return None
     return percentiles_ms(latencies_us, {"p999": 99.9})["p999"]
 

@@ -42,10 +42,9 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """LoadGen's verdict; valid only if nothing is missing and nothing answered by default.
+    """LoadGen's verdict, which gets a default as an answer that is too late; one in a hundred may be.
 
-    Missing answers are counted here, because LoadGen would wait for them without end; defaults, because it gets each as
-    an answer that is too late, and one in a hundred may be.
+    Missing answers are counted here, because LoadGen would wait for them without end: none may be.
     """
 
     valid: bool

@@ -212,6 +212,7 @@ def _result(
         notes=(
             _limit(comparison.plan.ceiling_per_s, climbed),
             "Floors and Skysail have one codec, and the model as arrays. Others have fastavro and scikit-learn.",
+            "Kafka Streams has Apache's Avro, in Java, and ONNX Runtime.",
             "A default is no answer: it counts as one that takes for ever. A backlog's queries have ten minutes.",
             "CPU time of broker and Redis has what they do for the harness in it, which is the same for everybody.",
             "LoadGen's queries carry its bound of 50 ms; those at a rate carry 100 ms. Nobody else looks at it.",
