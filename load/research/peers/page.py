@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 _TEXT: Final = Path(__file__).with_name("benchmark.md")
 _MARK: Final = "<!-- tables and notes -->\n"
 _PLACE: Final = re.compile(r"\{(\w+)\}")
+_WIDTH: Final = 120
 _UNKNOWN: Final = "(not measured)"
 _RATES: Final = {
     "rate_per_s": "queries/s",
@@ -77,7 +79,9 @@ def page(result: Result, environment: Environment) -> str:
     measured = f"{machine} and system. {software}. Run: {result.given}.\n"
     shown = [f"## {table.title}\n\n{table.markdown()}" for table in tables(result)]
     notes = [f"- {note}" for note in (*result.notes, *missed(result, FIGURES))]
-    return filled(introduction, result) + "\n".join([measured, *shown, *notes, yourself])
+    title, sentences, more = introduction.split("\n\n", 2)
+    introduction = "\n\n".join((title, _wrapped(filled(sentences, result)), more))
+    return introduction + "\n".join([measured, *shown, *notes, yourself])
 
 
 def filled(text: str, result: Result) -> str:
@@ -88,6 +92,14 @@ def filled(text: str, result: Result) -> str:
             row = best_row(result.series["systems"], kind, figure)
             words |= {f"best_{kind}_{end}": row["label"]} if row is not None else {}
     return _PLACE.sub(lambda place: words.get(place[1], _UNKNOWN), text)
+
+
+def _wrapped(items: str) -> str:
+    """Return a list in Markdown with its lines as long as a page's may be."""
+    found = (" ".join(item.split()) for item in re.split(r"^- ", items, flags=re.MULTILINE)[1:])
+    return "\n".join(
+        textwrap.fill(f"- {item}", _WIDTH, subsequent_indent="  ", break_on_hyphens=False) for item in found
+    )
 
 
 def _short(value: float) -> str:
