@@ -156,9 +156,13 @@ RATIO_RATE = Kind(WITHOUT_UNIT, Better.HIGHER, 0.2)  # both parts come from one 
 GAIN = Kind(WITHOUT_UNIT, Better.HIGHER, 0.2)
 KEPT = Kind(WITHOUT_UNIT, Better.HIGHER, 0.0, 0.05)
 SHARE_OF_BEST = Kind(WITHOUT_UNIT, Better.HIGHER, 0.05)
+LEAST_FOR_P999 = 10_000  # answers; ten of them are beyond it
 QUANTILES_MS = {"p50": P50_MS, "p95": P95_MS, "p99": P99_MS, "p999": P999_MS, "max": SHOWN_MS}
 
 
 def quantiles_ms(prefix: str, *points: str) -> tuple[Figure, ...]:
-    """Declare latencies: p50, p95, p99, p99.9 and the maximum, or some of them, each as `<prefix><point>_ms`."""
+    """Declare latencies: p50, p95, p99, p99.9 and the maximum, or some of them, each as `<prefix><point>_ms`.
+
+    Of few answers there is no p99.9.
+    """
     return tuple(chain.from_iterable(QUANTILES_MS[point](f"{prefix}{point}_ms") for point in points or QUANTILES_MS))

@@ -99,6 +99,8 @@ _OWN = (
     Scenario(
         controllers,
         "six models: time by batch size, rows a second by each batch controller and in batches of one",
+        tables=controllers.tables,
+        page=controllers.page,
         short=True,
     ),
     Scenario(

@@ -35,6 +35,10 @@ class VirtualWire:
         """Return the values of what arrives, as `poll`."""
         return [arrival.value for arrival in self.poll(timeout_s)]
 
+    def stamped(self, timeout_s: float) -> list[tuple[int, bytes | None]]:
+        """Return timestamps and values of what arrives, as `poll`."""
+        return [(arrival.timestamp_us, arrival.value) for arrival in self.poll(timeout_s)]
+
     def flush(self, timeout_s: float = 30.0) -> int:
         """Everything is acknowledged."""
         return 0

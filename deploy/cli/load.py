@@ -18,7 +18,7 @@ from deploy.launch import launcher
 from deploy.local.redis import RedisServer
 from deploy.local.services import APACHE, open_broker
 from load.harness.arrivals import POISSON, named
-from load.harness.environment import Environment, environment
+from load.harness.environment import Environment, broker_command, environment
 from load.harness.system import Stage
 from load.registry import SCENARIOS, find
 from load.results import report, results, targets
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from load.results.results import Result
     from load.scenario import Scenario
 
-MISSED = 1  # exit status: a target was not reached, or a figure got worse
+MISSED = 1  # exit status: a target was not reached, or a figure got worse or is gone
 
 EXAMPLES = """\
 skysail load list
@@ -38,7 +38,7 @@ skysail load run loop
 skysail load run loop --seconds 20 --check
 skysail load run loop --arrivals trace:azure.csv --seconds 60
 skysail load run figure8 --seconds 30 --out reports/load --check
-skysail load run peers --short --only hand_aiokafka --only skysail_shortest
+skysail load run peers --short --only floor_aiokafka --only skysail_shortest
 skysail load run account --docs docs/account.md
 skysail load run hostile --processes shared --short
 skysail load run seeds --hours 200 --check
@@ -202,8 +202,9 @@ def _measure(
         with tempfile.TemporaryDirectory(prefix="skysail-load-") as folder:
             launch = launcher(kafka.bootstrap, url, Path(folder) / "runs")
             stage = make(kafka.bootstrap, launch, Path(folder), redis_url=url)
+            command = broker_command(kafka.bootstrap.split(",")[0])
             result = asyncio.run(scenario.run(stage))
-        return result, {"broker": kafka.description}
+        return result, {"broker": "; ".join(filter(None, (kafka.description, command)))}
     finally:
         if redis is not None:
             redis.stop()
@@ -236,15 +237,19 @@ def _page(path: Path) -> str:
 @click.argument("head", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @json_option
 def compare_results(base: Path, head: Path, *, as_json: bool) -> None:
-    """Compare two results of one scenario. The exit code is 1 if a figure got worse by more than its tolerance."""
+    """Compare two results of one scenario.
+
+    The exit code is 1 if a figure got worse by more than its tolerance, or is gone.
+    """
     try:
         before = results.read(base)
         comparison = compare(before, results.read(head), find(before.scenario).figures)
     except (LookupError, ValueError) as error:
         raise UsageError(str(error.args[0])) from error
     if as_json:
-        print_json({change.figure: [change.base, change.head, change.worse] for change in comparison.changes})
+        gone = {name: [before.figures[name], None, True] for name in comparison.only_base}
+        print_json(gone | {change.figure: [change.base, change.head, change.worse] for change in comparison.changes})
     else:
         click.echo(report.describe_comparison(comparison))
-    if comparison.worse:
+    if comparison.failed:
         raise SystemExit(MISSED)

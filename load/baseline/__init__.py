@@ -1,7 +1,7 @@
-"""Hand-written loops with fastavro, against which Skysail is measured.
+"""Loops written by hand, against which Skysail is measured: the floor, and what one would write with public libraries.
 
-A Python process can do better: most of their CPU time is fastavro's (docs/benchmark.md).
+The floor has Skysail's own codec and the model as arrays (`codec_work.py`), and nothing else of Skysail's. The other
+loops have fastavro and scikit-learn (`work.py`), which most of their CPU time goes to.
 
-The loops import Kafka clients directly. Beside the runtime's adapter no other place does. They must use none of the
-code that they are compared with.
+They import Kafka clients directly. Beside the runtime's adapter no other place does.
 """

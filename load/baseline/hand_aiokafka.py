@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
 from load.baseline.job import Done, Job
-from load.baseline.work import Work
+from load.baseline.work import work_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,12 +26,12 @@ class Loop:
 
     Args:
         job: what to read and write.
-        work: what answers polls; None = the floor's own.
+        work: what answers polls; None = as the job says.
     """
 
     def __init__(self, job: Job, work: Answers | None = None) -> None:
         self._job = job
-        self._work = work or Work(job.model)
+        self._work = work or work_of(job)
         self._sent: deque[asyncio.Future[Any]] = deque()
         self._offsets: dict[Any, int] = {}
         self._rows = 0

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
 
 from load.baseline.job import Done, Job
-from load.baseline.work import Work
+from load.baseline.work import work_of
 
 if TYPE_CHECKING:
     from load.baseline.work import Answers
@@ -19,8 +19,8 @@ _COMMIT_S = 0.5
 
 
 def run(job: Job, work: Answers | None = None) -> Done:
-    """Answer `count` records; `work` answers polls, by default the floor's own."""
-    work = work or Work(job.model)
+    """Answer `count` records; `work` answers polls, by default as the job says."""
+    work = work or work_of(job)
     producer = Producer(
         {
             "bootstrap.servers": job.bootstrap,

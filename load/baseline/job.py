@@ -28,6 +28,7 @@ class Job:
     model: str = ""  # joblib file of an estimator; empty = pass the bytes on
     batched: bool = True  # aiokafka: create_batch()/send_batch() instead of send()
     linger_ms: int = 0  # of the producer
+    codec: bool = False  # Skysail's codec and the model as arrays, instead of fastavro and scikit-learn
     number: int = 0  # of the loops that read the same source, one after the other, for the same sink
 
     @property

@@ -1,4 +1,4 @@
-"""The work of a hand loop on a poll: decode, predict all of it at once, encode."""
+"""The work of a hand loop on a poll with public libraries: fastavro decodes and encodes, scikit-learn predicts."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ import fastavro
 import joblib
 import numpy as np
 
+from load.baseline.codec_work import CodecWork
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from load.baseline.job import Job
     from load.models.training import Estimator
 
 _HEADER = 10  # Avro single-object encoding: marker and fingerprint
@@ -37,6 +40,11 @@ class Answers(Protocol):
     def answer(self, values: Sequence[bytes]) -> list[bytes]:
         """Return one value for each value."""
         ...
+
+
+def work_of(job: Job) -> Answers:
+    """Return what answers a job's polls."""
+    return CodecWork(job.model) if job.codec else Work(job.model)
 
 
 class Work:

@@ -48,6 +48,11 @@ def drain_rate(times_us: Iterable[int], start_us: int, count: int) -> float:
     return float((end - before) / (times[end - 1] - start_us) * 1e6)
 
 
+def cores(per_s: float, *cpu_us: float) -> float:
+    """Return how many cores a rate keeps busy that costs so much CPU time (us) a query, of each of its parts."""
+    return per_s * sum(cpu_us) / 1e6
+
+
 def over_rounds(rounds: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """Return the sum of what was counted and the median of everything else, of the figures that all rounds have."""
     names = [name for name in rounds[0] if all(name in figures for figures in rounds)]

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from load.harness import arrivals
+from load.harness.aggregates import drain_rate
 from load.harness.flood import drain, flood, make
 from load.harness.gc_off import frozen
 from load.harness.openloop import OpenLoop
-from load.harness.processes import Usage, cpu_seconds, rest, usage
+from load.harness.probes import Learning, nothing_learnt
+from load.harness.processes import Usage, cpu_seconds, listening, rest, total_cpu_s, usage
 from load.harness.recorder import Recorder
 from load.harness.topics import delete, stamp_on_append
 from load.harness.wire import Wire, linger_ms
@@ -47,17 +49,38 @@ class Stretch:
         cpu_s: of each instance meanwhile.
         feedback_sent: how many answers got feedback.
         read_us: when the answers to a backlog were read; empty for any other.
+        appended_us: when the broker had them.
+        learnt_us: when all feedback on a backlog was learnt and committed; 0 where there was none.
+        broker_cpu_s: of the broker meanwhile; 0 where it is on another machine.
     """
 
     recorder: Recorder
     cpu_s: Mapping[str, float]
     feedback_sent: int
     read_us: Sequence[int] = ()
+    appended_us: Sequence[int] = ()
+    learnt_us: int = 0
+    broker_cpu_s: float = 0.0
+
+    @property
+    def answered_per_s(self) -> float:
+        """Answers to a backlog a second, from its first query until the broker had 95 % of them."""
+        return drain_rate(self.appended_us, self.recorder.start_us, self.recorder.total.sent)
+
+    @property
+    def learnt_per_s(self) -> float:
+        """Queries of a backlog a second, from the first until all feedback was learnt and committed; 0 without any."""
+        return self.feedback_sent / max(1, self.learnt_us - self.recorder.start_us) * 1e6 if self.learnt_us else 0.0
 
     @property
     def cpu_us_per_query(self) -> float:
         """CPU of all roles together, for each answered query (us)."""
         return sum(self.cpu_s.values()) / max(1, self.recorder.total.answered) * 1e6
+
+    @property
+    def broker_cpu_us_per_query(self) -> float:
+        """CPU of the broker for each answered query (us), that for the client among it."""
+        return self.broker_cpu_s / max(1, self.recorder.total.answered) * 1e6
 
     @property
     def faults(self) -> dict[str, float]:
@@ -122,12 +145,26 @@ class Driver:
             on_predictions: called with all first answers when the last one has come.
         """
         queries = await asyncio.to_thread(make, workload, Codec(), count, SystemClock().now_us())
-        before = usage(self.system.pids)
-        recorder, taken = await asyncio.to_thread(self._flood, queries, drain_s)
+        stamp_on_append(self.stage.bootstrap, f"{self.prefix}.{topics.PREDICTIONS}")
+        truths = sum(made.feedback is not None for made in queries)
+        learning = await asyncio.to_thread(Learning, self.stage, self.prefix) if truths else None
+        broker = listening(self.stage.bootstrap)
+        before, broker_before_s = usage(self.system.pids), total_cpu_s(broker)
+        learnt = asyncio.to_thread(learning.over_us, truths, drain_s + _LEARN_S) if learning else nothing_learnt()
+        flooded = asyncio.to_thread(self._flood, queries, drain_s)
+        learnt_us, (recorder, taken) = await asyncio.gather(learnt, flooded)
         if on_predictions is not None:
             on_predictions(taken.predictions)
         await self._quiet()
-        return Stretch(recorder, cpu_seconds(before, self._after(before)), taken.feedback_sent, taken.read_us)
+        return Stretch(
+            recorder,
+            cpu_seconds(before, self._after(before)),
+            taken.feedback_sent,
+            taken.read_us,
+            taken.appended_us,
+            learnt_us,
+            total_cpu_s(broker) - broker_before_s,
+        )
 
     async def drain(self, count: int, workload: Workload, limit_s: float) -> Drained:
         """Send `count` queries at once, without feedback, and leave the machine to the system till all are answered."""

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 from importlib import metadata
 from pathlib import Path
 from typing import NotRequired, TypedDict
 
 import psutil
 
+from load.harness.processes import listening
+
+_VERSION = re.compile(r"kafka-clients-([\d.]+)\.jar")
 PACKAGES = ("skysail", "aiokafka", "confluent-kafka", "fastavro", "numpy", "scikit-learn", "torch", "redis", "uvloop")
 
 
@@ -35,7 +39,7 @@ def environment() -> Environment:
         "machine": platform.machine(),
         "processor": _processor(),
         "cores": os.cpu_count(),
-        "cores_usable": len(psutil.Process().cpu_affinity()),
+        "cores_usable": usable_cores(),
         "memory_bytes": psutil.virtual_memory().total,
         "system": platform.platform(),
         "python": platform.python_version(),
@@ -43,6 +47,19 @@ def environment() -> Environment:
         "load_average": os.getloadavg(),
         "stolen_share": _stolen_share(),
     }
+
+
+def broker_command(address: str) -> str:
+    """Return version and Java's options of the Kafka at `host:port` of this machine; nothing where none is seen."""
+    lines = [psutil.Process(pid).cmdline() for pid in listening(address).values()]
+    versions = {found[1] for line in lines for word in line for found in [_VERSION.search(word)] if found}
+    options = [word for line in lines for word in line if word.startswith("-X")]
+    return ", ".join([*(f"kafka-clients {version}" for version in sorted(versions)), *options])
+
+
+def usable_cores() -> int:
+    """Return how many cores this process may use."""
+    return len(psutil.Process().cpu_affinity())
 
 
 def _stolen_share() -> float:

@@ -48,11 +48,13 @@ class Taken(NamedTuple):
     Attributes:
         predictions: the first answer to each query.
         read_us: when each was read.
+        appended_us: when the broker had each, where it stamps the topic's records.
         feedback_sent: how many of them got feedback.
     """
 
     predictions: tuple[Prediction, ...]
     read_us: tuple[int, ...]
+    appended_us: tuple[int, ...]
     feedback_sent: int
 
 
@@ -81,25 +83,44 @@ def flood(
             wire.produce(topics.QUERIES, made.key, made.query)
         values, told = _answers(unanswered, wire, now_us, recorder.start_us + int(limit_s * 1e6))
     wire.flush()
-    values += [(now_us(), arrival.value) for arrival in wire.rest() if peek_id(arrival.value) not in unanswered]
+    values += [
+        _Read(now_us(), arrival.timestamp_us, arrival.value)
+        for arrival in wire.rest()
+        if peek_id(arrival.value) not in unanswered
+    ]
     labels = {made.query_id: made.label for made in queries}
-    answers = [(at_us, codec.decode(Prediction, value)) for at_us, value in values]
-    first = [(at_us, answer) for at_us, answer in answers if note(recorder, answer, at_us, labels.get(answer.query_id))]
-    return Taken(tuple(each for _, each in first), tuple(at_us for at_us, _ in first), told)
+    answers = [(read, codec.decode(Prediction, read.value)) for read in values]
+    first = [
+        (read, answer) for read, answer in answers if note(recorder, answer, read.at_us, labels.get(answer.query_id))
+    ]
+    return Taken(
+        tuple(answer for _, answer in first),
+        tuple(read.at_us for read, _ in first),
+        tuple(read.appended_us for read, _ in first),
+        told,
+    )
+
+
+class _Read(NamedTuple):
+    """An answer: when it was read, when the broker had it, its bytes."""
+
+    at_us: int
+    appended_us: int
+    value: bytes | None
 
 
 def _answers(
     unanswered: dict[str, Made], wire: Wire, now_us: Callable[[], int], end_us: int
-) -> tuple[list[tuple[int, bytes | None]], int]:
-    """Return when each answer was read and its bytes, and how many got feedback, which is sent meanwhile.
+) -> tuple[list[_Read], int]:
+    """Return the answers, and how many got feedback, which is sent meanwhile.
 
     What is left in `unanswered` had no answer in time; one that comes later is none.
     """
-    values, told = list[tuple[int, bytes | None]](), 0
+    values, told = list[_Read](), 0
     while unanswered and now_us() < end_us:
-        arrived, at_us = wire.values(IDLE_S), now_us()
-        for value in arrived:
-            values.append((at_us, value))
+        arrived, at_us = wire.stamped(IDLE_S), now_us()
+        for appended_us, value in arrived:
+            values.append(_Read(at_us, appended_us, value))
             made = unanswered.pop(peek_id(value), None)
             if made is not None and made.feedback is not None:
                 wire.produce(topics.FEEDBACK, made.key, made.feedback, patient=True)

@@ -12,6 +12,7 @@ from load.harness.wire import Wire
 from schemas import topics
 from schemas.codec import Codec
 from schemas.records import Report
+from streams.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 _POLL_S = 0.1
+_METADATA_S = 10.0
 
 
 def await_learnt(stage: Stage, prefix: str, count: int, timeout_s: float) -> None:
@@ -40,6 +42,37 @@ def await_learnt(stage: Stage, prefix: str, count: int, timeout_s: float) -> Non
         end = sum(learner.get_watermark_offsets(place, timeout=timeout_s)[1] for place in observations)
         while (learnt := _committed(learner, observations, timeout_s)) < end:
             _wait(end_s, f"{learnt} of {end} records of observations are committed after {timeout_s:g} s")
+
+
+class Learning:
+    """What a deployment learns of feedback that is written from now on.
+
+    Args:
+        stage: where.
+        prefix: of the deployment.
+    """
+
+    def __init__(self, stage: Stage, prefix: str) -> None:
+        self._stage, self._prefix = stage, prefix
+        with _group(stage, prefix, "joiner") as joiner:
+            places = _places(joiner, f"{prefix}.{topics.FEEDBACK}", _METADATA_S)
+            self._before = sum(joiner.get_watermark_offsets(place, timeout=_METADATA_S)[1] for place in places)
+
+    def over_us(self, count: int, timeout_s: float) -> int:
+        """Wait until `count` records of feedback are learnt and committed; returns when they are, 0 if not in time.
+
+        Roles commit twice a second, and are asked ten times a second.
+        """
+        try:
+            await_learnt(self._stage, self._prefix, self._before + count, timeout_s)
+        except TimeoutError:
+            return 0
+        return SystemClock().now_us()
+
+
+async def nothing_learnt() -> int:
+    """Return when nothing is learnt: never."""
+    return 0
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from hdrh.histogram import HdrHistogram
 
-from load.figures import DEFAULTS, ERROR, FAULTS, QUANTILES_MS, SHOWN, WITHIN_SLO, Better, Bound, Kind
+from load.figures import DEFAULTS, ERROR, FAULTS, LEAST_FOR_P999, QUANTILES_MS, SHOWN, WITHIN_SLO, Better, Bound, Kind
 from schemas.records import Status
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class Recorder:
         return self.total.sent - self.total.answered
 
     def latency_ms(self) -> dict[str, float]:
-        """Return p50, p95, p99, p99.9 and the maximum, in ms from the intended send time."""
+        """Return p50, p95, p99, p99.9 of 10,000 answers or more, and the maximum, in ms from the intended send time."""
         return _quantiles_ms(self._latency)
 
     def recent_ms(self, first: int, until: int) -> dict[str, float]:
@@ -200,4 +200,6 @@ def recorded(prefix: str = "", *names: str, **must: Bound) -> tuple[Figure, ...]
 
 def _quantiles_ms(histogram: HdrHistogram) -> dict[str, float]:
     points = {"p50": 50.0, "p95": 95.0, "p99": 99.0, "p999": 99.9, "max": 100.0}
+    if histogram.get_total_count() < LEAST_FOR_P999:
+        del points["p999"]
     return {name: histogram.get_value_at_percentile(point) / 1e3 for name, point in points.items()}

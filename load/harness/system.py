@@ -60,6 +60,11 @@ class System(Protocol):
         ...
 
     @property
+    def settings_file(self) -> Path:
+        """The file that its processes read; it holds secrets."""
+        ...
+
+    @property
     def restarts(self) -> Mapping[str, int]:
         """How often each process has been started again."""
         ...

@@ -39,6 +39,16 @@ def delete(bootstrap: str, prefix: str) -> None:
         future.exception(_TIMEOUT_S)
 
 
+def owners(bootstrap: str, prefix: str) -> int:
+    """Return how many members of a prefix's consumer groups own partitions."""
+    admin = _admin(bootstrap)
+    groups = [group.group_id for group in admin.list_consumer_groups().result(_TIMEOUT_S).valid]
+    mine = [group for group in groups if group.startswith(f"{prefix}.")]
+    described = admin.describe_consumer_groups(mine).values() if mine else ()
+    members = [member for future in described for member in future.result(_TIMEOUT_S).members]
+    return sum(bool(member.assignment and member.assignment.topic_partitions) for member in members)
+
+
 def _admin(bootstrap: str) -> AdminClient:
     return AdminClient({"bootstrap.servers": bootstrap, "log_level": 3})  # at 6 it tells when it is closed
 

@@ -150,6 +150,14 @@ class Wire:
         """
         return [_value(message) for message in self._messages(timeout_s)]
 
+    def stamped(self, timeout_s: float) -> list[tuple[int, bytes | None]]:
+        """Return timestamp (us) and value of what has arrived, as `poll` does.
+
+        Raises:
+            KafkaException: a partition cannot be read.
+        """
+        return [(message.timestamp()[1] * 1000, _value(message)) for message in self._messages(timeout_s)]
+
     def _messages(self, timeout_s: float) -> tuple[Message, ...]:
         self._producer.poll(0)
         self._patient.poll(0)

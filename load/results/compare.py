@@ -36,7 +36,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """All figures of two results; figures that only one of them has are named, not compared."""
+    """All figures of two results; one that the second has no more fails, one that it has beside is named."""
 
     scenario: str
     changes: tuple[Change, ...]
@@ -47,6 +47,11 @@ class Comparison:
     def worse(self) -> tuple[Change, ...]:
         """The changes that fail the comparison."""
         return tuple(change for change in self.changes if change.worse)
+
+    @property
+    def failed(self) -> bool:
+        """Whether a figure got worse, or is gone: a lane that ends before it is measured has not held."""
+        return bool(self.worse or self.only_base)
 
 
 def compare(base: Result, head: Result, figures: Figures) -> Comparison:

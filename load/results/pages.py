@@ -42,13 +42,17 @@ def section(
     )
     parts = [f"## {title}\n", introduction, f"{machine}\n"]
     parts += [f"### {table.title}\n\n{table.markdown()}" for table in tables]
-    missed = [
+    return "\n".join([*parts, *(f"- {note}" for note in (*result.notes, *missed(result, figures))), ""])
+
+
+def missed(result: Result, figures: Figures) -> list[str]:
+    """Return a sentence for each target that the result misses."""
+    return [
         f"Target missed: {verdict.target.figure} is {_shown(verdict.measured)}, and should be"
         f" {verdict.target.relation} {verdict.target.bound:g}."
         for verdict in verdicts(result, figures)
         if not verdict.reached
     ]
-    return "\n".join([*parts, *(f"- {note}" for note in (*result.notes, *missed)), ""])
 
 
 def with_short_form(

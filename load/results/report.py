@@ -49,7 +49,7 @@ def _comparison_lines(comparison: Comparison) -> Iterator[str]:
     for change in sorted(comparison.changes, key=_rank):
         word = "WORSE" if change.worse else "ok" if change.judged else "shown"
         yield f"  {word:<6} {change.figure:<40} {_number(change.base):>12} → {_number(change.head):>12}"
-    yield from (f"  only in base: {name}" for name in comparison.only_base)
+    yield from (f"  GONE   {name}" for name in comparison.only_base)
     yield from (f"  only in head: {name}" for name in comparison.only_head)
 
 

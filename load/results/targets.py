@@ -1,6 +1,6 @@
 """Judges a result by the targets of its scenario.
 
-A target says that no figure has got worse, not that Skysail is ahead: docs/benchmark.md begins with reasons to doubt.
+One that is missed stands on the page of its scenario, too.
 """
 
 from __future__ import annotations

@@ -4,9 +4,11 @@ The models and the objective of 20 ms are Clipper's (NSDI 2017, figures 3 and 4)
 digits. A small neural network stands in for the linear SVM on Spark. First each model gets one record of so many rows
 at a time. Then every controller gets the same backlog, and so do batches of one (`none`).
 
-In the end queries go the whole way to the linear SVM, with batches and without. The rate counts from the time when all
-of them are written, and their answers are read afterwards. There each pixel travels as a byte, which leaves all roles
-less to do for a query.
+In the end queries go the whole way to the linear SVM, and the gain by batches has three values. `rows`: the same
+batches, but the model is called for each row, so that only the way is shared. `alone`: a record and a call for each
+row, without any batch behind the query; most of that gain is requests to Kafka. `converted`: the same, and the model as
+it is served by default, as arrays instead of scikit-learn. The rate counts from the time when all queries are written,
+and their answers are read afterwards. There each pixel travels as a byte, which leaves all roles less to do.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import statistics
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -24,7 +26,9 @@ from load.harness.backlog import Asker, settled
 from load.harness.driving import Driver
 from load.harness.workload import Rows
 from load.models.training import clippers, digits, linear_svm, package_all, pixels
+from load.results.pages import section
 from load.results.results import Result
+from load.results.tables import Table, number
 from load.scenarios.parts.controller_comparison import OBJECTIVE_MS, PATIENCE_S, workers_of
 from workers.packages.packaging import package_function
 
@@ -34,11 +38,18 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from load.harness.environment import Environment
     from load.harness.flood import Drained
     from load.harness.system import Stage
     from load.models.training import Digits
 
 NAME = "controllers"
+TITLE = "What batching gains"
+INTRODUCTION = """\
+A backlog of queries goes the whole way to one worker. The first line is what batches save of the model's own time. The
+second adds a record, a request and an answer for each row, most of which is Kafka's. The third is what a user sees: the
+model runs as arrays by default, where a call costs little. Written by `skysail load run controllers`.
+"""
 MODELS = ("no-op", "linear-svm", "logistic", "network", "forest", "kernel-svm")
 CONTROLLERS: Mapping[str, tuple[str, Mapping[str, float]]] = {
     "aimd": ("aimd", {}),
@@ -51,10 +62,47 @@ _GRID = ("fixed", {"rows": 1024.0})
 _SIZES = tuple(2**power for power in range(11))  # a record of more would be too large
 _REPEATS, _SHORT_REPEATS = 30, 12
 _SECONDS, _SHORT_SECONDS = 10.0, 3.0
-# Queries of a round: one to two seconds' work. The rounds alternate, so that a busy moment meets both. The first ones
-# do not count: over three of them the broker compiles what it does so often, and gets a fifth to a third faster.
-_WHOLE_ROWS = {"aimd": 190_000, "none": 3_000}
 _WHOLE_WARM_UP, _WHOLE_ROUNDS = 3, 9
+
+
+class _Way(NamedTuple):
+    """One way to the linear SVM.
+
+    Attributes:
+        rows: queries of a round: one to two seconds' work. The rounds alternate, so that a busy moment meets all. The
+            first ones do not count: over three of them the broker compiles what it does so often, and gets a fifth to a
+            third faster.
+        controller: of batches.
+        package: which of the packages.
+    """
+
+    rows: int
+    controller: str
+    package: str
+
+
+_WHOLE: Mapping[str, _Way] = {
+    "batched": _Way(190_000, "aimd", "original"),
+    "rows": _Way(9_000, "aimd", "row by row"),
+    "alone": _Way(3_000, "none", "original"),
+    "converted_batched": _Way(190_000, "aimd", "converted"),
+    "converted_alone": _Way(9_000, "none", "converted"),
+}
+
+
+class _Gain(NamedTuple):
+    """A gain by batches: whose rate over whose, and in words over what."""
+
+    own: str
+    base: str
+    over: str
+
+
+_GAINS: Mapping[str, _Gain] = {
+    "rows": _Gain("batched", "rows", "rows predicted one by one and answered together"),
+    "alone": _Gain("batched", "alone", "rows one by one altogether, under scikit-learn"),
+    "converted": _Gain("converted_batched", "converted_alone", "rows one by one altogether, converted as by default"),
+}
 
 
 FIGURES = Figures(
@@ -67,9 +115,9 @@ FIGURES = Figures(
         for name in CONTROLLERS
     ),
     # Without conversion, as Clipper's models ran; a model that is converted gains less by batches.
-    GAIN("linear-svm_gain", "linear-svm_model_gain", "whole_gain", must=at_least(26)),
+    GAIN("linear-svm_gain", "linear-svm_model_gain", must=at_least(26)),
     GAIN("*_gain"),
-    *((*PER_S(f"whole_{how}_per_s"), *FAULTS(f"whole_{how}_lost", must=NONE)) for how in ("aimd", "none")),
+    *((*PER_S(f"whole_{way}_per_s"), *FAULTS(f"whole_{way}_lost", must=NONE)) for way in _WHOLE),
 )
 
 
@@ -88,7 +136,6 @@ async def run(stage: Stage) -> Result:
             **figures,
             **gains(figures),
             **whole,
-            "whole_gain": whole["whole_aimd_per_s"] / max(1.0, whole["whole_none_per_s"]),
         },
         parameters={
             "form": stage.form,
@@ -106,7 +153,14 @@ def _package(data: Digits, folder: Path) -> dict[str, Path]:
 
 
 def _package_whole(data: Digits, folder: Path) -> dict[str, Path]:
-    return package_all({LINEAR: linear_svm(data)}, data.test_x, folder)
+    """Return the packages of the linear SVM by how it is called; a worker converts as it does by default, or never."""
+    svm, sample = {LINEAR: linear_svm(data)}, data.test_x
+    package_function("load.models.alone:svm", folder / "alone", LINEAR, "1", sample[:5])
+    return {
+        "original": package_all(svm, sample, folder / "original")[LINEAR],
+        "converted": package_all(svm, sample, folder / "converted", convert="load")[LINEAR],
+        "row by row": folder / "alone",
+    }
 
 
 async def _each_size(
@@ -159,27 +213,53 @@ def gains(figures: Mapping[str, float]) -> dict[str, float]:
 
 
 async def _whole(stage: Stage) -> dict[str, float]:
-    """Return how many queries of a backlog are answered a second, with batches and without, in the middle round."""
+    """Return how many queries of a backlog are answered a second each way, in the middle round, and the gains."""
     data = pixels()
-    package = (await asyncio.to_thread(_package_whole, data, stage.folder / "whole"))[LINEAR]
-    rounds: dict[str, list[Drained]] = {how: [] for how in _WHOLE_ROWS}
+    packages = await asyncio.to_thread(_package_whole, data, stage.folder / "whole")
+    rounds: dict[str, list[Drained]] = {name: [] for name in _WHOLE}
     async with AsyncExitStack() as stack:
         drivers = {}
-        for how in _WHOLE_ROWS:
-            deployment = workers_of(NAME, {LINEAR: package}, CONTROLLERS[how], "selection")
+        for name, way in _WHOLE.items():
+            deployment = workers_of(NAME, {LINEAR: packages[way.package]}, CONTROLLERS[way.controller], "selection")
             stack.callback(topics.delete, stage.bootstrap, deployment.prefix)
             system = await stack.enter_async_context(stage.launch(deployment))
-            drivers[how] = Driver(stage, deployment.prefix, system)
-            await drivers[how].greet(LINEAR, data.inputs[0])
+            drivers[name] = Driver(stage, deployment.prefix, system)
+            await drivers[name].greet(LINEAR, data.inputs[0])
         for number in range(_WHOLE_WARM_UP + _WHOLE_ROUNDS):
             workload = Rows(LINEAR, data.inputs, seed=stage.seed * 100 + number)
-            for how, count in _WHOLE_ROWS.items():
-                rounds[how].append(await drivers[how].drain(count, workload, PATIENCE_S))
-    rates = {how: [each.per_s for each in found[_WHOLE_WARM_UP:]] for how, found in rounds.items()}
+            for name, way in _WHOLE.items():
+                rounds[name].append(await drivers[name].drain(way.rows, workload, PATIENCE_S))
+    rates = {name: statistics.median([each.per_s for each in found[_WHOLE_WARM_UP:]]) for name, found in rounds.items()}
     return {
-        **{f"whole_{how}_per_s": statistics.median(found) for how, found in rates.items()},
-        **{f"whole_{how}_lost": float(sum(each.lost for each in found)) for how, found in rounds.items()},
+        **{f"whole_{name}_per_s": rate for name, rate in rates.items()},
+        **{f"whole_{name}_lost": float(sum(each.lost for each in found)) for name, found in rounds.items()},
+        **gains_of(rates),
     }
+
+
+def gains_of(rates: Mapping[str, float]) -> dict[str, float]:
+    """Return the gains by batches of the whole way, from the rate (1/s) of each."""
+    return {f"whole_{name}_gain": rates[gain.own] / max(1.0, rates[gain.base]) for name, gain in _GAINS.items()}
+
+
+def tables(result: Result) -> list[Table]:
+    """Return the gain by batches in three lines."""
+    found = result.figures
+    rows = tuple(
+        (
+            f"over {gain.over}",
+            number(found[f"whole_{gain.own}_per_s"]),
+            number(found[f"whole_{gain.base}_per_s"]),
+            f"{found[f'whole_{name}_gain']:.1f}",
+        )
+        for name, gain in _GAINS.items()
+    )
+    return [Table("A linear SVM through the whole system", ("", "in batches, queries/s", "without", "gain"), rows)]
+
+
+def page(result: Result, environment: Environment) -> str:
+    """Return the part of the benchmark page."""
+    return section(result, environment, TITLE, INTRODUCTION, tables(result), FIGURES)
 
 
 def _seconds(stage: Stage) -> float:

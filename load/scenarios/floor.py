@@ -27,7 +27,10 @@ BACKLOG = 60_000
 RATES = (200, 500, 2_000)
 
 
-HAND_LOOPS = Figures(PER_S("hand_*_per_s"), CPU_US("hand_*_cpu_us_per_query"))
+LOOPS = ("floor", "hand")  # with Skysail's codec and arrays; with fastavro and scikit-learn
+HAND_LOOPS = Figures(
+    *((*PER_S(f"{loop}_*_per_s"), *CPU_US(f"{loop}_*_cpu_us_per_query")) for loop in LOOPS),
+)
 CHAIN = Figures(
     *((*quantiles_ms(f"chain_at_{rate}_"), *FAULTS(f"chain_at_{rate}_lost")) for rate in RATES),
 )
@@ -52,7 +55,11 @@ async def run(stage: Stage) -> Result:
             "seed": stage.seed,
             "arrivals": stage.arrivals.name,
         },
-        notes=(f"hand loops: {', '.join(v.name for v in VARIANTS)}; chain: three aiokafka hops, four legs, no model",),
+        notes=(
+            f"loops: {', '.join(v.figure for v in VARIANTS)}",
+            "floor: Skysail's codec and the model as arrays; hand: fastavro and scikit-learn",
+            "chain: three aiokafka hops, four legs, no model",
+        ),
     )
 
 
@@ -68,8 +75,7 @@ def drain_figures(rounds: Sequence[Mapping[str, Done]]) -> dict[str, float]:
 
 def _drained(drained: Mapping[str, Done]) -> dict[str, float]:
     figures: dict[str, float] = {}
-    for name, done in drained.items():
-        loop = f"hand_{name.replace('-', '_')}"
+    for loop, done in drained.items():
         figures[f"{loop}_per_s"] = done.rows / done.wall_s
         figures[f"{loop}_cpu_us_per_query"] = done.cpu_s / done.rows * 1e6
     return figures

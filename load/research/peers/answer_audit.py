@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
+
+from load.figures import LEAST_FOR_P999
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -14,9 +17,8 @@ if TYPE_CHECKING:
 
     from load.research.peers.wire_formats import WireFormat
 
+Truth: TypeAlias = "int | frozenset[int]"  # one answer, or any of these
 POINTS = {"p50": 50.0, "p95": 95.0, "p99": 99.0}
-_FLAT_US = 50_000  # in two seconds: a rate that is 4 % too high shows
-_DEFAULTS = 0.01  # of the answers; a system with more of them keeps its backlog flat by that
 OBJECTIVES_MS = (20, 50, 100)
 
 
@@ -37,7 +39,8 @@ class Tally:
         duplicates: further answers to answered queries.
         wrong: answers that differ from what their model says offline.
         defaults: answers without a model's.
-        latencies_us: of the first answers, from the intended send time, in order of arrival.
+        latencies_us: of the first answers, from the intended send time, in order of arrival; a default is none, and
+            so takes for ever.
         right_us: of those that are right and no defaults.
     """
 
@@ -46,7 +49,7 @@ class Tally:
     duplicates: int = 0
     wrong: int = 0
     defaults: int = 0
-    latencies_us: list[int] = field(default_factory=list)
+    latencies_us: list[float] = field(default_factory=list)
     right_us: list[int] = field(default_factory=list)
 
     @property
@@ -55,23 +58,13 @@ class Tally:
         return self.asked - self.answered
 
     @property
-    def is_flat(self) -> bool:
-        """Whether no backlog grew: nothing is missing, and the last fifth waited no longer than the first half did.
-
-        In the middle of each, and by no more than 50 ms. Where more than 1 % are defaults it is not known.
-        """
-        latencies, count = self.latencies_us, len(self.latencies_us)
-        if self.missing or not count or self.defaults > _DEFAULTS * count:
-            return False
-        grown_us = np.median(latencies[-max(1, count // 5) :]) - np.median(latencies[: max(1, count // 2)])
-        return bool(grown_us <= _FLAT_US)
+    def is_clean(self) -> bool:
+        """Whether every query has a model's answer: nothing is missing, and nothing answered by default."""
+        return bool(self.answered) and not self.missing and not self.defaults
 
     def latency_ms(self) -> dict[str, float]:
-        """Return the percentiles; nothing where nothing was answered."""
-        if not self.latencies_us:
-            return {}
-        values = np.percentile(self.latencies_us, list(POINTS.values())) / 1e3
-        return dict(zip(POINTS, values.tolist(), strict=True))
+        """Return the percentiles; infinite where that many are defaults, nothing where nothing was answered."""
+        return percentiles_ms(self.latencies_us, POINTS)
 
     def goodput_per_s(self, objective_ms: float, seconds: float) -> float:
         """Return the rate of right answers within an objective."""
@@ -83,10 +76,10 @@ class Ledger:
 
     Args:
         wire_format: reads the answers.
-        truth: what each model says about each row; a model that is not in it is not judged.
+        truth: what each model says about each row, or may say; a model that is not in it is not judged.
     """
 
-    def __init__(self, wire_format: WireFormat, truth: Mapping[str, Sequence[int]]) -> None:
+    def __init__(self, wire_format: WireFormat, truth: Mapping[str, Sequence[Truth]]) -> None:
         self._wire_format, self._truth = wire_format, truth
         self._entries: dict[str, Entry] = {}
 
@@ -113,13 +106,32 @@ class Ledger:
         return tally
 
     def _count(self, tally: Tally, entry: Entry, labels: Sequence[tuple[str, object]], latency_us: int) -> None:
-        wrong = any(model in self._truth and self._truth[model][entry.row] != label for model, label in labels)
+        wrong = any(model in self._truth and not _is(label, self._truth[model][entry.row]) for model, label in labels)
         tally.answered += 1
         tally.wrong += wrong
         tally.defaults += not labels
-        tally.latencies_us.append(latency_us)
+        tally.latencies_us.append(latency_us if labels else math.inf)
         if labels and not wrong:
             tally.right_us.append(latency_us)
+
+
+def percentiles_ms(latencies_us: Sequence[float], points: Mapping[str, float]) -> dict[str, float]:
+    """Return percentiles of latencies (us) by name, each a latency that was seen; none of no latencies."""
+    if not latencies_us:
+        return {}
+    values = np.percentile(latencies_us, list(points.values()), method="inverted_cdf") / 1e3
+    return dict(zip(points, values.tolist(), strict=True))
+
+
+def p999_ms(latencies_us: Sequence[float]) -> float | None:
+    """Return p99.9, of 10,000 answers or more."""
+    if len(latencies_us) < LEAST_FOR_P999:
+        return None
+    return percentiles_ms(latencies_us, {"p999": 99.9})["p999"]
+
+
+def _is(label: object, truth: Truth) -> bool:
+    return label in truth if isinstance(truth, frozenset) else label == truth
 
 
 def _array(values: Sequence[int]) -> NDArray[np.int64]:

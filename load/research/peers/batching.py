@@ -22,6 +22,7 @@ MODEL = "forest"
 CONVERTED = "forest-converted"
 FIXED_ROWS = (64, 256, 1_024)
 _WORKER = ("selection", "worker")
+_TWO = 2  # processes: a forest is not what two loops compare
 
 
 def _skysail(name: str, label: str, model: str, roles: tuple[str, ...], *grid: Mapping[str, object]) -> Contender:
@@ -33,8 +34,51 @@ def _fixed(rows: int) -> Mapping[str, object]:
     return {"worker": {"controller": "fixed", "parameters": {"rows": float(rows)}}}
 
 
+# Of those that need other settings for a model that needs batching than for one that does not.
+_GRIDS: Mapping[str, tuple[Mapping[str, object], ...]] = {
+    "faststream": (
+        {"max_records": 256, "batch_timeout_ms": 5},
+        {"max_records": 1000, "batch_timeout_ms": 5},
+        {"max_records": 64, "batch_timeout_ms": 2},
+    ),
+    "bytewax": (
+        {"batch_size": 1000, "linger_ms": 0},
+        {"batch_size": 1000, "linger_ms": 5},
+        {"batch_size": 256, "linger_ms": 0},
+    ),
+    "quix": (
+        {"commit_every": 2000, "commit_interval": 0.01, "linger_ms": 0},
+        {"commit_every": 2000, "commit_interval": 0.01, "linger_ms": 5},
+        {"commit_every": 500, "commit_interval": 0.01, "linger_ms": 0},
+    ),
+    "faust": (
+        {"rows": 256, "within_s": 0.005, "producer_linger": 0},
+        {"rows": 500, "within_s": 0.05, "producer_linger": 0},
+    ),
+    "mlserver": (
+        {"parallel_workers": 0, "max_batch_size": 64, "max_batch_time": 0.002},
+        {"parallel_workers": 0, "max_batch_size": 256, "max_batch_time": 0.005},
+        {"parallel_workers": 1, "max_batch_size": 64, "max_batch_time": 0.002},
+    ),
+    "ray": (
+        {"rows": 1, "wait_s": 0.0, "group_rows": 512},
+        {"rows": 16, "wait_s": 0.002, "group_rows": 64},
+        {"rows": 128, "wait_s": 0.002, "group_rows": 1},
+    ),
+    "bentoml": (
+        {"rows": 512, "latency_ms": 1000, "group_rows": 512},
+        {"rows": 512, "latency_ms": 1000, "group_rows": 64},
+        {"rows": 256, "latency_ms": 1000, "group_rows": 1},
+    ),
+}
+
+
 def _other(contender: Contender) -> Contender:
-    return replace(contender, wire_format=V2(MODEL)) if isinstance(contender.wire_format, V2) else contender
+    """Return a contender with the settings and the model of this comparison; a floor's forest is scikit-learn's."""
+    label = contender.label.replace("floor: ", "by hand, Skysail's codec: ")
+    kind = "hand" if contender.kind == "floor" else contender.kind
+    mine = replace(contender, label=label, kind=kind, grid=_GRIDS.get(contender.name, contender.grid), fast=0)
+    return replace(mine, wire_format=V2(MODEL)) if isinstance(mine.wire_format, V2) else mine
 
 
 AIMD = _skysail("aimd", "Skysail, AIMD", MODEL, _WORKER)
@@ -45,7 +89,7 @@ LANES = (
     _skysail("converted", "Skysail, AIMD, inline, converted", CONVERTED, ("selection",)),
 )
 # Those that climb by themselves; fixed batches alternate with AIMD.
-ALL = (*LANES, *(_other(contender) for contender in CONTENDERS if contender.kind != "skysail"))
+ALL = (*LANES, *(_other(each) for each in CONTENDERS if each.kind != "skysail" and each.processes != _TWO))
 NAMES = (FIXED.name, *(contender.name for contender in ALL))
 
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     Row = Mapping[str, Any]
 
 # Of the controller's own best rate, which is the luckiest of those it climbed.
-AROUND: Final = (2**-0.5, 1.0, 2**0.5)
+AROUND: Final = (2**-0.5, 1.0, 2**0.5, 2.0)
 _LIMIT_S = 20.0
 _STARTS = 6
 _CONTENDERS: Final = tuple((each, setting) for each in (batching.AIMD, batching.FIXED) for setting in each.grid)

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
     from load.research.peers.running import Ground
 
-RATES = (500, 1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 48_000, 64_000)
+RATES = (4_000, 16_000, 64_000)
+SHORT_RATES = (16_000,)
 # In so long, one stall of a machine that others share, some 30 ms, is less than the hundredth that p99 leaves out.
 _SECONDS = 6.0
 _MAJORITY = 2  # looks of three
@@ -33,22 +34,22 @@ class Look(TypedDict):
     saturated: bool
 
 
-async def climb(ground: Ground) -> list[Look]:
-    """Return a row for each look at each rate, up to the first that is saturated in most of them.
+async def climb(ground: Ground, rates: Sequence[float] = RATES) -> list[Look]:
+    """Return a row for each look at each of rising rates, up to the first that is saturated in most of them.
 
     That is p99 above 20 ms, from the time that each record was meant to be sent, so a late sender shows in it. One look
     may find anything else on the machine in the way.
     """
     async with DIRECT.start(ground, {}) as running:
         client = Client(ground, running, DIRECT.wire_format)
-        return await asyncio.to_thread(looks, client)
+        return await asyncio.to_thread(looks, client, rates)
 
 
-def looks(client: Client) -> list[Look]:
+def looks(client: Client, rates: Sequence[float] = RATES) -> list[Look]:
     """Return a row for each look, as `climb`; at each rate until two of them agree."""
     client.stretch(_WARM_UP_RATE, _WARM_UP_S, _LIMIT_S)
     rows: list[Look] = []
-    for rate in RATES:
+    for rate in rates:
         seen: Counter[bool] = Counter()
         while max(seen.values(), default=0) < _MAJORITY:
             rows.append(_step(client, rate))
@@ -67,8 +68,8 @@ def _step(client: Client, rate: float) -> Look:
 
 
 def ceiling_per_s(rows: Sequence[Look]) -> float:
-    """Return the highest rate that was saturated in less than half of its looks; the lowest of all where none was."""
+    """Return the highest rate that was saturated in less than half of its looks; half of the lowest where none was."""
     seen: dict[float, list[bool]] = {}
     for row in rows:
         seen.setdefault(float(row["rate_per_s"]), []).append(bool(row["saturated"]))
-    return max((rate for rate, bad in seen.items() if 2 * sum(bad) < len(bad)), default=float(RATES[0]))
+    return max((rate for rate, bad in seen.items() if 2 * sum(bad) < len(bad)), default=min(seen) / 2)

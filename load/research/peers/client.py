@@ -10,13 +10,16 @@ import itertools
 import time
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urlsplit
 
 from load.harness import arrivals
 from load.harness.aggregates import drain_rate
 from load.harness.gc_off import frozen
 from load.harness.openloop import pace
-from load.harness.processes import rest, total_cpu_s
+from load.harness.probes import Learning
+from load.harness.processes import listening, rest, total_cpu_s
 from load.harness.wire import Wire, linger_ms
 from load.harness.workload import Rows
 from load.research.peers.answer_audit import Ledger, Tally
@@ -28,9 +31,10 @@ from schemas.records import Feedback
 from streams.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from load.harness.openloop import Asked
+    from load.harness.system import Stage
     from load.research.peers.wire_formats import WireFormat
 
     Record = tuple[str, bytes, bytes]
@@ -146,10 +150,12 @@ class Part(NamedTuple):
 
     Attributes:
         tally: by id.
-        rate_per_s: of answers: between the ends of a backlog, over the length of a stretch.
+        rate_per_s: of answers: over the length of a stretch; of a backlog, until the broker had 95 % of them.
         cpu_s: of all processes of the system.
         late_us: how late the sender was at worst.
         settled: whether all was answered or nothing more came; False = time was up.
+        services_cpu_s: of broker and Redis, as far as they are on this machine; what they do for the client is in it.
+        learnt_per_s: queries of a backlog until all feedback is learnt and committed; None = nothing learns.
     """
 
     tally: Tally
@@ -157,11 +163,18 @@ class Part(NamedTuple):
     cpu_s: float
     late_us: int
     settled: bool
+    services_cpu_s: float = 0.0
+    learnt_per_s: float | None = None
 
     @property
     def cpu_us_per_query(self) -> float:
         """CPU of all processes of the system for each answered query (us)."""
         return self.cpu_s / max(1, self.tally.answered) * 1e6
+
+    @property
+    def services_cpu_us_per_query(self) -> float:
+        """CPU of broker and Redis for each answered query (us)."""
+        return self.services_cpu_s / max(1, self.tally.answered) * 1e6
 
 
 @dataclass(slots=True)
@@ -207,7 +220,10 @@ class Client:
                     raise TimeoutError(f"no answer within {_READY_S:g} s")
 
     def backlog(self, count: int, limit_s: float) -> Part:
-        """Write `count` queries at once and wait for their answers, which the broker stamps when it appends them."""
+        """Write `count` queries at once and wait for their answers, which the broker stamps when it appends them.
+
+        Where there is feedback, also until all of it is learnt and committed.
+        """
         asking, wire = self._asking(_BACKLOG_SLO_MS), self._wire(_BACKLOG_LINGER_MS)
         records = backlog(asking, count, self._now_us(), feedback=self.feedback)
         taken: list[Taken] = []
@@ -215,19 +231,22 @@ class Client:
         def take(quiet_s: float) -> None:
             taken.extend((arrival.timestamp_us, arrival.value or b"") for arrival in wire.rest(quiet_s))
 
+        learning = Learning(self.ground.stage, self.running.prefix) if self.feedback else None
         try:
-            before_s, start_us = self._cpu_s(), self._now_us()
+            before, start_us = self._cpu_s(), self._now_us()
             for record in records:
                 wire.produce(*record, self.wire_format.headers, patient=record[0] == names.FEEDBACK)
             settled = self._wait(lambda: _appended(wire), count, limit_s)
+            learnt_us = learning.over_us(count, limit_s) if learning else 0
             self._rest()
-            cpu_s = self._cpu_s() - before_s
+            cpu = self._cpu_s() - before
             take(_QUIET_S / 4)
             tally = _judged(asking.ledger, taken, take)
         finally:
             wire.close()
         rate = drain_rate((appended_us for appended_us, _ in taken), start_us, count)
-        return Part(tally, rate, cpu_s, 0, settled)
+        learnt = count / (learnt_us - start_us) * 1e6 if learnt_us else 0.0
+        return Part(tally, rate, cpu.system_s, 0, settled, cpu.services_s, learnt if learning else None)
 
     def stretch(self, rate: float, seconds: float, limit_s: float) -> Part:
         """Send Poisson arrivals at `rate` a second and wait for the last answers."""
@@ -237,12 +256,12 @@ class Client:
             start_us = self._now_us() + _LEAD_US + len(offsets_us) * _MAKING_US
             intended_us = [start_us + offset_us for offset_us in offsets_us]
             side = Side(wire, asking, intended_us, self._now_us, feedback=self.feedback)
-            before_s = self._cpu_s()
+            before = self._cpu_s()
             pace(side, offsets_us, start_us, self._now_us, lambda: False)
             settled = self._wait(lambda: side.take(_LOOK_S), len(offsets_us), limit_s)
-            cpu_s = self._cpu_s() - before_s
+            cpu = self._cpu_s() - before
             tally = _judged(asking.ledger, side.taken, lambda quiet_s: _take_rest(side, quiet_s))
-        return Part(tally, tally.answered / seconds, cpu_s, side.late_us, settled)
+        return Part(tally, tally.answered / seconds, cpu.system_s, side.late_us, settled, cpu.services_s)
 
     def _wait(self, count: Callable[[], int], expected: int, limit_s: float) -> bool:
         """Wait until `count`, which takes a moment, is as expected or nothing has come for 2 s; False = time is up."""
@@ -262,8 +281,8 @@ class Client:
         if self.feedback:
             rest(self.running.pids)
 
-    def _cpu_s(self) -> float:
-        return total_cpu_s(self.running.pids())
+    def _cpu_s(self) -> _Cpu:
+        return _Cpu(total_cpu_s(self.running.pids()), total_cpu_s(services(self.ground.stage)))
 
     def _wire(self, linger_ms: float) -> Wire:
         stage = self.ground.stage
@@ -277,6 +296,27 @@ class Client:
 
     def _asking(self, slo_ms: float) -> Asking:
         return Asking(self._rows(slo_ms), self.wire_format, Ledger(self.wire_format, self.ground.truth))
+
+
+class _Cpu(NamedTuple):
+    """CPU seconds so far: of the system, and of the services that it uses."""
+
+    system_s: float
+    services_s: float
+
+    def __sub__(self, before: _Cpu) -> _Cpu:
+        return _Cpu(self.system_s - before.system_s, self.services_s - before.services_s)
+
+
+@cache
+def _listening(addresses: tuple[str, ...]) -> Mapping[str, int]:
+    return {address: pid for address in addresses for pid in listening(address).values()}
+
+
+def services(stage: Stage) -> Mapping[str, int]:
+    """Return the processes of the brokers and of Redis on this machine, by address."""
+    redis = urlsplit(stage.redis_url)
+    return _listening((*stage.bootstrap.split(","), f"{redis.hostname}:{redis.port}"))
 
 
 def _judged(ledger: Ledger, taken: list[Taken], take: Callable[[float], None]) -> Tally:

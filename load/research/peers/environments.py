@@ -1,12 +1,14 @@
-"""One virtual environment for each peer, under `$SKYSAIL_CACHE/peers` (by default `~/.cache/skysail/peers`).
+"""An environment for each peer, under `$SKYSAIL_CACHE/peers` (by default `~/.cache/skysail/peers`).
 
-An environment is made when it is first needed, from the pinned files in `requirements/`, and again when a file changes.
+It is made when it is first needed, from the pinned file in `requirements/`, and again when that changes: a virtual
+environment, or of Maven's coordinates a folder with jars and the compiled peer.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -18,11 +20,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 REQUIREMENTS = Path(__file__).with_name("requirements")
+ROOT = Path(__file__).resolve().parents[3]
 _INSTALL_S = 900.0
+_PEER = Path(__file__).with_name("jvm") / "Peer.java"
 
 
 def ensure(name: str, say: Callable[[str], None]) -> Path:
-    """Return the interpreter of an environment, made if need be.
+    """Return the interpreter of an environment, or its folder if it is Java's; it is made if need be.
 
     Args:
         name: of a file in `requirements/`.
@@ -31,8 +35,10 @@ def ensure(name: str, say: Callable[[str], None]) -> Path:
     Raises:
         PeerUnavailableError: it cannot be installed here; says why.
     """
-    requirements = REQUIREMENTS / f"{name}.txt"
     folder = root() / name
+    if (REQUIREMENTS / f"{name}.xml").exists():
+        return _ensure_jars(name, folder, say)
+    requirements = REQUIREMENTS / f"{name}.txt"
     python = folder / "bin" / "python"
     stamp = folder / "installed"
     digest = hashlib.sha256(requirements.read_bytes()).hexdigest()
@@ -45,6 +51,22 @@ def ensure(name: str, say: Callable[[str], None]) -> Path:
     return python
 
 
+def _ensure_jars(name: str, folder: Path, say: Callable[[str], None]) -> Path:
+    coordinates, stamp = REQUIREMENTS / f"{name}.xml", folder / "installed"
+    digest = hashlib.sha256(coordinates.read_bytes() + _PEER.read_bytes()).hexdigest()
+    if stamp.exists() and stamp.read_text() == digest:
+        return folder
+    if missing := [program for program in ("mvn", "javac", "java") if shutil.which(program) is None]:
+        raise PeerUnavailableError(f"there is no {missing[0]} here")
+    say(f"installing {name} into {folder}")
+    folder.mkdir(parents=True, exist_ok=True)
+    copy = ("dependency:copy-dependencies", f"-DoutputDirectory={folder}")
+    _run(("mvn", "--quiet", "--batch-mode", "--file", str(coordinates), *copy))
+    _run(("javac", "-cp", f"{folder}/*", "-d", str(folder), str(_PEER)))
+    stamp.write_text(digest)
+    return folder
+
+
 def root() -> Path:
     """Return the folder of all environments."""
     return Path(os.environ.get("SKYSAIL_CACHE") or Path.home() / ".cache" / "skysail") / "peers"
@@ -52,11 +74,10 @@ def root() -> Path:
 
 def python_path(folder: Path) -> Path:
     """Return a folder with Skysail's `load` and `schemas` and nothing else, for peers to import from."""
-    here = Path(__file__).resolve().parents[3]
     folder.mkdir(parents=True, exist_ok=True)
     for package in ("load", "schemas"):
         if not (folder / package).exists():
-            (folder / package).symlink_to(here / package)
+            (folder / package).symlink_to(ROOT / package)
     return folder
 
 

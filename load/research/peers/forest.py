@@ -43,9 +43,10 @@ if TYPE_CHECKING:
 NAME = "forest"
 _say = partial(say, NAME)
 SECONDS = 3.0
-SHORT = ("fixed", "aimd", "inline", "converted", "hand_aiokafka", "faststream", "mlserver", "ray", "bentoml")
+SHORT = ("fixed", "aimd", "inline", "converted", "floor_confluent", "faststream", "bentoml")
 TREES = 30
 _ROUNDS = 3
+_CEILING = (8_000, 16_000, 32_000, 64_000)
 _TURNS, _SHORT_TURNS = 12, 6
 _SAMPLE = 256
 _FAILURES = (PeerFailedError, PeerUnavailableError, psutil.NoSuchProcess, TimeoutError)
@@ -146,7 +147,7 @@ FIGURES = Figures(
 async def run(stage: Stage) -> Result:
     """Climb with all contenders."""
     ground, source = _ground(stage)
-    climbed = await ceiling.climb(ground)
+    climbed = await ceiling.climb(ground, _CEILING)
     climbs = _Climbs(ground, ceiling.ceiling_per_s(climbed))
     rounds = 1 if stage.short else _ROUNDS
     turns = _turns(stage)
@@ -219,12 +220,7 @@ def _result(
 
 def _turns(stage: Stage) -> list[tuple[Contender, Mapping[str, object]]]:
     named = _named(stage)
-    return [
-        (contender, setting)
-        for contender in batching.ALL
-        if contender.name in named
-        for setting in (contender.grid[:1] if stage.short else contender.grid)
-    ]
+    return [(contender, setting) for contender in batching.ALL if contender.name in named for setting in contender.grid]
 
 
 def _named(stage: Stage) -> set[str]:

@@ -7,6 +7,7 @@ import asyncio
 import uvloop
 
 from load.baseline import hand_confluent
+from load.baseline.codec_work import CodecWork
 from load.baseline.hand_aiokafka import Loop
 from load.baseline.job import Job
 from load.research.peers.task import Task, Work
@@ -16,8 +17,8 @@ def main(task: Task) -> None:
     """Run until terminated."""
     setting = dict(task.setting)
     client, run = setting.pop("client"), uvloop.run if setting.pop("uvloop", False) else asyncio.run
+    work = CodecWork(task.model) if setting.pop("codec", False) else Work(task.model)
     job = Job(task.bootstrap, task.source, task.sink, **setting)
-    work = Work(task.model)
     if client == "confluent":
         hand_confluent.run(job, work)
     else:

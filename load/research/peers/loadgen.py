@@ -1,7 +1,12 @@
-"""Finds with MLCommons' LoadGen the rate at which a contender still answers 99 % within an objective."""
+"""Finds with MLCommons' LoadGen the rate at which a contender still answers 99 % within an objective.
+
+Short stretches of the harness's own find where to ask, by halves. LoadGen decides, over a minute, and is asked about
+the next lower rate where it says no.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 from dataclasses import asdict
@@ -14,62 +19,95 @@ from load.errors import PeerFailedError
 from load.harness.processes import rest
 from load.research.peers import environments, running
 from load.research.peers.loadgen_case import Case, Judgement
+from load.research.peers.measurement import asked
 from load.research.peers.task import MODEL
 from load.research.peers.wire_formats import V2
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
+    from load.research.peers.answer_audit import Tally
+    from load.research.peers.client import Client
     from load.research.peers.contenders import Contender
-    from load.research.peers.running import Ground, Running
+    from load.research.peers.running import Ground
 
 ENVIRONMENT = "loadgen"
 OBJECTIVE_MS = 50.0
-_LIMIT_S = 60.0
+SECONDS = 60.0  # of its own rules for the Server scenario
+RATES = tuple(round(1_000 * 2 ** (half / 2), -2) for half in range(13))  # to 64,000
+_TRIES = 2
+_LOOK_S, _SHARE = 5.0, 0.99
+_LIMIT_S = 60.0  # more than its minute
 _TAIL_CHARS = 300
 
 
-def bounded_rate(
-    contender: Contender, ground: Ground, run: Running, rates: Iterable[float], seconds: float
-) -> dict[str, Any]:
-    """Try rates, the highest first, until LoadGen says VALID; returns a row, with rate 0 if it never does.
+async def bounded_rate(contender: Contender, ground: Ground, setting: Mapping[str, object]) -> dict[str, Any]:
+    """Return a row: the highest rate that LoadGen says is VALID, 0 if it never does, and all that it was asked.
 
     A judge that fails costs nobody its figures: the row says why, and ends there.
+
+    Raises:
+        PeerFailedError: the contender did not start, or it ended.
     """
     row: dict[str, Any] = {"system": contender.name, "label": contender.label, "valid_per_s": 0.0, "tried": []}
-    for index, rate in enumerate(sorted(rates, reverse=True)):
-        folder = ground.stage.folder / f"judge-{run.prefix}-{index}"
-        try:
-            rest(run.pids)  # until it has worked off the rate before
-            judgement = _judge(_case(contender, ground, run, rate, seconds, folder), ground.stage.folder / "path")
-        except (PeerFailedError, psutil.NoSuchProcess) as error:
-            row["failed"] = str(error)
-            break
-        row["tried"].append({"rate_per_s": rate, **asdict(judgement)})
-        if judgement.valid:
-            row["valid_per_s"] = rate
-            break
+    async with asked(contender, ground, setting) as client:
+        await asyncio.to_thread(_judged, contender, client, row)
     return row
 
 
-def _case(contender: Contender, ground: Ground, run: Running, rate: float, seconds: float, folder: Path) -> Case:
+def _judged(contender: Contender, client: Client, row: dict[str, Any]) -> None:
+    client.slo_ms = OBJECTIVE_MS
+    found = highest(lambda index: holds(client.stretch(RATES[index], _LOOK_S, _LIMIT_S).tally), len(RATES))
+    for index in range(found, max(-1, found - _TRIES), -1):
+        try:
+            rest(client.running.pids)  # until it has worked off the rate before
+            judgement = _judge(_case(contender, client, RATES[index]), client.ground.stage.folder / "path")
+        except (PeerFailedError, psutil.NoSuchProcess) as error:
+            row["failed"] = str(error)
+            return
+        row["tried"].append({"rate_per_s": RATES[index], **asdict(judgement)})
+        if judgement.valid:
+            row["valid_per_s"] = RATES[index]
+            return
+
+
+def holds(tally: Tally) -> bool:
+    """Tell whether 99 % are right and within the objective, and nothing is missing; a default is neither."""
+    return not tally.missing and tally.goodput_per_s(OBJECTIVE_MS, 1.0) >= _SHARE * tally.asked
+
+
+def highest(does: Callable[[int], bool], count: int) -> int:
+    """Return the highest number below `count` that does, by halves, as if all below one that does would; 0 if none."""
+    least, beyond = 0, count
+    while beyond - least > 1:
+        middle = (least + beyond) // 2
+        least, beyond = (middle, beyond) if does(middle) else (least, middle)
+    return least
+
+
+def _case(contender: Contender, client: Client, rate: float) -> Case:
+    ground = client.ground
+    folder = ground.stage.folder / f"judge-{client.running.prefix}-{rate:.0f}"
     folder.mkdir()
     rows = folder / "rows.npy"
     np.save(rows, ground.data.test_x)
+    labels = folder / "labels.npy"
+    np.save(labels, ground.data.test_y)
     return Case(
         bootstrap=ground.stage.bootstrap,
-        prefix=run.prefix,
-        sink=run.sink,
+        prefix=client.running.prefix,
+        sink=client.running.sink,
         application=running.APPLICATION,
         model=MODEL if isinstance(contender.wire_format, V2) else "",
         rows=str(rows),
         rate_per_s=rate,
-        seconds=seconds,
+        seconds=SECONDS,
         objective_ms=OBJECTIVE_MS,
-        seed=int(folder.name.rpartition("-")[2]) + 1_000_000,
+        seed=1_000_000 + int(rate),
         folder=str(folder),
         direct=contender.kind == "direct",
+        labels=str(labels) if contender.feedback else "",
     )
 
 
@@ -83,11 +121,11 @@ def _judge(case: Case, path: Path) -> Judgement:
             env=running.variables(path),
             capture_output=True,
             text=True,
-            timeout=_LIMIT_S,
+            timeout=case.seconds + _LIMIT_S,
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        raise PeerFailedError(f"LoadGen was not done after {_LIMIT_S:g} s at {case.rate_per_s:g}/s") from error
+        raise PeerFailedError(f"LoadGen was not done in time at {case.rate_per_s:g}/s") from error
     if done.returncode != 0:
         raise PeerFailedError(f"LoadGen ended with {done.returncode}: {done.stderr[-_TAIL_CHARS:]}")
     return Judgement(**json.loads(done.stdout.splitlines()[-1]))

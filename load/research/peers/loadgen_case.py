@@ -22,6 +22,7 @@ class Case:
         seed: of ids and arrivals.
         folder: for LoadGen's own logs.
         direct: there is no system: what comes back is the query.
+        labels: a numpy file with the truth about each row, which follows each answer; empty = no feedback.
     """
 
     bootstrap: str
@@ -36,13 +37,18 @@ class Case:
     seed: int
     folder: str
     direct: bool = False
+    labels: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """LoadGen's verdict; missing answers are counted here, because LoadGen would wait for them without end."""
+    """LoadGen's verdict, which gets a default as an answer that is too late; one in a hundred may be.
+
+    Missing answers are counted here, because LoadGen would wait for them without end: none may be.
+    """
 
     valid: bool
     p99_ms: float
     completed_per_s: float
     unanswered: int
+    defaults: int = 0

@@ -23,12 +23,14 @@ from load.harness.workload import Rows
 from load.research.peers.loadgen_case import Case, Judgement
 from load.research.peers.wire_formats import V2, Avro, Echo
 from schemas import topics as names
-from schemas.records import Tensor
+from schemas.codec import Codec
+from schemas.records import Feedback, Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from load.research.peers.wire_formats import WireFormat
+    from schemas.records import Value
 
 _LEAST_QUERIES = 700  # with fewer it cannot be sure of a 99th percentile
 _POLL_S = 0.01
@@ -42,8 +44,11 @@ class Courier:
         plain = Echo() if case.direct else Avro()
         self._wire_format: WireFormat = V2(case.model) if case.model else plain
         inputs = [Tensor.of(row) for row in np.load(case.rows)]
-        self._rows = Rows(case.application, inputs, seed=case.seed, slo_ms=case.objective_ms)
+        labels = np.load(case.labels).tolist() if case.labels else ()
+        self._rows = Rows(case.application, inputs, labels, seed=case.seed, slo_ms=case.objective_ms)
         self._open: dict[str, int] = {}
+        self._truths: dict[str, Value] = {}
+        self._codec = Codec()
         self._defaults: deque[tuple[float, int]] = deque()  # when each is too late, and LoadGen's id
         self._objective_s = case.objective_ms / 1e3
         self._asked = 0
@@ -51,12 +56,15 @@ class Courier:
         self._wire.follow((case.sink,))
         self._stopped = threading.Event()
         self.unanswered = 0
+        self.defaults = 0
 
     def issue(self, samples: list[Any]) -> None:
         """Send LoadGen's queries."""
         for sample in samples:
-            query = self._rows(self._asked, _now_us()).query
+            query, label = self._rows(self._asked, _now_us())
             self._asked += 1
+            if label is not None:
+                self._truths[query.query_id] = label
             self._open[query.query_id] = sample.id
             self._wire.produce(
                 names.QUERIES, query.query_id.encode(), self._wire_format.query(query), self._wire_format.headers
@@ -81,10 +89,19 @@ class Courier:
         for value in arrived:
             said = self._wire_format.answer(value or b"")
             sample_id = self._open.pop(said.query_id, None)
+            self._tell(said.query_id)
             if sample_id is not None and said.labels:
                 yield sample_id
             elif sample_id is not None:
+                self.defaults += 1
                 self._defaults.append((time.monotonic() + self._objective_s, sample_id))
+
+    def _tell(self, query_id: str) -> None:
+        """Send the truth about a query that has been answered."""
+        label = self._truths.pop(query_id, None)
+        if label is not None:
+            feedback = Feedback(query_id, label=label, sent_us=_now_us())
+            self._wire.produce(names.FEEDBACK, query_id.encode(), self._codec.encode(feedback), patient=True)
 
     def _too_late(self, now_s: float) -> Iterator[int]:
         while self._defaults and self._defaults[0][0] <= now_s:
@@ -105,7 +122,7 @@ def main(case: Case) -> None:
     loadgen.StartTestWithLogSettings(sut, library, _settings(case), _logs(case))
     courier.stop()
     thread.join()
-    judgement = _read(Path(case.folder) / "mlperf_log_summary.txt", courier.unanswered)
+    judgement = _read(Path(case.folder) / "mlperf_log_summary.txt", courier)
     sys.stdout.write(json.dumps(asdict(judgement)) + "\n")
 
 
@@ -132,15 +149,16 @@ def _logs(case: Case) -> Any:
     return logs
 
 
-def _read(summary: Path, unanswered: int) -> Judgement:
+def _read(summary: Path, courier: Courier) -> Judgement:
     """Read LoadGen's summary."""
     lines = (line.partition(":") for line in summary.read_text().splitlines())
     said = {name.strip(): value.strip() for name, _, value in lines}
     return Judgement(
-        said["Result is"] == "VALID" and not unanswered,
+        said["Result is"] == "VALID" and not courier.unanswered,
         float(said["99.00 percentile latency (ns)"]) / 1e6,
         float(said["Completed samples per second"]),
-        unanswered,
+        courier.unanswered,
+        courier.defaults,
     )
 
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import math
+import re
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from load.research.peers.answer_audit import OBJECTIVES_MS, POINTS
-from load.research.peers.contenders import DIRECT
-from load.results.tables import Table, left_out, number, present, spread
+from load.research.peers.contenders import KINDS
+from load.research.peers.scenario import FIGURES
+from load.research.peers.summary import LANES, RATIOS, best_row
+from load.results.pages import missed
+from load.results.tables import Table, left_out, number, present
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -19,27 +25,50 @@ if TYPE_CHECKING:
 
 _TEXT: Final = Path(__file__).with_name("benchmark.md")
 _MARK: Final = "<!-- tables and notes -->\n"
+_PLACE: Final = re.compile(r"\{(\w+)\}")
+_WIDTH: Final = 120
+_UNKNOWN: Final = "(not measured)"
 _RATES: Final = {
     "rate_per_s": "queries/s",
-    "flat_per_s": "flat at",
-    "cpu_us_per_query": "CPU ms/1,000",
+    "answered_per_s": "answered/s",
+    "cpu_us_per_query": "own CPU us/query",
+    "services_cpu_us_per_query": "broker and Redis",
+    "own_cores": "own cores",
+    "all_cores": "cores in all",
     "peak_mib": "peak MiB",
+}
+_COUNTS: Final = {
+    "lost": "lost",
+    "unanswered": "unanswered",
+    "duplicates": "duplicates",
+    "wrong": "wrong",
+    "backlog_defaults": "defaults in the backlog",
 }
 _LATENCY: Final = {
     **{f"{point}_ms": point for point in POINTS},
-    "p999_ms": "p999 of all rounds",
-    "defaults_percent": "defaults %",
+    "p999_ms": "p99.9 of all rounds",
+    **{f"within_{objective}ms_percent": f"% within {objective} ms" for objective in OBJECTIVES_MS},
+    "defaults": "defaults",
+    "cpu_us_per_query": "own CPU us/query",
+    "all_cpu_us_per_query": "with broker and Redis",
     "sender_late_ms": "sender late",
+}
+_KINDS: Final = {
+    "floor": "the best floor: Skysail's codec, arrays, nothing else",
+    "hand": "the best loop by hand: fastavro, scikit-learn",
+    "peer": "the best peer",
 }
 
 
 def tables(result: Result) -> list[Table]:
     """Return every table, in the order of the page."""
     systems = result.series["systems"]
-    shown = [_rates(systems), _goodput(systems)]
+    shown = [_ratios(result, kind) for kind in KINDS]
+    shown += [_rates(systems), _clean(systems)]
     shown += [_latency(systems, name) for name in _stretches(systems)]
     named = (("behind", _behind), ("judged", _judged), ("grid", _grid), ("direct", _direct), ("left_out", left_out))
-    return [*shown, *(table(result.series[name]) for name, table in named if result.series.get(name))]
+    shown += [table(result.series[name]) for name, table in named if result.series.get(name)]
+    return [table for table in shown if table.rows]
 
 
 def page(result: Result, environment: Environment) -> str:
@@ -49,106 +78,119 @@ def page(result: Result, environment: Environment) -> str:
     software = f"Software: {environment['broker']}, Python {environment['python']}"
     measured = f"{machine} and system. {software}. Run: {result.given}.\n"
     shown = [f"## {table.title}\n\n{table.markdown()}" for table in tables(result)]
-    return introduction + "\n".join([measured, *shown, *(f"- {note}" for note in result.notes), yourself])
+    notes = [f"- {note}" for note in (*result.notes, *missed(result, FIGURES))]
+    title, sentences, more = introduction.split("\n\n", 2)
+    introduction = "\n\n".join((title, _wrapped(filled(sentences, result)), more))
+    return introduction + "\n".join([measured, *shown, *notes, yourself])
+
+
+def filled(text: str, result: Result) -> str:
+    """Return a text whose places, `{figure}`, have the run's figures, and `{best_KIND_FIGURE}` who has the best."""
+    words = {name: _short(value) for name, value in result.figures.items()}
+    for kind in KINDS:
+        for end, figure in RATIOS.items():
+            row = best_row(result.series["systems"], kind, figure)
+            words |= {f"best_{kind}_{end}": row["label"]} if row is not None else {}
+    return _PLACE.sub(lambda place: words.get(place[1], _UNKNOWN), text)
+
+
+def _wrapped(items: str) -> str:
+    """Return a list in Markdown with its lines as long as a page's may be."""
+    found = (" ".join(item.split()) for item in re.split(r"^- ", items, flags=re.MULTILINE)[1:])
+    return "\n".join(
+        textwrap.fill(f"- {item}", _WIDTH, subsequent_indent="  ", break_on_hyphens=False) for item in found
+    )
+
+
+def _short(value: float) -> str:
+    return f"{value:.2f}" if abs(value) < 10 else f"{value:,.0f}"  # two decimals are for ratios
+
+
+def _ratios(result: Result, kind: str) -> Table:
+    """Return a lane's figures over those of the best of a kind, figure by figure."""
+    ends = [end for end in RATIOS if any(f"{lane}_to_{kind}_ratio_{end}" in result.figures for lane in LANES)]
+    labels = {row["name"]: row["label"] for row in result.series["systems"]}
+    rows = []
+    for lane in LANES:
+        values = [result.figures.get(f"{lane}_to_{kind}_ratio_{end}") for end in ends]
+        if any(value is not None for value in values):
+            rows.append((labels.get(lane, lane), *("" if value is None else f"{value:.2f}" for value in values)))
+    heads = ("times", *(end.removeprefix("at_").replace("_", " ") for end in ends))
+    return Table(f"Beside {_KINDS[kind]}", heads, tuple(rows))
 
 
 def _rates(systems: Sequence[Row]) -> Table:
-    counts = ("lost", "unanswered", "duplicates", "wrong", "defaults")
     shown = present(_RATES, systems)
     rows = tuple(
         (
             row["label"],
             row["guarantee"],
+            number(row["processes"]) if row["processes"] else "its own",
             *(_spread(row, figure) for figure in shown),
-            *(f"{row[count]:,}" for count in counts),
+            *(number(row[count]) for count in _COUNTS),
         )
         for row in systems
     )
-    heads = ("system", "guarantee", *shown.values(), *counts)
-    return Table("Rate, CPU time and memory; what became of all queries", heads, rows)
+    heads = ("system", "guarantee", "processes", *shown.values(), *_COUNTS.values())
+    return Table("A backlog: rate, CPU time and memory", heads, rows)
 
 
-def _goodput(systems: Sequence[Row]) -> Table:
-    heads = ("system", *(f"within {objective} ms" for objective in OBJECTIVES_MS))
-    figures = [f"goodput_{objective}ms_per_s" for objective in OBJECTIVES_MS]
-    rows = tuple((row["label"], *(_spread(row, figure) for figure in figures)) for row in systems)
-    return Table("Goodput: right answers a second, at the best of the rates tried", heads, rows)
+def _clean(systems: Sequence[Row]) -> Table:
+    rows = tuple((row["label"], _spread(row, "no_default_per_s")) for row in systems if "no_default_per_s" in row)
+    return Table("The highest rate tried at which every query had a model's answer", ("system", "queries/s"), rows)
 
 
 def _latency(systems: Sequence[Row], stretch: str) -> Table:
     shown = present({f"{stretch}_{figure}": head for figure, head in _LATENCY.items()}, systems)
     rows = tuple(
-        (
-            row["label"],
-            f"{_rate(row, stretch):,.0f}",
-            *(_spread(row, figure) for figure in shown),
-        )
-        for row in systems
-        if f"{stretch}_p50_ms" in row
+        (row["label"], *(_spread(row, figure) for figure in shown)) for row in systems if f"{stretch}_p50_ms" in row
     )
-    share = stretch.removeprefix("at_").replace("pct", " % of its own rate")
-    title = f"Latency in ms at {share if share != stretch[3:] else f'{share}/s'}"
-    return Table(title, ("system", "queries/s", *shown.values()), rows)
+    rate = float(stretch.removeprefix("at_"))
+    return Table(f"Latency in ms at {rate:,.0f}/s", ("system", *shown.values()), rows)
 
 
 def _stretches(systems: Sequence[Row]) -> list[str]:
     return list(dict.fromkeys(key.removesuffix("_p50_ms") for row in systems for key in row if key.endswith("_p50_ms")))
 
 
-def _rate(row: Row, stretch: str) -> float:
-    number = stretch.removeprefix("at_")
-    if number.endswith("pct"):
-        return float(row["capacity_per_s"]) * float(number.removesuffix("pct")) / 100
-    return float(number)
-
-
 def _behind(rows: Sequence[Row]) -> Table:
     heads = ("lane", "figure", "Skysail", "best", "by", "ahead too")
     lines = tuple(
-        (row["lane"], row["figure"], number(row["own"]), number(row["value"]), row["by"], ", ".join(row["also"]))
+        (row["lane"], row["figure"], _number(row["own"]), _number(row["value"]), row["by"], ", ".join(row["also"]))
         for row in rows
     )
     return Table("Where somebody is ahead of Skysail", heads, lines)
 
 
 def _judged(rows: Sequence[Row]) -> Table:
-    lines = tuple(
-        (row["label"], number(row["valid_per_s"]), ", ".join(_tried(row))) for row in sorted(rows, key=_is_system)
-    )
-    heads = ("system", "valid at queries/s", "tried (p99 ms)")
-    return Table("MLCommons LoadGen, Server scenario: 99 % within 50 ms", heads, lines)
-
-
-def _is_system(row: Row) -> bool:
-    return bool(row["system"] != DIRECT.name)
+    lines = tuple((row["label"], number(row["valid_per_s"]), ", ".join(_tried(row))) for row in rows)
+    heads = ("system", "valid at queries/s", "asked for a minute each (p99 ms)")
+    return Table("MLCommons LoadGen, Server scenario: 99 % within 50 ms; a default is late", heads, lines)
 
 
 def _tried(row: Row) -> Iterator[str]:
     for said in row["tried"]:
         verdict = "valid" if said["valid"] else "invalid"
-        yield f"{said['rate_per_s']:,.0f}: {verdict} ({said['p99_ms']:.1f})"
+        defaults = f", {said['defaults']:,} defaults" if said.get("defaults") else ""
+        yield f"{said['rate_per_s']:,.0f}: {verdict} ({said['p99_ms']:.1f}{defaults})"
     if "failed" in row:
         yield row["failed"]
 
 
 def _grid(rows: Sequence[Row]) -> Table:
-    heads = ("system", "setting", "queries/s", "in time (50 ms)", "p99 ms at 500/s", "chosen")
+    heads = ("system", "setting", "queries/s", "p50 ms at 500/s", "% within 50 ms at half its rate", "best for")
     lines = tuple(
         (
             row["label"],
             row["setting"],
-            _worked(row["rate_per_s"]),
-            number(row["goodput_per_s"]),
-            number(row["p99_ms"]),
-            "yes" * row["chosen"],
+            "does not work" if row["rate_per_s"] is None else number(row["rate_per_s"]),
+            _number(row["p50_ms"]),
+            number(row["in_time_percent"]),
+            row["chosen"],
         )
         for row in rows
     )
     return Table("The grid of settings", heads, lines)
-
-
-def _worked(value: float | None) -> str:
-    return "does not work" if value is None else number(value)
 
 
 def _direct(rows: Sequence[Row]) -> Table:
@@ -159,4 +201,12 @@ def _direct(rows: Sequence[Row]) -> Table:
 
 
 def _spread(row: Row, figure: str) -> str:
-    return spread(row[figure]) if figure in row else ""
+    if figure not in row:
+        return ""
+    middle, least, most = (_number(value) for value in row[figure])
+    return middle if least == most else f"{middle} ({least} to {most})"
+
+
+def _number(value: float | None) -> str:
+    """Return a number; a percentile among defaults has none."""
+    return "default" if value is not None and math.isinf(value) else number(value)

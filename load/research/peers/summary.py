@@ -2,51 +2,53 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from itertools import product
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from load.figures import CPU_US, MIB, PER_S, SHOWN, Better, Figures, Kind, quantiles_ms
 from load.harness.recorder import SENDER_LATE
-from load.research.peers.contenders import SHORTEST, UNCONVERTED, WHOLE
+from load.research.peers.answer_audit import p999_ms
+from load.research.peers.contenders import KINDS, SHORTEST, WHOLE, WHOLE_ONE
 from load.research.peers.measurement import COUNTS, Seen
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from load.research.peers.contenders import Contender
 
 Row = dict[str, Any]
 
+LANES = (SHORTEST.name, WHOLE.name, WHOLE_ONE.name)
+RATES = (500, 3_000, 10_000)
 # Figures on which contenders are ranked, and whether more is better.
 RANKED: Mapping[str, bool] = {
     "rate_per_s": True,
-    "flat_per_s": True,
     "cpu_us_per_query": False,
+    "all_cpu_us_per_query": False,
     "peak_mib": False,
-    "goodput_20ms_per_s": True,
-    "goodput_50ms_per_s": True,
-    "goodput_100ms_per_s": True,
-    "at_200_p50_ms": False,
-    "at_500_p50_ms": False,
-    "at_200_p99_ms": False,
-    "at_500_p99_ms": False,
+    **{f"at_{rate}_{point}_ms": False for rate in RATES for point in ("p50", "p99")},
     "judged_per_s": True,
 }
-# At a share of the capacity: another rate in every run, so nothing to compare runs by.
-_OWN = "pct_"
-_LEAST_FOR_P999 = 1_000
+# Ratios, by the ending of their names: of which figure.
+RATIOS: Mapping[str, str] = {
+    "rate": "rate_per_s",
+    "cpu": "cpu_us_per_query",
+    "all_cpu": "all_cpu_us_per_query",
+    "judged": "judged_per_s",
+    **{f"at_{rate}_{point}": f"at_{rate}_{point}_ms" for rate in RATES for point in ("p50", "p99")},
+}
 
 
 @dataclass(slots=True)
 class Summary:
-    """Collects visits by contender."""
+    """Collects visits by contender, and what the judge said."""
 
     contenders: Sequence[Contender]
     seen: dict[str, list[Seen]] = field(default_factory=dict)
+    judged: list[Row] = field(default_factory=list)
 
     def add(self, contender: Contender, seen: Seen) -> None:
         """Add a visit."""
@@ -61,19 +63,17 @@ class Summary:
         """Return one row for each contender that was measured: `[median, least, most]` by figure, counts added up."""
         return [self._row(contender) for contender in self.contenders if contender.name in self.seen]
 
-    def judged(self) -> list[Row]:
-        """Return what the judge said."""
-        return [seen.judgement for visits in self.seen.values() for seen in visits if seen.judgement]
-
     def _row(self, contender: Contender) -> Row:
         visits = self.seen[contender.name]
         names = dict.fromkeys(name for seen in visits for name in seen.figures)
         figures = {name: spread(seen.figures[name] for seen in visits if name in seen.figures) for name in names}
         figures |= _rare(visits)
-        if judged := [seen.judgement["valid_per_s"] for seen in visits if seen.judgement]:
+        if clean := clean_rate(visits):
+            figures["no_default_per_s"] = spread([clean])
+        if judged := [row["valid_per_s"] for row in self.judged if row["system"] == contender.name]:
             figures["judged_per_s"] = spread(judged)
         counts = {name: sum(seen.counts[name] for seen in visits) for name in COUNTS}
-        about = {key: getattr(contender, key) for key in ("name", "label", "kind", "guarantee")}
+        about = {key: getattr(contender, key) for key in ("name", "label", "kind", "guarantee", "processes")}
         return {**about, "rounds": len(visits), "capacity_per_s": visits[0].capacity_per_s, **figures, **counts}
 
 
@@ -83,57 +83,76 @@ def spread(values: Iterable[float]) -> list[float]:
     return [median(found), found[0], found[-1]]
 
 
+def clean_rate(visits: Sequence[Seen]) -> float:
+    """Return the highest rate (1/s) tried at which every query of every visit had a model's answer; 0 = none."""
+    tried = {rate for seen in visits for rate in seen.clean}
+    return max((rate for rate in tried if all(seen.clean.get(rate, True) for seen in visits)), default=0.0)
+
+
 def _rare(visits: Sequence[Seen]) -> dict[str, list[float]]:
     """Return p99.9 by stretch, over all visits together: one alone has too few answers for it."""
     rare: dict[str, list[float]] = {}
     for name in dict.fromkeys(name for seen in visits for name in seen.latencies_us):
-        pooled = [latency_us for seen in visits for latency_us in seen.latencies_us.get(name, ())]
-        if len(pooled) >= _LEAST_FOR_P999:
-            rare[f"{name}_p999_ms"] = spread([float(np.percentile(pooled, 99.9)) / 1e3])
+        found = p999_ms([latency_us for seen in visits for latency_us in seen.latencies_us.get(name, ())])
+        if found is not None:
+            rare[f"{name}_p999_ms"] = spread([found])
     return rare
 
 
 def declared(lane: str) -> Figures:
     """Declare Skysail's own figures in one of its lanes."""
     return Figures(
-        Kind("1/s", Better.HIGHER, 0.4)(
-            f"{lane}_flat_per_s"
-        ),  # one of a few shares of the rate: 0.75 to 0.5 is one step
-        PER_S(*(f"{lane}_{name}_per_s" for name in ("rate", "judged", "goodput_*", "at_*_goodput_*"))),
-        CPU_US(f"{lane}_cpu_us_per_query", f"{lane}_at_*_cpu_us_per_query"),
+        Kind("1/s", Better.HIGHER, 0.4)(f"{lane}_no_default_per_s"),  # one of a few rates
+        PER_S(f"{lane}_rate_per_s", f"{lane}_answered_per_s", f"{lane}_judged_per_s"),
+        CPU_US(f"{lane}_*cpu_us_per_query"),
         MIB(f"{lane}_peak_mib"),
-        SHOWN(f"{lane}_at_*_defaults_percent"),
+        Kind("cores")(f"{lane}_own_cores", f"{lane}_all_cores"),
+        SHOWN(f"{lane}_at_*_defaults"),
+        Kind("", Better.HIGHER, 0.0, 5.0)(f"{lane}_at_*_within_*ms_percent"),
         SENDER_LATE(f"{lane}_at_*_sender_late_ms"),
         quantiles_ms(f"{lane}_at_*_"),
     )
 
 
-def figures(rows: Sequence[Row]) -> dict[str, float]:
-    """Return what runs are compared by: Skysail's own figures, and its ratios to the best of the others."""
+def figures(rows: Sequence[Row], cores: int) -> dict[str, float]:
+    """Return what runs are compared by: Skysail's own figures, its ratios to the best of the others, impossible rates.
+
+    A percentile that falls among defaults is no figure.
+    """
     found: dict[str, float] = {}
     for row in rows:
         if row["kind"] == "skysail":
-            own = {key: value for key, value in row.items() if _is_figure(value) and _OWN not in key}
-            found |= {f"{row['name']}_{key}": value[0] for key, value in own.items()}
+            own = {key: value[0] for key, value in row.items() if isinstance(value, list)}
+            found |= {f"{row['name']}_{key}": value for key, value in own.items() if math.isfinite(value)}
             found |= {f"{row['name']}_{key}": row[key] for key in COUNTS}
-    return found | _ratios(rows)
+    return found | _ratios(rows) | {"impossible_rates": impossible_rates(rows, cores)}
+
+
+def impossible_rates(rows: Sequence[Row], cores: int) -> int:
+    """Return how many systems have a rate that costs more CPU time than so many cores have: it is not true."""
+    return sum(row["all_cores"][0] > cores for row in rows if "all_cores" in row)
 
 
 def _ratios(rows: Sequence[Row]) -> dict[str, float]:
     ratios: dict[str, float] = {}
-    latencies = ((f"at_{rate}_p50_ms", f"at_{rate}_p50") for rate in (200, 500))
-    compared = (("rate_per_s", "rate"), ("flat_per_s", "flat"), ("cpu_us_per_query", "cpu"), *latencies)
-    for lane, kind, (figure, end) in product((SHORTEST, UNCONVERTED, WHOLE), ("hand", "peer"), compared):
-        own, other = _value(rows, lane.name, figure), best(rows, kind, figure)
-        if own and other:
-            ratios[f"{lane.name}_to_{kind}_ratio_{end}"] = own / other
+    for lane, kind, (end, figure) in product(LANES, KINDS, RATIOS.items()):
+        own, other = _value(rows, lane, figure), best(rows, kind, figure)
+        if own and other and math.isfinite(own) and math.isfinite(other):
+            ratios[f"{lane}_to_{kind}_ratio_{end}"] = own / other
     return ratios
 
 
-def best(rows: Sequence[Row], kind: str, figure: str) -> float | None:
+def best(rows: Sequence[Mapping[str, Any]], kind: str, figure: str) -> float | None:
     """Return the best median of a figure among contenders of a kind, None where nobody has it."""
-    values = [row[figure][0] for row in rows if row["kind"] == kind and row.get(figure)]
-    return (max if RANKED[figure] else min)(values, default=None)
+    row = best_row(rows, kind, figure)
+    return None if row is None else float(row[figure][0])
+
+
+def best_row(rows: Sequence[Mapping[str, Any]], kind: str, figure: str) -> Mapping[str, Any] | None:
+    """Return the row that is best in a figure among contenders of a kind."""
+    choose: Callable[..., Mapping[str, Any] | None] = max if RANKED[figure] else min
+    having = [row for row in rows if row["kind"] == kind and row.get(figure)]
+    return choose(having, key=lambda row: row[figure][0], default=None)
 
 
 def behind(rows: Sequence[Row]) -> list[Row]:
@@ -149,7 +168,7 @@ def behind(rows: Sequence[Row]) -> list[Row]:
 
 def _behind(lane: Row, figure: str, rows: Sequence[Row]) -> Row | None:
     sign = 1 if RANKED[figure] else -1
-    others = [row for row in rows if row["kind"] in ("hand", "peer") and figure in row]
+    others = [row for row in rows if row["kind"] in KINDS and figure in row]
     ahead = [row for row in others if (row[figure][0] - lane[figure][0]) * sign > 0]
     ahead.sort(key=lambda row: row[figure][0] * sign, reverse=True)
     if not ahead:
@@ -168,7 +187,3 @@ def _behind(lane: Row, figure: str, rows: Sequence[Row]) -> Row | None:
 
 def _value(rows: Sequence[Row], name: str, figure: str) -> float | None:
     return next((float(row[figure][0]) for row in rows if row["name"] == name and figure in row), None)
-
-
-def _is_figure(value: object) -> bool:
-    return isinstance(value, list)

@@ -1,8 +1,9 @@
 """`trio`: the cost to an application of one slow model among three, whose p99 is beyond the objective.
 
 The models are decision trees on digits. The third takes twice the objective for one row in seventy. Skysail asks every
-model in a worker of its own (Exp4) and answers by the deadline with the outputs that are there. The others run the
-models in line, one after the other. All are asked with and without the slow model, in alternation.
+model in a worker of its own (Exp4) and answers by the deadline with the outputs that are there. The others run each
+model in a thread, and answer without one that takes 20 ms. One loop also runs them in line, one after the other. All
+are asked with and without the slow model, in alternation.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import joblib
@@ -21,7 +23,7 @@ from load.figures import CPU_US, FAULTS, KEPT, NONE, P50_MS, P99_MS, PER_S, SHOW
 from load.harness import topics
 from load.harness.progress import say
 from load.harness.system import Deployment
-from load.models.slow import MODELS, InLine
+from load.models.slow import MODELS, InLine, InThreads
 from load.models.training import Digits, digits, trees
 from load.research.peers import environments
 from load.research.peers.client import SLO_MS, Client
@@ -37,19 +39,25 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from load.harness.system import Stage
+    from load.research.peers.answer_audit import Truth
     from load.research.peers.contenders import Contender
 
 NAME = "trio"
 _say = partial(say, NAME)
 SECONDS = 10.0
 SKYSAIL = "skysail"
-OTHERS = ("hand_aiokafka", "hand_confluent", "faststream", "bytewax", "quix")
+OTHERS = ("floor_aiokafka", "floor_confluent", "faststream", "bytewax", "quix")
 NAMES = (SKYSAIL, *OTHERS)
 RATE = 100.0
 DAWDLES_MS = 200.0
 ONE_IN = 70
 HOW = {"without": 2, "with": 3}  # models
-_SHORT = ("skysail", "hand_aiokafka", "faststream")
+WAIT_S = 0.02  # a fifth of the objective, for a model that takes microseconds
+# By the ending of a lane's name, how it runs the models: its label and the file with the slow model.
+_THREADS = ("", f"each model in a thread, {WAIT_S * 1e3:.0f} ms", "threads")
+_IN_LINE = ("_inline", "in line", "with")
+_ALSO_IN_LINE = "floor_aiokafka"
+_SHORT = ("skysail", "floor_aiokafka", "quix")
 _ROUNDS, _SHORT_ROUNDS = 3, 1
 _WARM_UP_S, _LIMIT_S = 3.0, 10.0
 _SPREAD = ("goodput_per_s", "share_in_time", "p50_ms", "p99_ms", "cpu_us_per_query")
@@ -114,23 +122,28 @@ class _Rounds:
             self.ask(client, "Skysail, Exp4 over workers", SKYSAIL, how)
 
     async def other(self, contender: Contender, rounds: int) -> None:
-        """Start one that runs the models in line, with the slow one and without it; leave it out if it fails."""
+        """Start one that runs the models itself, with the slow one and without it; leave it out if it fails."""
+        ways = (_THREADS, _IN_LINE) if contender.name == _ALSO_IN_LINE else (_THREADS,)
         try:
             if contender.environment:
                 environments.ensure(contender.environment, _say)
-            for how in [*HOW] * rounds:
-                _say(f"{contender.label}, {how} the slow model")
-                ground = replace(self.ground, model=self.ground.stage.folder / f"{how}.joblib")
-                async with contender.start(ground, contender.grid[0]) as running:
-                    await asyncio.to_thread(self._one, Client(ground, running, contender.wire_format), contender, how)
+            for how, (ending, way, file) in product([*HOW] * rounds, ways):
+                _say(f"{contender.label}, {how} the slow model, {way}")
+                model = self.ground.stage.folder / f"{file if how == 'with' else how}.joblib"
+                ground = replace(self.ground, model=model)
+                async with contender.start(ground, contender.known.latency) as running:
+                    client = Client(ground, running, contender.wire_format)
+                    await asyncio.to_thread(
+                        self._one, client, f"{contender.label}; {way}", f"{contender.name}{ending}", how
+                    )
         except (PeerFailedError, PeerUnavailableError, psutil.NoSuchProcess, TimeoutError) as error:
             _say(f"{contender.label} is left out: {error}")
             self.out.append({"label": contender.label, "why": " ".join(str(error).split())})
 
-    def _one(self, client: Client, contender: Contender, how: str) -> None:
+    def _one(self, client: Client, label: str, name: str, how: str) -> None:
         client.ready()
         client.stretch(RATE, _WARM_UP_S, _LIMIT_S)
-        self.ask(client, f"{contender.label}, in line", contender.name, how)
+        self.ask(client, label, name, how)
 
 
 FIGURES = Figures(
@@ -183,11 +196,15 @@ def make_ground(stage: Stage) -> Ground:
     packages = {name: stage.folder / name for name in MODELS}
     for name, folder in packages.items():
         package_function(f"load.models.slow:{name}", folder, name, "1", rows[late == 0][:5])
-    truth = {name: said[:, column].tolist() for column, name in enumerate(MODELS)}
+    truth: dict[str, list[Truth]] = {name: said[:, column].tolist() for column, name in enumerate(MODELS)}
     prompt = np.column_stack([said, np.zeros(len(said))])  # the labels are known, so feedback need not wait
     for how, count in HOW.items():
         joblib.dump(InLine(count), stage.folder / f"{how}.joblib")
         truth[how] = InLine(count).predict(prompt).tolist()
+    joblib.dump(InThreads(WAIT_S), stage.folder / "threads.joblib")
+    truth["threads"] = [
+        frozenset(each) for each in zip(*(InLine(n).predict(prompt).tolist() for n in HOW.values()), strict=True)
+    ]
     asked = Digits(rows, data.test_y, rows, data.test_y)
     return Ground(stage, asked, stage.folder / "with.joblib", packages, truth)
 

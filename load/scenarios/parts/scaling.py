@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from load.figures import CPU_US, MIB, PER_S, SHOWN, SHOWN_S, Figures, quantiles_ms
+from load.figures import CPU_US, MIB, PER_S, SHOWN, SHOWN_S, Figures, Kind, quantiles_ms
 from load.harness import topics
-from load.harness.aggregates import central_rate
+from load.harness.aggregates import cores
 from load.harness.driving import Driver
 from load.harness.openloop import Asked
 from load.harness.probes import latest_gauge
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from load.harness.driving import Stretch
     from load.harness.system import Deployment, Stage
-    from schemas.records import Prediction, Tensor, Value
+    from schemas.records import Tensor, Value
 
 STATES = "states_cached"
 SLO_MS = 600_000.0  # a backlog waits; with a shorter one it would be answered by defaults
@@ -73,7 +74,8 @@ class Chunk(NamedTuple):
 
     Attributes:
         queries: answered.
-        per_s: answers a second, between the 10th and the 90th percentile of them.
+        per_s: queries a second: until the broker had 95 % of the answers, or where feedback is given, until all of it
+            was learnt and committed.
         cpu_us: CPU time for each query, by instance.
         mib: resident memory afterwards, by instance.
         lost: queries without an answer.
@@ -86,6 +88,7 @@ class Chunk(NamedTuple):
     mib: dict[str, float]
     lost: int
     defaults: int
+    broker_cpu_us: float = 0.0
 
 
 class Size(NamedTuple):
@@ -108,11 +111,16 @@ class Size(NamedTuple):
         queries = sum(chunk.queries for chunk in self.chunks)
         calm = self.calm.recorder
         cpu_us = sum(chunk.queries * sum(chunk.cpu_us.values()) for chunk in self.chunks) / max(1, queries)
+        broker_us = sum(chunk.queries * chunk.broker_cpu_us for chunk in self.chunks) / max(1, queries)
+        took_s = sum(chunk.queries / chunk.per_s if chunk.per_s else math.inf for chunk in self.chunks)
+        per_s = queries / took_s
         return {
             "start_s": self.start_s,
-            "per_s": max(chunk.per_s for chunk in self.chunks),
+            "drained_per_s": per_s,
             "cpu_us_per_query": cpu_us,
-            **{f"at_{RATE}_{point}_ms": calm.latency_ms()[point] for point in ("p50", "p99", "p999")},
+            "broker_cpu_us_per_query": broker_us,
+            "used_cores": cores(per_s, cpu_us, broker_us),
+            **{f"at_{RATE}_{point}_ms": calm.latency_ms()[point] for point in ("p50", "p99")},
             f"at_{RATE}_within_slo": calm.total.in_time / max(1, calm.total.sent),
             **{f"{role}_mib": mib for role, mib in by_role(self.chunks[-1].mib).items()},
             "all_mib": sum(self.chunks[-1].mib.values()),
@@ -125,9 +133,10 @@ def declared(prefix: str) -> Figures:
     """Declare the figures of a size."""
     return Figures(
         SHOWN_S(f"{prefix}start_s"),
-        PER_S(f"{prefix}per_s"),
-        CPU_US(f"{prefix}cpu_us_per_query"),
-        quantiles_ms(f"{prefix}at_{RATE}_", "p50", "p99", "p999"),
+        PER_S(f"{prefix}drained_per_s"),
+        CPU_US(f"{prefix}cpu_us_per_query", f"{prefix}broker_cpu_us_per_query"),
+        Kind("cores")(f"{prefix}used_cores"),
+        quantiles_ms(f"{prefix}at_{RATE}_", "p50", "p99"),
         recorded(f"{prefix}at_{RATE}_", "within_slo"),
         MIB(f"{prefix}mib"),
         recorded(prefix, "lost", "defaults"),
@@ -168,20 +177,16 @@ async def measure(stage: Stage, deployment: Deployment, workload: Many, backlogs
 
 
 async def _chunk(driver: Driver, workload: Many, count: int) -> Chunk:
-    answered_us: list[int] = []
-
-    def note(predictions: Sequence[Prediction]) -> None:
-        answered_us.extend(prediction.answered_us for prediction in predictions)
-
-    stretch = await driver.backlog(count, workload, _DRAIN_S, note)
+    stretch = await driver.backlog(count, workload, _DRAIN_S)
     workload.asked += count
     total = stretch.recorder.total
     used = usage(driver.system.pids)
     return Chunk(
         queries=total.answered,
-        per_s=central_rate(answered_us),
+        per_s=stretch.learnt_per_s if workload.labels else stretch.answered_per_s,
         cpu_us={name: seconds / max(1, total.answered) * 1e6 for name, seconds in stretch.cpu_s.items()},
         mib={name: each.rss_bytes / 2**20 for name, each in used.items()},
         lost=stretch.recorder.open,
         defaults=total.defaults,
+        broker_cpu_us=stretch.broker_cpu_us_per_query,
     )

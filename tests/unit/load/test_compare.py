@@ -77,10 +77,13 @@ def test_an_exact_declaration_counts_before_a_pattern() -> None:
     assert declared.of("other") is None
 
 
-def test_figures_that_only_one_side_has_are_named() -> None:
-    """A figure that vanished must not look like one that held."""
-    comparison = compare(_result(a=1, b=1), _result(b=1, c=1))
-    assert (comparison.only_base, comparison.only_head) == (("a",), ("c",))
+def test_a_figure_that_is_gone_fails_and_a_new_one_does_not() -> None:
+    """A lane that ends before it is measured has not held."""
+    before, after = _result(a=1, b=1), _result(b=1)
+    gone = compare(before, after)
+    assert (gone.only_base, gone.worse, gone.failed) == (("a",), (), True)
+    new = compare(after, before)
+    assert (new.only_head, new.failed) == (("a",), False)
 
 
 def test_the_short_form_is_not_compared_with_the_full_one() -> None:

@@ -67,7 +67,7 @@ def test_a_page_has_the_plot_the_published_number_and_what_is_missing() -> None:
     assert text.count("<svg") == 1
     assert "3.95" in text
     assert "busy with something else" in text
-    assert "reached scale_4 &gt;= 3.8" in text
+    assert "reached workers_4_seen == 4" in text
     assert "no &lt;data&gt;" in text
     assert "a &lt;processor&gt;" in text
     assert "src=" not in text

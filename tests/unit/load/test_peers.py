@@ -1,23 +1,28 @@
 """The comparison with peers: who is asked at which rates, how answers are judged, what is made of it."""
 
 import json
+import math
+from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from load.research.peers import ceiling, grid, page
+from load.errors import PeerUnavailableError
+from load.research.peers import ceiling, environments, grid, loadgen, page
 from load.research.peers import scenario as peers
-from load.research.peers.answer_audit import Ledger, Tally
+from load.research.peers.answer_audit import Ledger, Tally, p999_ms
 from load.research.peers.client import Part
-from load.research.peers.contenders import CONTENDERS, DIRECT, SHORTEST, WHOLE
-from load.research.peers.measurement import Plan, Seen, share_name
-from load.research.peers.summary import Summary, behind, best, figures, spread
+from load.research.peers.contenders import CONTENDERS, SHORTEST, WHOLE, WHOLE_ONE, Contender
+from load.research.peers.measurement import Plan, Seen
+from load.research.peers.summary import Summary, behind, best, clean_rate, figures, impossible_rates, spread
 from load.research.peers.wire_formats import V2, Answer, Avro, Echo
 from load.results.results import Result
 from schemas.codec import Codec
 from schemas.records import ModelOutput, Outcome, Prediction, Query, Status, Tensor
 
+FLOOR, TWO = (next(each for each in CONTENDERS if each.name == f"floor_confluent{end}") for end in ("", "_two"))
 HAND = next(contender for contender in CONTENDERS if contender.kind == "hand")
 PEER = next(contender for contender in CONTENDERS if contender.kind == "peer")
 ENVIRONMENT = {"cores_usable": 2, "processor": "some processor", "broker": "Apache Kafka", "python": "3.11"}
@@ -67,34 +72,36 @@ def test_what_has_no_answer_is_missing(ledger: Ledger) -> None:
     assert (tally.missing, tally.latency_ms(), tally.goodput_per_s(100, 1.0)) == (2, {}, 0.0)
 
 
-@pytest.mark.parametrize(
-    ("latencies_ms", "defaults", "is_flat"),
-    [
-        ([5] * 10, 0, True),
-        ([5] * 8 + [50] * 2, 0, True),
-        ([5] * 8 + [60] * 2, 0, False),
-        ([70] * 10, 0, True),
-        ([5] * 9, 0, False),
-        ([70] * 10, 1, False),
-    ],
-    ids=["even", "a little later", "growing", "slow but even", "one is missing", "one is a default"],
-)
-def test_a_backlog_is_flat_where_the_last_answers_waited_no_longer(
-    latencies_ms: list[int], defaults: int, *, is_flat: bool
-) -> None:
-    """By 50 ms, in the middle of the last fifth and of the first half; nothing is missing or given up."""
-    latencies_us = [1_000 * latency_ms for latency_ms in latencies_ms]
-    tally = Tally(asked=10, answered=len(latencies_us), defaults=defaults, latencies_us=latencies_us)
-    assert tally.is_flat is is_flat
+def test_a_default_takes_for_ever(ledger: Ledger) -> None:
+    """Whoever gives up at the deadline is not quick: a percentile among defaults is none."""
+    tally = ledger.judge([(11_000, b"a model 7"), (12_000, b"b")])
+    assert tally.latency_ms() == {"p50": 10.0, "p95": math.inf, "p99": math.inf}
+    assert not tally.is_clean
 
 
-def test_the_highest_rate_with_a_flat_backlog_is_kept() -> None:
-    """Whatever order they were tried in."""
-    found, flat, growing = Seen(), [5_000] * 10, [5_000] * 5 + [90_000] * 5
-    for rate, latencies_us in ((100.0, flat), (400.0, growing), (200.0, flat)):
-        tally = Tally(asked=10, answered=10, latencies_us=latencies_us)
-        found.add(f"at_{rate:g}", Part(tally, 1.0, 1.0, 0, settled=True), rate, 1.0)
-    assert (found.figures["flat_per_s"], found.figures["at_100_defaults_percent"]) == (200.0, 0.0)
+def test_any_of_several_answers_may_be_right() -> None:
+    """One that goes without a slow model says what the others say."""
+    ledger = Ledger(Plain(), {"model": [frozenset({7, 8}), 9]})
+    ledger.asked("a", 0, 0)
+    ledger.asked("b", 0, 0)
+    ledger.asked("c", 1, 0)
+    assert ledger.judge([(1, b"a model 7"), (1, b"b model 6"), (1, b"c model 9")]).wrong == 1
+
+
+def test_p999_is_of_ten_thousand_answers_or_more() -> None:
+    """Ten of them are beyond it; of fewer nobody is told one."""
+    few = [1_000.0] * 9_999
+    assert p999_ms(few) is None
+    assert p999_ms([*few, 5_000.0]) == 1.0
+    assert p999_ms([*few, *[5_000.0] * 20]) == 5.0
+
+
+def test_the_highest_rate_at_which_every_query_had_an_answer_counts_over_all_rounds() -> None:
+    """One default in one round is enough against a rate."""
+    rounds = [Seen(clean={500.0: True, 3_000.0: True, 10_000.0: False}), Seen(clean={500.0: True, 3_000.0: False})]
+    assert clean_rate(rounds[:1]) == 3_000
+    assert clean_rate(rounds) == 500
+    assert clean_rate([Seen(clean={500.0: False})]) == 0
 
 
 def test_avro_says_what_each_model_said() -> None:
@@ -123,35 +130,29 @@ def test_v2_asks_one_row_in_json() -> None:
 
 
 def test_rates_beyond_capacity_or_ceiling_are_left_out() -> None:
-    """Nobody is sent more than it can do, nor more than the harness can; that much, whoever can do it."""
-    plan = Plan(2.0, 3.0, (500.0, 2_000.0), (0.25, 0.9), judged=(0.5,), ceiling_per_s=1_000)
-    assert plan.common(400) == {}
-    assert plan.common(900) == {"at_500": 500.0}
-    assert plan.common(9_000) == {"at_500": 500.0, "at_1000": 1_000.0}
-    assert plan.own(2_000) == {"at_25pct": 500.0}
-    assert plan.to_judge(9_000) == {500}
-    assert plan.to_judge(0) == set()
-
-
-def test_the_row_without_a_system_is_sent_the_common_rates() -> None:
-    """It is assumed to be fast enough before it has shown it."""
-    assert Plan(2.0, 3.0, (500.0,)).common(DIRECT.backlog / 3) == {"at_500": 500.0}
+    """Nobody is sent nearly as much as it can do, nor more than the harness is known to do."""
+    plan = Plan(10.0, 3.0, 10.0, (500.0, 3_000.0, 10_000.0), (500.0, 10_000.0), ceiling_per_s=4_000)
+    assert plan.at(SHORTEST, 400) == {}
+    assert plan.at(SHORTEST, 3_300) == {"at_500": 500.0}
+    assert plan.at(SHORTEST, 90_000) == {"at_500": 500.0, "at_3000": 3_000.0}
+    assert replace(plan, ceiling_per_s=20_000).at(PEER, 90_000) == {"at_500": 500.0, "at_10000": 10_000.0}
+    assert plan.at(TWO, 90_000) == {}
 
 
 def test_the_last_rate_that_was_tried_is_not_called_a_limit() -> None:
     """Only where the harness was seen to fail beyond it is it one."""
     clean, full = ({"rate_per_s": rate, "saturated": rate > 1_000} for rate in (1_000, 2_000))
-    assert "The highest rate tried" in peers._limit(1_000, [clean])
+    assert "the highest rate that it tried" in peers._limit(1_000, [clean])
     assert "saturated there" in peers._limit(1_000, [clean, full])
     assert "say nothing" in peers._limit(500, [full])
 
 
 def test_the_ladder_ends_below_the_first_saturated_rate() -> None:
-    """The ceiling is the highest rate that was clean at most of its looks; the lowest rate where none was."""
+    """The ceiling is the highest rate that was clean at most of its looks; half of the lowest where none was."""
     looks = ((500, False), (1_000, True), (1_000, False), (1_000, False), (2_000, True), (2_000, False), (2_000, True))
     rows = [{"rate_per_s": rate, "saturated": bad} for rate, bad in looks]
     assert ceiling.ceiling_per_s(rows) == 1_000
-    assert ceiling.ceiling_per_s([{"rate_per_s": 500, "saturated": True}]) == 500
+    assert ceiling.ceiling_per_s([{"rate_per_s": 500, "saturated": True}]) == 250
 
 
 class _Stalling:
@@ -169,23 +170,53 @@ class _Stalling:
 def test_two_looks_that_agree_decide_about_a_rate() -> None:
     """One stall is not the harness' doing; two are taken for it, and nothing faster is looked at."""
     client = _Stalling({500: [3, 4], 1_000: [90, 5, 6], 2_000: [5, 90, 40], 4_000: []})
-    rows = ceiling.looks(client)  # type: ignore[arg-type] # it sends nothing
+    rows = ceiling.looks(client, (500, 1_000, 2_000, 4_000))  # type: ignore[arg-type] # it sends nothing
     assert [row["rate_per_s"] for row in rows] == [500] * 2 + [1_000] * 3 + [2_000] * 3
     assert ceiling.ceiling_per_s(rows) == 1_000
 
 
-def test_of_settings_about_as_fast_the_one_that_answers_most_in_time_is_chosen() -> None:
-    """A tenth of the rate is given for that, no more; of equals the shorter tail wins, and what fails never."""
-    tried = (
-        ("fast", 1_000, 400.0, 90.0),
-        ("long", 960, 450.0, 20.0),
-        ("near", 950, 450.0, 10.0),
-        ("slow", 500, 490.0, 1.0),
-        ("?", 990, None, None),
-        ("broken", None, None, None),
-    )
-    names = ("setting", "rate_per_s", "goodput_per_s", "p99_ms")
-    assert grid.choose([dict(zip(names, row, strict=True)) for row in tried])["setting"] == "near"
+def test_each_measure_has_its_own_best_setting() -> None:
+    """Quickest at a low rate, fastest through a backlog, most in time; what does not work is none of them."""
+    tried = (("quick", 900, 1.0, 90.0), ("fast", 1_000, 9.0, 50.0), ("sure", 800, 2.0, 99.0), ("broken", *[None] * 3))
+    names = ("setting", "rate_per_s", "p50_ms", "in_time_percent")
+    rows = [{**dict(zip(names, row, strict=True)), "index": index} for index, row in enumerate(tried)]
+    assert grid.choose(rows) == (0, 1, 2)  # type: ignore[arg-type]  # rows as they are found
+
+
+def test_known_settings_are_one_for_latency_and_one_for_rates() -> None:
+    """A linger of 5 ms stands in no latency; the floor has it for its rate alone."""
+    assert FLOOR.known.latency["linger_ms"] == 0
+    assert FLOOR.known.rate["linger_ms"] == 5
+    assert (TWO.processes, TWO.known.rate) == (2, FLOOR.known.rate)
+
+
+def test_floors_have_the_codec_and_what_is_written_by_hand_has_not() -> None:
+    """Their names say so."""
+    kinds = {each.kind: {bool(setting.get("codec")) for setting in each.grid} for each in CONTENDERS}
+    assert (kinds["floor"], kinds["hand"]) == ({True}, {False})
+    assert all("fastavro, scikit-learn" in each.label for each in CONTENDERS if each.kind == "hand")
+
+
+def test_the_highest_rate_that_holds_is_found_by_halves() -> None:
+    """None that holds: the lowest is where the judge is asked."""
+    asked: list[int] = []
+
+    def does(number: int) -> bool:
+        asked.append(number)
+        return number <= 7
+
+    assert loadgen.highest(does, 13) == 7
+    assert len(asked) <= 4
+    assert loadgen.highest(lambda _: False, 13) == 0
+    assert loadgen.highest(lambda _: True, 13) == 12
+
+
+def test_a_rate_holds_with_99_percent_in_time_and_nothing_missing() -> None:
+    """As the judge sees it: a default is not in time."""
+    good = Tally(asked=100, answered=100, latencies_us=[1.0] * 100, right_us=[1] * 99 + [60_000])
+    assert loadgen.holds(good)
+    assert not loadgen.holds(replace(good, right_us=[1] * 98 + [60_000] * 2))
+    assert not loadgen.holds(replace(good, answered=99))
 
 
 def test_settings_have_words() -> None:
@@ -195,18 +226,18 @@ def test_settings_have_words() -> None:
 
 def seen(rate_per_s: float, cpu_us: float, p99_ms: float = 9.0) -> Seen:
     """Return a visit with one answer of each latency that a page shows."""
-    found = Seen(capacity_per_s=rate_per_s, latencies_us={"at_500": [1_000] * 600})
+    found = Seen(capacity_per_s=rate_per_s, latencies_us={"at_500": [1_000] * 6_000}, clean={500.0: True})
     found.figures |= {"rate_per_s": rate_per_s, "cpu_us_per_query": cpu_us, "peak_mib": 100.0}
     found.figures |= {"at_500_p50_ms": 2.0, "at_500_p95_ms": 4.0, "at_500_p99_ms": p99_ms}
-    found.figures |= {f"goodput_{objective_ms}ms_per_s": 480.0 for objective_ms in (20, 50, 100)}
+    found.figures["all_cores"] = rate_per_s * cpu_us / 1e6
     return found
 
 
 @pytest.fixture
 def summary() -> Summary:
-    """Two rounds of everybody; a peer is ahead of the whole loop, one by hand of both lanes."""
-    summary = Summary((DIRECT, HAND, SHORTEST, WHOLE, PEER))
-    rates = (90_000, 20_000, 18_000, 8_000, 12_000)
+    """Two rounds of everybody; a peer is ahead of the whole loop, the floor of both lanes."""
+    summary = Summary((FLOOR, HAND, SHORTEST, WHOLE, PEER))
+    rates = (40_000, 20_000, 18_000, 8_000, 12_000)
     for contender, rate in zip(summary.contenders, rates, strict=True):
         for factor in (1.0, 1.2):
             summary.add(contender, seen(rate * factor, 1e6 / rate))
@@ -221,38 +252,63 @@ def test_rows_are_median_least_and_most(summary: Summary) -> None:
 
 
 def test_p999_is_taken_over_all_rounds(summary: Summary) -> None:
-    """600 answers are too few for it, 1,200 are enough."""
+    """6,000 answers are too few for it, 12,000 are enough."""
     assert summary.rows()[0]["at_500_p999_ms"] == [1.0, 1.0, 1.0]
-    short = Summary((DIRECT,))
-    short.add(DIRECT, seen(1.0, 1.0))
+    short = Summary((FLOOR,))
+    short.add(FLOOR, seen(1.0, 1.0))
     assert "at_500_p999_ms" not in short.rows()[0]
 
 
 def test_ratios_are_to_the_best_of_each_kind(summary: Summary) -> None:
-    """The row without a system is nobody's rival."""
-    found = figures(summary.rows())
+    """Floors, loops by hand and peers each have a best one."""
+    found = figures(summary.rows(), 2)
+    assert found["skysail_shortest_to_floor_ratio_rate"] == pytest.approx(0.45)
     assert found["skysail_shortest_to_hand_ratio_rate"] == pytest.approx(0.9)
     assert found["skysail_shortest_to_peer_ratio_rate"] == pytest.approx(1.5)
     assert found["skysail_whole_to_hand_ratio_cpu"] == pytest.approx(2.5)
     assert best(summary.rows(), "peer", "at_500_p50_ms") == 2.0
 
 
+def test_a_percentile_among_defaults_is_no_figure_and_the_page_says_so() -> None:
+    """A run that compares with it finds it gone."""
+    summary = Summary((SHORTEST,))
+    summary.add(SHORTEST, seen(9_000, 10.0, p99_ms=math.inf))
+    rows = summary.rows()
+    assert "skysail_shortest_at_500_p99_ms" not in figures(rows, 2)
+    text = page.page(Result("peers", {}, {}, {"systems": rows}), ENVIRONMENT)
+    assert f"| {SHORTEST.label} | 2 | 4 | default |" in text
+
+
+def test_a_rate_that_needs_more_cores_than_there_are_is_counted(summary: Summary) -> None:
+    """What all of them measured here cost is one core; on half of one none of it would be true."""
+    rows = summary.rows()
+    assert impossible_rates(rows, 2) == 0
+    rows[0]["all_cores"] = [2.01, 1.9, 2.2]
+    assert impossible_rates(rows, 2) == 1
+
+
+def test_the_judge_asks_those_that_learn_and_the_fastest_floor_and_peer(summary: Summary) -> None:
+    """A minute each: not everybody."""
+    assert peers.to_judge(summary.rows()) == {FLOOR.name, WHOLE.name, WHOLE_ONE.name, PEER.name}
+
+
 def test_whoever_is_ahead_is_named(summary: Summary) -> None:
     """For each lane and figure the best of the others, and who else is ahead; equals are not."""
     rows = [row for row in behind(summary.rows()) if row["figure"] == "rate_per_s"]
     assert [(row["lane"], row["by"], row["also"]) for row in rows] == [
-        (SHORTEST.label, HAND.label, []),
-        (WHOLE.label, HAND.label, [PEER.name]),
+        (SHORTEST.label, FLOOR.label, [HAND.name]),
+        (WHOLE.label, FLOOR.label, [HAND.name, PEER.name]),
     ]
 
 
 def test_the_page_shows_everybody_and_who_is_left_out(summary: Summary) -> None:
-    """The row without a system stands beside the others; a failure stands with its reason; results survive JSON."""
+    """A failure stands with its reason; results survive JSON."""
     rows = summary.rows()
-    tried = {"valid_per_s": 5.0, "tried": [{"rate_per_s": 5.0, "valid": True, "p99_ms": 1.0}]}
-    judged = [{"system": "x", "label": "x", **tried}, {"system": DIRECT.name, "label": DIRECT.label, **tried}]
+    tried = {"valid_per_s": 5.0, "tried": [{"rate_per_s": 5.0, "valid": True, "p99_ms": 1.0, "defaults": 2}]}
     failed = "LoadGen ended with 1"
+    judged = [{"system": "x", "label": "x", **tried}]
     judged.append({"system": "z", "label": "z", "valid_per_s": 0.0, "tried": [], "failed": failed})
+    given = (("defaults", 5.0, "rate"), ("other", None, ""))
     series = {
         "systems": rows,
         "behind": behind(rows),
@@ -262,25 +318,36 @@ def test_the_page_shows_everybody_and_who_is_left_out(summary: Summary) -> None:
                 "label": "x",
                 "setting": setting,
                 "rate_per_s": rate,
-                "goodput_per_s": rate,
-                "p99_ms": None,
-                "chosen": True,
+                "p50_ms": None,
+                "in_time_percent": rate,
+                "chosen": chosen,
             }
-            for setting, rate in (("defaults", 5.0), ("other", None))
+            for setting, rate, chosen in given
         ],
         "direct": [{"rate_per_s": 500, "p50_ms": 1.0, "p99_ms": 2.0, "late_ms": 0.1, "saturated": False}],
         "left_out": [{"system": "y", "label": "Y", "why": "cannot be installed: no wheel"}],
     }
-    result = Result("peers", {}, {"form": "short"}, json.loads(json.dumps(series)), ("a note",))
+    result = Result("peers", figures(rows, 2), {"form": "short"}, json.loads(json.dumps(series)), ("a note",))
     text = page.page(result, ENVIRONMENT)
-    assert f"| {DIRECT.label} |  | 99,000 (90,000 to 108,000) |" in text
+    assert f"| {FLOOR.label} | at least once | 1 | 44,000 (40,000 to 48,000) |" in text
     assert "| Y | cannot be installed: no wheel |" in text
-    assert "| x | defaults | 5 | 5 |  | yes |" in text
-    assert "| x | other | does not work |  |  | yes |" in text
-    assert f"| {DIRECT.label} | 5 | 5: valid (1.0) |\n| x | 5 |" in text
-    assert "| x | 5 | 5: valid (1.0) |" in text
+    assert "| x | defaults | 5 |  | 5 | rate |" in text
+    assert "| x | other | does not work |  |  |  |" in text
+    assert "| x | 5 | 5: valid (1.0, 2 defaults) |" in text
     assert "| z | 0 | LoadGen ended with 1 |" in text
     assert "\n- a note\n" in text
+    assert "- Target missed: skysail_shortest_to_floor_ratio_rate is 0.45, and should be >= 0.6.\n" in text
+
+
+def test_the_page_begins_with_the_ratio_to_the_best_floor(summary: Summary) -> None:
+    """In sentences that the run fills; what it has not measured is said to be so."""
+    rows = summary.rows()
+    text = page.page(Result("peers", figures(rows, 2), {}, {"systems": rows}), ENVIRONMENT)
+    first, second = text.split("\n\n")[1].split("\n- ")[:2]
+    assert f"best floor ({FLOOR.label})" in first
+    assert "does (not measured) of the queries" in first
+    assert second.startswith("The shortest path, one model without feedback, does 0.45 of that floor's rate")
+    assert "{" not in text
 
 
 def test_the_page_says_how_to_run_it() -> None:
@@ -290,16 +357,16 @@ def test_the_page_says_how_to_run_it() -> None:
 
 
 def test_the_short_form_names_contenders_that_exist() -> None:
-    """Both hand loops, both lanes, two peers."""
+    """Floors in one and two processes, all lanes, a peer."""
     assert set(peers.SHORT) <= set(peers.NAMES)
-    assert {SHORTEST.name, WHOLE.name} < set(peers.SHORT)
+    assert {FLOOR.name, TWO.name, SHORTEST.name, WHOLE.name, WHOLE_ONE.name} < set(peers.SHORT)
 
 
 def test_missing_answers_are_lost_once_nothing_more_comes() -> None:
     """While answers are still coming they are merely not there in time: unanswered."""
     found = Seen()
     part = peers_part(settled=True)
-    found.add("at_500", part, 500.0, 1.0)
+    found.add("at_500", part, 500.0)
     found.drained(peers_part(settled=False))
     assert (found.counts["lost"], found.counts["unanswered"]) == (1, 1)
 
@@ -309,11 +376,50 @@ def peers_part(*, settled: bool) -> Part:
     return Part(Tally(asked=2, answered=1, latencies_us=[1], right_us=[1]), 1.0, 1.0, 0, settled)
 
 
-def test_shares_have_names_without_signs() -> None:
-    """They are parts of the names of figures."""
-    assert (share_name(0.25), share_name(0.9)) == ("at_25pct", "at_90pct")
+def test_what_learns_has_its_rate_when_all_is_learnt() -> None:
+    """The rate of its answers stands beside it; cores follow from the former, and from broker and Redis too."""
+    found, tally = Seen(), Tally(asked=2, answered=2, latencies_us=[1, 1])
+    found.drained(Part(tally, 50_000.0, 6e-5, 0, settled=True, services_cpu_s=4e-5, learnt_per_s=20_000.0))
+    assert (found.figures["rate_per_s"], found.figures["answered_per_s"]) == (20_000, 50_000)
+    assert (found.figures["own_cores"], found.figures["all_cores"]) == pytest.approx((0.6, 1.0))
 
 
 def test_spread_of_one_value_is_that_value() -> None:
     """A single round has no range."""
     assert spread([3.0]) == [3.0, 3.0, 3.0]
+
+
+def test_without_maven_the_peer_on_the_jvm_is_left_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The page says why, and everybody else is measured."""
+    monkeypatch.setenv("SKYSAIL_CACHE", str(tmp_path))
+    monkeypatch.setattr(environments.shutil, "which", lambda program: None if program == "mvn" else f"/bin/{program}")
+    with pytest.raises(PeerUnavailableError, match="there is no mvn here"):
+        environments.ensure("kafka_streams", print)
+
+
+def test_every_environment_has_a_file_that_pins_it() -> None:
+    """Of pip, or of Maven."""
+    pinned = {path.stem for path in environments.REQUIREMENTS.iterdir()}
+    assert {each.environment for each in CONTENDERS if each.environment} | {loadgen.ENVIRONMENT} == pinned
+
+
+def test_the_full_form_takes_about_half_an_hour() -> None:
+    """By what each part took on two cores: whoever adds a contender or a rate sees what it costs.
+
+    In seconds: a start with its warm-up 8, a backlog 8 and what the plan adds for learning, what a stretch takes beside
+    its length 0.6, a look at a setting 11, the harness alone 41, the judge 95 for each of four.
+    """
+    plan = peers._PLAN
+
+    def visit_s(contender: Contender) -> float:
+        rates = plan.at(contender, contender.backlog / 3)
+        starts = 2 if len(contender.grid) > 1 and rates else 1
+        learning_s = (plan.learn_s - plan.drain_s) * contender.feedback
+        return 8 * starts + 8 + learning_s + len(rates) * (plan.seconds + 0.6)
+
+    slow = [each for each in CONTENDERS if each.backlog / 3 < plan.rates[-1]]
+    rounds_s = sum(visit_s(each) * (1 if each in slow else peers._ROUNDS) for each in CONTENDERS)
+    looks_s = 11 * sum(len(each.grid) for each in CONTENDERS if len(each.grid) > 1)
+    assert (rounds_s + looks_s + 41 + 4 * 95) / 60 == pytest.approx(30, abs=1.5)
+    short = [each for each in CONTENDERS if each.name in peers.SHORT]
+    assert (sum(visit_s(each) for each in short) + 25) / 60 < 6

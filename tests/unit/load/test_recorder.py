@@ -93,3 +93,13 @@ def test_recent_quantiles_are_those_of_some_windows(recorder: Recorder) -> None:
     assert recorder.recent_ms(0, 2)["p50"] == pytest.approx(15)
     assert recorder.recent_ms(2, 3) == {"p50": 90.0, "p95": 90.0, "p99": 90.0}
     assert recorder.recent_ms(-5, 0) == recorder.recent_ms(7, 9) == {}
+
+
+def test_p999_is_of_ten_thousand_answers_or_more(recorder: Recorder) -> None:
+    """Of fewer it would rest on less than ten of them."""
+    for number in range(10_000):
+        recorder.sent(str(number), 0, 0)
+        if number == 9_999:
+            assert "p999" not in recorder.latency_ms()
+        recorder.answered(str(number), 1_000, Status.COMPLETE)
+    assert recorder.latency_ms()["p999"] == pytest.approx(1, rel=0.001)

@@ -2,12 +2,13 @@
 
 import pytest
 
+from load.harness.aggregates import cores
 from load.harness.driving import Stretch
 from load.harness.recorder import Recorder
 from load.results.results import Result
 from load.scenarios import scale_page
 from load.scenarios.parts.scaling import Chunk, Many, Size, by_role
-from load.scenarios.scale import SIZES, growth, ratios
+from load.scenarios.scale import SIZES, growth, impossible_rates, ratios
 from schemas.records import Status, Tensor
 
 ENVIRONMENT = {"cores_usable": 2, "processor": "some processor", "broker": "Apache Kafka", "python": "3.11"}
@@ -33,10 +34,10 @@ def test_without_labels_nobody_learns() -> None:
 
 
 def test_figures_weigh_backlogs_by_their_queries() -> None:
-    """CPU time is over all of them, memory that of the last one, by role."""
+    """The rate is all queries over all the time that they took; memory is that of the last one, by role."""
     chunks = (
         Chunk(100, 10.0, {"selection": 30.0, "worker.a": 10.0}, {"selection": 1.0, "worker.a": 2.0}, 0, 0),
-        Chunk(300, 20.0, {"selection": 70.0, "worker.a": 10.0}, {"selection": 3.0, "worker.a": 2.0}, 1, 2),
+        Chunk(300, 20.0, {"selection": 70.0, "worker.a": 10.0}, {"selection": 3.0, "worker.a": 2.0}, 1, 2, 40.0),
     )
     recorder = Recorder(0, 100_000)
     for number in range(4):
@@ -44,7 +45,8 @@ def test_figures_weigh_backlogs_by_their_queries() -> None:
     recorder.answered("0", 2_000, Status.COMPLETE)
     found = Size(5.0, chunks, 9.0, Stretch(recorder, {}, 0)).figures()
     assert (found["at_200_p50_ms"], found["at_200_p99_ms"], found["at_200_within_slo"]) == (2.0, 2.0, 0.25)
-    assert (found["start_s"], found["per_s"], found["cpu_us_per_query"]) == (5.0, 20.0, 70.0)
+    assert (found["start_s"], found["drained_per_s"], found["cpu_us_per_query"]) == (5.0, 400 / 25, 70.0)
+    assert (found["broker_cpu_us_per_query"], found["used_cores"]) == (30.0, pytest.approx(16 * 100 / 1e6))
     assert (found["selection_mib"], found["worker_mib"], found["all_mib"]) == (3.0, 2.0, 5.0)
     assert (found["lost"], found["defaults"]) == (1 + 3, 2)
 
@@ -57,8 +59,8 @@ def test_instances_of_a_role_are_added_up() -> None:
 def test_ratios_are_of_the_largest_to_the_smallest() -> None:
     """Of workers also how flat they are, and how their rate grows."""
     costs = ((2, 100.0, 10.0), (4, 90.0, 20.0), (8, 110.0, 38.0))
-    rows = [{"part": "workers", "size": n, "cpu_us_per_query": cpu, "per_s": rate} for n, cpu, rate in costs]
-    rows += [{"part": "models", "size": n, "cpu_us_per_query": n, "per_s": 1.0} for n in (1, 64)]
+    rows = [{"part": "workers", "size": n, "cpu_us_per_query": cpu, "drained_per_s": rate} for n, cpu, rate in costs]
+    rows += [{"part": "models", "size": n, "cpu_us_per_query": n, "drained_per_s": 1.0} for n in (1, 64)]
     found = ratios(rows)
     assert (found["workers_cpu_ratio"], found["models_cpu_ratio"]) == (1.1, 64)
     assert found["workers_cpu_off_mean"] == pytest.approx(0.1)
@@ -75,6 +77,13 @@ def test_what_a_context_takes_follows_from_the_states_that_selection_keeps() -> 
     assert ratios(rows)["contexts_selection_bytes_per_state"] == pytest.approx(198 * 2**20 / 99_000)
 
 
+def test_a_rate_that_needs_more_cores_than_there_are_is_found() -> None:
+    """212,785 queries a second at 44.7 us are 9.5 cores; what needs all of two is possible."""
+    needed = [cores(212_785, 44.7), cores(40_000, 30.0, 20.0), cores(20_000, 30.0, 20.0)]
+    assert needed == pytest.approx([9.5, 2.0, 1.0], rel=0.01)
+    assert impossible_rates([{"used_cores": each} for each in needed], 2) == 1
+
+
 def test_growth_counts_from_the_end_of_the_first_backlog() -> None:
     """What fills up first does not count."""
     rows = [{"queries": 900_000, "joiner_mib": 90.0}, {"queries": 500_000, "joiner_mib": 91.0}]
@@ -83,7 +92,7 @@ def test_growth_counts_from_the_end_of_the_first_backlog() -> None:
 
 def test_the_page_has_a_table_for_each_part_that_was_measured() -> None:
     """Figures that a part has not are no columns of it."""
-    sizes = [{"part": "workers", "size": 2, "per_s": 1_000.0, "worker_mib": 150.0}]
+    sizes = [{"part": "workers", "size": 2, "drained_per_s": 1_000.0, "worker_mib": 150.0}]
     memory = [{"queries": 10, "joiner_mib": 90.0}, {"queries": 10, "joiner_mib": 90.5}]
     text = scale_page.page(
         Result("scale", {}, {"form": "full"}, {"sizes": sizes, "memory": memory, "coming": memory}), ENVIRONMENT

@@ -4,7 +4,7 @@ import time
 
 import numpy as np
 
-from load.models.slow import InLine, dawdling, first, second
+from load.models.slow import InLine, InThreads, dawdling, first, second
 from load.research.peers import trio_page
 from load.research.peers.trio import figures, summary
 from load.results.results import Result
@@ -44,6 +44,14 @@ def test_in_line_most_models_decide() -> None:
     """Where no two agree, the first one's answer stands; of two models it always does."""
     assert InLine(3).predict(ROWS).tolist() == [2, 3, 5]
     assert InLine(2).predict(ROWS).tolist() == [1, 3, 5]
+
+
+def test_in_threads_a_model_that_takes_too_long_is_left_out() -> None:
+    """The others answer as if there were no third; one that is prompt is heard."""
+    late = ROWS.copy()
+    late[0, 3] = 200
+    assert InThreads(30.0).predict(ROWS).tolist() == InLine(3).predict(ROWS).tolist()
+    assert InThreads(0.0).predict(late).tolist() == InLine(2).predict(ROWS).tolist()
 
 
 def test_what_is_kept_compares_medians_of_shares() -> None:
