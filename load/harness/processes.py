@@ -71,6 +71,12 @@ def total_cpu_s(pids: Mapping[str, int]) -> float:
     return sum(used.cpu_s for used in usage(pids).values())
 
 
+def machine_cpu_s() -> float:
+    """Return the CPU seconds that all processes of this machine have used so far."""
+    times = psutil.cpu_times()
+    return float(times.user + times.nice + times.system + getattr(times, "irq", 0.0) + getattr(times, "softirq", 0.0))
+
+
 def listening(address: str) -> dict[str, int]:
     """Return the process that listens at `host:port` of this machine, by its name; nothing where none is seen."""
     host, _, port = address.rpartition(":")

@@ -5,19 +5,23 @@
     inside   selection, joiner, learner, both models
 
 Exp3 over two linear models of 64 features, with feedback for every answer. All three run at the same time on one
-broker, and get each rate by turns; who waits costs a few per cent of a core.
+broker, and get each rate by turns; who waits costs a few per cent of a core. `others_cores` tells what else the machine
+did in the worst stretch: with more than a tenth of a core, measure again.
 """
 
 from __future__ import annotations
 
+import os
+import time
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from urllib.parse import urlsplit
 
 from load.figures import CPU_US, RATIO, SHOWN, Figures
 from load.harness import topics
 from load.harness.aggregates import over_rounds, turned
 from load.harness.driving import deployed
-from load.harness.processes import listening, total_cpu_s
+from load.harness.processes import listening, machine_cpu_s, total_cpu_s
 from load.harness.recorder import recorded
 from load.harness.system import Deployment
 from load.harness.workload import Rows
@@ -52,8 +56,29 @@ FIGURES = Figures(
         )
     ),
     RATIO(*(f"at_{rate}_ratio_{point}" for rate in RATES for point in ("p50", "p99", "cpu"))),
-    SHOWN("*_processes"),
+    SHOWN("*_processes", "others_cores"),
 )
+
+
+class _Spent(NamedTuple):
+    """CPU so far (s): of all roles, broker, store and this process; of the machine; and the time (s)."""
+
+    ours_s: float
+    machine_s: float
+    now_s: float
+
+    @classmethod
+    def of(cls, stage: Stage, drivers: Mapping[str, Driver]) -> _Spent:
+        """Look now."""
+        pids = {f"{lane} {name}": pid for lane, its in drivers.items() for name, pid in its.system.pids.items()}
+        for address in (*stage.bootstrap.split(","), urlsplit(stage.redis_url).netloc.rpartition("@")[2]):
+            pids |= listening(address)
+        times = os.times()
+        return cls(total_cpu_s(pids) + times.user + times.system, machine_cpu_s(), time.monotonic())
+
+    def others(self, before: _Spent) -> float:
+        """Return how many cores others have used since."""
+        return ((self.machine_s - before.machine_s) - (self.ours_s - before.ours_s)) / (self.now_s - before.now_s)
 
 
 async def run(stage: Stage) -> Result:
@@ -71,10 +96,15 @@ async def run(stage: Stage) -> Result:
             await drivers[lane].at(_WARM_UP_RATE, warm, _WARM_UP_S)
         rounds = [await _turn(drivers, data, turn) for turn in range(turns)]
         figures = {f"{lane}_processes": float(len(driver.system.pids)) for lane, driver in drivers.items()}
+    figures["others_cores"] = max(value for each in rounds for name, value in each.items() if name.endswith("_others"))
     merged = over_rounds(rounds)
     return Result(
         NAME,
-        figures={**figures, **merged, **_ratios(merged)},
+        figures={
+            **figures,
+            **{name: value for name, value in merged.items() if not name.endswith("_others")},
+            **_ratios(merged),
+        },
         parameters={"form": stage.form, "seconds": stage.seconds, "turns": turns, "seed": stage.seed},
         series={"turns": [dict(each) for each in rounds]},
     )
@@ -93,8 +123,10 @@ async def _turn(drivers: Mapping[str, Driver], data: Digits, turn: int) -> dict[
     found: dict[str, float] = {}
     for rate in RATES:
         for lane in turned(LANES, turn):
+            before = _Spent.of(drivers[lane].stage, drivers)
             measured = await _stretch(drivers[lane], data, rate, turn)
             found |= {f"{lane}_at_{rate}_{name}": value for name, value in measured.items()}
+            found[f"{lane}_at_{rate}_others"] = _Spent.of(drivers[lane].stage, drivers).others(before)
     return found
 
 
