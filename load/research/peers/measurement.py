@@ -99,7 +99,7 @@ class Seen:
         rate = part.rate_per_s if part.learnt_per_s is None else part.learnt_per_s
         own_us, services_us = part.cpu_us_per_query, part.services_cpu_us_per_query
         self.figures |= {
-            "rate_per_s": rate,
+            "drained_per_s": rate,
             "answered_per_s": part.rate_per_s,
             "cpu_us_per_query": own_us,
             "services_cpu_us_per_query": services_us,
@@ -173,5 +173,5 @@ def _backlog(client: Client, seen: Seen, plan: Plan, capacity_per_s: float) -> N
     seconds = plan.learn_s if client.feedback else plan.drain_s
     rows = int(min(max(seconds * capacity_per_s, _LEAST_ROWS), _MOST_ROWS))
     seen.drained(client.backlog(rows, _LIMIT_S))
-    seen.capacity_per_s = seen.capacity_per_s or seen.figures["rate_per_s"]
+    seen.capacity_per_s = seen.capacity_per_s or seen.figures["drained_per_s"]
     seen.figures["peak_mib"] = peak_mib(client.running.pids())

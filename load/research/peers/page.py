@@ -29,7 +29,7 @@ _PLACE: Final = re.compile(r"\{(\w+)\}")
 _WIDTH: Final = 120
 _UNKNOWN: Final = "(not measured)"
 _RATES: Final = {
-    "rate_per_s": "queries/s",
+    "drained_per_s": "queries/s",
     "answered_per_s": "answered/s",
     "cpu_us_per_query": "own CPU us/query",
     "services_cpu_us_per_query": "broker and Redis",

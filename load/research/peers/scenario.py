@@ -141,7 +141,7 @@ def to_judge(rows: Sequence[Row]) -> set[str]:
     best = (
         max(
             (row for row in paced if row["kind"] == kind),
-            key=lambda row: (row.get(share, [0.0])[0], row["rate_per_s"][0]),
+            key=lambda row: (row.get(share, [0.0])[0], row["drained_per_s"][0]),
             default=None,
         )
         for kind in ("floor", "peer")
@@ -151,16 +151,16 @@ def to_judge(rows: Sequence[Row]) -> set[str]:
 
 # What must be reached beside the best floor, which has Skysail's codec and the model as arrays and nothing else.
 _BOUNDS: Mapping[str, Bound] = {
-    "skysail_shortest_to_floor_ratio_rate": at_least(0.6),
+    "skysail_shortest_to_floor_ratio_drained": at_least(0.6),
     "skysail_shortest_to_floor_ratio_cpu": at_most(1.7),
-    "skysail_whole_one_to_floor_ratio_rate": at_least(0.3),
+    "skysail_whole_one_to_floor_ratio_drained": at_least(0.3),
     **{
         f"skysail_whole_one_to_floor_ratio_at_{rate}_{point}": at_most(2.0)
         for rate, point in product(RATES, ("p50", "p99"))
     },
     "skysail_whole_one_to_peer_ratio_judged": at_least(1.0, IN_FULL),
 }
-_MORE_IS_BETTER = ("rate", "judged")
+_MORE_IS_BETTER = ("drained", "judged")
 FIGURES = Figures(
     *(
         (RATIO_RATE if end in _MORE_IS_BETTER else RATIO)(name, must=_BOUNDS.get(name, ()))

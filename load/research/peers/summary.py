@@ -25,7 +25,7 @@ LANES = (SHORTEST.name, WHOLE.name, WHOLE_ONE.name)
 RATES = (500, 3_000, 10_000)
 # Figures on which contenders are ranked, and whether more is better.
 RANKED: Mapping[str, bool] = {
-    "rate_per_s": True,
+    "drained_per_s": True,
     "cpu_us_per_query": False,
     "all_cpu_us_per_query": False,
     "peak_mib": False,
@@ -34,7 +34,7 @@ RANKED: Mapping[str, bool] = {
 }
 # Ratios, by the ending of their names: of which figure.
 RATIOS: Mapping[str, str] = {
-    "rate": "rate_per_s",
+    "drained": "drained_per_s",
     "cpu": "cpu_us_per_query",
     "all_cpu": "all_cpu_us_per_query",
     "judged": "judged_per_s",
@@ -103,7 +103,7 @@ def declared(lane: str) -> Figures:
     """Declare Skysail's own figures in one of its lanes."""
     return Figures(
         Kind("1/s", Better.HIGHER, 0.4)(f"{lane}_no_default_per_s"),  # one of a few rates
-        PER_S(f"{lane}_rate_per_s", f"{lane}_answered_per_s", f"{lane}_judged_per_s"),
+        PER_S(f"{lane}_drained_per_s", f"{lane}_answered_per_s", f"{lane}_judged_per_s"),
         CPU_US(f"{lane}_*cpu_us_per_query"),
         MIB(f"{lane}_peak_mib"),
         Kind("cores")(f"{lane}_own_cores", f"{lane}_all_cores"),

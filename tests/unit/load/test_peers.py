@@ -227,7 +227,7 @@ def test_settings_have_words() -> None:
 def seen(rate_per_s: float, cpu_us: float, p99_ms: float = 9.0) -> Seen:
     """Return a visit with one answer of each latency that a page shows."""
     found = Seen(capacity_per_s=rate_per_s, latencies_us={"at_500": [1_000] * 6_000}, clean={500.0: True})
-    found.figures |= {"rate_per_s": rate_per_s, "cpu_us_per_query": cpu_us, "peak_mib": 100.0}
+    found.figures |= {"drained_per_s": rate_per_s, "cpu_us_per_query": cpu_us, "peak_mib": 100.0}
     found.figures |= {"at_500_p50_ms": 2.0, "at_500_p95_ms": 4.0, "at_500_p99_ms": p99_ms}
     found.figures["all_cores"] = rate_per_s * cpu_us / 1e6
     return found
@@ -247,7 +247,7 @@ def summary() -> Summary:
 def test_rows_are_median_least_and_most(summary: Summary) -> None:
     """Counts are added up over the rounds, figures are not."""
     row = summary.rows()[1]
-    assert row["rate_per_s"] == [22_000, 20_000, 24_000]
+    assert row["drained_per_s"] == [22_000, 20_000, 24_000]
     assert (row["rounds"], row["lost"], row["capacity_per_s"]) == (2, 0, 20_000)
 
 
@@ -262,9 +262,9 @@ def test_p999_is_taken_over_all_rounds(summary: Summary) -> None:
 def test_ratios_are_to_the_best_of_each_kind(summary: Summary) -> None:
     """Floors, loops by hand and peers each have a best one."""
     found = figures(summary.rows(), 2)
-    assert found["skysail_shortest_to_floor_ratio_rate"] == pytest.approx(0.45)
-    assert found["skysail_shortest_to_hand_ratio_rate"] == pytest.approx(0.9)
-    assert found["skysail_shortest_to_peer_ratio_rate"] == pytest.approx(1.5)
+    assert found["skysail_shortest_to_floor_ratio_drained"] == pytest.approx(0.45)
+    assert found["skysail_shortest_to_hand_ratio_drained"] == pytest.approx(0.9)
+    assert found["skysail_shortest_to_peer_ratio_drained"] == pytest.approx(1.5)
     assert found["skysail_whole_to_hand_ratio_cpu"] == pytest.approx(2.5)
     assert best(summary.rows(), "peer", "at_500_p50_ms") == 2.0
 
@@ -297,7 +297,7 @@ def test_the_judge_asks_those_that_learn_and_the_floor_and_peer_that_keep_most(s
 
 def test_whoever_is_ahead_is_named(summary: Summary) -> None:
     """For each lane and figure the best of the others, and who else is ahead; equals are not."""
-    rows = [row for row in behind(summary.rows()) if row["figure"] == "rate_per_s"]
+    rows = [row for row in behind(summary.rows()) if row["figure"] == "drained_per_s"]
     assert [(row["lane"], row["by"], row["also"]) for row in rows] == [
         (SHORTEST.label, FLOOR.label, [HAND.name]),
         (WHOLE.label, FLOOR.label, [HAND.name, PEER.name]),
@@ -339,7 +339,7 @@ def test_the_page_shows_everybody_and_who_is_left_out(summary: Summary) -> None:
     assert "| x | 5 | 5: valid (1.0, 2 defaults) |" in text
     assert "| z | 0 | LoadGen ended with 1 |" in text
     assert "\n- a note\n" in text
-    assert "- Target missed: skysail_shortest_to_floor_ratio_rate is 0.45, and should be >= 0.6.\n" in text
+    assert "- Target missed: skysail_shortest_to_floor_ratio_drained is 0.45, and should be >= 0.6.\n" in text
 
 
 def test_the_page_begins_with_the_ratio_to_the_best_floor(summary: Summary) -> None:
@@ -383,7 +383,7 @@ def test_what_learns_has_its_rate_when_all_is_learnt() -> None:
     """The rate of its answers stands beside it; cores follow from the former, and from broker and Redis too."""
     found, tally = Seen(), Tally(asked=2, answered=2, latencies_us=[1, 1])
     found.drained(Part(tally, 50_000.0, 6e-5, 0, settled=True, services_cpu_s=4e-5, learnt_per_s=20_000.0))
-    assert (found.figures["rate_per_s"], found.figures["answered_per_s"]) == (20_000, 50_000)
+    assert (found.figures["drained_per_s"], found.figures["answered_per_s"]) == (20_000, 50_000)
     assert (found.figures["own_cores"], found.figures["all_cores"]) == pytest.approx((0.6, 1.0))
 
 
