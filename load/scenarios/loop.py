@@ -81,8 +81,8 @@ FIGURES = Figures(  # beside the best of the loops, which has Skysail's codec
         for rate in RATES
     ),
     SHORTEST_PATH,
-    RATIO_RATE("ratio_rate", must=at_least(0.3)),
-    RATIO("ratio_cpu"),
+    RATIO_RATE("learnt_to_floor_ratio", must=at_least(0.3)),
+    RATIO("cpu_to_floor_ratio"),
 )
 
 
@@ -182,9 +182,9 @@ def _ratios(figures: dict[str, float]) -> dict[str, float]:
     """Set the system against the floors: the best of the loops, and the chain, which has four legs too."""
     loops = {name: value for name, value in figures.items() if name.startswith(LOOPS)}
     ratios = {
-        "ratio_rate": figures["backlog_learnt_per_s"]
+        "learnt_to_floor_ratio": figures["backlog_learnt_per_s"]
         / max(value for name, value in loops.items() if name.endswith("_per_s")),
-        "ratio_cpu": figures["backlog_cpu_us_per_query"]
+        "cpu_to_floor_ratio": figures["backlog_cpu_us_per_query"]
         / min(value for name, value in loops.items() if name.endswith("_cpu_us_per_query")),
         "impossible_rates": float(figures["backlog_cores"] > usable_cores()),
     }

@@ -57,11 +57,6 @@ class Tally:
         """Queries without an answer."""
         return self.asked - self.answered
 
-    @property
-    def is_clean(self) -> bool:
-        """Whether every query has a model's answer: nothing is missing, and nothing answered by default."""
-        return bool(self.answered) and not self.missing and not self.defaults
-
     def latency_ms(self) -> dict[str, float]:
         """Return the percentiles; infinite where that many are defaults, nothing where nothing was answered."""
         return percentiles_ms(self.latencies_us, POINTS)

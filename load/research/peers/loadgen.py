@@ -37,7 +37,7 @@ OBJECTIVE_MS = 50.0
 SECONDS = 60.0  # of its own rules for the Server scenario
 RATES = tuple(round(1_000 * 2 ** (half / 2), -2) for half in range(13))  # to 64,000
 _TRIES = 2
-_LOOK_S, _SHARE = 5.0, 0.99
+_LOOK_S, _SHARE = 3.0, 0.99
 _LIMIT_S = 60.0  # more than its minute
 _TAIL_CHARS = 300
 

@@ -68,20 +68,17 @@ class Seen:
         counts: over all its parts.
         capacity_per_s: by which rates and backlogs are chosen.
         latencies_us: by stretch, for what needs more of them than one visit gives.
-        clean: by rate (1/s), whether all queries had a model's answer.
     """
 
     figures: dict[str, float] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTS, 0))
     capacity_per_s: float = 0.0
     latencies_us: dict[str, list[float]] = field(default_factory=dict)
-    clean: dict[float, bool] = field(default_factory=dict)
 
-    def add(self, name: str, part: Part, rate: float) -> None:
-        """Add a stretch at a rate (1/s)."""
+    def add(self, name: str, part: Part) -> None:
+        """Add a stretch."""
         self._count(part)
         tally = part.tally
-        self.clean[rate] = tally.is_clean
         self.latencies_us[name] = tally.latencies_us
         self.figures |= {f"{name}_{point}_ms": value for point, value in tally.latency_ms().items()}
         for objective_ms in OBJECTIVES_MS:
@@ -99,7 +96,7 @@ class Seen:
         rate = part.rate_per_s if part.learnt_per_s is None else part.learnt_per_s
         own_us, services_us = part.cpu_us_per_query, part.services_cpu_us_per_query
         self.figures |= {
-            "rate_per_s": rate,
+            "drained_per_s": rate,
             "answered_per_s": part.rate_per_s,
             "cpu_us_per_query": own_us,
             "services_cpu_us_per_query": services_us,
@@ -166,12 +163,12 @@ async def visit(contender: Contender, ground: Ground, chosen: Chosen, plan: Plan
 
 def _stretches(client: Client, seen: Seen, plan: Plan, rates: Mapping[str, float]) -> None:
     for name, rate in rates.items():
-        seen.add(name, client.stretch(rate, plan.seconds, _TAIL_S), rate)
+        seen.add(name, client.stretch(rate, plan.seconds, _TAIL_S))
 
 
 def _backlog(client: Client, seen: Seen, plan: Plan, capacity_per_s: float) -> None:
     seconds = plan.learn_s if client.feedback else plan.drain_s
     rows = int(min(max(seconds * capacity_per_s, _LEAST_ROWS), _MOST_ROWS))
     seen.drained(client.backlog(rows, _LIMIT_S))
-    seen.capacity_per_s = seen.capacity_per_s or seen.figures["rate_per_s"]
+    seen.capacity_per_s = seen.capacity_per_s or seen.figures["drained_per_s"]
     seen.figures["peak_mib"] = peak_mib(client.running.pids())

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from load.research.peers.answer_audit import OBJECTIVES_MS, POINTS
 from load.research.peers.contenders import KINDS
 from load.research.peers.scenario import FIGURES
-from load.research.peers.summary import LANES, RATIOS, best_row
+from load.research.peers.summary import LANES, RATIOS, best_row, no_default_rate
 from load.results.pages import missed
 from load.results.tables import Table, left_out, number, present
 
@@ -29,7 +29,7 @@ _PLACE: Final = re.compile(r"\{(\w+)\}")
 _WIDTH: Final = 120
 _UNKNOWN: Final = "(not measured)"
 _RATES: Final = {
-    "rate_per_s": "queries/s",
+    "drained_per_s": "queries/s",
     "answered_per_s": "answered/s",
     "cpu_us_per_query": "own CPU us/query",
     "services_cpu_us_per_query": "broker and Redis",
@@ -136,8 +136,9 @@ def _rates(systems: Sequence[Row]) -> Table:
 
 
 def _clean(systems: Sequence[Row]) -> Table:
-    rows = tuple((row["label"], _spread(row, "no_default_per_s")) for row in systems if "no_default_per_s" in row)
-    return Table("The highest rate tried at which every query had a model's answer", ("system", "queries/s"), rows)
+    paced = [row for row in systems if any(figure.endswith("_defaults") for figure in row if figure.startswith("at_"))]
+    rows = tuple((row["label"], number(no_default_rate(row))) for row in paced)
+    return Table("The highest rate tried up to which no round had a default", ("system", "queries/s"), rows)
 
 
 def _latency(systems: Sequence[Row], stretch: str) -> Table:

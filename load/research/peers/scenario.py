@@ -33,10 +33,10 @@ from load.harness.environment import usable_cores
 from load.harness.progress import say
 from load.models.training import LINEAR_RUNTIME, digits, linear_models, package_all
 from load.research.peers import ceiling, environments, grid, loadgen
-from load.research.peers.contenders import CONTENDERS, KINDS, SHORTEST, WHOLE, WHOLE_ONE
+from load.research.peers.contenders import CONTENDERS, DIRECT, KINDS, SHORTEST, WHOLE, WHOLE_ONE
 from load.research.peers.measurement import COUNTS, Plan, visit
 from load.research.peers.running import Ground
-from load.research.peers.summary import LANES, RATES, RATIOS, Summary, behind, best_row, declared, figures
+from load.research.peers.summary import LANES, RATES, RATIOS, Summary, behind, declared, figures
 from load.results.results import Result
 
 if TYPE_CHECKING:
@@ -111,13 +111,17 @@ class _Comparison:
             _say(f"{contender.label}: {time.monotonic() - started_s:.0f} s")
 
     async def judge(self, summary: Summary) -> None:
-        """Ask the judge about those that matter most; without it the rest of the result stands."""
+        """Ask the judge what it can do without any system, and about those that matter most.
+
+        Where it cannot be installed the rest of the result stands.
+        """
         try:
             environments.ensure(loadgen.ENVIRONMENT, _say)
         except PeerUnavailableError as error:
             self.out.append({"system": loadgen.ENVIRONMENT, "label": "MLCommons LoadGen", "why": str(error)})
             return
-        for contender in [each for each in self.left if each.name in to_judge(summary.rows())]:
+        names = to_judge(summary.rows())
+        for contender in (DIRECT, *(each for each in self.left if each.name in names)):
             _say(f"LoadGen asks {contender.label}")
             try:
                 summary.judged.append(
@@ -128,24 +132,35 @@ class _Comparison:
 
 
 def to_judge(rows: Sequence[Row]) -> set[str]:
-    """Return whom the judge asks: those that learn, and the fastest floor and peer of those that are sent rates."""
+    """Return whom the judge asks: those that learn, and the floor and the peer that keep most within its bound.
+
+    That is at the highest rate, of those that are sent any; of equals the faster one.
+    """
+    share = f"at_{RATES[-1]}_within_{loadgen.OBJECTIVE_MS:.0f}ms_percent"
     paced = [row for row in rows if f"at_{RATES[0]}_p50_ms" in row]
-    fastest = (best_row(paced, kind, "rate_per_s") for kind in ("floor", "peer"))
-    return {WHOLE.name, WHOLE_ONE.name, *(row["name"] for row in fastest if row is not None)}
+    best = (
+        max(
+            (row for row in paced if row["kind"] == kind),
+            key=lambda row: (row.get(share, [0.0])[0], row["drained_per_s"][0]),
+            default=None,
+        )
+        for kind in ("floor", "peer")
+    )
+    return {WHOLE.name, WHOLE_ONE.name, *(row["name"] for row in best if row is not None)}
 
 
 # What must be reached beside the best floor, which has Skysail's codec and the model as arrays and nothing else.
 _BOUNDS: Mapping[str, Bound] = {
-    "skysail_shortest_to_floor_ratio_rate": at_least(0.6),
+    "skysail_shortest_to_floor_ratio_drained": at_least(0.6),
     "skysail_shortest_to_floor_ratio_cpu": at_most(1.7),
-    "skysail_whole_one_to_floor_ratio_rate": at_least(0.3),
+    "skysail_whole_one_to_floor_ratio_drained": at_least(0.3),
     **{
         f"skysail_whole_one_to_floor_ratio_at_{rate}_{point}": at_most(2.0)
         for rate, point in product(RATES, ("p50", "p99"))
     },
     "skysail_whole_one_to_peer_ratio_judged": at_least(1.0, IN_FULL),
 }
-_MORE_IS_BETTER = ("rate", "judged")
+_MORE_IS_BETTER = ("drained", "judged")
 FIGURES = Figures(
     *(
         (RATIO_RATE if end in _MORE_IS_BETTER else RATIO)(name, must=_BOUNDS.get(name, ()))

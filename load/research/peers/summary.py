@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+import re
 from dataclasses import dataclass, field
 from itertools import product
 from statistics import median
@@ -25,16 +27,17 @@ LANES = (SHORTEST.name, WHOLE.name, WHOLE_ONE.name)
 RATES = (500, 3_000, 10_000)
 # Figures on which contenders are ranked, and whether more is better.
 RANKED: Mapping[str, bool] = {
-    "rate_per_s": True,
+    "drained_per_s": True,
     "cpu_us_per_query": False,
     "all_cpu_us_per_query": False,
     "peak_mib": False,
     **{f"at_{rate}_{point}_ms": False for rate in RATES for point in ("p50", "p99")},
     "judged_per_s": True,
 }
+_DEFAULTS = re.compile(r"at_(\d+)_defaults")
 # Ratios, by the ending of their names: of which figure.
 RATIOS: Mapping[str, str] = {
-    "rate": "rate_per_s",
+    "drained": "drained_per_s",
     "cpu": "cpu_us_per_query",
     "all_cpu": "all_cpu_us_per_query",
     "judged": "judged_per_s",
@@ -68,7 +71,7 @@ class Summary:
         names = dict.fromkeys(name for seen in visits for name in seen.figures)
         figures = {name: spread(seen.figures[name] for seen in visits if name in seen.figures) for name in names}
         figures |= _rare(visits)
-        if clean := clean_rate(visits):
+        if clean := no_default_rate(figures):
             figures["no_default_per_s"] = spread([clean])
         if judged := [row["valid_per_s"] for row in self.judged if row["system"] == contender.name]:
             figures["judged_per_s"] = spread(judged)
@@ -83,10 +86,15 @@ def spread(values: Iterable[float]) -> list[float]:
     return [median(found), found[0], found[-1]]
 
 
-def clean_rate(visits: Sequence[Seen]) -> float:
-    """Return the highest rate (1/s) tried at which every query of every visit had a model's answer; 0 = none."""
-    tried = {rate for seen in visits for rate in seen.clean}
-    return max((rate for rate in tried if all(seen.clean.get(rate, True) for seen in visits)), default=0.0)
+def no_default_rate(row: Mapping[str, Any]) -> float:
+    """Return the highest rate (1/s) tried up to which no round had a default, 0 if the lowest had one.
+
+    Args:
+        row: `[median, least, most]` by figure.
+    """
+    most = {float(found[1]): row[name][2] for name in row if (found := _DEFAULTS.fullmatch(name))}
+    clean = itertools.takewhile(lambda rate: not most[rate], sorted(most))
+    return max(clean, default=0.0)
 
 
 def _rare(visits: Sequence[Seen]) -> dict[str, list[float]]:
@@ -103,7 +111,7 @@ def declared(lane: str) -> Figures:
     """Declare Skysail's own figures in one of its lanes."""
     return Figures(
         Kind("1/s", Better.HIGHER, 0.4)(f"{lane}_no_default_per_s"),  # one of a few rates
-        PER_S(f"{lane}_rate_per_s", f"{lane}_answered_per_s", f"{lane}_judged_per_s"),
+        PER_S(f"{lane}_drained_per_s", f"{lane}_answered_per_s", f"{lane}_judged_per_s"),
         CPU_US(f"{lane}_*cpu_us_per_query"),
         MIB(f"{lane}_peak_mib"),
         Kind("cores")(f"{lane}_own_cores", f"{lane}_all_cores"),

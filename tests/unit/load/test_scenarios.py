@@ -70,9 +70,11 @@ def test_targets_for_one_data_set_do_not_bind_another() -> None:
 
 def test_a_report_names_figures_targets_and_notes() -> None:
     """What a person reads after `skysail load run`."""
-    result = Result("loop", {"ratio_rate": 0.2, "backlog_lost": 0, "new": 1}, {"seed": 1}, notes=("two cores",))
+    result = Result(
+        "loop", {"learnt_to_floor_ratio": 0.2, "backlog_lost": 0, "new": 1}, {"seed": 1}, notes=("two cores",)
+    )
     text = report.describe(result, loop.FIGURES)
-    assert "MISSED   ratio_rate >= 0.3: 0.2" in text
+    assert "MISSED   learnt_to_floor_ratio >= 0.3: 0.2" in text
     assert "reached  backlog_lost == 0: 0" in text
     assert "note: two cores" in text
     assert "not declared: new" in text
