@@ -181,7 +181,7 @@ def _worded(value: object) -> str:
         return f"{value:g}"
     if isinstance(value, dict):
         return ", ".join(f"{key}={_worded(item)}" for key, item in value.items()) or "none"
-    return ", ".join(map(str, value)) or "none" if isinstance(value, list | tuple) else str(value)
+    return ", ".join(map(str, value)) or "none" if isinstance(value, list | tuple) else str(value) or "none"
 
 
 @app.command()
