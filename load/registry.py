@@ -157,8 +157,9 @@ _OWN = (
     ),
     Scenario(
         promotion,
-        "a better version takes over on evidence, a worse one goes back: 20 seeds in virtual time, once live",
+        "a better version takes over on evidence, a worse one goes back: 20 seeds in virtual time, 20 live",
         seconds=promotion.SECONDS,
+        parts=promotion.PARTS,
         tables=promotion.tables,
         short=True,
     ),

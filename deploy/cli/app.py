@@ -152,7 +152,8 @@ def promote(
 
     The policy is taught by the observations in their order, and judged by each before it is taught. What it would have
     chosen is weighed by the logged probability of what was chosen. It takes over if the lower bound of the difference
-    of the mean losses is above 0. Otherwise this says how much is missing.
+    of the mean losses is above 0. Otherwise this says how much is missing. What it was taught here it does not keep: it
+    starts anew.
 
     With --apprentice the control role goes on with that, until the lower bound is above 0 (or above -TOLERANCE): then
     the policy takes over by itself. Until then it answers nothing.
@@ -180,7 +181,7 @@ def _worded(value: object) -> str:
         return f"{value:g}"
     if isinstance(value, dict):
         return ", ".join(f"{key}={_worded(item)}" for key, item in value.items()) or "none"
-    return ", ".join(map(str, value)) or "none" if isinstance(value, list | tuple) else str(value)
+    return ", ".join(map(str, value)) or "none" if isinstance(value, list | tuple) else str(value) or "none"
 
 
 @app.command()

@@ -99,6 +99,7 @@ def _print(found: Evaluation) -> None:
     click.echo()
     if rows := words.rows(found):
         print_table(words.HEADS, rows)
+        click.echo(words.weighed(found))
     for line in words.refused(found):
         click.echo(line)
     click.echo(f"\nat all times at once, {1 - found.alpha:.0%}:")

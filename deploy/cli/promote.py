@@ -147,6 +147,8 @@ def take_over(
     if not is_proven and not unproven:
         raise UsageError(refusal(plan, evidence))
     reason = proof(plan, evidence) if is_proven else "without evidence, as asked"
+    if plan.kind == POLICY and not candidates.is_apprentice(settings, codec, plan):
+        click.echo(anew(plan), err=True)
     taken = step(plan, Verdict(Action.PROMOTE, WHOLE, reason), evidence, time.time_ns() // 1000)
     candidates.carry_out(settings, codec, taken, plan.holdback)
     candidates.note(settings, codec, taken)
@@ -157,6 +159,14 @@ def take_over(
         f"{_named(plan)} takes over from {plan.incumbent}: {reason}: {bounds(evidence)}, {evidence.pairs:,} comparisons"
     )
     click.echo(f"to go back: {_back(plan)}")
+
+
+def anew(plan: Candidate) -> str:
+    """Say that a policy that has not learnt along knows nothing when it takes over."""
+    return (
+        f"{_named(plan)} starts anew, unless it decided or learnt along here some minutes ago; with --apprentice it"
+        " learns first, and keeps what it has learnt"
+    )
 
 
 def refusal(plan: Candidate, evidence: Evidence) -> str:

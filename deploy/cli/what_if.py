@@ -145,7 +145,7 @@ def _changes(texts: Sequence[str]) -> dict[str, str]:
 def _row(name: str, form: str, values: Sequence[float | None]) -> tuple[str, ...]:
     shown = ["-" if value is None else form.format(value) for value in values]
     before, after = values[1], values[2]
-    sign = form.replace("{:", "{:+")
+    sign = form.replace("{:", "{:+z")  # z: no -0.00%
     return name, *shown, "-" if before is None or after is None else sign.format(after - before)
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from streams.evaluation.evaluation import Evaluation, Interval
 
-HEADS = ("estimator", "loss", "error", "interval", "effective", "largest weight", "without support", "note")
+HEADS = ("estimator", "loss", "error", "interval", "samples", "largest", "note")
 _SHARES = (0.5, 0.9, 0.99)
 
 
@@ -24,9 +24,14 @@ def rows(evaluation: Evaluation) -> list[tuple[str, ...]]:
     for name, each in evaluation.estimates.items():
         if isinstance(each, Estimate):
             figures = (f"{each.value:.4f}", f"{each.error:.4f}", f"{each.low:.4f} to {each.high:.4f}")
-            weights = (f"{each.effective:,.0f}", f"{each.largest:.3g}", f"{each.unsupported:.1%}", each.note)
+            weights = (f"{each.effective:,.0f}", f"{each.largest:.3g}", each.note)
             found.append((name, *figures, *weights))
     return found
+
+
+def weighed(evaluation: Evaluation) -> str:
+    """Say what the table's columns of weights mean, and what is the same in all rows."""
+    return f"samples: effective ones; largest: weight; without support: {evaluation.unsupported:.1%} of all decisions"
 
 
 def refused(evaluation: Evaluation) -> Iterator[str]:

@@ -165,6 +165,16 @@ def let_learn(settings: Settings, codec: Codec, name: str, policy: str, instead_
     catalog.publish(settings, codec, [desired.checked(news) if policy else news])
 
 
+def is_apprentice(settings: Settings, codec: Codec, plan: Candidate) -> bool:
+    """Tell whether a policy learns along for its application.
+
+    Raises:
+        DeployError: the broker stopped answering.
+    """
+    application = catalog.read(settings, codec, Application).get(plan.name)
+    return application is not None and application.apprentice == plan.candidate
+
+
 def with_policy(application: Application, spec: str) -> Application:
     """Return the application with another policy, given as `policies.registry.spec()` writes it.
 

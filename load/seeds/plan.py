@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import TYPE_CHECKING
 
 from load.seeds.faults import Fault, drawn
+from policies import registry
 from schemas.records import Application
 from streams.operators.join.kernel import JoinerSettings
 from streams.operators.selection.kernel import SelectionSettings
@@ -18,6 +19,7 @@ MODELS = ("good", "bad")
 PARTITIONS = 2
 _ROOM = (50, 300)  # for predictions, where there is little
 _POLICIES = ("exp3", "thompson", "epsilon_greedy", "exp4")
+_APPRENTICES = ("exp3", "thompson", "epsilon_greedy")  # each asks one model: what it costs is in the log
 # The traffic is over after this share of a plan's time, so that the last faults meet what is left of it.
 _TRAFFIC = 0.85
 # One in so many seeds has an outage that is longer than most people try.
@@ -100,11 +102,12 @@ def plan(seed: int, minutes: float | None = None, processes: str = "each") -> Pl
     inside = (Random(f"inside {seed}").choice(MODELS),) if processes == "shared" else ()  # noqa: S311
     replicas |= {f"worker.{model}": random.choice((1, 1, 2)) for model in MODELS if model not in inside}
     applications = tuple(_application(random, number) for number in range(random.randint(1, 3)))
+    learning = Random(f"apprentices {seed}")  # noqa: S311
     return Plan(
         seed=seed,
         length_s=length_s,
         replicas=replicas,
-        applications=applications,
+        applications=tuple(_with_apprentice(learning, application) for application in applications),
         joiner=_joiner(random),
         selection=SelectionSettings(
             PARTITIONS,
@@ -131,6 +134,13 @@ def _application(random: Random, number: int) -> Application:
         window_s=random.choice((5.0, 20.0, 60.0, 120.0)),
         default_loss=random.choice((None, 0.0, 1.0, 1.0)),
     )
+
+
+def _with_apprentice(random: Random, application: Application) -> Application:
+    """Let another policy learn along, for one in two applications."""
+    others = [name for name in _APPRENTICES if name != application.policy]
+    learning = registry.spec(registry.create(random.choice(others), {}))
+    return replace(application, apprentice=learning if random.random() < 0.5 else "")
 
 
 def _joiner(random: Random) -> JoinerSettings:

@@ -40,6 +40,8 @@ _LOG_WEIGHTS = np.log(_PARTS / _PARTS.sum())
 # Newton's steps towards a bound, and how close is close enough.
 _STEPS, _CLOSE = 20, 1e-9
 _ROUNDING = 1e-9
+# More values than these are "many": nobody waits for them.
+_MANY = 100_000_000.0
 
 
 class Side(NamedTuple):
@@ -104,6 +106,22 @@ class Side(NamedTuple):
 def bounds(below: Side, above: Side, alpha: float, low: float = -1.0, high: float = 1.0) -> tuple[float, float]:
     """Return both bounds of a mean in [low, high], right at all times at once with probability 1 - alpha."""
     return min(high, max(low, below.bound(alpha))), max(low, min(high, -above.bound(alpha)))
+
+
+def missing(below: Side, count: int, alpha: float) -> int | None:
+    """Return about how many more values would put the bound of `count` values above 0, if all goes on as it has.
+
+    None where none would: the mean is not above 0, or by so little that nobody waits for it.
+    """
+    if count == 0 or below.scaled <= 0.0:
+        return None
+    few, many = 1.0, _MANY / count
+    if not below.times(many).is_above(0.0, alpha):
+        return None
+    while many / few > 1.01:
+        middle = (few * many) ** 0.5
+        few, many = (few, middle) if below.times(middle).is_above(0.0, alpha) else (middle, many)
+    return max(1, round(count * (many - 1.0)))
 
 
 class ConfidenceSequence:

@@ -14,7 +14,7 @@ from policies.estimators.estimate import LEAST_EFFECTIVE, Estimate
 from policies.estimators.log import Log, effective
 from policies.estimators.registry import estimate
 from policies.estimators.reward_model import expected
-from policies.estimators.sequence import ConfidenceSequence
+from policies.estimators.sequence import ConfidenceSequence, missing
 from schemas.records import JoinStatus
 from streams.evaluation.errors import EvaluationError
 from streams.evaluation.history import seconds_late
@@ -131,7 +131,7 @@ def evaluate(
     paid, charged = ConfidenceSequence(low=0.0), ConfidenceSequence(low=0.0)
     paid.extend(served)
     charged.weigh(log.weights, _averages(log))
-    course = _course(judged, log, served, alpha)
+    course, paired = _course(judged, log, served, alpha)
     return Evaluation(
         application=history.application,
         policy=candidate.name,
@@ -154,7 +154,8 @@ def evaluate(
         delays=delay_of(history, window_s),
         window_s=window_s,
         alpha=alpha,
-        recommendation=_recommend(candidate.name, course[-1], samples, log.unsupported, least, found),
+        recommendation=_unknown(candidate.name, samples, log.unsupported, least, found)
+        or _recommend(candidate.name, paired, alpha),
     )
 
 
@@ -235,8 +236,10 @@ def _averages(log: Log) -> Floats:
     return np.clip(found, 0.0, 1.0)
 
 
-def _course(judged: Sequence[Observation], log: Log, served: Floats, alpha: float) -> tuple[Moment, ...]:
-    """Return how the paired difference stood at equal steps.
+def _course(
+    judged: Sequence[Observation], log: Log, served: Floats, alpha: float
+) -> tuple[tuple[Moment, ...], ConfidenceSequence]:
+    """Return how the paired difference stood at equal steps, and all of it.
 
     Where one model was asked, what was served and what the candidate is charged with are the same loss under two
     weights. Where all were asked, the difference is known row by row, and lies in [-1, 1].
@@ -254,22 +257,21 @@ def _course(judged: Sequence[Observation], log: Log, served: Floats, alpha: floa
             sequence.extend(np.clip(log.costs[part] - served[part], -1.0, 1.0))
         means = float(paid[end - 1]) / end, float(charged[end - 1]) / end
         course.append(Moment(judged[end - 1].predicted_us, end, *means, _interval(sequence, alpha)))
-    return tuple(course)
+    return tuple(course), sequence
 
 
 def _interval(sequence: ConfidenceSequence, alpha: float) -> Interval:
     return Interval(sequence.mean, *sequence.bounds(alpha))
 
 
-def _recommend(
+def _unknown(
     name: str,
-    last: Moment,
     samples: float,
     unsupported: float,
     least: float,
     found: Mapping[str, Estimate | EstimateError],
 ) -> str:
-    """Return what to do, in one sentence."""
+    """Say why nothing is recommended; empty = something is."""
     if unsupported > _MOST_UNKNOWN:
         return (
             f"No recommendation: the log knows nothing of {unsupported:.0%} of what {name} would do; let a policy serve"
@@ -280,24 +282,28 @@ def _recommend(
             f"No recommendation: the log has {samples:.0f} effective samples of {name}, {least:g} are needed; record"
             " longer, or let the serving policy explore more."
         )
-    mean, low, high = last.difference
+    return ""
+
+
+def _recommend(name: str, difference: ConfidenceSequence, alpha: float) -> str:
+    """Return what to do, in one sentence."""
+    mean, low, high = _interval(difference, alpha)
     if high < 0.0:
         return f"{name} would have cost less, by {-mean:.4f} and at least {-high:.4f} a query: it is worth promoting."
     if low > 0.0:
         return f"{name} would have cost more, by {mean:.4f} and at least {low:.4f} a query: keep what serves."
     return (
         f"{name} cannot be told from what serves: between {max(-low, 0.0):.4f} less and {max(high, 0.0):.4f} more a"
-        f" query{_needed(last)}."
+        f" query{_needed(difference, alpha)}."
     )
 
 
-def _needed(last: Moment) -> str:
-    """Say how much longer a log would settle a difference as large as the one that is seen."""
-    mean, low, high = last.difference
-    half = (high - low) / 2.0
-    times = (half / abs(mean)) ** 2 if mean else 0.0
-    return (
-        f"; a difference as large as this one shows after about {last.decisions * times:,.0f} decisions"
-        if times
-        else ""
-    )
+def _needed(difference: ConfidenceSequence, alpha: float) -> str:
+    """Say how much longer a log would settle a difference as large as the one that is seen.
+
+    It is settled when the bound between it and 0 has passed 0. The other bound may lie much nearer: large weights widen
+    one side only.
+    """
+    side = difference.above if difference.mean < 0.0 else difference.below
+    more = missing(side, difference.count, alpha)
+    return "" if more is None else f"; a difference as large as this one shows after about {more:,} more decisions"

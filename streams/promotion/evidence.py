@@ -5,10 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from policies.estimators.sequence import Side, bounds
-
-# More than these are "many": nobody waits for them.
-MOST = 100_000_000.0
+from policies.estimators.sequence import Side, bounds, missing
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,19 +78,3 @@ class Totals(NamedTuple):
             cost=self.cost,
             missing=0 if lower > 0.0 else missing(self.below, self.pairs, alpha),
         )
-
-
-def missing(below: Side, pairs: int, alpha: float) -> int | None:
-    """Return about how many more comparisons would show that a candidate is better, if all goes on as it has.
-
-    None where none would: nothing speaks for the candidate, or so little that nobody waits for it.
-    """
-    if pairs == 0 or below.scaled <= 0.0:
-        return None
-    few, many = 1.0, MOST / pairs
-    if not below.times(many).is_above(0.0, alpha):
-        return None
-    while many / few > 1.01:
-        middle = (few * many) ** 0.5
-        few, many = (few, middle) if below.times(middle).is_above(0.0, alpha) else (middle, many)
-    return max(1, round(pairs * (many - 1.0)))

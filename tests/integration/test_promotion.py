@@ -174,6 +174,8 @@ async def test_an_apprentice_takes_over_when_it_is_better(settings: Settings, tm
         asking.cancel()
         said = (await invoke("app", "show", "app", "--config", file)).output
         steps = await invoke("tail", "promotions", "--from-beginning", "--end", "--config", file)
+        back = ("--policy", "exp3", "--yes-without-evidence")
+        assert "starts anew" in (await invoke("app", "promote", "app", *back, "--config", file)).output
     assert taken["apprentice"] == ""
     pairs = [json.loads(line)["value"]["pairs"] for line in steps.stdout.splitlines() if '"promote"' in line]
     assert first >= pairs[-1] > 0  # it decides with all that it was judged by

@@ -18,6 +18,7 @@ from deploy.cli.app import _worded
         ({"eta": 0.1}, "eta=0.1"),
         ("exp3", "exp3"),
         (-1, "-1"),
+        ("", "none"),
     ],
 )
 def test_values_are_shown_as_they_are_typed(value: object, said: str) -> None:

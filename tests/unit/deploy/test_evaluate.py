@@ -60,6 +60,16 @@ def test_it_prints_all_estimators_and_one_sentence(trace: Path) -> None:
     assert printed.splitlines()[-1].startswith("always:good would have cost less")
 
 
+def test_its_table_fits_a_terminal(trace: Path) -> None:
+    """80 columns; what is the same in all rows is said once below it."""
+    printed = run(trace, "--policy", "always:good").splitlines()
+    start = next(at for at, line in enumerate(printed) if line.startswith("estimator"))
+    end = next(at for at, line in enumerate(printed) if "without support" in line)
+    assert end - start == 9
+    assert max(map(len, printed[start : end + 1])) <= 80
+    assert sum("without support" in line for line in printed) == 1
+
+
 def test_its_json_holds_the_same(trace: Path) -> None:
     """For scripts."""
     found = json.loads(run(trace, "--policy", "thompson:gamma=0.2", "--json"))

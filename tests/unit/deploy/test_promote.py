@@ -6,12 +6,12 @@ import pytest
 from click.testing import CliRunner
 
 from deploy.cli import skysail
-from deploy.cli.promote import refusal, steps_table
+from deploy.cli.promote import anew, refusal, steps_table
 from deploy.state.candidates import policy_of, with_policy
 from policies.errors import PolicyError
 from schemas.records import Application
 from streams.promotion.evidence import Evidence
-from streams.promotion.lifecycle import step
+from streams.promotion.lifecycle import POLICY, step
 from streams.promotion.verdict import Action, Verdict
 from tests.comparisons import plan
 
@@ -37,6 +37,13 @@ def test_a_refusal_says_what_is_missing() -> None:
 def test_a_refusal_tells_its_kind(evidence: Evidence, said: str) -> None:
     """Nothing known, known to be worse, or nothing speaks for it."""
     assert said in refusal(plan(), evidence)
+
+
+def test_a_policy_that_has_not_learnt_along_is_said_to_start_anew() -> None:
+    """With the option that lets it keep what it learns."""
+    said = anew(plan(kind=POLICY, name="digits", candidate="thompson(gamma=0.01)"))
+    assert said.startswith("thompson(gamma=0.01) of digits starts anew")
+    assert "--apprentice" in said
 
 
 def test_steps_are_shown_with_their_evidence() -> None:

@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from deploy.cli import skysail
+from deploy.cli.what_if import _row
 from deploy.errors import UsageError
 from schemas import topics
 from schemas.records import Prediction
@@ -24,6 +25,12 @@ if TYPE_CHECKING:
     from click.testing import Result
 
     from streams.operators.contract import Record
+
+
+def test_a_difference_that_rounds_to_nothing_has_no_minus() -> None:
+    """As `+0.00%`; others keep their sign."""
+    assert _row("defaults", "{:.2%}", [None, 0.00721, 0.00720]) == ("defaults", "-", "0.72%", "0.72%", "+0.00%")
+    assert _row("p50_ms", "{:.1f}", [7.1, 6.1, 5.6])[-1] == "-0.5"
 
 
 def written(folder: Path, policy: str = "exp4", *, spoilt: bool = False) -> Path:

@@ -11,6 +11,7 @@ import pytest
 from load.scenarios.seeds import command, seeds
 from load.seeds.plan import plan
 from load.seeds.world import simulate
+from streams.testing.stores import SharedStore
 
 HOURS = 2.0  # the scenario's short form
 
@@ -27,6 +28,17 @@ def test_the_laws_hold(seed: int) -> None:
 def test_the_laws_hold_with_a_model_inside_selection(seed: int) -> None:
     """It hangs, fails and changes places as a worker does; the other model has workers."""
     assert simulate(plan(seed, processes="shared")).violations == (), command(seed, "shared")
+
+
+def test_policies_learn_along_in_some_deployments() -> None:
+    """Of the seeds that are judged above; what they have learnt is in the states that such a run leaves."""
+    applications = [each for seed in seeds(1, HOURS) for each in plan(seed).applications]
+    assert {bool(each.apprentice) for each in applications if each.per_context} == {True, False}
+    short = next(its for its in (plan(seed, 2) for seed in seeds(1, HOURS)) if its.applications[0].apprentice)
+    store = SharedStore()
+    assert simulate(short, store=store).violations == ()
+    wanted = {each.apprentice for each in short.applications} - {""}
+    assert {other.policy for state in store.inner.states.values() for other in state.others} == wanted
 
 
 def test_a_seed_is_the_same_on_every_run() -> None:

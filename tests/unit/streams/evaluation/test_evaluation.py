@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -84,6 +85,18 @@ def test_a_short_log_is_refused_by_every_estimator() -> None:
     found = evaluate(past(UNIFORM[:90]), candidate("always:good"), 60.0)
     assert all(isinstance(found.estimates[name], TooFewError) for name in ("ipw", "snipw", "dr"))
     assert found.recommendation.startswith("No recommendation")
+
+
+def test_a_difference_that_is_not_shown_needs_more_decisions_than_there_are() -> None:
+    """The bound that has to pass 0 counts; here the other one is so near that half the width is less than the mean."""
+    log = served("epsilon_greedy(epsilon=0.1)", 10_000)
+    found = evaluate(past(log[:4_000]), candidate("always:good"), 60.0, least=0.0)
+    mean, low, high = found.difference
+    assert (high - low) / 2.0 < -mean < high - mean
+    (said,) = re.findall(r"shows after about ([\d,]+) more decisions", found.recommendation)
+    enough = round(1.25 * (found.decisions + int(said.replace(",", ""))))
+    assert enough < 10_000
+    assert "worth promoting" in evaluate(past(log[:enough]), candidate("always:good"), 60.0, least=0.0).recommendation
 
 
 def test_only_decisions_whose_window_has_ended_are_judged() -> None:
