@@ -210,6 +210,7 @@ class Observation(NamedTuple):
     answers: tuple[int | str | None, ...] | None = None  # labels by arm, where the policy learns from them
     span: float | None = None  # the error that cost 1, where the losses are absolute or squared
     versions: tuple[VersionLoss, ...] = ()  # of models that run in several
+    forget_us: int = 0  # a context that was taught nothing for longer starts anew; 0 = never
 
 
 class Observations(NamedTuple):
@@ -238,6 +239,7 @@ class Application:
     max_slo_ms: float | None = None  # the longest objective that a query may ask for; None = ten times slo_ms
     span: float | None = None  # of `absolute` and `squared`: the error that costs 1; None = learnt from the errors seen
     spread: bool = False  # whether the contexts lie in all partitions of `observations`, instead of one
+    forget_s: float | None = None  # a context that was taught nothing for longer starts anew; None = never
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,6 +323,7 @@ class PolicyState(NamedTuple):
     arms: tuple[str, ...]
     version: int
     values: tuple[float, ...]
+    taught_us: int = 0  # event time of the latest lesson; 0 = unknown: such a state is not forgotten
 
 
 def outputs_of(batch: ModelPredictions) -> list[ModelOutput]:

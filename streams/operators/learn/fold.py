@@ -10,7 +10,7 @@ from policies import registry
 from policies.contract import is_answer_aware, is_contextual
 from policies.errors import PolicyError
 from schemas.records import PolicyState
-from streams.operators.cold_start import started, states_of
+from streams.operators.cold_start import is_forgotten, started, states_of
 from streams.operators.ids import SeenIds
 
 if TYPE_CHECKING:
@@ -26,22 +26,23 @@ _MEANINGS = 1024
 class Fold:
     """One state during a fold: observations change it one by one; values that they share are looked up once."""
 
-    __slots__ = ("_arms", "_policy", "_values", "_version", "taken")
+    __slots__ = ("_arms", "_policy", "_taught_us", "_values", "_version", "taken")
 
     def __init__(self, state: PolicyState | None) -> None:
         self._policy: str | None = None
         self._arms: tuple[str, ...] = ()
         self._version = 0
         self._values: State = ()
+        self._taught_us = 0
         if state is not None:
-            self._policy, self._arms, self._version, self._values = state
+            self._policy, self._arms, self._version, self._values, self._taught_us = state
         self.taken = False  # whether an observation has changed it
 
     @property
     def state(self) -> PolicyState:
         """The state as it is now; there is one as soon as an observation was taken."""
         assert self._policy is not None
-        return PolicyState(self._policy, self._arms, self._version, self._values)
+        return PolicyState(self._policy, self._arms, self._version, self._values, self._taught_us)
 
     def take(self, seen: Observation) -> None:
         """Fold one observation.
@@ -75,6 +76,8 @@ class Fold:
                 f"{decision.policy} leaves the finite numbers on these losses; make its parameters smaller"
             )
         self._policy, self._arms, self._version, self._values = decision.policy, decision.arms, version + 1, values
+        if seen.forget_us:
+            self._taught_us = max(self._taught_us, seen.observed_us)
         self.taken = True
 
 
@@ -146,6 +149,8 @@ def taught(states: Mapping[str, PolicyState | None], seen: Observation) -> dict[
     """
     own, *others = states_of(seen)
     before = states.get(own)
+    if before is not None and seen.context is not None and is_forgotten(before, seen.observed_us, seen.forget_us):
+        before = None
     if not others:
         return {own: apply(before, seen)}
     common = states.get(others[0])

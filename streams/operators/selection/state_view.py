@@ -164,16 +164,27 @@ class StateView:
     def __contains__(self, key: StateKey) -> bool:
         return self._find(key) is not None
 
-    def arms(self, key: StateKey, policy: Policy, names: tuple[str, ...], application: str) -> Arms | None:
+    def arms(
+        self, key: StateKey, policy: Policy, names: tuple[str, ...], application: str, forgotten_us: int = 0
+    ) -> Arms | None:
         """Return the arms in the state last read, None if it was never read.
 
         If none is stored, it is the application's state if the policy has a `start`, else the initial one.
+
+        Args:
+            key: of the state.
+            policy: that decides.
+            names: of the arms.
+            application: whose state it is.
+            forgotten_us: a state that was taught last before then is as none; 0 = however long ago.
         """
         shelf = self._shelves.find(application)
         entry = None if shelf is None else shelf.entries.get(key)
         if shelf is None or entry is None:
             return None
         shelf.entries.move_to_end(key)
+        if forgotten_us and entry.state is not None and 0 < entry.state.taught_us < forgotten_us:
+            entry.state = entry.arms = None
         arms = entry.arms
         if arms is None or arms.policy is not policy or arms.names is not names:
             state = entry.state or self._started(key, policy, application)
