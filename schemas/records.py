@@ -213,6 +213,7 @@ class Observation(NamedTuple):
     answers: tuple[int | str | None, ...] | None = None  # labels by arm, where the policy learns from them
     span: float | None = None  # the error that cost 1, where the losses are absolute or squared
     versions: tuple[VersionLoss, ...] = ()  # of models that run in several
+    forget_us: int = 0  # a context that was taught nothing for longer starts anew; 0 = never
 
 
 class Observations(NamedTuple):
@@ -242,6 +243,7 @@ class Application:
     span: float | None = None  # of `absolute` and `squared`: the error that costs 1; None = learnt from the errors seen
     apprentice: str = ""  # a policy that learns along, as `policies.registry.spec()` writes it; "" = none
     spread: bool = False  # whether the contexts lie in all partitions of `observations`, instead of one
+    forget_s: float | None = None  # a context that was taught nothing for longer starts anew; None = never
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,6 +344,7 @@ class PolicyState(NamedTuple):
     version: int
     values: tuple[float, ...]
     others: tuple[OtherState, ...] = ()
+    taught_us: int = 0  # event time of the latest lesson; 0 = unknown: such a state is not forgotten
 
 
 def outputs_of(batch: ModelPredictions) -> list[ModelOutput]:

@@ -382,6 +382,9 @@ class ApplicationSettings(Section):
     """Whether the contexts lie in all partitions, so that several learners and nodes of a Redis cluster share them. A
     new context then starts from what the contexts of its partition have taught. For applications with more observations
     than one learner can fold. To change it is to start all contexts anew."""
+    forget_s: float | None = Field(default=None, gt=0)
+    """A context that was taught nothing for so long (s) is forgotten: it starts anew, as one that is new. For sessions.
+    By default contexts are kept for ever. `skysail states prune` frees their room."""
     slo_ms: float = Field(default=100.0, gt=0)
     """The objective: a query is answered this long after it was sent, with the outputs that are there by then."""
     max_slo_ms: float | None = Field(default=None, gt=0)

@@ -4,6 +4,9 @@ If the policy has a `start`, an observation of a context also teaches the applic
 is true of all contexts, and a new context starts from it. So does a context that is new to a policy. Both states lie in
 one partition of the log, so each is a fold over one partition. Where an application spreads its contexts, each
 partition has a common state of its own.
+
+Where an application forgets contexts, one that was taught nothing for so long starts as a new one. Times are those of
+the lessons in the log, so the fold is the same on every reading.
 """
 
 from __future__ import annotations
@@ -18,6 +21,17 @@ from streams.operators.policy_state import state_of
 
 if TYPE_CHECKING:
     from schemas.records import Observation
+
+
+def is_forgotten(state: PolicyState, at_us: int, forget_us: int) -> bool:
+    """Tell whether a context's state is forgotten by then; what was taught before times were kept never is.
+
+    Args:
+        state: of the context.
+        at_us: event time of a lesson, or the time of a query.
+        forget_us: how long it may go without a lesson; 0 = for ever.
+    """
+    return bool(forget_us and state.taught_us) and at_us - state.taught_us > forget_us
 
 
 def states_of(seen: Observation) -> tuple[str, ...]:

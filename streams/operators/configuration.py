@@ -36,6 +36,7 @@ class Deployed:
 
     Attributes:
         apprentice: the policy that learns along beside another, in canonical form; empty = none.
+        forget_us: after how long without a lesson a context is forgotten; 0 = never.
     """
 
     application: Application
@@ -43,6 +44,7 @@ class Deployed:
     slo_us: int
     longest_us: int
     apprentice: str = ""
+    forget_us: int = 0
 
 
 class Configuration:
@@ -85,7 +87,9 @@ class Configuration:
                 MOST_OBJECTIVES * application.slo_ms if application.max_slo_ms is None else application.max_slo_ms
             )
             longest_us = int(min(longest_ms, MAX_SLO_MS) * 1_000)
-            self.applications[application.name] = Deployed(application, policy, slo_us, max(slo_us, longest_us), along)
+            forget_us = int((application.forget_s or 0.0) * 1e6) if application.per_context else 0
+            found = Deployed(application, policy, slo_us, max(slo_us, longest_us), along, forget_us)
+            self.applications[application.name] = found
         elif record.value is None:
             self.models.pop(name, None)
         else:
@@ -150,7 +154,8 @@ def check(application: Application) -> None:
         f"missing is {application.missing!r}, none of {', '.join(MISSING)}": application.missing not in MISSING,
         f"default_loss is {default_loss}, not in [0, 1]": default_loss is not None and not 0 <= default_loss <= 1,
     }
-    span = application.span
+    span, forget_s = application.span, application.forget_s
+    faults[f"forget_s is {forget_s}; make it positive"] = forget_s is not None and not 0 < forget_s < inf
     faults[f"span is {span}; make it a positive number"] = span is not None and not 0 < span < inf
     found = [fault for fault, is_there in faults.items() if is_there]
     if found:

@@ -23,6 +23,7 @@ _SETTABLE: Final = (
     "missing",
     "per_context",
     "spread",
+    "forget_s",
 )
 
 

@@ -65,10 +65,12 @@ def test_every_query_is_answered_and_every_feedback_is_folded_once(faults: list[
 
 
 @settings(max_examples=15, deadline=None)
-@given(st.lists(FAULTS, max_size=5), st.sampled_from(["exp3", "exp4", "thompson"]))
-def test_spread_contexts_are_folded_partition_by_partition(faults: list[Fault], policy: str) -> None:
+@given(st.lists(FAULTS, max_size=5), st.sampled_from(["exp3", "exp4", "thompson"]), st.sampled_from([None, 0.6, 60.0]))
+def test_spread_contexts_are_folded_partition_by_partition(
+    faults: list[Fault], policy: str, forget_s: float | None
+) -> None:
     """States equal the fold of their own partition's log, bit for bit; each partition has a common state."""
-    loop = Loop({"good": lambda _: 7, "bad": lambda _: 3}, spread(policy), faults, partitions=4)
+    loop = Loop({"good": lambda _: 7, "bad": lambda _: 3}, spread(policy, forget_s), faults, partitions=4)
     for number in range(60):
         query_id = loop.query(context=f"user-{number % 20}")
         loop.driver.run(0.05)
@@ -86,11 +88,13 @@ def test_spread_contexts_are_folded_partition_by_partition(faults: list[Fault], 
     assert sum(states["digits"].version for states in folded.values()) == 60
     states = Counter(name for names in folded.values() for name in names)
     assert states == {"digits": 4, **{f"digits:user-{number}": 1 for number in range(20)}}
+    lessons = [state.version for names in folded.values() for name, state in names.items() if name != "digits"]
+    assert sum(lessons) == (60 if forget_s != 0.6 else 20 if not faults else sum(lessons))
 
 
-def spread(policy: str) -> Application:
-    """Make the application whose contexts lie in all partitions."""
-    return digits(policy=policy, per_context=True, spread=True)
+def spread(policy: str, forget_s: float | None) -> Application:
+    """Make the application whose contexts lie in all partitions; each is asked once a second."""
+    return digits(policy=policy, per_context=True, spread=True, forget_s=forget_s)
 
 
 @settings(max_examples=5, deadline=None)

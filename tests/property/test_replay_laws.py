@@ -27,6 +27,7 @@ CHANGES = st.fixed_dictionaries(
     optional={
         "per_context": st.booleans(),
         "spread": st.booleans(),
+        "forget_s": st.sampled_from([0.4, 30.0]),
         "default_loss": st.sampled_from([0.0, 1.0]),
         "missing": st.sampled_from(["leave_out", "running_mean"]),
         "loss": st.sampled_from(["zero_one", "absolute"]),

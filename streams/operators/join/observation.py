@@ -202,6 +202,7 @@ def _observation(
             answers,
             span,
             (),
+            0,
         ),
     )
 

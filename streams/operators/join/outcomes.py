@@ -179,6 +179,10 @@ class JoinOutcomes:
             )
             for prediction, its, one in zip(predictions, terms, matches, strict=True)
         ]
+        seen = [
+            one._replace(forget_us=its.forget_us) if its.forget_us and one is not None else one
+            for one, its in zip(seen, terms, strict=True)
+        ]
         if not self._configuration.has_shares:
             return zip(predictions, repeat(()), terms, seen, strict=False)
         feedback = [one.feedback for one in matches]
@@ -242,11 +246,13 @@ class JoinOutcomes:
     ) -> Emit | Skip:
         """Return the effects of a window's end without feedback."""
         prediction, _ = completed(self._codec.decode(Prediction, value), side_outputs)
-        window_us, _, default_loss, _ = self._terms.of(prediction.application)
+        window_us, _, default_loss, _, forget_us = self._terms.of(prediction.application)
         # For one more window, late feedback is distinguished from unknown.
         until_us = max(prediction.answered_us + 2 * window_us, now_us + window_us)
         partition.ended.put(Ending.OVER, prediction.query_id, until_us, seconds(now_us))
         seen = default_observation(prediction, default_loss, prediction.answered_us + window_us)
+        if seen is not None and forget_us:
+            seen = seen._replace(forget_us=forget_us)
         self._counters["unjoined_total", "application", prediction.application] += 1
         if seen is None:
             return Skip((position,), "no_feedback")

@@ -20,12 +20,14 @@ class Terms(NamedTuple):
         loss: the kind of loss by which feedback is judged.
         default_loss: the loss of a window that ends without feedback; None = no observation.
         span: the error that costs 1, of losses that have one; None = it is learnt.
+        forget_us: after how long without a lesson a context starts anew; 0 = never.
     """
 
     window_us: int
     loss: str
     default_loss: float | None
     span: float | None = None
+    forget_us: int = 0
 
 
 class ApplicationTerms:
@@ -84,4 +86,4 @@ class ApplicationTerms:
     def _of(self, deployed: Deployed) -> Terms:
         application = deployed.application
         window_us = min(int(application.window_s * SECOND_US), self._longest_us)
-        return Terms(window_us, application.loss, application.default_loss, application.span)
+        return Terms(window_us, application.loss, application.default_loss, application.span, deployed.forget_us)

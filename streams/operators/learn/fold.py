@@ -10,7 +10,7 @@ from policies import registry
 from policies.contract import is_answer_aware, is_contextual
 from policies.errors import PolicyError
 from schemas.records import OtherState, PolicyState
-from streams.operators.cold_start import for_all, started, states_of
+from streams.operators.cold_start import for_all, is_forgotten, started, states_of
 from streams.operators.ids import SeenIds
 from streams.operators.policy_state import MOST_OTHERS, numbers
 
@@ -33,7 +33,7 @@ class Fold:
         common: what a context that is new to a policy starts from, if there is anything.
     """
 
-    __slots__ = ("_arms", "_common", "_others", "_policy", "_values", "_version", "_window_us", "taken")
+    __slots__ = ("_arms", "_common", "_others", "_policy", "_taught_us", "_values", "_version", "_window_us", "taken")
 
     def __init__(self, state: PolicyState | None, window_us: int, common: PolicyState | None = None) -> None:
         self._window_us = window_us
@@ -43,8 +43,9 @@ class Fold:
         self._version = 0
         self._values: State = ()
         self._others: dict[str, OtherState] = {}  # the one taught last comes last
+        self._taught_us = 0
         if state is not None:
-            self._policy, self._arms, self._version, self._values, others = state
+            self._policy, self._arms, self._version, self._values, others, self._taught_us = state
             if others:
                 self._others = {other.policy: other for other in others}
         self.taken = False  # whether an observation has changed it
@@ -53,7 +54,8 @@ class Fold:
     def state(self) -> PolicyState:
         """The state as it is now; there is one as soon as an observation was taken."""
         assert self._policy is not None
-        return PolicyState(self._policy, self._arms, self._version, self._values, tuple(self._others.values()))
+        others = tuple(self._others.values())
+        return PolicyState(self._policy, self._arms, self._version, self._values, others, self._taught_us)
 
     def take(self, seen: Observation, timestamp_us: int) -> None:
         """Fold one observation: it teaches the policy that decided, and its apprentice.
@@ -80,6 +82,8 @@ class Fold:
             self._teach(decision.apprentice, seen, timestamp_us)
         if self._others:
             self._forget(timestamp_us)
+        if seen.forget_us:
+            self._taught_us = max(self._taught_us, seen.observed_us)
         self.taken = True
 
     def _known(self, policy: str) -> tuple[tuple[str, ...], int, State]:
@@ -182,7 +186,10 @@ def taught(
     """
     own, *others = states_of(seen)
     common = states.get(others[0]) if others else None
-    mine = Fold(states.get(own), window_us, common)
+    before = states.get(own)
+    if before is not None and seen.context is not None and is_forgotten(before, seen.observed_us, seen.forget_us):
+        before = None
+    mine = Fold(before, window_us, common)
     mine.take(seen, timestamp_us)
     found = {own: mine.state}
     if others and (after := _common_after(common, seen, timestamp_us, window_us)) is not None:

@@ -285,7 +285,7 @@ class Selection(Operator):
         application = deployed.application
         context = pending.context if application.per_context else None
         key = _state_key(application.name, context, self._settings.partitions, is_spread=application.spread)
-        arms = self._states.arms(key, deployed)
+        arms = self._states.arms(key, deployed, _forgotten_us(deployed, key, pending))
         if arms is not None:
             if self._states.is_stale(key, now_us):
                 self._want(key, deployed, now_us, wanted)
@@ -317,13 +317,22 @@ class Selection(Operator):
     def _release(self, key: StateKey, queries: Iterable[ParkedQuery], now_us: int, effects: Effects) -> None:
         """Serve queries that waited for a state: by the initial one if it has not come."""
         for _, deployed, pending in queries:
-            arms = self._states.arms(key, deployed)
+            arms = self._states.arms(key, deployed, _forgotten_us(deployed, key, pending))
             self._serving.ask([pending], arms or self._without_state(key, deployed), now_us, effects)
 
     def _without_state(self, key: StateKey, deployed: Deployed) -> Arms:
         """Return the arms that decide a query whose state has not come."""
         self._counters["decided_without_state_total", "application", deployed.application.name] += 1
         return arms_of(deployed.policy, deployed.application.models, key.name, None, deployed.apprentice)
+
+
+def _forgotten_us(deployed: Deployed, key: StateKey, pending: Pending) -> int:
+    """Return since when a context must have been taught not to be forgotten; 0 for what never is.
+
+    By when the query came, not by when its state did: its prediction tells that time to whoever checks the decision.
+    """
+    forget_us = deployed.forget_us
+    return pending.received_us - forget_us if forget_us and key.name != deployed.application.name else 0
 
 
 def _state_key(application: str, context: str | None, partitions: int, *, is_spread: bool = False) -> StateKey:

@@ -176,11 +176,16 @@ class StateView:
     def __contains__(self, key: StateKey) -> bool:
         return self._find(key) is not None
 
-    def arms(self, key: StateKey, deployed: Deployed) -> Arms | None:
+    def arms(self, key: StateKey, deployed: Deployed, forgotten_us: int = 0) -> Arms | None:
         """Return the arms in the state last read, None if it was never read.
 
         If none of the policy is stored, they are those of the application's state if the policy has a `start`, else the
         initial ones.
+
+        Args:
+            key: of the state.
+            deployed: the application that decides.
+            forgotten_us: a state that was taught last before then is as none; 0 = however long ago.
         """
         application, policy = deployed.application, deployed.policy
         shelf = self._shelves.find(application.name)
@@ -188,6 +193,8 @@ class StateView:
         if shelf is None or entry is None:
             return None
         shelf.entries.move_to_end(key)
+        if forgotten_us and entry.state is not None and 0 < entry.state.taught_us < forgotten_us:
+            entry.state = entry.arms = None
         arms, names = entry.arms, application.models
         if (
             arms is None

@@ -9,9 +9,10 @@ import pytest
 from policies.registry import create, spec
 from schemas import topics
 from schemas.codec import Codec
-from schemas.records import Application, Model, PolicyState, Query
+from schemas.records import Application, Decision, JoinStatus, Model, Observation, PolicyState, Prediction, Query
 from streams.operators.cold_start import started
-from streams.operators.contract import FetchStates, Record, StateKey
+from streams.operators.contract import Emit, FetchStates, Record, StateKey
+from streams.operators.learn.fold import fold, taught
 from streams.operators.selection.kernel import Selection, SelectionSettings
 from streams.operators.selection.state_view import STALE_US, arms_of
 from streams.topology import state_partition
@@ -81,12 +82,62 @@ def test_spread_contexts_start_from_the_common_state_of_their_own_partition() ->
         (own,) = wanted(kernel.on_records([Record(topics.QUERIES, 0, 0, NOW_US, None, query)], NOW_US))
         assert own == StateKey(state_partition(f"digits:{context}", 4), f"digits:{context}")
         kernel.on_states({own: None}, NOW_US)
-        arms = kernel._states.arms(own, create("exp3"), application.models, "digits")
+        arms = kernel._states.arms(own, kernel._configuration.applications["digits"])
         assert arms is not None
         begun = started(common[StateKey(own.partition, "digits")], spec(create("exp3")))
         assert arms.weights == arms_of(create("exp3"), application.models, own.name, begun).weights
         seen.add(own.partition)
     assert seen == {*range(4)}
+
+
+def lesson(second: float, *, forget_s: float, policy: str = "exp3") -> Observation:
+    """Make an observation of a context at a time; a context is forgotten after so many seconds."""
+    decision = Decision((0,), 0, "digits/ann", spec(create(policy)), ("a", "b"), (0.5, 0.5))
+    at_us = int(NOW_US + second * 1e6)
+    seen = Observation(f"q{second}", "digits", "ann", decision, (1.0, None), 1.0, 7, JoinStatus.JOINED, at_us, at_us)
+    return seen._replace(forget_us=int(forget_s * 1e6))
+
+
+@pytest.mark.parametrize("policy", ["exp3", "single"])
+def test_a_context_without_a_lesson_for_too_long_starts_anew(policy: str) -> None:
+    """From what all have taught by then; the common state keeps all lessons. Times are those in the log."""
+    lessons = [lesson(second, forget_s=10.0, policy=policy) for second in (0, 5, 15, 25.5, 26)]
+    before, after = lessons[:3], lessons[3:]
+    common = fold(((0, seen) for seen in before), 1).get("digits")
+    anew = {} if common is None else {"digits": common}
+    for seen in after:
+        anew.update(taught(anew, seen, 0, 1))
+    whole = fold(((0, seen) for seen in lessons), 1)
+    assert whole == anew
+    assert whole["digits/ann"].version == 2
+    assert common is None or whole["digits"].version == 5
+    for_ever = fold(((0, seen._replace(forget_us=0)) for seen in lessons), 1)
+    assert (for_ever["digits/ann"].version, for_ever["digits/ann"].taught_us) == (5, 0)
+
+
+def test_a_query_of_a_forgotten_context_is_decided_as_that_of_a_new_one() -> None:
+    """Though its state is still stored; one of unknown age is not forgotten."""
+    kernel = Selection(CODEC, SelectionSettings(partitions=1))
+    kernel.on_assigned({0: 0})
+    application = Application("digits", ("a", "b"), "exp3", per_context=True, forget_s=10.0, slo_ms=1e3)
+    kernel.on_records([Record(topics.APPLICATIONS, 0, 0, NOW_US, b"digits", CODEC.encode(application))], NOW_US)
+    for name in application.models:
+        model = CODEC.encode(Model(name, "1", "function", "", "", "label", None, ()))
+        kernel.on_records([Record(topics.MODELS, 0, 0, NOW_US, name.encode(), model)], NOW_US)
+    own = PolicyState(spec(create("exp3")), ("a", "b"), 9, (3.0, 0.0), taught_us=NOW_US)
+    states = {StateKey(0, "digits"): own._replace(version=5), StateKey(0, "digits/ann"): own}
+    kernel.on_states({**states, StateKey(0, "digits/old"): own._replace(taught_us=0)}, NOW_US)
+    versions = []
+    for number, (context, after_s) in enumerate([("ann", 0), ("ann", 10), ("ann", 10.5), ("old", 10.5)]):
+        now_us = int(NOW_US + after_s * 1e6)
+        query = CODEC.encode(Query(f"q{number}", "digits", "", context, now_us))
+        kernel.on_records([Record(topics.QUERIES, 0, number, now_us, None, query)], now_us)
+        kernel.on_states(states, now_us)
+        answers = [e for e in kernel.on_timer(now_us + 10**6) if isinstance(e, Emit) and e.topic == topics.PREDICTIONS]
+        (decision,) = [CODEC.decode(Prediction, answer.value).decision for answer in answers]
+        assert decision is not None
+        versions.append(decision.state_version)
+    assert versions == [9, 9, 0, 9]
 
 
 @pytest.mark.parametrize(("policy", "per_context"), [("single", True), ("exp3", False)])
