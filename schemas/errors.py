@@ -29,9 +29,12 @@ class DecodeError(FormatError):
     """
 
     def __init__(self, cause: Cause, message: str) -> None:
-        super().__init__(f"{cause}: {message}")
+        super().__init__(cause, message)  # both, so that a copy of it can be made in another process
         self.cause = cause
         self.message = message
+
+    def __str__(self) -> str:
+        return f"{self.cause}: {self.message}"
 
 
 class SchemaError(FormatError, ValueError):

@@ -22,7 +22,7 @@ from policies.errors import PolicyError
 from policies.estimators.sequence import ConfidenceSequence
 from streams.operators.cold_start import lesson, started
 from streams.operators.configuration import apprentice
-from streams.operators.learn.fold import taught
+from streams.operators.learn.fold import checked, taught
 from streams.promotion.evidence import Totals
 
 if TYPE_CHECKING:
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 # States of contexts that are kept; those used longest ago start anew.
 _STATES = 100_000
+# Who is asked more seldom counts as never asked: squares of weights stay finite.
+_LEAST_SHARE = 1e-100
 
 
 class ApprenticeEvidence:
@@ -69,13 +71,15 @@ class ApprenticeEvidence:
             return
         if self._learns_along and seen.decision.apprentice != self._spec:
             return
-        if seen.decision.policy == self._incumbent:
-            self._judge(seen)
+        its = lesson(seen, self._spec)
         try:
-            its = taught(self._states, lesson(seen, self._spec), timestamp_us, self._window_us)
+            checked(its)
+            if seen.decision.policy == self._incumbent:
+                self._judge(seen)
+            states = taught(self._states, its, timestamp_us, self._window_us)
         except PolicyError:
             return  # it is no lesson for the learner either
-        for name, state in its.items():
+        for name, state in states.items():
             self._states[name] = state
             self._states.move_to_end(name)
         while len(self._states) > _STATES:
@@ -91,7 +95,7 @@ class ApprenticeEvidence:
         wanted = self._propensities(seen)
         if len(decision.chosen) == 1 and len(losses) == len(wanted) == len(decision.propensities):
             loss = losses[decision.chosen[0]]
-            if loss is not None and decision.propensities[decision.chosen[0]] > 0.0:
+            if loss is not None and decision.propensities[decision.chosen[0]] >= _LEAST_SHARE:
                 self._estimate(decision.chosen[0], loss, wanted, decision.propensities)
         elif seen.loss is not None and len(losses) == len(wanted):
             known = [(q, loss) for q, loss in zip(wanted, losses, strict=True) if q]
@@ -101,8 +105,8 @@ class ApprenticeEvidence:
 
     def _estimate(self, arm: int, loss: float, wanted: Sequence[float], logged: Sequence[float]) -> None:
         base = self._loss / self._difference.count if self._difference.count else 0.5
-        unsupported = sum(q for q, p in zip(wanted, logged, strict=True) if not p) * (1.0 - base)
-        weights = [q / p for q, p in zip(wanted, logged, strict=True) if p > 0.0]
+        unsupported = sum(q for q, p in zip(wanted, logged, strict=True) if p < _LEAST_SHARE) * (1.0 - base)
+        weights = [q / p for q, p in zip(wanted, logged, strict=True) if p >= _LEAST_SHARE]
         ends = [(1.0 - w) * (end - base) for w in weights for end in (0.0, 1.0)]
         weight = wanted[arm] / logged[arm]
         value = (1.0 - weight) * (loss - base) - unsupported

@@ -16,7 +16,7 @@ from schemas import topics
 from schemas.records import Promotion
 from streams.promotion.apprentice import ApprenticeEvidence
 from streams.promotion.trail import Trail
-from streams.promotion.verdict import Action, Stage, Verdict, judge
+from streams.promotion.verdict import Action, Stage, Verdict, fault_of_plan, judge
 from streams.promotion.versions import VersionEvidence
 
 if TYPE_CHECKING:
@@ -69,8 +69,11 @@ def comparison(
         learns_along: of a policy: whether it is the application's apprentice; else it is judged as if it had been.
 
     Raises:
-        PolicyError: it is a policy that cannot be compared.
+        PolicyError: the plan is impossible, or it is of a policy that cannot be compared.
     """
+    fault = fault_of_plan(plan)
+    if fault:
+        raise PolicyError(fault)
     if plan.kind == POLICY:
         return ApprenticeEvidence(plan.name, plan.candidate, plan.incumbent, window_us, learns_along=learns_along)
     watch = (plan.least, plan.alpha) if has_taken_over else None
@@ -141,7 +144,7 @@ class Lifecycle:
             try:
                 course = Course(plan, self._window_us, None, comparison(plan, self._window_us), plan.since_us)
             except PolicyError:
-                self._courses.pop(key, None)  # of a release that could compare it
+                self._courses.pop(key, None)  # another program's, or of a release that could compare it
                 return
             self._courses[key] = course
             last = self._last.get(key)

@@ -93,7 +93,9 @@ class VersionEvidence:
         if not seen.versions or self._application not in ("", seen.application):
             return
         candidate, incumbent = self._names
-        losses = {version: loss for model, version, loss in seen.versions if model == self._model}
+        losses = {
+            version: loss for model, version, loss in seen.versions if model == self._model and 0.0 <= loss <= 1.0
+        }
         if candidate not in losses and incumbent not in losses:
             return
         run = self._runs.setdefault(seen.application, _Run())

@@ -118,6 +118,7 @@ class AsItWas:
         self._predictions: Held[Record] = Held(_JOIN_BYTES // 2)
         self._feedback: Held[Record] = Held(_JOIN_BYTES // 4)
         self._late: Held[Record] = Held(_JOIN_BYTES // 4)
+        self._clocks_us = deployment.clocks_us
         self._again: list[Record] = []
         self._topics = tuple(topic for topic in READ if topic in held)
 
@@ -153,7 +154,7 @@ class AsItWas:
         return report
 
     def _retry(self) -> None:
-        self._rows.again()
+        self._rows.again(self.report.until_us - self._clocks_us)
         again, self._again = self._again, []
         self._again = [record for record in again if not self._looked_up(record)]
 
@@ -165,6 +166,7 @@ class AsItWas:
 
     def _end(self) -> None:
         self._retry()
+        self._rows.again()
         self._decisions.flush()
         self._joins.flush()
         self._steps.end()

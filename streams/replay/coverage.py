@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from schemas import topics
@@ -18,6 +19,13 @@ if TYPE_CHECKING:
     from streams.replay.recording import Recording
 
 _PREFIX = "skysail.error."
+
+
+def _place(record: Record) -> Iterator[Position]:
+    """Yield where a dead letter had stood; what another program wrote may not say it, or in other words."""
+    found = {name.removeprefix(_PREFIX): value for name, value in record.headers if value is not None}
+    with suppress(KeyError, ValueError):
+        yield Position(found["topic"].decode(), int(found["partition"]), int(found["offset"]))
 
 
 class Coverage:
@@ -74,9 +82,7 @@ class SecondLook:
         """Return where the dead letters of a topic had stood, and which queries they name."""
         places, ids = set[Position](), set[str]()
         for record in self._records(topics.dead_letters(topic)):
-            found = {name.removeprefix(_PREFIX): value for name, value in record.headers}
-            if {"topic", "partition", "offset"} <= found.keys():
-                places.add(Position(found["topic"].decode(), int(found["partition"]), int(found["offset"])))
+            places.update(_place(record))
             try:
                 ids.add(peek_id(record.value))
             except DecodeError:

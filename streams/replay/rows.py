@@ -8,6 +8,7 @@ A row whose id another query has is asked under a longer id, `ID@OFFSET`.
 from __future__ import annotations
 
 from contextlib import suppress
+from math import inf
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from schemas import topics
@@ -36,6 +37,7 @@ class _Open(NamedTuple):
     ids: tuple[str, ...]  # under which its row may have been asked
     partition: int
     received_us: int
+    answered_us: int
     output: ModelOutput
 
 
@@ -76,16 +78,19 @@ class Rows:
         ids = (query_id,) if query is None else (query_id, f"{query_id}@{query.offset}")
         for output in prediction.outputs:
             if output.outcome not in _OWN:
-                one = _Open(ids, partition, prediction.received_us, output)
+                one = _Open(ids, partition, prediction.received_us, prediction.answered_us, output)
                 if not self._is_found(one):
                     self._open.append(one)
 
-    def again(self) -> None:
-        """Look again for what was not found; by now its row has come."""
+    def again(self, until_us: float = inf) -> None:
+        """Look again for what was not found; the rows of what was answered by `until_us` have come by now."""
         open_, self._open = self._open, []
         for one in open_:
             if not self._is_found(one):
-                self._give_up(one)
+                if one.answered_us <= until_us:
+                    self._give_up(one)
+                else:
+                    self._open.append(one)
 
     def _found(self, one: _Open) -> list[ModelOutput]:
         rows = [found for query_id in one.ids for found in self._rows.get(query_id)]

@@ -69,7 +69,7 @@ class Fold:
             PolicyError: the decision names a policy that does not exist, or does not fit its arms; the state stays.
         """
         decision = seen.decision
-        learning, _, is_plain = _checked(seen)
+        learning, _, is_plain = checked(seen)
         is_same = decision.policy == self._policy
         arms, version, values = (self._arms, self._version, self._values) if is_same else self._known(decision.policy)
         values = _lesson(learning, decision.policy, seen, arms, values, is_plain=is_plain)
@@ -288,8 +288,12 @@ def _meaning(decision: Decision) -> _Meaning | None:
     return _Meaning(policy, count, not is_contextual(policy) and not is_answer_aware(policy))
 
 
-def _checked(seen: Observation) -> _Meaning:
-    """Return the meaning of an observation's decision; refuse one whose parts do not fit each other."""
+def checked(seen: Observation) -> _Meaning:
+    """Return the meaning of an observation's decision.
+
+    Raises:
+        PolicyError: its parts do not fit each other, or its policy does not exist.
+    """
     decision, losses, answers = seen.decision, seen.losses, seen.answers
     # A decision with the query's features belongs to this query alone, so it is not cached.
     meaning = _meaning.__wrapped__(decision) if decision.features else _meaning(decision)

@@ -6,6 +6,8 @@ from collections import Counter
 from itertools import islice
 from typing import TYPE_CHECKING
 
+import pytest
+
 from schemas import topics
 from schemas.codec import Codec
 from schemas.records import Decision, JoinStatus, Observation
@@ -193,6 +195,15 @@ async def test_while_the_broker_is_away_steps_wait() -> None:
     assert await place.run(5) == []
     place.wanted.away = False
     assert await place.run(1) == [("begin", 0.1)]
+
+
+@pytest.mark.parametrize("changes", [{"alpha": 0.0}, {"steps": ()}, {"least": 0}])
+async def test_an_impossible_wish_of_another_program_holds_up_nobody(changes: dict[str, object]) -> None:
+    """It is passed over."""
+    place = Place()
+    place.log.write(topics.CANDIDATES, b"version/bayes", plan(name="bayes", **changes), 0)
+    assert (await place.run(100))[-1] == ("promote", 1.0)
+    assert [*place.promoting.courses] == [KEY.decode()]
 
 
 async def test_a_withdrawn_wish_is_not_carried_on() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from math import isfinite
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -91,3 +94,23 @@ def test_a_policy_that_lets_all_models_vote_is_refused() -> None:
     """What a vote would have cost is not in the log."""
     with pytest.raises(PolicyError, match="asks all models"):
         folded([], policy="exp4()")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"chosen": (7,)},
+        {"arms": (), "chosen": (), "propensities": ()},
+        {"propensities": (1.0,)},
+        {"chosen": (0,), "propensities": (5e-324, 1.0)},
+    ],
+)
+def test_what_is_no_lesson_does_not_judge_either(changes: dict[str, Any]) -> None:
+    """Anybody may write observations: what fits no decision of ours changes nothing and ends nothing."""
+    observations = log(SERVING, 500)
+    wrong = observations[7]._replace(decision=observations[7].decision._replace(**changes), losses=(1.0, 1.0))
+    found = folded([*observations, wrong, wrong._replace(losses=(1e300, None))]).evidence(0.05)
+    known = folded(observations).evidence(0.05)
+    assert found.pairs <= known.pairs + 1
+    assert found.difference == pytest.approx(known.difference, abs=0.01)
+    assert isfinite(found.effective)

@@ -99,3 +99,14 @@ def test_hard_queries_while_the_share_is_large_do_not_speak_against_the_canary()
     assert found.incumbent_loss is not None
     assert found.candidate_loss > found.incumbent_loss + 0.1
     assert found.difference == pytest.approx(0.05, abs=0.03)
+
+
+def test_losses_out_of_their_range_tell_nothing() -> None:
+    """Anybody may write observations; one loss of 1e300 would hide all others for good."""
+    fold, other = forest(), forest()
+    for number, observation in enumerate(islice(shadow(1, 0.1, 0.3), 300)):
+        fold.take(observation)
+        other.take(observation)
+        if number == 10:
+            other.take(seen("huge", {"1": 1e300, "2": -5.0}))
+    assert other.evidence(0.05) == fold.evidence(0.05)

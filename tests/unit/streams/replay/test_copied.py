@@ -7,6 +7,7 @@ import signal
 
 import pytest
 
+from schemas.errors import DecodeError
 from streams.replay.copied import Copied, CopyEndedError
 
 
@@ -37,6 +38,17 @@ def test_the_error_of_a_copy_is_raised_here() -> None:
 
     with pytest.raises(LookupError, match="no such model"):
         Copied(work).result()
+
+
+def test_an_error_with_a_cause_is_raised_here() -> None:
+    """It is made anew from its cause and message."""
+
+    def work() -> None:
+        raise DecodeError("invalid", "no such symbol")
+
+    with pytest.raises(DecodeError, match=r"^invalid: no such symbol$") as raised:
+        Copied(work).result()
+    assert raised.value.cause == "invalid"
 
 
 def test_a_copy_that_is_killed_is_said() -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from schemas import topics
 from schemas.framing import peek_id
+from streams.operators.contract import Record
 from streams.operators.join.kernel import JoinerSettings
 from streams.operators.selection.kernel import SelectionSettings
 from streams.replay.as_it_was import Deployment, replay
@@ -16,7 +17,6 @@ from tests.traces import trace_of
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from streams.operators.contract import Record
     from streams.replay.memory import MemoryTrace
     from streams.replay.report import Report
 
@@ -164,3 +164,16 @@ def test_a_trace_that_begins_in_the_middle_misses_nothing_that_came_before() -> 
 
     assert report.missing.total() == 0
     assert report.is_equal
+
+
+def test_dead_letters_of_other_programs_end_no_replay() -> None:
+    """Their headers may say anything, or nothing: Kafka has headers without a value."""
+    trace = TRACE.copy()
+    place = {"topic": b"queries", "partition": b"0", "offset": b"1"}
+    log = trace.logs[topics.dead_letters(topics.QUERIES), 0]
+    for change in ({"offset": b"x"}, {"topic": b"\xff"}, {"topic": None}):
+        headers = tuple((f"skysail.error.{name}", value) for name, value in (place | change).items())
+        log.append(Record(topics.dead_letters(topics.QUERIES), 0, len(log), 0, None, None, headers))  # type: ignore[arg-type]
+
+    assert SecondLook(trace, CODEC).dead(topics.QUERIES) == (set(), set())
+    assert replayed(trace).is_equal

@@ -12,7 +12,8 @@ from schemas.records import ModelPredictions, Outcome, Prediction, Tensor
 from streams.operators.contract import Predicted
 from streams.operators.join.kernel import JoinerSettings
 from streams.operators.selection.kernel import SelectionSettings
-from streams.replay.as_it_was import Deployment, replay
+from streams.replay import as_it_was
+from streams.replay.as_it_was import CLOCKS_US, Deployment, replay
 from tests.loops import CODEC, Loop, digits
 from tests.traces import trace_of
 
@@ -89,6 +90,18 @@ def test_a_row_that_was_never_written_is_missed() -> None:
     assert replayed(trace, cache_bytes=1).is_equal
     assert replayed(bare).is_equal
     assert replayed(bare).unchecked["row_missing"] == 2 * QUERIES
+
+
+def test_rows_of_a_worker_whose_clock_is_ahead_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often what was not found is looked for meanwhile."""
+    trace = recorded()
+    log = trace.logs[topics.MODEL_PREDICTIONS, 0]
+    log[:] = [record._replace(timestamp_us=record.timestamp_us + CLOCKS_US - 1_000_000) for record in log]
+    monkeypatch.setattr(as_it_was, "_AGAIN", 1)
+    report = replayed(trace)
+
+    assert report.is_equal
+    assert report.checked["outputs"] == 2 * QUERIES
 
 
 def test_models_at_hand_answer_again() -> None:
