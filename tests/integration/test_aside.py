@@ -40,11 +40,12 @@ def test_what_the_work_raises_is_raised_with_where_that_was() -> None:
 def test_an_error_that_cannot_be_sent_is_told_in_words() -> None:
     """Its class wants other arguments than those that it keeps, or lives in a module of C."""
     program = (
-        "from schemas.errors import DecodeError\nfrom deploy.errors import DeployError\n"
-        "def work():\n    raise DecodeError('invalid', 'no record')\n"
+        "from deploy.errors import DeployError\nclass Odd(Exception):\n"
+        "    def __init__(self, cause, message):\n        super().__init__(f'{cause}: {message}')\n"
+        "def work():\n    raise Odd('invalid', 'no record')\n"
         "try:\n    aside(work)\nexcept DeployError as error:\n    print(error, 'in work' in error.__notes__[0])"
     )
-    assert ran(program).stdout == "DecodeError: invalid: no record True\n"
+    assert ran(program).stdout == "Odd: invalid: no record True\n"
 
 
 def test_where_nobody_is_told_of_children_the_answer_counts() -> None:
