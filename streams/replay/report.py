@@ -31,7 +31,7 @@ WHY: Final[Mapping[str, str]] = {
     "undecided": "nothing was decided: no room, overload, or models that did not run",
     "prediction_missing": "its prediction is not in the trace",
     "feedback_missing": "its feedback is not in the trace",
-    "row_missing": "an output whose row is not in the trace, or came too long before it",
+    "row_missing": "an output whose row is not in the trace, or came too long before it, or it ran inside selection",
     "cached_output": "an output without a row of its own: perhaps from the cache",
     "version_missing": "a row of a version that `models` does not hold any more",
     "wish_missing": "a step whose wish is not in the trace: a command took it, or the wish was replaced",

@@ -2,7 +2,8 @@
 
 model-predictions ─▶ rows by query and model ─▶ an output of a prediction: one of them, or a difference
 
-A row whose id another query has is asked under a longer id, `ID@OFFSET`.
+A row whose id another query has is asked under a longer id, `ID@OFFSET`. A model that runs inside selection writes no
+rows. So a row is missing only where its version wrote others within `_AROUND_S` before and after it.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from streams.replay.report import Report
 
 _BYTES: Final = 64 << 20
+_SECOND_US: Final = 1_000_000
+_AROUND_S: Final = 10
 # Selection gives these itself.
 _OWN: Final = (Outcome.MISSING, Outcome.OVERLOADED)
 
@@ -62,12 +65,14 @@ class Rows:
         self._rows: Held[tuple[int, ModelOutput]] = Held(_BYTES)
         self._versions = _versions(codec, models)
         self._open: list[_Open] = []
+        self._written: set[tuple[str, str, int]] = set()  # model, version, second
 
     def take(self, record: Record) -> None:
         """Take a batch that a worker wrote."""
         batch = self._codec.decode(ModelPredictions, record.value)
         if (batch.model, batch.version) not in self._versions:
             self._report.unchecked["version_missing"] += len(batch.query_ids)
+        self._written.add((batch.model, batch.version, record.timestamp_us // _SECOND_US))
         for query_id, output in zip(batch.query_ids, outputs_of(batch), strict=True):
             size = 0 if output.scores is None else len(output.scores.data)
             self._rows.add(query_id, (record.partition, output), size)
@@ -87,7 +92,7 @@ class Rows:
         open_, self._open = self._open, []
         for one in open_:
             if not self._is_found(one):
-                if one.answered_us <= until_us:
+                if one.answered_us + _AROUND_S * _SECOND_US <= until_us:
                     self._give_up(one)
                 else:
                     self._open.append(one)
@@ -109,10 +114,17 @@ class Rows:
         elif rows:
             report.checked[OUTPUTS] += 1
             report.add(OUTPUTS, one.ids[0], one.output, rows[-1])
-        elif self._is_whole(one.received_us):
+        elif self._is_whole(one.received_us) and self._is_written(one):
             report.miss(OUTPUTS, one.ids[0], f"a row of {one.output.model} {one.output.version}")
         else:
             report.unchecked["row_missing"] += 1
+
+    def _is_written(self, one: _Open) -> bool:
+        """Tell whether a worker wrote rows of the same version shortly before and after."""
+        model, version = one.output.model, one.output.version
+        begin_s, end_s = one.received_us // _SECOND_US, one.answered_us // _SECOND_US
+        before, after = range(begin_s - _AROUND_S, begin_s + 1), range(end_s, end_s + _AROUND_S + 1)
+        return all(any((model, version, second) in self._written for second in part) for part in (before, after))
 
     def _is_whole(self, received_us: int) -> bool:
         """Tell whether the trace has all rows from a time on, and all of them were held."""

@@ -92,6 +92,17 @@ def test_a_row_that_was_never_written_is_missed() -> None:
     assert replayed(bare).unchecked["row_missing"] == 2 * QUERIES
 
 
+def test_rows_of_a_model_that_ran_inside_selection_are_not_missed() -> None:
+    """It writes none; when it has moved, others are on one side of them alone."""
+    trace = recorded()
+    log = trace.logs[topics.MODEL_PREDICTIONS, 0]
+    del log[20:]
+
+    report = replayed(trace)
+    assert report.is_equal
+    assert report.unchecked["row_missing"] == 2 * QUERIES - 20
+
+
 def test_rows_of_a_worker_whose_clock_is_ahead_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """However often what was not found is looked for meanwhile."""
     trace = recorded()
