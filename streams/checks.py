@@ -8,16 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from schemas.codec import MAX_BYTES
 from schemas.topics import dead_letters
+from streams.topology import ROOM_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from streams.topology import Topic, Topology
 
-# The largest record that is accepted or written: its value, and room for key, headers and framing.
-RECORD_BYTES: Final = MAX_BYTES + 16 * 1024
 # A dead letter is cut off where it does not fit; this much must fit, or the role that writes it ends.
 DEAD_LETTER_BYTES: Final = 144 * 1024
 VERBATIM: Final = "verbatim"
@@ -237,8 +235,9 @@ class _Comparison:
         key = "max.message.bytes"
         wanted = int(topic.config()[key])
         if topic.value != VERBATIM:
-            if limit < RECORD_BYTES:
-                why = f"records of up to {RECORD_BYTES} bytes are accepted and written"
+            largest = min(self.topology.record_bytes + ROOM_BYTES, topic.max_bytes)
+            if limit < largest:
+                why = f"records of up to {largest} bytes are accepted and written (`max_input_kib`)"
                 yield self._set(topic, key, limit, wanted, why, fault=True)
             return
         if limit < DEAD_LETTER_BYTES:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from deploy.errors import SettingsError
 from schemas import topics
-from schemas.codec import Codec
+from schemas.codec import MOST_BYTES, Codec
 from schemas.errors import DecodeError
 from schemas.records import ModelPredictions, Prediction, Query
 from streams.trace.manifest import TraceError
@@ -46,7 +46,7 @@ def logged(folder: Path) -> tuple[list[Answer], list[Stamped]]:
 
 def _decoded(folder: Path, topic: str, kind: type[R]) -> Iterator[tuple[R, Record]]:
     """Yield a topic's records; what does not decode is left out, as a role leaves it out."""
-    codec = Codec()
+    codec = Codec(max_bytes=MOST_BYTES)  # whatever the deployment took
     try:
         for record in Trace.open(folder).records(topic):
             try:
