@@ -29,9 +29,18 @@ Kept: TypeAlias = Literal["queries", "predictions", "feedback", "observations"]
 Seconds: TypeAlias = Annotated[float, Field(gt=0)]
 Processes: TypeAlias = Annotated[int, Field(ge=0)]
 Module: TypeAlias = Annotated[str, Field(pattern=r"^[^\W\d]\w*(\.[^\W\d]\w*)*$")]
-# A scheme and a path that ends with `/`; of files an absolute one.
-Place: TypeAlias = Annotated[str, Field(pattern=r"^(file:(//)?/([^\0]*/)?|(?!file:)[a-z][a-z0-9]*:[^\0]+/)$")]
 MiB: TypeAlias = Annotated[int, Field(gt=0)]
+
+
+def _place(place: str) -> str:
+    """Refuse what would allow more, or less, than was meant: `file:/data` would allow /database, too."""
+    scheme, _, path = place.partition(":")
+    if not scheme.isalnum() or scheme == "local" or not path.endswith("/") or (scheme == "file" and path[0] != "/"):
+        raise ValueError("write an address that ends with `/`, as file:/data/images/ or s3://bucket/images/")
+    return place
+
+
+Place: TypeAlias = Annotated[str, AfterValidator(_place)]
 BatchSizes: TypeAlias = Annotated[
     tuple[Annotated[int, Field(gt=0)], ...],
     AfterValidator(lambda sizes: tuple(sorted(set(sizes)))),

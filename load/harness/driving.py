@@ -18,7 +18,7 @@ from load.harness.recorder import Recorder
 from load.harness.topics import delete, stamp_on_append
 from load.harness.wire import Wire, linger_ms
 from schemas import topics
-from schemas.codec import Codec
+from schemas.codec import MOST_BYTES, Codec
 from schemas.records import Status
 from streams.client import Client
 from streams.runtime.clock import SystemClock
@@ -217,7 +217,9 @@ class Driver:
         with frozen(), self._wire(linger_ms) as wire:
             now_us = SystemClock().now_us
             recorder = Recorder(now_us(), slo_us)
-            loop = OpenLoop(wire, Codec(), workload, recorder, now_us, on_predictions=on_predictions)
+            loop = OpenLoop(
+                wire, Codec(max_bytes=MOST_BYTES), workload, recorder, now_us, on_predictions=on_predictions
+            )
             loop.run(offsets_us, drain_s)
         return recorder, loop.feedback_sent
 
