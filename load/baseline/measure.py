@@ -129,7 +129,7 @@ async def chain(
     module: str = "hand_aiokafka",
     hops: int = _HOPS,
     warm_up_s: float = WARM_UP_S,
-    warm_up_rate: int = WARM_UP_RATE,
+    warm_up_rate: float = WARM_UP_RATE,
 ) -> AsyncIterator[Chain]:
     """Start a chain and warm it up with a workload; of three hops, it has as many legs as the whole system."""
     prefix = topics.new_prefix("chain")

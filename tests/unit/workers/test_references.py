@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 
 from schemas.records import Outcome, Tensor
+from streams.runtime.clock import SystemClock
 from workers.errors import PackageError
 from workers.executors.predictor import predictor
+from workers.executors.process import ProcessExecutor
 from workers.inputs.references import References
 from workers.manifest import Signature
 from workers.packages.loading import load_package
@@ -199,6 +201,21 @@ def test_a_row_that_cannot_be_read_is_invalid_and_its_neighbours_are_answered(
     assert list(found.answers)[:2] == [1, 1]
     assert found.reasons == {2: "reference"}
     assert "missing: No such file" in found.messages[2]
+
+
+async def test_a_model_in_a_process_of_its_own_reads_there(tmp_path: Path) -> None:
+    """It is told which places are allowed."""
+    (tmp_path / "1").write_bytes(TWO.tobytes())
+    package_function("tests.toys:parity", tmp_path / "p", "m", "1", np.zeros((2, 2), np.float32), by_reference=True)
+    clock = SystemClock()
+    child = ProcessExecutor(tmp_path / "p", clock.now_us, references=References((f"file:{tmp_path}/",)))
+    try:
+        await child.start()
+        timed = await child.run([f"file:{tmp_path}/1", "file:/etc/passwd"], 30)
+    finally:
+        await child.stop()
+    assert timed.predicted.outcomes == (Outcome.OK, Outcome.INVALID)
+    assert "outside" in timed.predicted.messages[1]
 
 
 def test_texts_and_tables_are_no_addresses() -> None:
