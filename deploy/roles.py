@@ -26,7 +26,7 @@ from deploy.log_roles import Named
 from deploy.metrics import exporting
 from deploy.ports import fault_of
 from schemas import topics
-from schemas.codec import MAX_BYTES
+from schemas.sizes import MAX_BYTES
 from streams import topology
 from streams.runtime.clock import SystemClock
 from streams.runtime.kafka.consumer import ConsumerSettings, KafkaConsumer

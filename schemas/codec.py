@@ -15,6 +15,7 @@ from schemas.definitions import CURRENT, RECORDS, readable
 from schemas.encoders import FAILURES, explain
 from schemas.errors import DecodeError, OversizedError, SchemaError
 from schemas.records import ModelPredictions, ModelQueries, Observation, Observations, Tensor
+from schemas.sizes import MAX_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -27,12 +28,6 @@ _Write: TypeAlias = "Callable[[object, bytes], bytes]"
 _Batch: TypeAlias = ModelQueries | ModelPredictions
 _COLUMNS: Final = (ModelQueries, ModelPredictions)
 
-# What a record may hold unless the deployment says otherwise. A query of 64 float32 takes 0.3 KB, and a megapixel image
-# of uint8 does not fit. Half of Kafka's default message.max.bytes, so that a dead letter's headers still fit.
-MAX_BYTES: Final = 524_288
-# What a deployment may ask for: half of the 16 MiB that a batch may be for its readers. Still larger inputs belong in a
-# store, with their address in the query.
-MOST_BYTES: Final = 8 << 20
 # Bound of a query's texts beside its input (id, application, context), in bytes of UTF-8: all of them travel with the
 # answer, with the observation and to every model.
 MAX_TEXT: Final = 4_096

@@ -23,11 +23,12 @@ import uuid
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from schemas import topics
-from schemas.codec import MAX_BYTES, Codec
+from schemas.codec import Codec
 from schemas.errors import DecodeError, OversizedError
 from schemas.framing import peek_id
 from schemas.inputs import Row, as_features, as_input, as_label
 from schemas.records import Feedback, Prediction, Query
+from schemas.sizes import MAX_BYTES
 from streams.client_transport import KafkaClientTransport
 from streams.runtime.clock import SystemClock
 from streams.runtime.errors import BrokerUnavailableError, StreamError

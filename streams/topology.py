@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from schemas import topics
-from schemas.codec import MAX_BYTES
+from schemas.sizes import MAX_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from deploy.errors import SettingsError
 from schemas import topics
-from schemas.codec import MOST_BYTES, Codec
+from schemas.codec import Codec
 from schemas.errors import DecodeError
 from schemas.records import ModelPredictions, Prediction, Query
+from schemas.sizes import MOST_BYTES
 from streams.trace.manifest import TraceError
 from streams.trace.reader import Trace
 from workers.simulation.calibration import Answer, Stamped

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
-from schemas.codec import MAX_BYTES, MOST_BYTES
+from schemas.sizes import MAX_BYTES, MOST_BYTES
 from schemas.topics import MODEL_PARTITIONS
 
 DAY_S = 86_400

@@ -17,8 +17,9 @@ from load.harness.openloop import IDLE_S, pace
 from load.harness.recorder import Recorder
 from load.harness.wire import Wire, linger_ms
 from schemas import topics as names
-from schemas.codec import MOST_BYTES, Codec
+from schemas.codec import Codec
 from schemas.records import Status
+from schemas.sizes import MOST_BYTES
 from streams.runtime.clock import SystemClock
 
 if TYPE_CHECKING:

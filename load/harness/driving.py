@@ -18,8 +18,9 @@ from load.harness.recorder import Recorder
 from load.harness.topics import delete, stamp_on_append
 from load.harness.wire import Wire, linger_ms
 from schemas import topics
-from schemas.codec import MOST_BYTES, Codec
+from schemas.codec import Codec
 from schemas.records import Status
+from schemas.sizes import MOST_BYTES
 from streams.client import Client
 from streams.runtime.clock import SystemClock
 

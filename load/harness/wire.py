@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-from schemas.codec import MOST_BYTES
+from schemas.sizes import MOST_BYTES
 from streams.topology import ROOM_BYTES
 
 if TYPE_CHECKING:

@@ -54,7 +54,7 @@ LANES: Final = ("whole", "hop")
 _IMAGES = 32  # that are sent over and over
 _INPUT_KIB, _SLO_US = 1024, 500_000
 _WARM_UP_RATE, _WARM_UP_S = 10, 3.0
-_MB_PER_S = Kind("MB/s", Better.HIGHER, 0.1)
+_THROUGHPUT = Kind("MB/s", Better.HIGHER, 0.1)
 _PLACES: Final = tuple(f"{sort}_at_{rate}" for sort, found in SORTS.items() for rate in found.rates)
 FIGURES = Figures(
     tuple(
@@ -63,7 +63,7 @@ FIGURES = Figures(
         for at in _PLACES
         for figure in (
             *quantiles_ms(f"{lane}_{at}_", "p50", "p99"),
-            *_MB_PER_S(f"{lane}_{at}_mb_per_s"),
+            *_THROUGHPUT(f"{lane}_{at}_throughput"),
             *CPU_US(f"{lane}_{at}_broker_cpu_us"),
             *FAULTS(f"{lane}_{at}_lost"),
         )
@@ -163,7 +163,7 @@ def _common(recorder: Recorder, sort: str, seconds: float, broker_s: float) -> d
     answered, taken = recorder.total.answered, recorder.latency_ms()
     return {
         **{f"{point}_ms": taken[point] for point in ("p50", "p99")},
-        "mb_per_s": answered * SORTS[sort].size / seconds / 1e6,
+        "throughput": answered * SORTS[sort].size / seconds / 1e6,
         "broker_cpu_us": broker_s / max(1, answered) * 1e6,
         "lost": recorder.open,
     }
@@ -187,4 +187,4 @@ def _line(figures: Mapping[str, float], lane: str, sort: str, rate: int) -> tupl
     taken = (f"{figures[f'{at}_{point}_ms']:.1f}" for point in ("p50", "p99"))
     roles = figures.get(f"{at}_cpu_us")
     cpu = ("" if roles is None else f"{roles:.0f}", f"{figures[f'{at}_broker_cpu_us']:.0f}")
-    return sort, str(rate), f"{figures[f'{at}_mb_per_s']:.1f}", lane, *taken, *cpu, f"{figures[f'{at}_lost']:.0f}"
+    return sort, str(rate), f"{figures[f'{at}_throughput']:.1f}", lane, *taken, *cpu, f"{figures[f'{at}_lost']:.0f}"

@@ -11,7 +11,7 @@ from aiokafka.errors import KafkaError
 from aiokafka.helpers import create_ssl_context
 from aiokafka.structs import TopicPartition as KafkaPartition
 
-from schemas.codec import MAX_BYTES
+from schemas.sizes import MAX_BYTES
 from streams.runtime.errors import MisconfiguredError
 from streams.runtime.kafka import private
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from aiokafka.errors import KafkaError
 from aiokafka.structs import TopicPartition as KafkaPartition
 
-from schemas.codec import MAX_BYTES
+from schemas.sizes import MAX_BYTES
 from streams.topology import DEAD_LETTER_ROOM, ROOM_BYTES
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from schemas import topics
-from schemas.codec import MAX_BYTES
+from schemas.sizes import MAX_BYTES
 from streams.checks import Finding, Found, check
 from streams.topology import DAY_MS, ROOM_BYTES, Topology, build
 

@@ -6,7 +6,7 @@ import ssl
 
 import pytest
 
-from schemas.codec import MAX_BYTES, MOST_BYTES
+from schemas.sizes import MAX_BYTES, MOST_BYTES
 from streams.runtime.errors import MisconfiguredError
 from streams.runtime.kafka.connection import KafkaConnection
 from streams.runtime.kafka.fast.inflation import MOST_BYTES as MOST_OF_A_BATCH
