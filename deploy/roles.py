@@ -26,6 +26,7 @@ from deploy.log_roles import Named
 from deploy.metrics import exporting
 from deploy.ports import fault_of
 from schemas import topics
+from schemas.sizes import MAX_BYTES
 from streams import topology
 from streams.runtime.clock import SystemClock
 from streams.runtime.kafka.consumer import ConsumerSettings, KafkaConsumer
@@ -258,10 +259,13 @@ def _worker_settings(common: Shared) -> WorkerSettings:
         allow_pickle=given.allow_pickle,
         code=given.code,
         unload_first=given.unload_first,
-        warm_up_rows=given.warm_up_rows,
+        # Larger inputs, fewer of them: they take 32 MiB together by default, whatever a row may be.
+        warm_up_rows=max(1, given.warm_up_rows * MAX_BYTES // common.codec.max_bytes),
         drain_us=int(given.drain_ms * 1000),
         memory_bytes={name: mib << 20 for name, mib in given.memory_mib.items()},
         allowed_batch_sizes=given.allowed_batch_sizes,
+        references=given.references,
+        reference_bytes=given.reference_mib << 20,
     )
 
 

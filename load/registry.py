@@ -21,6 +21,7 @@ from load.scenarios import (
     floor,
     hostile,
     idle,
+    images,
     latecomer,
     learn,
     lock,
@@ -140,6 +141,15 @@ _OWN = (
         tables=processes.tables,
         seconds=8.0,
         short=True,
+    ),
+    Scenario(
+        images,
+        "JPEG images of 150 KB and tensors of 602 KB through the whole system, beside one bare hop of the same bytes",
+        any_arrivals=True,
+        tables=images.tables,
+        seconds=images.SECONDS,
+        short=True,
+        any_processes=True,
     ),
     Scenario(
         replayed,

@@ -13,8 +13,9 @@ from schemas import framing
 from schemas.compiling import reader, reader_of_one, values, writer
 from schemas.definitions import CURRENT, RECORDS, readable
 from schemas.encoders import FAILURES, explain
-from schemas.errors import DecodeError, SchemaError
+from schemas.errors import DecodeError, OversizedError, SchemaError
 from schemas.records import ModelPredictions, ModelQueries, Observation, Observations, Tensor
+from schemas.sizes import MAX_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -27,9 +28,6 @@ _Write: TypeAlias = "Callable[[object, bytes], bytes]"
 _Batch: TypeAlias = ModelQueries | ModelPredictions
 _COLUMNS: Final = (ModelQueries, ModelPredictions)
 
-# A query of 64 float32 takes 0.3 KB and a megapixel image of uint8 does not fit: large inputs belong in a store, with
-# their address in the query. Half of Kafka's default message.max.bytes, so that a dead letter's headers still fit.
-MAX_BYTES: Final = 524_288
 # Bound of a query's texts beside its input (id, application, context), in bytes of UTF-8: all of them travel with the
 # answer, with the observation and to every model.
 MAX_TEXT: Final = 4_096
@@ -37,6 +35,9 @@ MAX_TEXT: Final = 4_096
 
 class Codec:
     """Encodes and decodes every record. Immutable; one serves a whole process.
+
+    Attributes:
+        max_bytes: Largest value.
 
     Args:
         ids: Registry id of each record's current schema, by record name. Given, records are written with Confluent
@@ -56,7 +57,7 @@ class Codec:
         max_bytes: int = MAX_BYTES,
     ) -> None:
         ids, accepted = ids or {}, accepted or {}
-        self._max_bytes = max_bytes
+        self.max_bytes = max_bytes
         self._writers = {record: (_writer(record), _head(record, ids)) for record in RECORDS}
         self._readers = {record: _readers(record, ids, accepted) for record in RECORDS}
         self._decode = values(self._readers, max_bytes, self._explained)
@@ -75,20 +76,23 @@ class Codec:
             value = write(record, head)
         except FAILURES as error:
             raise explain(record, CURRENT[type(record).__name__].record, error) from error
-        if len(value) > self._max_bytes:
-            raise SchemaError(f"{type(record).__name__}: {len(value)} bytes, over {self._max_bytes}")
+        if len(value) > self.max_bytes:
+            raise OversizedError(f"{type(record).__name__}: {self._over(value)}")
         return value
 
     def decode(self, record: type[R], value: bytes | None) -> R:
         """Return the record in `value`; raises DecodeError, and nothing else, where there is none."""
         return self._decode(record, value)
 
+    def _over(self, value: bytes) -> str:
+        return f"{len(value)} bytes, over {self.max_bytes} (max_input_kib: {self.max_bytes // 1024})"
+
     def _explained(self, record: type[R], value: bytes | None) -> R:
         """Decode step by step, so that an error can say which one fails."""
         if not value:
             raise DecodeError("empty", f"{record.__name__}: no value")
-        if len(value) > self._max_bytes:
-            raise DecodeError("oversized", f"{record.__name__}: {len(value)} bytes, over {self._max_bytes}")
+        if len(value) > self.max_bytes:
+            raise DecodeError("oversized", f"{record.__name__}: {self._over(value)}")
         start = framing.CONFLUENT_BYTES if value[0] == 0 else framing.SINGLE_OBJECT_BYTES
         read = self._readers[record].get(value[:start])
         if read is None:

@@ -3,6 +3,7 @@
     FormatError
     ├── DecodeError         bad input: these bytes are no record of ours; never worth a retry, so dead-letter them
     ├── SchemaError         our bug (also a ValueError): this value, or this name, does not fit its schema
+    │   └── OversizedError  for its size
     ├── CompatibilityError  our bug: the schemas in the tree can no longer read released ones
     └── RegistryError       the schema registry did not answer as needed; starting again may help
 
@@ -39,6 +40,10 @@ class DecodeError(FormatError):
 
 class SchemaError(FormatError, ValueError):
     """A value that its schema has no place for; the message names the field."""
+
+
+class OversizedError(SchemaError):
+    """A record that is larger than the deployment takes."""
 
 
 class CompatibilityError(FormatError):

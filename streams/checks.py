@@ -8,16 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from schemas.codec import MAX_BYTES
 from schemas.topics import dead_letters
+from streams.topology import ROOM_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from streams.topology import Topic, Topology
 
-# The largest record that is accepted or written: its value, and room for key, headers and framing.
-RECORD_BYTES: Final = MAX_BYTES + 16 * 1024
 # A dead letter is cut off where it does not fit; this much must fit, or the role that writes it ends.
 DEAD_LETTER_BYTES: Final = 144 * 1024
 VERBATIM: Final = "verbatim"
@@ -25,9 +23,10 @@ ASKED: Final = "ModelQueries"
 MIN_IN_SYNC: Final = "min.insync.replicas"
 # What a role relies on; a broker may keep some of it to itself.
 COMPRESSION: Final = "compression.type"
+SIZE: Final = "max.message.bytes"
 UNCOMPRESSED: Final = "uncompressed"
 AS_WRITTEN: Final = "producer"
-LOOKED_AT: Final = frozenset({"cleanup.policy", "retention.ms", "message.timestamp.type", "max.message.bytes"})
+LOOKED_AT: Final = frozenset({"cleanup.policy", "retention.ms", "message.timestamp.type", SIZE})
 # These pass while topics are being created or brokers come up.
 PASSING: Final = frozenset({"existence", "leader"})
 
@@ -188,8 +187,8 @@ class _Comparison:
             yield from self._retention(topic, int(config["retention.ms"]))
         if "message.timestamp.type" in config:
             yield from self._timestamps(topic, config["message.timestamp.type"])
-        if "max.message.bytes" in config:
-            yield from self._size(topic, int(config["max.message.bytes"]))
+        if SIZE in config:
+            yield from self._size(topic, int(config[SIZE]))
         if COMPRESSION in config and topic.compression:
             yield from self._compression(topic, config[COMPRESSION])
 
@@ -234,11 +233,12 @@ class _Comparison:
             yield self._set(topic, COMPRESSION, kind, wanted, "it takes about three times the disk", fault=False)
 
     def _size(self, topic: Topic, limit: int) -> Iterator[Finding]:
-        key = "max.message.bytes"
+        key = SIZE
         wanted = int(topic.config()[key])
         if topic.value != VERBATIM:
-            if limit < RECORD_BYTES:
-                why = f"records of up to {RECORD_BYTES} bytes are accepted and written"
+            largest = min(self.topology.record_bytes + ROOM_BYTES, topic.max_bytes)
+            if limit < largest:
+                why = f"records of up to {largest} bytes are accepted and written (`max_input_kib`)"
                 yield self._set(topic, key, limit, wanted, why, fault=True)
             return
         if limit < DEAD_LETTER_BYTES:
@@ -251,7 +251,7 @@ class _Comparison:
         """Return the size that the source of a dead-letter topic takes."""
         for name, found in self.found.items():
             if dead_letters(name) == dead:
-                return int(found.config.get("max.message.bytes", 0))
+                return int(found.config.get(SIZE, 0))
         return 0
 
     def _set(self, topic: Topic, key: str, has: object, wanted: object, why: str, *, fault: bool) -> Finding:

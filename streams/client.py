@@ -24,10 +24,11 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from schemas import topics
 from schemas.codec import Codec
-from schemas.errors import DecodeError
+from schemas.errors import DecodeError, OversizedError
 from schemas.framing import peek_id
 from schemas.inputs import Row, as_features, as_input, as_label
 from schemas.records import Feedback, Prediction, Query
+from schemas.sizes import MAX_BYTES
 from streams.client_transport import KafkaClientTransport
 from streams.runtime.clock import SystemClock
 from streams.runtime.errors import BrokerUnavailableError, StreamError
@@ -100,6 +101,7 @@ class Client:
         seed: makes ids repeatable; without it they are random.
         transport: the way to Kafka; tests bring their own.
         clock: stamps what is sent.
+        max_input_kib: the largest query, as the deployment's setting of this name; a `codec` has its own bound.
     """
 
     def __init__(
@@ -112,11 +114,13 @@ class Client:
         seed: int | None = None,
         transport: ClientTransport | None = None,
         clock: Clock | None = None,
+        max_input_kib: int = MAX_BYTES >> 10,
     ) -> None:
+        self._codec = codec or Codec(max_bytes=max_input_kib << 10)
         self._name = f"{prefix!r} on {bootstrap}"
-        self._transport = transport or KafkaClientTransport(KafkaConnection(bootstrap, prefix, properties or {}))
+        place = KafkaConnection(bootstrap, prefix, properties or {}, record_bytes=self._codec.max_bytes)
+        self._transport = transport or KafkaClientTransport(place)
         self._clock = clock or SystemClock()
-        self._codec = codec or Codec()
         self._ids = None if seed is None else random.Random(seed)  # noqa: S311 - ids, not secrets
         self._partitions = 0
         self._bootstrap = bootstrap
@@ -199,7 +203,7 @@ class Client:
             UnansweredError: nothing came in time.
             BrokerUnavailableError: Kafka did not take the query in time, or predictions can no longer be read.
             TypeError: `x` is no input.
-            SchemaError: a feature is not finite, or there are too many.
+            SchemaError: the query is larger than `max_input_kib`; a feature is not finite, or there are too many.
         """
         now_us, row, given = self._clock.now_us(), as_input(x), as_features(features)
         name, token = query_id or self._new_id(), secrets.token_hex(_TOKEN_BYTES)
@@ -264,8 +268,17 @@ class Client:
         for record, context in items:
             key = (record.query_id if context is None else context).encode()
             partition = self._place(key, context)
-            batches.setdefault(partition, []).append((key, self._codec.encode(record)))
+            batches.setdefault(partition, []).append((key, self._encoded(record)))
         await asyncio.gather(*(self._transport.send(topic, p, records) for p, records in batches.items()))
+
+    def _encoded(self, record: Query | Feedback) -> bytes:
+        try:
+            return self._codec.encode(record)
+        except OversizedError as error:
+            raise OversizedError(
+                f"{error}. Raise `max_input_kib` in the deployment's settings and in Client(max_input_kib=...), or send"
+                " the address of the input (`worker.references`)"
+            ) from None
 
     def _place(self, key: bytes, context: str | None) -> int:
         return self._partition(key) if context is None else self._context_partition(key)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from schemas import topics
+from schemas.sizes import MAX_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
 DAY_MS = 86_400_000
 HOUR_MS = 3_600_000
 MINUTE_MS = 60_000
-# Kafka bounds batches; the largest accepted record, with its headers, is half a MiB.
+# Of the largest record: room for its key, headers and framing.
+ROOM_BYTES = 16 * 1024
+# Kafka bounds batches; the largest accepted record, with its headers, is half a MiB unless `max_input_kib` says more.
 MAX_BATCH_BYTES = 2 * 1024 * 1024
 # For a client's batch: Kafka's own default, because every client library's largest batch fits into it.
 MAX_CLIENT_BATCH_BYTES = 1024 * 1024 + 12
@@ -104,6 +107,7 @@ class Topology:
     topics: Mapping[str, Topic]
     nodes: tuple[Node, ...]
     copartitioned: tuple[tuple[str, ...], ...]
+    record_bytes: int = MAX_BYTES  # the largest value
 
     def node(self, role: str) -> Node:
         """Return a role's node.
@@ -137,6 +141,7 @@ class Topology:
             topics={name: topic for name, topic in self.topics.items() if name in names},
             nodes=nodes,
             copartitioned=tuple(filter(None, groups)),
+            record_bytes=self.record_bytes,
         )
 
 
@@ -146,6 +151,7 @@ def build(
     model_partitions: Mapping[str, int] | None = None,
     window_ms: int = 600_000,
     retention_ms: Mapping[str, int] | None = None,
+    record_bytes: int = MAX_BYTES,
 ) -> Topology:
     """Build the topology of a deployment.
 
@@ -156,6 +162,7 @@ def build(
             is not named has `topics.MODEL_PARTITIONS`.
         window_ms: the longest feedback window: joiners read one back when they start, learners two.
         retention_ms: how long topics on the circle of data are kept, by name, where it is not the usual time.
+        record_bytes: the largest value of any record; topics take it whole.
     """
     names, counts = tuple(sorted(set(models))), model_partitions or {}
     asked = [
@@ -170,12 +177,13 @@ def build(
     ]
     kept = retention_ms or {}
     circle = [replace(one, retention_ms=kept.get(one.name, one.retention_ms)) for one in _circle(partitions, window_ms)]
-    consumed = (
+    consumed: tuple[Topic, ...] = (
         *circle,
         Topic(topics.APPLICATIONS, "Application", "name", 1, "compact"),
         Topic(topics.MODELS, "Model", "name = serves; name@version = known", 1, "compact"),
         *asked,
     )
+    consumed = tuple(replace(one, max_bytes=max(one.max_bytes, record_bytes + ROOM_BYTES)) for one in consumed)
     dead = [
         Topic(
             topics.dead_letters(source.name),
@@ -195,6 +203,7 @@ def build(
         topics={topic.name: topic for topic in (*consumed, *dead, reports, table, candidates, promotions)},
         nodes=_nodes(names),
         copartitioned=(tuple(topic.name for topic in circle),),
+        record_bytes=record_bytes,
     )
 
 

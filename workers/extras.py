@@ -17,6 +17,7 @@ EXTRAS: Mapping[str, str] = {
     "click": "cli",
     "confluent_kafka": "cli",
     "faust": "control",
+    "fsspec": "references",
     "hdrh": "bench",
     "hiredis": "cli",
     "httpx2": "registry",

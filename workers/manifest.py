@@ -35,10 +35,10 @@ MANIFEST = "manifest.json"
 KINDS = ("tensor", "string", "bytes", "table")
 COLUMNS = ("float64", "int64", "bool", "string", "category")
 OUTPUTS = ("label", "scores", "value")
-# Bounds on one row, and on a manifest with the names of very many classes. Larger ones are refused before memory is
-# taken for them.
+# Bounds on one row (what a deployment may let travel, or read from elsewhere), and on a manifest with the names of very
+# many classes. Larger ones are refused before memory is taken for them.
 SHOWN = 12  # names of columns
-MAX_ROW_BYTES, MAX_BYTES = 2 << 20, 16 << 20
+MAX_ROW_BYTES, MAX_BYTES = 64 << 20, 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +53,7 @@ class Signature:
     shape: tuple[int, ...] = ()  # of one row; tensors only
     allow_nan: bool = False
     columns: tuple[tuple[str, str], ...] = ()  # name and type of each, in the order of the data frame; tables only
+    by_reference: bool = False  # a text is the address of a row; tensors and bytes only
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -62,17 +63,18 @@ class Signature:
                 f"input dtype {self.dtype!r} cannot travel: convert the input to one of {', '.join(DTYPES)}"
             )
         if self.kind == "tensor" and math.prod(self.shape) * np.dtype(self.dtype).itemsize > MAX_ROW_BYTES:
-            raise PackageError(f"a row of shape {self.shape} is larger than the {MAX_ROW_BYTES:,} bytes that travel")
+            raise PackageError(f"a row of shape {self.shape} is larger than {MAX_ROW_BYTES:,} bytes")
+        if self.by_reference and self.kind not in {"tensor", "bytes"}:
+            raise PackageError(f"an address is a text, and so is an input of kind {self.kind}: package bytes instead")
         if (self.kind == "table") != bool(self.columns) or not {kind for _, kind in self.columns} <= {*COLUMNS}:
             raise PackageError(f"only a table has columns, and each is one of {', '.join(COLUMNS)}")
 
     def __str__(self) -> str:
         """Return it for people: `float32[4]`, `a text`."""
-        if self.kind == "tensor":
-            return described(str(self.dtype), self.shape)
         if self.kind == "table":
             return f"columns {named(self.columns)}"
-        return {"string": "a text", "bytes": "bytes"}[self.kind]
+        plain = {"string": "a text", "bytes": "bytes"}.get(self.kind) or described(str(self.dtype), self.shape)
+        return f"{plain} or its address" if self.by_reference else plain
 
 
 def named(columns: Sequence[tuple[str, str]]) -> str:
@@ -156,6 +158,8 @@ def write(folder: Path, manifest: Manifest) -> None:
     document = asdict(manifest) | {"files": files}
     if not manifest.input.columns:
         del document["input"]["columns"]
+    if not manifest.input.by_reference:
+        del document["input"]["by_reference"]
     (folder / MANIFEST).write_text(json.dumps(document, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 
@@ -188,12 +192,16 @@ def pinned(folder: Path) -> Pinned:
 def _read(document: Document) -> Manifest:
     found = document["input"]
     columns = tuple((name, kind) for name, kind in found.get("columns", ()))
-    shape, allow_nan = tuple(found.get("shape", ())), found.get("allow_nan", False)
+    shape, allow_nan, by_reference = (
+        tuple(found.get("shape", ())),
+        found.get("allow_nan", False),
+        found.get("by_reference", False),
+    )
     return Manifest(
         document["name"],
         document["version"],
         document["runtime"],
-        Signature(found["kind"], found.get("dtype"), shape, allow_nan, columns),
+        Signature(found["kind"], found.get("dtype"), shape, allow_nan, columns, by_reference),
         document["output"],
         tuple(document.get("classes", ())),
         document.get("files", {}),

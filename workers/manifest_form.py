@@ -48,6 +48,7 @@ class SignatureDocument(TypedDict, total=False):
     shape: list[int]
     allow_nan: bool
     columns: list[tuple[str, str]]
+    by_reference: bool
 
 
 class Document(TypedDict, total=False):
@@ -160,6 +161,7 @@ _INPUT = {
     "shape": _listed(_is_size, MAX_DIMENSIONS),
     "allow_nan": lambda value: isinstance(value, bool),
     "columns": _listed(_is_column),
+    "by_reference": lambda value: isinstance(value, bool),
 }
 _NEEDED = ("name", "version", "runtime", "input", "output")
 _MANIFEST = {

@@ -36,6 +36,8 @@ class WorkerSettings:
         drain_us: how long a new version waits for the present one to answer the rows read so far.
         memory_bytes: that a model may take, by its name; a bounded model runs in a process of its own.
         allowed_batch_sizes: rows of the batches that a model is given, by its name, rising; others may be of any size.
+        references: places from which inputs may be read by their address; none = nothing is read.
+        reference_bytes: of one such input.
         trusted: digest of the one version of a model that may run in this process, by the model's name. Any other
             version of it runs in a process of its own. A model that is not named may run here in all its versions.
     """
@@ -57,6 +59,8 @@ class WorkerSettings:
     drain_us: int = DRAIN_US
     memory_bytes: Mapping[str, int] = field(default_factory=dict)
     allowed_batch_sizes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    references: tuple[str, ...] = ()
+    reference_bytes: int = 16 << 20
     trusted: Mapping[str, str] = field(default_factory=dict)
 
     def processes_of(self, model: str, digest: str = "") -> int:

@@ -93,6 +93,7 @@ def model() -> None:
 @click.option("--architecture", help="Builds the torch network whose state is SOURCE: module:factory.")
 @click.option("--argument", "arguments", multiple=True, help="Argument of the architecture, as NAME=JSON; repeatable.")
 @click.option("--allow-nan", is_flag=True, help="Rows may hold NaN.")
+@click.option("--by-reference", is_flag=True, help="A text is the address of a row; see `worker.references`.")
 @click.option("--trust-pickle", metavar="SHA256", help="Digest of SOURCE, if it is a pickle that you trust.")
 @click.option(
     "--allow-pickle",

@@ -43,10 +43,11 @@ class _Known(TypedDict):
 
 
 class _Answers(TypedDict):
-    """What a function, network or graph answers; an estimator knows it by itself."""
+    """What a function, network or graph takes and answers; an estimator knows it by itself."""
 
     output: str
     classes: tuple[int | str, ...]
+    by_reference: bool
 
 
 def package(
@@ -64,6 +65,7 @@ def package(
     version: str,
     output: str | None,
     allow_nan: bool,
+    by_reference: bool = False,
 ) -> Manifest:
     """Package a function, the state of a network, or a fitted estimator, whichever `source` is.
 
@@ -81,6 +83,7 @@ def package(
         version: of the model.
         output: `label`, `scores` or `value`; None = `value` of a regressor, `label` of anything else.
         allow_nan: rows may hold NaN.
+        by_reference: a text is the address of a row.
 
     Raises:
         UsageError: these do not go together.
@@ -88,7 +91,7 @@ def package(
     """
     file = Path(source)
     known: _Known = {"name": name, "version": version, "sample_input": rows, "allow_nan": allow_nan}
-    answers: _Answers = {"output": output or "label", "classes": labels(classes)}
+    answers: _Answers = {"output": output or "label", "classes": labels(classes), "by_reference": by_reference}
     if not file.exists():
         if ":" not in source:
             raise UsageError(f"{source} is neither a file nor a function, module:name")
@@ -104,6 +107,8 @@ def package(
     if architecture is None:
         if file.suffix == SAFETENSORS:
             raise UsageError("the state of a network needs what builds the network: add --architecture module:factory")
+        if by_reference:
+            raise UsageError("--by-reference is for functions, networks and graphs: make the estimator a function")
         return package_sklearn(_read(file), folder, **known, output=output, allow_pickle=allow_pickle, convert=convert)
     built = dict(map(_argument, arguments))
     return package_torch(file, folder, **known, **answers, architecture=architecture, arguments=built)

@@ -12,6 +12,7 @@ from deploy.cli.common import VerbGroup, json_option, print_json, with_settings
 from deploy.connect.schema_registry import codec_for
 from deploy.state import desired
 from deploy.state.topics import check, create
+from streams.checks import SIZE
 from streams.topology import describe
 
 if TYPE_CHECKING:
@@ -37,17 +38,19 @@ def create_(settings: Settings, *, as_json: bool) -> None:
     """Create missing topics, and add the partitions that `worker.partitions` wants; all else stays as it is.
 
     Partitions are added while everything runs. Selection uses them once the model's workers read them, some ten
-    seconds later.
+    seconds later. If `max_input_kib` has been raised, it names the commands that let existing topics take such inputs.
     """
     codec = codec_for(settings)
-    created = create(settings, desired.build(settings, desired.known_models(settings, codec)))
+    topology = desired.build(settings, desired.known_models(settings, codec))
+    created = create(settings, topology)
     spread = desired.spread_out(settings, codec)
+    small = [finding.message for finding in check(settings, topology) if finding.aspect == SIZE]
     if as_json:
-        print_json({"created": [f"{settings.prefix}.{name}" for name in created], "spread": spread})
+        print_json({"created": [f"{settings.prefix}.{name}" for name in created], "spread": spread, "to_do": small})
         return
     told = [f"created {settings.prefix}.{name}" for name in created]
     told += [f"the queries of {name} are spread over {count} partitions now" for name, count in spread.items()]
-    click.echo("\n".join(told) or "nothing was missing")
+    click.echo("\n".join(told + small) or "nothing was missing")
 
 
 @topics.command("check")

@@ -31,7 +31,8 @@ def properties(settings: Settings) -> dict[str, object]:
 def connection(settings: Settings, client_id: str = "skysail") -> KafkaConnection:
     """Return how the roles and the client reach Kafka."""
     kafka = settings.kafka
-    return KafkaConnection(kafka.bootstrap, settings.prefix, properties(settings), client_id, kafka.fast)
+    place, largest = (kafka.bootstrap, settings.prefix, properties(settings)), settings.max_input_kib << 10
+    return KafkaConnection(*place, client_id, kafka.fast, largest)
 
 
 def redis_url(settings: Settings) -> str:

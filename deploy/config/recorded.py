@@ -9,6 +9,7 @@ from schemas import topics
 from schemas.codec import Codec
 from schemas.errors import DecodeError
 from schemas.records import ModelPredictions, Prediction, Query
+from schemas.sizes import MOST_BYTES
 from streams.trace.manifest import TraceError
 from streams.trace.reader import Trace
 from workers.simulation.calibration import Answer, Stamped
@@ -46,7 +47,7 @@ def logged(folder: Path) -> tuple[list[Answer], list[Stamped]]:
 
 def _decoded(folder: Path, topic: str, kind: type[R]) -> Iterator[tuple[R, Record]]:
     """Yield a topic's records; what does not decode is left out, as a role leaves it out."""
-    codec = Codec()
+    codec = Codec(max_bytes=MOST_BYTES)  # whatever the deployment took
     try:
         for record in Trace.open(folder).records(topic):
             try:

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
+from schemas.sizes import MAX_BYTES, MOST_BYTES
 from schemas.topics import MODEL_PARTITIONS
 
 DAY_S = 86_400
@@ -29,6 +30,17 @@ Seconds: TypeAlias = Annotated[float, Field(gt=0)]
 Processes: TypeAlias = Annotated[int, Field(ge=0)]
 Module: TypeAlias = Annotated[str, Field(pattern=r"^[^\W\d]\w*(\.[^\W\d]\w*)*$")]
 MiB: TypeAlias = Annotated[int, Field(gt=0)]
+
+
+def _place(place: str) -> str:
+    """Refuse what would allow more, or less, than was meant: `file:/data` would allow /database, too."""
+    scheme, _, path = place.partition(":")
+    if not scheme.isalnum() or scheme == "local" or not path.endswith("/") or (scheme == "file" and path[0] != "/"):
+        raise ValueError("write an address that ends with `/`, as file:/data/images/ or s3://bucket/images/")
+    return place
+
+
+Place: TypeAlias = Annotated[str, AfterValidator(_place)]
 BatchSizes: TypeAlias = Annotated[
     tuple[Annotated[int, Field(gt=0)], ...],
     AfterValidator(lambda sizes: tuple(sorted(set(sizes)))),
@@ -237,6 +249,15 @@ class Worker(Section):
     """The batch sizes of a model, by model, rising: for shapes that are fixed or compiled one by one. Smaller batches
     are padded with copies of a row, whose answers are discarded. All sizes are tried when the model is loaded."""
 
+    references: tuple[Place, ...] = ()
+    """The places from which workers read inputs that come as addresses, such as `[file:/data/images/,
+    s3://bucket/images/]`. Each ends with `/`, and what lies below it may be read by whoever may ask. Default: none.
+    Files need nothing else, other places the extra `references` and fsspec's package for them, such as `s3fs`. The
+    model's package says that it takes addresses (`by_reference`)."""
+    reference_mib: MiB = 16
+    """The largest input that is read so. A batch holds `queue_mib` of them at most, at this size for models of bytes:
+    set it to what your images take."""
+
     @model_validator(mode="after")
     def _enough_partitions(self) -> Self:
         """Refuse workers that would never get a query."""
@@ -424,6 +445,11 @@ class Settings(Section):
     """How long topics are kept. Default: `queries` 1 day, `predictions` and `feedback` 7, `observations` 365. Replay
     and evaluation read what is kept, or a recorded trace. Topics that exist keep their own time: change it with
     `kafka-configs.sh --alter`."""
+    max_input_kib: int = Field(default=MAX_BYTES >> 10, ge=MAX_BYTES >> 10, le=MOST_BYTES >> 10)
+    """The largest query, in KiB: its input and some hundred bytes. An image of 224 x 224 x 3 float32 takes 588 KiB; set
+    1024 for it. Buffers, and the `max.message.bytes` of new topics, follow from it. `skysail topics create` names the
+    commands for topics that exist. Clients need the same value: `Client(..., max_input_kib=1024)`. Larger inputs travel
+    as addresses: `worker.references`."""
     replication: int = Field(default=1, gt=0)
     """Copies of each topic; use 3 in production."""
     roles: tuple[Role, ...] = ROLES

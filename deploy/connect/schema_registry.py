@@ -135,7 +135,7 @@ def codec_for(settings: Settings) -> Codec:
     """
     given = settings.registry
     if given.url is None:
-        return Codec()
+        return Codec(max_bytes=settings.max_input_kib << 10)
     properties: dict[str, object] = {"url": given.url}
     if given.user is not None:
         password = "" if given.password is None else given.password.get_secret_value()
@@ -145,4 +145,4 @@ def codec_for(settings: Settings) -> Codec:
             found = registry.resolve(settings.prefix)
     except RegistryError as error:
         raise RegistryError(without_secrets(str(error))) from None  # the client's own errors may show the URL
-    return Codec(found.ids, found.accepted)
+    return Codec(found.ids, found.accepted, settings.max_input_kib << 10)

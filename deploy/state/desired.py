@@ -133,6 +133,7 @@ def build(settings: Settings, known: Mapping[str, Model | None]) -> Topology:
         counts,
         window_ms=int(settings.joiner.window_s * 1000),
         retention_ms={name: int(days * topology.DAY_MS) for name, days in settings.retention_days.items()},
+        record_bytes=settings.max_input_kib << 10,
     )
 
 

@@ -19,6 +19,7 @@ from load.harness.wire import Wire, linger_ms
 from schemas import topics as names
 from schemas.codec import Codec
 from schemas.records import Status
+from schemas.sizes import MOST_BYTES
 from streams.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -128,6 +129,7 @@ async def chain(
     module: str = "hand_aiokafka",
     hops: int = _HOPS,
     warm_up_s: float = WARM_UP_S,
+    warm_up_rate: float = WARM_UP_RATE,
 ) -> AsyncIterator[Chain]:
     """Start a chain and warm it up with a workload; of three hops, it has as many legs as the whole system."""
     prefix = topics.new_prefix("chain")
@@ -139,7 +141,7 @@ async def chain(
         ]
         try:
             started = Chain(stage, prefix, legs)
-            await started.at(WARM_UP_RATE, arrivals.poisson(WARM_UP_RATE, 0), workload, warm_up_s)
+            await started.at(warm_up_rate, arrivals.poisson(warm_up_rate, 0), workload, warm_up_s)
             yield started
         finally:
             await jobs.stop(running)
@@ -153,7 +155,7 @@ class _Echo:
     ) -> None:
         self._wire, self._topic, self._workload = wire, topic, workload
         self._recorder, self._now_us = recorder, now_us
-        self._codec = Codec()
+        self._codec = Codec(max_bytes=MOST_BYTES)
 
     def send(self, index: int, intended_us: int) -> None:
         query = self._workload(index, intended_us).query

@@ -20,6 +20,7 @@ from load.harness.wire import Wire, linger_ms
 from schemas import topics
 from schemas.codec import Codec
 from schemas.records import Status
+from schemas.sizes import MOST_BYTES
 from streams.client import Client
 from streams.runtime.clock import SystemClock
 
@@ -217,7 +218,9 @@ class Driver:
         with frozen(), self._wire(linger_ms) as wire:
             now_us = SystemClock().now_us
             recorder = Recorder(now_us(), slo_us)
-            loop = OpenLoop(wire, Codec(), workload, recorder, now_us, on_predictions=on_predictions)
+            loop = OpenLoop(
+                wire, Codec(max_bytes=MOST_BYTES), workload, recorder, now_us, on_predictions=on_predictions
+            )
             loop.run(offsets_us, drain_s)
         return recorder, loop.feedback_sent
 

@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
+from schemas.sizes import MOST_BYTES
+from streams.topology import ROOM_BYTES
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
@@ -208,6 +211,7 @@ class Wire:
                 "linger.ms": linger_ms,
                 "partitioner": "murmur2_random",
                 "queue.buffering.max.messages": _QUEUE_ROWS,
+                "message.max.bytes": MOST_BYTES + ROOM_BYTES,
                 "log_level": 3,  # errors; at 6 librdkafka tells when a client is closed
                 "delivery.report.only.error": True,
                 "on_delivery": self._undelivered,

@@ -10,7 +10,6 @@ from load.hostile import batches
 from load.hostile.arena import Attack
 from load.hostile.setting import HONEST, SLOW, row
 from schemas import topics
-from schemas.codec import MAX_BYTES
 from schemas.records import (
     Decision,
     Feedback,
@@ -22,6 +21,7 @@ from schemas.records import (
     Status,
     Tensor,
 )
+from schemas.sizes import MAX_BYTES
 from schemas.wire import pack_double, write_int, write_long
 
 if TYPE_CHECKING:

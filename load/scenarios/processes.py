@@ -17,7 +17,7 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
-from load.figures import CPU_US, RATIO, SHOWN, Figures
+from load.figures import CPU_US, RATIO, SHOWN, Figures, Kind
 from load.harness import topics
 from load.harness.aggregates import over_rounds, turned
 from load.harness.driving import deployed
@@ -56,7 +56,8 @@ FIGURES = Figures(
         )
     ),
     RATIO(*(f"at_{rate}_ratio_{point}" for rate in RATES for point in ("p50", "p99", "cpu"))),
-    SHOWN("*_processes", "others_cores"),
+    SHOWN("*_processes"),
+    Kind("cores")("others_cores"),
 )
 
 

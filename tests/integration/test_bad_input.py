@@ -17,7 +17,7 @@ import pytest_asyncio
 from deploy.state import catalog, desired
 from deploy.state import topics as created_topics
 from schemas import topics
-from schemas.codec import MAX_BYTES, Codec
+from schemas.codec import Codec
 from schemas.errors import SchemaError
 from schemas.records import (
     Application,
@@ -31,6 +31,7 @@ from schemas.records import (
     Status,
     Tensor,
 )
+from schemas.sizes import MAX_BYTES
 from streams.runtime.errors import RecordTooLargeError
 from tests.deployments import Deployed, Toy, deployed
 from tests.samples import model_query

@@ -1,7 +1,7 @@
 """The child process of a `ProcessExecutor`: loads one package, then answers frame by frame until its input ends.
 
     python -m workers.executors.child FOLDER DIGEST THREADS [--allow-pickle] [--code=MODULE,...]
-        [--sizes=N,N,...] [--measured=N,...] [--memory=BYTES]
+        [--sizes=N,N,...] [--measured=N,...] [--memory=BYTES] [--references=JSON]
 
 Output that the model prints goes to standard error; standard output belongs to the frames. The input is read in a
 thread of its own, so that the child also ends when its worker dies while the model hangs.
@@ -9,6 +9,7 @@ thread of its own, so that the child also ends when its worker dies while the mo
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import queue
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING
 from workers.errors import PackageError
 from workers.executors import frames
 from workers.executors.predictor import predictor
+from workers.inputs.references import References
 from workers.packages.autotune import SIZES
 from workers.packages.loading import load_package
 
@@ -48,7 +50,9 @@ def main(arguments: list[str]) -> int:
     except MemoryError:
         frames.write(output, b"it does not fit into the memory that worker.memory_mib gives it")
         return 1
-    predict = predictor(model, _sizes(flags, "--sizes="))
+    predict = predictor(
+        model, _sizes(flags, "--sizes="), References(*json.loads(_given(flags, "--references=") or "[]"))
+    )
     inputs: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_read, args=(sys.stdin.buffer, inputs), daemon=True).start()
     frames.write(output, frames.pack_loaded(model.choice))

@@ -9,6 +9,7 @@ from workers.executors.pool import PoolExecutor
 from workers.executors.predictor import predictor
 from workers.executors.process import ProcessExecutor
 from workers.executors.thread import Executor, ThreadExecutor
+from workers.inputs.references import References
 from workers.packages.autotune import SIZES
 from workers.packages.loading import load_package
 
@@ -63,6 +64,7 @@ def executor_of(
         "code": settings.code,
     }
     sizes = settings.allowed_batch_sizes.get(model.name, ())
+    references = References(settings.references, settings.reference_bytes, settings.queue_bytes)
     memory = settings.memory_bytes.get(model.name, 0)
     if count := settings.processes_of(model.name, model.digest):
         children = [
@@ -74,6 +76,7 @@ def executor_of(
                 batch_sizes=sizes,
                 measured_sizes=sizes or _sizes(settings),
                 memory_bytes=memory,
+                references=references,
                 chose=chose,
             )
             for _ in range(count)
@@ -84,11 +87,11 @@ def executor_of(
         loaded = load_package(model.path, **options, sizes=sizes or _sizes(settings))
         if loaded.choice is not None:
             chose(loaded.choice)
-        if getattr(loaded.runtime, "waits", False):
+        if getattr(loaded.runtime, "waits", False) or loaded.manifest.input.by_reference:
             executor.keep_in_thread()
         elif getattr(loaded.runtime, "leaves_lock", False):
             executor.leaves_lock()
-        return predictor(loaded, sizes)
+        return predictor(loaded, sizes, references)
 
     executor = ThreadExecutor(load, now_us, settings.load_s)
     return executor

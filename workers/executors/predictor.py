@@ -3,6 +3,8 @@
 A compiled model gets batches of allowed sizes only. A smaller batch is padded, and the padding's answers are dropped:
 
     5 rows ──▶ 8 rows, the last one repeated ──▶ model ──▶ 8 answers ──▶ the first 5
+
+Rows that came as addresses are read first, as many at a time as the bound on memory allows.
 """
 
 from __future__ import annotations
@@ -14,6 +16,8 @@ import numpy as np
 from policies.allowed_sizes import padded
 from schemas.records import Tensor
 from workers.errors import OutputError
+from workers.executors.joining import joined
+from workers.inputs.references import References
 from workers.inputs.rows import predict_rows
 from workers.inputs.tables import blank_row
 from workers.runtimes.contract import Outputs
@@ -23,12 +27,14 @@ if TYPE_CHECKING:
 
     from schemas.records import Input
     from streams.operators.contract import Predicted
-    from workers.manifest import Signature
+    from workers.manifest import Manifest, Signature
     from workers.packages.loading import LoadedModel
     from workers.runtimes.contract import Rows, Runtime
 
 
-def predictor(model: LoadedModel, sizes: tuple[int, ...] = ()) -> Callable[[Sequence[Input]], Predicted]:
+def predictor(
+    model: LoadedModel, sizes: tuple[int, ...] = (), references: References | None = None
+) -> Callable[[Sequence[Input]], Predicted]:
     """Return a function that predicts rows. Its first call, often far slower than the rest, has been made already.
 
     A model that cannot answer a blank row is not refused, because real rows may look different.
@@ -36,15 +42,31 @@ def predictor(model: LoadedModel, sizes: tuple[int, ...] = ()) -> Callable[[Sequ
     Args:
         model: that is asked.
         sizes: of the batches that it may be given, rising, each tried once now; none = any.
+        references: reads rows that came as addresses, where the package takes them; None = from nowhere.
     """
     runtime: Runtime = Padded(model.runtime, sizes) if sizes else model.runtime
+    known = references or References()
 
     def predict(inputs: Sequence[Input]) -> Predicted:
+        if model.manifest.input.by_reference and any(isinstance(row, str) for row in inputs):
+            return _read_and_predicted(runtime, model.manifest, known, inputs)
         return predict_rows(runtime, model.manifest, inputs)
 
     for size in sizes or (1,):
         predict([blank(model.manifest.input)] * size)
     return predict
+
+
+def _read_and_predicted(
+    runtime: Runtime, manifest: Manifest, references: References, inputs: Sequence[Input]
+) -> Predicted:
+    """Read and predict a batch in parts, each of which fits into memory whatever lies at its addresses."""
+    parts = []
+    step = references.step(manifest.input)
+    for start in range(0, len(inputs), step):
+        rows, refused = references.read(manifest.input, inputs[start : start + step])
+        parts.append(predict_rows(runtime, manifest, rows, refused))
+    return joined(parts)
 
 
 def blank(signature: Signature) -> Input:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
 import pickle
 import sys
+from dataclasses import astuple
 from typing import TYPE_CHECKING
 
 from streams.operators.contract import Predicted
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from schemas.records import Input
+    from workers.inputs.references import References
     from workers.packages.autotune import Choice
 
 _log = logging.getLogger(__name__)
@@ -40,6 +43,7 @@ class ProcessExecutor(Elsewhere):
         batch_sizes: tuple[int, ...] = (),
         measured_sizes: tuple[int, ...] = (),
         memory_bytes: int = 0,
+        references: References | None = None,
         chose: Callable[[Choice], None] = lambda _: None,
     ) -> None:
         """Nothing runs before `start`.
@@ -55,6 +59,7 @@ class ProcessExecutor(Elsewhere):
             batch_sizes: rows of the batches that the model may be given; none = any.
             measured_sizes: rows of the batches by which the package's forms are timed; none = the usual ones.
             memory_bytes: that the child may take; 0 = as much as there is.
+            references: what the child may read; None = nothing.
             chose: called with what was chosen of the package's forms, where it has several.
         """
         self._folder = folder
@@ -70,6 +75,8 @@ class ProcessExecutor(Elsewhere):
             flags.append("--measured=" + ",".join(map(str, measured_sizes)))
         if memory_bytes:
             flags.append(f"--memory={memory_bytes}")
+        if references is not None:
+            flags.append("--references=" + json.dumps(astuple(references)))
         # -P: the child looks for modules in the current folder last, so no file there can shadow a module of ours.
         self._arguments = ("-P", "-m", "workers.executors.child", str(folder), digest, str(threads), *flags)
         self._child: asyncio.subprocess.Process | None = None

@@ -7,7 +7,8 @@ inputs ──▶ validate and stack ──▶ predict, halving what raises ─�
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from workers.inputs.validation import validate
 from workers.runtimes.contract import Outputs
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -31,15 +32,19 @@ if TYPE_CHECKING:
 # of n rows would cost 2n calls of a model that raises on every row.
 MAX_CULPRITS = 16
 MAX_MESSAGE = 400  # characters of the message to a row's owner
+NOTHING: Final[Mapping[int, str]] = MappingProxyType({})
 
 
-def predict_rows(runtime: Runtime, manifest: Manifest, inputs: Sequence[Input]) -> Predicted:
+def predict_rows(
+    runtime: Runtime, manifest: Manifest, inputs: Sequence[Input], unread: Mapping[int, str] = NOTHING
+) -> Predicted:
     """Answer every row that can be answered.
 
     Args:
         runtime: the model.
         manifest: its signature and output kind.
         inputs: n rows, as they came.
+        unread: why some are still addresses, which no model takes.
 
     Returns:
         n outcomes: OK, INVALID (the row does not fit the signature) or FAILED (the model raised on it, or its answer is
@@ -50,8 +55,9 @@ def predict_rows(runtime: Runtime, manifest: Manifest, inputs: Sequence[Input]) 
     predicted = _columns(len(inputs), checked, found)
     if not checked.messages:
         return predicted
-    messages = {row: f"model {manifest.name} {message}"[:MAX_MESSAGE] for row, message in checked.messages.items()}
-    return replace(predicted, messages=messages)
+    told = {**checked.messages, **unread}
+    messages = {row: f"model {manifest.name} {message}"[:MAX_MESSAGE] for row, message in told.items()}
+    return replace(predicted, messages=messages, reasons={**predicted.reasons, **dict.fromkeys(unread, "reference")})
 
 
 def _predict(runtime: Runtime, rows: Rows) -> list[tuple[int, Outputs | str]]:

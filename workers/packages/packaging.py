@@ -110,6 +110,7 @@ def package_torch(
     output: str = "label",
     classes: Sequence[int | str] = (),
     allow_nan: bool = False,
+    by_reference: bool = False,
     min_rows: int | None = None,
 ) -> Manifest:
     """Package a torch module: its state as safetensors, its architecture as a dotted path.
@@ -126,6 +127,7 @@ def package_torch(
         output: `label`, `scores` (the raw outputs: end the network with a softmax for probabilities) or `value`.
         classes: label of each output; empty = its index.
         allow_nan: rows may hold NaN.
+        by_reference: a text is the address of a row, which the worker reads (`worker.references`).
         min_rows: smaller batches are filled up; with 16, scores do not depend on the batch by even the last bit, at the
             cost of 16 rows for one (see `runtimes.torch.MIN_ROWS`).
 
@@ -136,7 +138,7 @@ def package_torch(
     if min_rows is not None:
         options["min_rows"] = min_rows
     sample_input = samples.batch(sample_input)
-    signature = samples.signature(sample_input, allow_nan=allow_nan)
+    signature = samples.signature(sample_input, allow_nan=allow_nan, by_reference=by_reference)
     if signature.kind != "tensor":
         raise PackageError("a network takes tensors: give an array as sample input")
     manifest = Manifest(name, _text(version), "torch", signature, output, classes=tuple(classes), options=options)
@@ -157,6 +159,7 @@ def package_function(
     output: str = "label",
     classes: Sequence[int | str] = (),
     allow_nan: bool = False,
+    by_reference: bool = False,
 ) -> Manifest:
     """Package a Python function by its dotted path; the function itself is not copied.
 
@@ -171,13 +174,14 @@ def package_function(
         output: `label`, `scores` or `value`.
         classes: label of each score; empty = its index.
         allow_nan: rows may hold NaN.
+        by_reference: a text is the address of a row, which the worker reads (`worker.references`).
 
     Raises:
         PackageError: the function cannot be imported, or does not answer the sample.
     """
     resolve(function)
     sample_input = samples.batch(sample_input)
-    signature = samples.signature(sample_input, allow_nan=allow_nan)
+    signature = samples.signature(sample_input, allow_nan=allow_nan, by_reference=by_reference)
     manifest = Manifest(
         name, _text(version), "function", signature, output, classes=tuple(classes), options={"function": function}
     )
@@ -195,6 +199,7 @@ def package_onnx(
     output: str = "label",
     classes: Sequence[int | str] = (),
     allow_nan: bool = False,
+    by_reference: bool = False,
 ) -> Manifest:
     """Package an ONNX graph; the file is copied.
 
@@ -207,12 +212,13 @@ def package_onnx(
         output: `label` (its n labels, or the class of its highest score), `scores` (its (n, k) output) or `value`.
         classes: label of each score; empty = its index.
         allow_nan: rows may hold NaN.
+        by_reference: a text is the address of a row, which the worker reads (`worker.references`).
 
     Raises:
         PackageError: ONNX Runtime cannot run it, or it does not answer the sample.
     """
     sample_input = samples.batch(sample_input)
-    signature = samples.signature(sample_input, allow_nan=allow_nan)
+    signature = samples.signature(sample_input, allow_nan=allow_nan, by_reference=by_reference)
     if signature.kind != "tensor":
         raise PackageError("an ONNX model takes tensors: give an array as sample input")
     manifest = Manifest(name, _text(version), "onnx", signature, output, classes=tuple(classes))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -59,19 +60,19 @@ def numbers_of(frame: Frame) -> NDArray[np.generic]:
     )
 
 
-def signature(sample: Rows | Frame, *, allow_nan: bool) -> Signature:
+def signature(sample: Rows | Frame, *, allow_nan: bool, by_reference: bool = False) -> Signature:
     """Return the signature of one row.
 
     Raises:
         PackageError: these rows cannot travel.
     """
     if isinstance(sample, Frame):
-        return _table(sample, allow_nan=allow_nan)
+        return replace(_table(sample, allow_nan=allow_nan), by_reference=by_reference)
     if isinstance(sample, np.ndarray):
         if sample.ndim == 0 or len(sample) == 0:
             raise PackageError("the sample input must be a batch of at least one row, such as X[:5]")
-        return Signature("tensor", sample.dtype.name, sample.shape[1:], allow_nan)
-    return Signature("string" if isinstance(sample[0], str) else "bytes")
+        return Signature("tensor", sample.dtype.name, sample.shape[1:], allow_nan, by_reference=by_reference)
+    return Signature("string" if isinstance(sample[0], str) else "bytes", by_reference=by_reference)
 
 
 def inputs(sample: Rows | Frame) -> list[Input]:

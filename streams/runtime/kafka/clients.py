@@ -41,7 +41,7 @@ def consumer_on(
         MisconfiguredError: the connection's properties cannot be right.
     """
     names = [connection.real(topic) for topic in topics]
-    known = {**options, **settings.options(), **connection.options()}
+    known = {**options, **settings.for_records(connection.record_bytes).options(), **connection.options()}
     consumer = AIOKafkaConsumer(*names, enable_auto_commit=False, auto_offset_reset="earliest", **known)
     if private.supported() is None:
         mend(private.client_of(consumer), connection.rest_s)
@@ -54,7 +54,7 @@ def source_of(
     """Return where the records of a consumer of these logical topics come from."""
     names = {connection.real(topic): topic for topic in topics}
     kind = FastSource if connection.is_fast else StockSource
-    return kind(consumer, names, connection, settings)
+    return kind(consumer, names, connection, settings.for_records(connection.record_bytes))
 
 
 class LogReader:

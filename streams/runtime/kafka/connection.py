@@ -11,6 +11,7 @@ from aiokafka.errors import KafkaError
 from aiokafka.helpers import create_ssl_context
 from aiokafka.structs import TopicPartition as KafkaPartition
 
+from schemas.sizes import MAX_BYTES
 from streams.runtime.errors import MisconfiguredError
 from streams.runtime.kafka import private
 
@@ -48,6 +49,7 @@ class KafkaConnection:
         client_id: shown in the broker's logs and quotas.
         fast: fetch and produce with Skysail's own requests on aiokafka's connections; otherwise over aiokafka's public
             interface alone, which costs more CPU. That is also what an aiokafka of another make gets.
+        record_bytes: the largest value; what clients fetch and send at once follows from it.
     """
 
     bootstrap: str
@@ -55,6 +57,7 @@ class KafkaConnection:
     properties: Mapping[str, object] = field(default_factory=dict, repr=False)  # a password may be among them
     client_id: str = "skysail"
     fast: bool = True
+    record_bytes: int = MAX_BYTES
 
     def real(self, name: str) -> str:
         """Return the topic or group as the broker knows it."""

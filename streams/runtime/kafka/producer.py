@@ -67,7 +67,7 @@ class KafkaTransport:
     def __init__(self, connection: KafkaConnection, clock: Clock, settings: ProducerSettings | None = None) -> None:
         self._connection = connection
         self._clock = clock
-        self._settings = settings or ProducerSettings()
+        self._settings = settings or ProducerSettings().for_records(connection.record_bytes)
         self._outlet: Outlet | None = None
         self._replacing = asyncio.Lock()
         self._failures = 0

@@ -11,11 +11,14 @@ Both ways take the same settings.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from aiokafka.errors import KafkaError
 from aiokafka.structs import TopicPartition as KafkaPartition
+
+from schemas.sizes import MAX_BYTES
+from streams.topology import DEAD_LETTER_ROOM, ROOM_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -43,6 +46,16 @@ class FetchSettings:
     quiet_wait_ms: int | None = None
     partition_bytes: int = 1 << 20
     request_timeout_ms: int = 10_000
+
+    def for_records(self, record_bytes: int) -> FetchSettings:
+        """Return settings by which records of this size come, all partitions in one answer.
+
+        A broker exceeds `partition_bytes` for the first partition of an answer alone. With larger records than that one
+        partition would come at a time.
+        """
+        if record_bytes <= MAX_BYTES:
+            return self
+        return replace(self, partition_bytes=max(self.partition_bytes, record_bytes + ROOM_BYTES))
 
     def options(self) -> dict[str, int]:
         """Return them in aiokafka's words."""
@@ -126,6 +139,11 @@ class ProducerSettings:
     failures: int = 10
     stop_s: float = 3.0
     compression: str | None = None
+
+    def for_records(self, record_bytes: int) -> ProducerSettings:
+        """Return settings with which records of this size are sent, and the dead letters of such records."""
+        largest = DEAD_LETTER_ROOM * (record_bytes + ROOM_BYTES)
+        return replace(self, record_bytes=max(self.record_bytes, largest))
 
 
 class Outlet(Protocol):

@@ -56,6 +56,7 @@ class LocalCodec(Codec):
 
     def __init__(self, codec: Codec) -> None:
         self._codec = codec
+        self.max_bytes = codec.max_bytes
 
     def encode(self, record: object) -> bytes:
         """Return a record's bytes, or what stands for them."""

@@ -7,10 +7,12 @@ from dataclasses import replace
 import pytest
 
 from schemas import topics
-from streams.checks import RECORD_BYTES, Finding, Found, check
-from streams.topology import DAY_MS, Topology, build
+from schemas.sizes import MAX_BYTES
+from streams.checks import Finding, Found, check
+from streams.topology import DAY_MS, ROOM_BYTES, Topology, build
 
 TOPOLOGY = build(["knn"], window_ms=600_000)
+LARGEST = MAX_BYTES + ROOM_BYTES
 ASKED = "models.knn.queries"
 
 
@@ -241,10 +243,23 @@ def test_other_records_without_their_senders_time_are_a_warning() -> None:
 
 def test_a_topic_that_does_not_take_the_largest_record_is_a_fault() -> None:
     """Its query would go unanswered; Kafka's own default is enough."""
-    (fault,) = configured(topics.PREDICTIONS, "max.message.bytes", str(RECORD_BYTES - 1))
+    (fault,) = configured(topics.PREDICTIONS, "max.message.bytes", str(LARGEST - 1))
 
     assert fault.fault
-    assert configured(topics.PREDICTIONS, "max.message.bytes", str(RECORD_BYTES)) == []
+    assert configured(topics.PREDICTIONS, "max.message.bytes", str(LARGEST)) == []
+
+
+def test_a_deployment_that_takes_larger_inputs_needs_larger_topics() -> None:
+    """Each topic that was made for the usual ones is a fault, with the command that mends it in place."""
+    large = build(["knn"], record_bytes=4 << 20)
+    fault, *others = check(large, perfect(), replication=3, prefix="sky")
+    names = {name for finding in (fault, *others) if finding.fault for name in finding.topics}
+
+    assert names == {*TOPOLOGY.nodes[0].consumes, *names} - {topics.REPORTS, topics.CANDIDATES, topics.PROMOTIONS}
+    assert ASKED in names
+    assert f"--add-config max.message.bytes={(4 << 20) + ROOM_BYTES}" in fault.message
+    assert "max_input_kib" in fault.message
+    assert check(large, perfect(large), replication=3, prefix="sky") == []
 
 
 @pytest.mark.parametrize("kind", ["producer", "zstd", "gzip"])
@@ -270,7 +285,7 @@ def test_a_dead_letter_fits_beside_what_is_wrong_with_it() -> None:
     """Its topic takes twice what its source takes, and clients' topics what any client library sends in one batch."""
     limits = {name: topic.max_bytes for name, topic in TOPOLOGY.topics.items()}
 
-    assert limits[topics.QUERIES] == limits[topics.FEEDBACK] == 1_048_588 > RECORD_BYTES
+    assert limits[topics.QUERIES] == limits[topics.FEEDBACK] == 1_048_588 > LARGEST
     assert all(limits[f"{name}.dlq"] == 2 * limits[name] for name in limits if f"{name}.dlq" in limits)
 
 

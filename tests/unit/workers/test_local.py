@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from schemas import topics
-from schemas.codec import MAX_BYTES, Codec
+from schemas.codec import Codec
 from schemas.records import Application, ModelPredictions, ModelQueries, Outcome, Prediction, Query, Status, Tensor
+from schemas.sizes import MAX_BYTES
 from streams.operators.contract import (
     BEHIND,
     Effects,

@@ -114,7 +114,7 @@ def test_a_package_that_cannot_be_made_leaves_nothing_behind(tmp_path: Path) -> 
         ({"classes": [True, False]}, "classes of the manifest cannot be"),
         ({"classes": 5}, "classes of the manifest cannot be 5"),
         ({"input": {"kind": "tensor", "dtype": "float32", "shape": [1 << 40]}}, "shape of input cannot be"),
-        ({"input": {"kind": "tensor", "dtype": "float32", "shape": [1 << 30]}}, "larger than the 2,097,152 bytes"),
+        ({"input": {"kind": "tensor", "dtype": "float32", "shape": [1 << 30]}}, "larger than 67,108,864 bytes"),
         ({"input": {"kind": "tensor", "dtype": "float32", "shape": [-1]}}, "shape of input cannot be"),
         ({"input": {"kind": "table"}}, "has columns"),
         ({"options": {"conversion": {"to": 5}}}, "to of conversion cannot be 5"),

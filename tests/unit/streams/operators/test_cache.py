@@ -9,8 +9,8 @@ import pytest
 
 from policies import draw
 from schemas import topics
-from schemas.codec import MAX_BYTES
 from schemas.records import Outcome, Query, Tensor
+from schemas.sizes import MAX_BYTES
 from streams.operators.contract import Record
 from streams.operators.selection.cache import ENTRY_BYTES
 from streams.operators.selection.pending import Pending

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from schemas import topics
-from schemas.codec import MAX_BYTES
 from schemas.records import Model, ModelQueries, Outcome, Query, Status
+from schemas.sizes import MAX_BYTES
 from streams.operators.contract import Record
 from streams.testing import Crash, StoreDown
 from tests.loops import CODEC, Loop, digits, model_predictions

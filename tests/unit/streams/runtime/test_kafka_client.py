@@ -6,8 +6,12 @@ import ssl
 
 import pytest
 
+from schemas.sizes import MAX_BYTES, MOST_BYTES
 from streams.runtime.errors import MisconfiguredError
 from streams.runtime.kafka.connection import KafkaConnection
+from streams.runtime.kafka.fast.inflation import MOST_BYTES as MOST_OF_A_BATCH
+from streams.runtime.kafka.ways import FetchSettings, ProducerSettings
+from streams.topology import DEAD_LETTER_ROOM, ROOM_BYTES, build
 
 LOGIN = {
     "security_protocol": "SASL_PLAINTEXT",
@@ -78,3 +82,21 @@ def test_what_cannot_be_meant_is_refused(properties: dict[str, object], sentence
 def test_a_connection_does_not_show_its_password() -> None:
     """It may be printed by whoever logs it."""
     assert "geheim" not in repr(KafkaConnection("b:9092", properties=LOGIN))
+
+
+def test_the_usual_bound_changes_nothing() -> None:
+    """A recorder goes on to fetch little of each of its many partitions."""
+    for fetching in (FetchSettings(), FetchSettings(partition_bytes=256 << 10)):
+        assert fetching.for_records(MAX_BYTES) is fetching
+    assert ProducerSettings().for_records(MAX_BYTES) == ProducerSettings()
+
+
+@pytest.mark.parametrize("record_bytes", [1 << 20, MOST_BYTES])
+def test_larger_records_come_from_all_partitions_at_once_and_their_dead_letters_are_sent(record_bytes: int) -> None:
+    """A fetch takes a whole batch of each partition; topics take the batch, and readers unpack it."""
+    known = build(["m"], record_bytes=record_bytes).topics
+    whole = record_bytes + ROOM_BYTES
+    assert FetchSettings().for_records(record_bytes).partition_bytes >= whole
+    assert ProducerSettings().for_records(record_bytes).record_bytes >= DEAD_LETTER_ROOM * whole
+    assert all(known[name].max_bytes >= whole for name in ("queries", "models.m.queries", "predictions"))
+    assert all(known[name].max_bytes <= MOST_OF_A_BATCH for name in known if not name.endswith(".dlq"))

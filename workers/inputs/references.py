@@ -1,0 +1,222 @@
+"""Reads inputs that lie elsewhere: a text that a package takes for an address becomes the bytes that lie there.
+
+    "file:/data/images/1.jpg" ─▶ below an allowed place? ─▶ read, up to a bound ─▶ bytes, or a tensor of them
+                                 └▶ no, or it cannot be read ─▶ refused: a message to the row's owner
+
+Files need nothing else; all other places are fsspec's (`s3:`, `gs:`, ...). Nothing is read unless `worker.references`
+names a place. Reading happens where the model runs, never on the event loop.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from numpy.lib import format as npy
+
+from schemas.records import DTYPES, Tensor
+from workers.errors import PackageError
+from workers.extras import install
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from schemas.records import Input
+    from workers.manifest import Signature
+
+FILE: Final = "file"
+_NPY: Final = b"\x93NUMPY"
+_NPY_HEADER_BYTES: Final = 4096  # more than the header of any array that fits a signature
+_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a pipe in the place of a file hangs nobody
+
+
+class UnreadableError(ValueError):
+    """What an address names is not read; the message says why, to whoever sent it."""
+
+
+@dataclass(frozen=True, slots=True)
+class References:
+    """Places that may be read.
+
+    Attributes:
+        places: addresses that end with `/`; what lies below one may be read.
+        most_bytes: of one input.
+        at_once_bytes: of the inputs that are held together.
+    """
+
+    places: tuple[str, ...] = ()
+    most_bytes: int = 16 << 20
+    at_once_bytes: int = 256 << 20
+
+    def __post_init__(self) -> None:
+        for place in self.places:
+            scheme, path = _parts(place)
+            if scheme in {"", "local"} or not path.endswith("/") or (scheme == FILE and not path.startswith("/")):
+                raise PackageError(f"{place!r} is no place: write an address that ends with `/`, as file:/data/images/")
+
+    def step(self, signature: Signature) -> int:
+        """Return how many inputs of a signature may be read at a time, whatever their size."""
+        return max(1, self.at_once_bytes // self._most(signature))
+
+    def read(self, signature: Signature, inputs: Sequence[Input]) -> tuple[list[Input], Mapping[int, str]]:
+        """Put what lies there in the place of each address; returns the rows, and why some could not be read."""
+        rows, refused = list(inputs), dict[int, str]()
+        addresses = {row: address for row, address in enumerate(inputs) if isinstance(address, str)}
+        for row, content in self._contents(addresses, self._most(signature)).items():
+            try:
+                if isinstance(content, Exception):
+                    raise content
+                rows[row] = _as_input(signature, content)
+            except UnreadableError as error:
+                refused[row] = f"cannot read {addresses[row]:.200}: {error}"
+        return rows, refused
+
+    def _most(self, signature: Signature) -> int:
+        if signature.kind != "tensor":
+            return self.most_bytes
+        # Numbers of another type that are equal are taken, too: at most 8 bytes each.
+        return min(self.most_bytes, 8 * math.prod(signature.shape) + _NPY_HEADER_BYTES)
+
+    def _contents(self, addresses: Mapping[int, str], most_bytes: int) -> dict[int, bytes | Exception]:
+        """Read files one by one, and what is elsewhere together: each of those takes a trip over the network."""
+        found: dict[int, bytes | Exception] = {}
+        elsewhere: dict[int, str] = {}
+        for row, address in addresses.items():
+            try:
+                scheme, root, path = self._allowed(address)
+                if scheme == FILE:
+                    found[row] = _file(root, path, most_bytes)
+                else:
+                    elsewhere[row] = address
+            except UnreadableError as error:
+                found[row] = error
+        for scheme in {_parts(address)[0] for address in elsewhere.values()}:
+            alike = {row: address for row, address in elsewhere.items() if _parts(address)[0] == scheme}
+            paths = [_parts(address)[1] for address in alike.values()]
+            found |= zip(alike, _objects(scheme, paths, most_bytes), strict=True)
+        return found
+
+    def _allowed(self, address: str) -> tuple[str, str, str]:
+        """Return scheme, root and path of an address; the root is of the place that it lies below."""
+        if not self.places:
+            raise UnreadableError("this worker reads no addresses; its setting `worker.references` may name places")
+        scheme, path = _parts(address)
+        if not scheme:
+            raise UnreadableError("that is no address, such as file:/data/images/1.jpg")
+        segments = path.lstrip("/").split("/")
+        if "::" in address or "\0" in address or not {"", ".", ".."}.isdisjoint(segments):
+            raise UnreadableError("an address has no empty, `.` or `..` segments and no `::`")
+        for place in self.places:
+            known, root = _parts(place)
+            if known == scheme and path.startswith(root):
+                return scheme, root, path
+        raise UnreadableError("it lies outside of the places that `worker.references` names")
+
+
+def _parts(address: str) -> tuple[str, str]:
+    """Return scheme and path; `file:/x` and `file:///x` are one."""
+    scheme, colon, path = address.partition(":")
+    if not colon or not scheme.isalnum():
+        return "", ""
+    return scheme, path.removeprefix("//")
+
+
+def _file(root: str, path: str, most_bytes: int) -> bytes:
+    """Read a file below a folder. Links are followed as long as they stay there.
+
+    Once it is known where the links lead, each folder is opened without following any: what is exchanged meanwhile
+    leads nowhere.
+    """
+    real_root = os.path.realpath(root)
+    segments = Path(os.path.relpath(os.path.realpath(path), real_root)).parts
+    if os.pardir in segments:
+        raise UnreadableError("it lies outside of the places that `worker.references` names")
+    try:
+        descriptor = os.open(real_root, _FLAGS | os.O_DIRECTORY)
+        try:
+            for segment in segments:
+                outer, descriptor = descriptor, os.open(segment, _FLAGS, dir_fd=descriptor)
+                os.close(outer)
+            return _all(descriptor, most_bytes)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise UnreadableError(error.strerror or type(error).__name__) from None
+
+
+def _all(descriptor: int, most_bytes: int) -> bytes:
+    """Read a file to its end."""
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        raise UnreadableError("it is no file")
+    content = bytearray()
+    while len(content) <= most_bytes and (part := os.read(descriptor, most_bytes + 1 - len(content))):
+        content += part
+    if len(content) > most_bytes:
+        raise _too_large(most_bytes)
+    return bytes(content)
+
+
+def _objects(scheme: str, paths: Sequence[str], most_bytes: int) -> list[bytes | Exception]:
+    """Read objects of one of fsspec's file systems together."""
+    try:
+        from fsspec.core import url_to_fs
+    except ImportError:
+        return [UnreadableError(f"this worker lacks fsspec: {install('references')}")] * len(paths)
+    found: list[bytes | Exception] = []
+    try:
+        # With `://`: fsspec takes anything else for a local file.
+        whole = [url_to_fs(f"{scheme}://{path}") for path in paths]
+        names, ends = [path for _, path in whole], [most_bytes + 1] * len(whole)
+        for content in whole[0][0].cat_ranges(names, [0] * len(names), ends, on_error="return"):
+            found.append(content if isinstance(content, bytes) else _told(content))
+            if isinstance(content, bytes) and len(content) > most_bytes:
+                found[-1] = _too_large(most_bytes)
+    except Exception as error:  # noqa: BLE001 - whatever a file system raises, e.g. that its own package is missing
+        return [_told(error)] * len(paths)
+    return found
+
+
+def _told(error: Exception) -> UnreadableError:
+    what = "there is nothing" if isinstance(error, FileNotFoundError) else f"{type(error).__name__}: {error}"
+    return UnreadableError(what[:200])
+
+
+def _too_large(most_bytes: int) -> UnreadableError:
+    return UnreadableError(f"it is larger than {most_bytes} bytes")
+
+
+def _as_input(signature: Signature, content: bytes) -> Input:
+    """Return the bytes as they are, or the tensor that they hold: an `.npy` file, or bare numbers of the signature."""
+    if signature.kind == "bytes":
+        return content
+    if not content.startswith(_NPY):
+        whole = math.prod(signature.shape) * np.dtype(signature.dtype).itemsize
+        if len(content) != whole:
+            raise UnreadableError(
+                f"it has {len(content)} bytes, and {signature} has {whole}; an .npy file says its form"
+            )
+        return Tensor(str(signature.dtype), signature.shape, content)
+    shape, by_column, dtype, data = _npy(content)
+    if dtype.name not in DTYPES or by_column or not dtype.isnative:
+        raise UnreadableError(
+            f"it holds {dtype.str} by {'column' if by_column else 'row'}: write it by row, as one of those that travel"
+        )
+    if len(data) != math.prod(shape) * dtype.itemsize:
+        raise UnreadableError("the .npy file is cut off")
+    return Tensor(dtype.name, shape, data)
+
+
+def _npy(content: bytes) -> tuple[tuple[int, ...], bool, np.dtype[np.generic], bytes]:
+    """Return what the header says, and the numbers; nothing is allocated on the word of a header."""
+    file = io.BytesIO(content)
+    try:
+        header = npy.read_array_header_1_0 if npy.read_magic(file) == (1, 0) else npy.read_array_header_2_0
+        return *header(file), content[file.tell() :]
+    except (ValueError, EOFError, TypeError) as error:
+        raise UnreadableError(f"it is no .npy file: {error}"[:200]) from None
