@@ -42,6 +42,8 @@ def predictor(model: LoadedModel, sizes: tuple[int, ...] = ()) -> Callable[[Sequ
     def predict(inputs: Sequence[Input]) -> Predicted:
         return predict_rows(runtime, model.manifest, inputs)
 
+    if sizes and (prepare := getattr(model.runtime, "prepare", None)) is not None:
+        prepare(sizes)
     for size in sizes or (1,):
         predict([blank(model.manifest.input)] * size)
     return predict

@@ -111,6 +111,7 @@ def package_torch(
     classes: Sequence[int | str] = (),
     allow_nan: bool = False,
     min_rows: int | None = None,
+    compile: bool = False,  # noqa: A002 - torch's own word
 ) -> Manifest:
     """Package a torch module: its state as safetensors, its architecture as a dotted path.
 
@@ -128,6 +129,7 @@ def package_torch(
         allow_nan: rows may hold NaN.
         min_rows: smaller batches are filled up; with 16, scores do not depend on the batch by even the last bit, at the
             cost of 16 rows for one (see `runtimes.torch.MIN_ROWS`).
+        compile: run it through `torch.compile`, here and in workers; where that fails it runs as it is.
 
     Raises:
         PackageError: the network cannot be rebuilt from what was stored, or does not answer the sample.
@@ -135,6 +137,8 @@ def package_torch(
     options: Options = {"architecture": architecture, "arguments": dict(arguments or {})}
     if min_rows is not None:
         options["min_rows"] = min_rows
+    if compile:
+        options["compile"] = True
     sample_input = samples.batch(sample_input)
     signature = samples.signature(sample_input, allow_nan=allow_nan)
     if signature.kind != "tensor":
