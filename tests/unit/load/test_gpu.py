@@ -8,6 +8,7 @@ import pytest
 
 from load.scenarios import gpu
 from load.scenarios.parts.busy_worker import BusyWorker
+from load.scenarios.parts.large_networks import Found, goodput_of, hidden
 from policies.aimd import Aimd
 from policies.fixed import Fixed
 from streams.operators.contract import Predicted
@@ -76,7 +77,7 @@ async def test_a_controller_goes_on_where_it_was() -> None:
 @pytest.mark.parametrize(("took_s", "share"), [(5.0, 0.0), (4.0, 0.5), (3.0, 1.0), (2.5, 1.0), (9.0, 0.0)])
 def test_what_is_hidden_is_a_share_of_the_shorter(took_s: float, share: float) -> None:
     """Copies of 2 s and arithmetic of 3 s take 5 s one after the other, and 3 s at best."""
-    assert gpu.hidden(2.0, 3.0, took_s) == share
+    assert hidden(2.0, 3.0, took_s) == share
 
 
 def test_the_worst_of_each_kind_is_judged() -> None:
@@ -92,3 +93,19 @@ def test_the_worst_of_each_kind_is_judged() -> None:
     assert gpu.least(figures, series) == {"least_share_of_bare": 0.9, "aimd_least_share": 0.96}
     overlaps = {**figures, "wide_overlap": 0.7, "image_overlap": 0.6}
     assert gpu.least(overlaps, series)["least_overlap"] == 0.6
+
+
+def test_the_controller_is_held_to_the_size_that_was_best_in_other_rounds() -> None:
+    """In the second round 8 rows were luckiest, but in the others 4 were best."""
+    found = Found(
+        good={
+            **{(of, 0): [90.0, 90.0, 90.0] for of in (20, 50)},
+            **{(of, 4): [100.0, 100.0, 100.0] for of in (20, 50)},
+            **{(of, 8): [80.0, 110.0, 80.0] for of in (20, 50)},
+        },
+        rows={20: 4.0, 50: 4.0},
+    )
+    figures = goodput_of("wide", found)
+    assert figures["wide_20ms_best_fixed_good_per_s"] == 100
+    assert figures["wide_20ms_best_fixed_rows"] == 4
+    assert figures["wide_50ms_aimd_share_of_best"] == pytest.approx(0.9)
