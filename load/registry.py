@@ -19,6 +19,7 @@ from load.scenarios import (
     evaluation,
     figure8,
     floor,
+    gpu,
     hostile,
     idle,
     images,
@@ -115,6 +116,14 @@ _OWN = (
         "trees and linear models under scikit-learn and all that they can be converted to: time by batch size",
         tables=runtimes.tables,
         page=runtimes.page,
+    ),
+    Scenario(
+        gpu,
+        "large networks in a worker beside the bare torch loop, on a GPU where there is one: rates, aimd, overlap",
+        tables=gpu.tables,
+        page=gpu.page,
+        short=True,
+        offline=True,
     ),
     Scenario(parm, "ParM's published MNIST network: every answer and logit as direct torch, any batch limits"),
     Scenario(

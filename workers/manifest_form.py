@@ -37,6 +37,7 @@ class Options(TypedDict, total=False):
     arguments: dict[str, object]
     function: str
     min_rows: int
+    compile: bool
     conversion: Conversion
 
 
@@ -187,5 +188,6 @@ _OPTIONS = {
     "arguments": lambda value: isinstance(value, dict),
     "function": _is_text,
     "min_rows": lambda value: _is_size(value) and 0 < value <= 1 << 16,
+    "compile": lambda value: isinstance(value, bool),
     "conversion": _is_conversion,
 }

@@ -371,9 +371,10 @@ def test_arithmetic_has_one_thread_whichever_thread_predicts(
 
 
 @NEEDS_TORCH
-def test_a_network_on_a_device_says_that_it_waits() -> None:
+def test_a_network_on_a_device_says_that_it_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its batches stay in their thread, however little of the CPU's time they take."""
     torch, module = importlib.import_module("torch"), importlib.import_module("workers.runtimes.torch")
+    monkeypatch.setattr(module, "Cuda", lambda *_: None)  # nothing is asked here
     manifest = Manifest("toy", "1", "torch", Signature("tensor", "float32", (6,)), "scores", files={})
     waits = [module.TorchRuntime(manifest, torch.nn.Linear(6, 4), torch.device(on), 1).waits for on in ("meta", "cpu")]
     assert waits == [True, False]

@@ -52,6 +52,8 @@ def predictor(
             return _read_and_predicted(runtime, model.manifest, known, inputs)
         return predict_rows(runtime, model.manifest, inputs)
 
+    if sizes and (prepare := getattr(model.runtime, "prepare", None)) is not None:
+        prepare(sizes)
     for size in sizes or (1,):
         predict([blank(model.manifest.input)] * size)
     return predict

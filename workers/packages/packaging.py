@@ -112,6 +112,7 @@ def package_torch(
     allow_nan: bool = False,
     by_reference: bool = False,
     min_rows: int | None = None,
+    compile: bool = False,  # noqa: A002 - torch's own word
 ) -> Manifest:
     """Package a torch module: its state as safetensors, its architecture as a dotted path.
 
@@ -130,6 +131,7 @@ def package_torch(
         by_reference: a text is the address of a row, which the worker reads (`worker.references`).
         min_rows: smaller batches are filled up; with 16, scores do not depend on the batch by even the last bit, at the
             cost of 16 rows for one (see `runtimes.torch.MIN_ROWS`).
+        compile: run it through `torch.compile`, here and in workers; where that fails it runs as it is.
 
     Raises:
         PackageError: the network cannot be rebuilt from what was stored, or does not answer the sample.
@@ -137,6 +139,8 @@ def package_torch(
     options: Options = {"architecture": architecture, "arguments": dict(arguments or {})}
     if min_rows is not None:
         options["min_rows"] = min_rows
+    if compile:
+        options["compile"] = True
     sample_input = samples.batch(sample_input)
     signature = samples.signature(sample_input, allow_nan=allow_nan, by_reference=by_reference)
     if signature.kind != "tensor":

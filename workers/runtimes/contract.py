@@ -42,6 +42,9 @@ class Runtime(Protocol):
 
     It may have two attributes that say where it runs best. `leaves_lock` is true if it computes without Python's lock.
     `waits` is true if it waits for a device most of its time. Without them it counts as keeping the lock.
+
+    It may have a method `prepare(sizes)`. Where the settings allow some sizes of batches only, that is called with
+    them, rising, before the first batch.
     """
 
     def predict_batch(self, rows: Rows) -> Outputs:

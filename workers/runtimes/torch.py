@@ -2,14 +2,16 @@
 
 `torch.load` is called when a model is packaged, and reads only tensors. A worker never calls it.
 
-On the CPU a model gets one thread unless the settings say otherwise. On a GPU, if there is one, rows go through one
-pinned buffer: one copy in, one copy out. Answers depend on their batch by rounding at most. So the module is in
-evaluation mode, and TF32 is off, whose 10-bit mantissa makes scores differ by 1e-3.
+On the CPU a model gets one thread unless the settings say otherwise. On a GPU, if there is one, a batch goes through a
+pipeline (`pipeline`, `cuda`), and batches of allowed sizes run as CUDA graphs. Answers depend on their batch by
+rounding at most. So the module is in evaluation mode, and TF32 is off, whose 10-bit mantissa makes scores differ by
+1e-3.
 """
 
 from __future__ import annotations
 
 import inspect
+import logging
 import threading
 from contextlib import suppress
 from functools import partial
@@ -24,16 +26,21 @@ from safetensors.torch import load_file, save_file
 
 from workers.entry_point import resolve
 from workers.errors import PackageError
+from workers.runtimes.compiled import Compiled
 from workers.runtimes.contract import part, scored, values
+from workers.runtimes.cuda import Cuda
+from workers.runtimes.pipeline import LEAST_ROWS, Pipeline
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
 
     from workers.manifest import Manifest
     from workers.runtimes.contract import Files, Outputs, Rows
+
+_log = logging.getLogger(__name__)
 
 STATE_FILE = "model.safetensors"
 # Fewest rows of a batch unless the package says otherwise. Small batches run other kernels, which add in another order.
@@ -60,9 +67,11 @@ class TorchRuntime:
         self._device = device
         self._threads = threads
         self._here = threading.local()  # a limit holds for the thread that sets it, and for those that begin later
-        self._module = module.to(device).eval()
         self._min_rows = int(manifest.options.get("min_rows", MIN_ROWS))
-        self._pinned: torch.Tensor | None = None  # grows to the largest batch seen; GPU only
+        self._module: Callable[[torch.Tensor], torch.Tensor] = module.to(device).eval()
+        if manifest.options.get("compile", False):
+            self._module = Compiled(self._module, torch.compile(module), self._not_compiled)
+        self._pipeline = None if device.type == "cpu" else self._piped(device)
 
     @property
     def waits(self) -> bool:
@@ -79,23 +88,42 @@ class TorchRuntime:
         if missing > 0:
             batch = np.concatenate([batch, np.repeat(batch[-1:], missing, axis=0)])
         with torch.inference_mode():
-            raw = self._module(self._to_device(batch))
-            answers = (raw if raw.dtype in _NUMPY else raw.float()).cpu().numpy()
+            if self._pipeline is None:
+                answers: NDArray[np.generic] = self._numbers(torch.from_numpy(batch)).numpy()
+            else:
+                answers = self._pipeline.answer(batch)
         if len(answers) == len(batch):
             answers = answers[: len(rows)]
         if self._manifest.output == "value":
             return values(answers)
         return scored(answers, self._manifest.classes, keep=self._manifest.output == "scores")
 
-    def _to_device(self, rows: NDArray[np.generic]) -> torch.Tensor:
-        batch = torch.from_numpy(rows)
-        if self._device.type == "cpu":
-            return batch
-        if self._pinned is None or len(self._pinned) < len(batch):
-            self._pinned = torch.empty(batch.shape, dtype=batch.dtype, pin_memory=True)
-        pinned = self._pinned[: len(batch)]
-        pinned.copy_(batch)
-        return pinned.to(self._device, non_blocking=True)
+    def prepare(self, sizes: Sequence[int]) -> None:
+        """On a GPU, record a graph of launches for each of these sizes of batches; the log says if that cannot be."""
+        if self._pipeline is None:
+            return
+        with torch.inference_mode():
+            why = self._pipeline.prepare(sorted({max(size, self._min_rows) for size in sizes}))
+        if why:
+            _log.warning("%s: not all batches run as CUDA graphs: %s", self._name, why)
+
+    @property
+    def _name(self) -> str:
+        return f"{self._manifest.name} {self._manifest.version}"
+
+    def _piped(self, device: torch.device) -> Pipeline:
+        signature = self._manifest.input
+        dtype = torch.from_numpy(np.empty(0, signature.dtype)).dtype
+        least_rows = max(LEAST_ROWS, self._min_rows)
+        return Pipeline(Cuda(device, self._numbers, signature.shape, dtype), least_rows)
+
+    def _numbers(self, rows: torch.Tensor) -> torch.Tensor:
+        raw = self._module(rows)
+        return raw if raw.dtype in _NUMPY else raw.float()
+
+    def _not_compiled(self, error: Exception) -> None:
+        why = str(error).strip().partition("\n")[0]
+        _log.warning("%s cannot be compiled and runs as it is: %s: %s", self._name, type(error).__name__, why)
 
 
 def save(module: torch.nn.Module, folder: Path) -> str:

@@ -68,6 +68,21 @@ def test_a_model_that_loses_rows_is_found_out() -> None:
         Padded(Summing(lost=5), SIZES).predict_batch(batch(3))
 
 
+def test_a_model_that_prepares_for_its_sizes_is_told_them_first() -> None:
+    """Before the first batch: that may be what is recorded."""
+
+    class Preparing(Summing):
+        def prepare(self, sizes: tuple[int, ...]) -> None:
+            self.sizes += [-size for size in sizes]
+
+    for sizes, seen in (((2, 8), [-2, -8]), ((), [])):
+        runtime = Preparing()
+        model = LoadedModel(Manifest("m", "1", "function", Signature("tensor", "float64", (1,)), "value"), runtime, "")
+        predictor(model, sizes)
+        assert [size for size in runtime.sizes if size < 0] == seen
+        assert runtime.sizes[: len(seen)] == seen
+
+
 def test_every_size_is_tried_at_the_start_and_a_bad_row_fails_alone() -> None:
     """What is compiled for each shape is compiled before the first query; halves of a batch are padded as well."""
     runtime = Summing()
