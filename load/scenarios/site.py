@@ -43,7 +43,7 @@ from workers.simulation.simulator import simulate
 from workers.simulation.sizing import Costs, Site, breaks, need
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from load.harness.driving import Driver, Stretch
@@ -132,7 +132,7 @@ async def _measured(stage: Stage, lane: str, brokers: Brokers, packages: Mapping
     deployment = _deployment(lane, brokers, packages)
     asked = [
         Rows(_APPLICATION, data.inputs, data.labels, contexts, stage.seed + turn, slo_ms)
-        for turn, slo_ms in enumerate((_SLO_MS, None, _SLO_MS))
+        for turn, slo_ms in enumerate((_SLO_MS, _SLO_MS, None, _SLO_MS))  # an id is answered once
     ]
     warm_up, backlog, calm_s = (
         (_SHORT_WARM_UP, _SHORT_BACKLOG, _SHORT_CALM_S) if stage.short else (_WARM_UP, _BACKLOG, _CALM_S)
@@ -146,14 +146,14 @@ async def _measured(stage: Stage, lane: str, brokers: Brokers, packages: Mapping
     async with deployed(stage, deployment, data.inputs[0]) as driver:
         processes = float(len(driver.system.pids))
         await driver.backlog(warm_up, asked[0], _DRAIN_S)
-        await driver.at(RATE, asked[0], calm_s / 2)
+        await driver.at(RATE, asked[1], calm_s / 2)
         before_s = total_cpu_s(brokers.pids)
-        calm = await driver.at(RATE, asked[1], calm_s, on_predictions=read)
+        calm = await driver.at(RATE, asked[2], calm_s, on_predictions=read)
         between_s = total_cpu_s(brokers.pids)
         batches = await asyncio.to_thread(_batches, driver)
-        stored, middle_s = _stored(brokers, deployment.prefix), total_cpu_s(brokers.pids)
-        drained = await driver.backlog(backlog, asked[2], _DRAIN_S)
-        after_s, held = total_cpu_s(brokers.pids), _stored(brokers, deployment.prefix)
+        stored, middle_s = _stored(brokers, deployment.prefix, packages), total_cpu_s(brokers.pids)
+        drained = await driver.backlog(backlog, asked[3], _DRAIN_S)
+        after_s, held = total_cpu_s(brokers.pids), _stored(brokers, deployment.prefix, packages)
     answered = max(1, drained.recorder.total.answered)
     each = {topic: (size - stored.get(topic, 0)) / answered / len(brokers.pids) for topic, size in held.items()}
     readers = read_by(sorted(packages))
@@ -196,12 +196,13 @@ def _batches(driver: Driver) -> list[Stamped]:
         ]
 
 
-def _stored(brokers: Brokers, prefix: str) -> dict[str, float]:
+def _stored(brokers: Brokers, prefix: str, models: Iterable[str]) -> dict[str, float]:
     """Return the bytes that all brokers together hold, by topic, for the topics that grow with the queries."""
     found: dict[str, float] = {}
+    wanted = {*_TOPICS, *map(names.model_queries, models)}
     for folder in (folder for log in brokers.logs for folder in log.glob(f"{prefix}.*")):
         topic = folder.name.removeprefix(f"{prefix}.").rpartition("-")[0]
-        if topic in _TOPICS or topic.startswith(names.model_queries("")):
+        if topic in wanted:
             found[topic] = found.get(topic, 0.0) + sum(file.stat().st_size for file in folder.glob("*.log"))
     return found
 

@@ -26,8 +26,9 @@ number is from its results.
   that are listed. The truth lies between the costs of full batches and those at the modest rate.
 - **Simulated** is the latency, with the legs that the lane `three` had at the modest rate. Legs do not grow with the
   load there, and no network lies between the machines.
-- **Not measured** are more than one machine, a real network, disks that are slower than this one's cache, the loss of a
-  broker, more than two processes of a role, and TLS between brokers or to clients: only roles use it.
+- **Not measured** are the CPU of Redis, more than one machine, a real network, disks that are slower than this one's
+  cache, the loss of a broker, more than two processes of a role, and TLS between brokers or to clients: only roles use
+  it.
 """
 
 
