@@ -23,7 +23,8 @@ number is from its results.
 - **Measured** are the two tables of lanes below, on the machine named here. All processes share its cores. So rates say
   nothing about a site; costs a query do. A cost at a modest rate is mostly requests, and falls as they fill.
 - **Computed** is what follows from these costs in proportion (`workers/simulation/sizing.py`), with the assumptions
-  that are listed. The truth lies between the costs of full batches and those at the modest rate.
+  that are listed. The truth lies between the costs of full batches and those at the modest rate. Bytes are those that
+  brokers hold; observations reach them uncompressed.
 - **Simulated** is the latency, with the legs that the lane `three` had at the modest rate. Legs do not grow with the
   load there, and no network lies between the machines.
 - **Not measured** are the CPU of Redis, more than one machine, a real network, disks that are slower than this one's
@@ -46,8 +47,9 @@ def page(result: Result, environment: Environment) -> str:
     parts = [f"# {SITE_PER_S:,.0f} queries a second\n", _INTRODUCTION, "## Measured\n", f"{machine}\n", *shown]
     if computed := _computed(result):
         parts += ["## Computed\n", _sentence(result), *(f"### {t.title}\n\n{t.markdown()}" for t in computed)]
+    if "simulated_p50_ms" in result.figures:
         parts += ["## Simulated\n", _simulated(result.figures)]
-    return "\n".join([*parts, *(f"- {sentence}" for sentence in missed(result, FIGURES)), ""])
+    return "\n".join([*parts, *(f"- {sentence}" for sentence in (*result.notes, *missed(result, FIGURES))), ""])
 
 
 def _measured(result: Result) -> list[Table]:
