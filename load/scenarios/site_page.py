@@ -23,9 +23,9 @@ number is from its results.
 - **Measured** are the two tables of lanes below, on the machine named here. All processes share its cores. So rates say
   nothing about a site; costs a query do. A cost at a modest rate is mostly requests, and falls as they fill.
 - **Computed** is what follows from these costs in proportion (`workers/simulation/sizing.py`), with the assumptions
-  that are listed. The truth lies between the costs of full batches and those at the modest rate. Bytes are those that
+  that are listed. They are the costs of full batches, so a site that wants latency needs more. Bytes are those that
   brokers hold; observations reach them uncompressed.
-- **Simulated** is the latency, with the legs that the lane `three` had at the modest rate. Legs do not grow with the
+- **Simulated** is the latency, with the legs that the lane `several` had at the modest rate. Legs do not grow with the
   load there, and no network lies between the machines.
 - **Not measured** are the CPU of Redis, more than one machine, a real network, disks that are slower than this one's
   cache, the loss of a broker, more than two processes of a role, and TLS between brokers or to clients: only roles use
