@@ -33,7 +33,7 @@ class Process(NamedTuple):
         name: of its log and in messages: `loop`, `joiner`, `worker.svc`, `worker.svc@2`.
         roles: that run in it.
         model: of a worker.
-        number: of a worker among those of its model, from 1.
+        number: of a worker among those of its model, or of a role's processes among them, from 1.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Process(NamedTuple):
     @property
     def instances(self) -> tuple[str, ...]:
         """Who reports from it; of the first ones the `@1` is left out."""
-        return self.roles if self.model is None else (self.name,)
+        return self.roles if self.model is None and self.number == 1 else (self.name,)
 
 
 def is_shared(settings: Settings) -> bool:
@@ -57,6 +57,7 @@ def plan(
     models: Iterable[str],
     replicas: Mapping[str, int] | None = None,
     inside: Collection[str] = (),
+    several: Mapping[str, int] | None = None,
 ) -> list[Process]:
     """Return what to start, in the order of `roles`.
 
@@ -65,6 +66,7 @@ def plan(
         models: that are deployed.
         replicas: workers by model; one for a model that is not named.
         inside: models that run in the process of selection.
+        several: processes by role, where it is not one; a role that shares its process has one anyway.
     """
     together = [role for role in settings.roles if role in TOGETHER] if is_shared(settings) else []
     found: list[Process] = []
@@ -75,7 +77,7 @@ def plan(
                 worker(model, number) for model in apart for number in range(1, 1 + (replicas or {}).get(model, 1))
             ]
         elif len(together) < 2 or role not in together:
-            found.append(Process(role, (role,)))
+            found += [_numbered(role, number) for number in range(1, 1 + (several or {}).get(role, 1))]
         elif role == together[0]:
             found.append(Process(LOOP, tuple(together)))
     return found
@@ -85,3 +87,8 @@ def worker(model: str, number: int = 1) -> Process:
     """Return the process of one worker."""
     name = worker_role(model)
     return Process(name if number == 1 else f"{name}@{number}", (WORKER,), model, number)
+
+
+def _numbered(role: str, number: int) -> Process:
+    """Return one of a role's processes."""
+    return Process(role if number == 1 else f"{role}@{number}", (role,), number=number)

@@ -73,6 +73,7 @@ class System:
         environment: variables for the children, beside this process's own.
         progress: shows what the start waits for and which role is ready.
         replicas: workers by model name, instead of the settings' numbers.
+        several: processes by role; one of each that is not named.
         logs: folder of the processes' logs; `logs` in `folder` by default.
 
     Attributes:
@@ -89,6 +90,7 @@ class System:
         progress: Progress | None = None,
         replicas: Mapping[str, int] | None = None,
         logs: Path | None = None,
+        several: Mapping[str, int] | None = None,
     ) -> None:
         self._settings = settings
         self._codec = codec
@@ -98,6 +100,7 @@ class System:
         self._environment = dict(environment or {})
         self._progress = progress or Silent()
         self._replicas = {**settings.worker.replicas, **(replicas or {})}
+        self._several = dict(several or {})
         # One name for all children, as each is in a group of its own (replicas add their number); a new one, as two
         # systems may share the groups.
         self._member = uuid.uuid4().hex
@@ -243,7 +246,7 @@ class System:
         here = present(news, self._absent)
         self._absent |= news.keys() - here
         self._served |= {*here}
-        return plan(self._settings, here, self._replicas, self._inside)
+        return plan(self._settings, here, self._replicas, self._inside, self._several)
 
     async def serve(self, models: Mapping[str, Model]) -> None:
         """Start workers for models without any; returns at once, while they load."""
@@ -275,7 +278,7 @@ class System:
 
     def _foreseen(self) -> set[str]:
         """Return the processes that the settings alone start, and set their ports."""
-        planned = plan(self._settings, self._settings.models, self._replicas)
+        planned = plan(self._settings, self._settings.models, self._replicas, several=self._several)
         self.metrics_ports = metrics.ports(self._settings.metrics, (process.name for process in planned))
         return {process.name for process in planned}
 
@@ -383,7 +386,9 @@ def launcher(bootstrap: str, redis_url: str, folder: Path) -> Launch:
             }
         )
         place = folder / deployment.prefix
-        async with System(settings, codec_for(settings), place, replicas=deployment.replicas) as system:
+        several = {role: count for role, count in deployment.replicas.items() if role not in deployment.models}
+        workers = {name: count for name, count in deployment.replicas.items() if name in deployment.models}
+        async with System(settings, codec_for(settings), place, replicas=workers, several=several) as system:
             yield system
 
     return launch

@@ -42,6 +42,8 @@ from load.scenarios import (
     scale_page,
     seeds,
     simulated,
+    site,
+    site_page,
     specialists,
     spread,
     straggler,
@@ -193,6 +195,14 @@ _OWN = (
         tables=scale_page.tables,
         page=scale_page.page,
         parts=scale.PARTS,
+        short=True,
+    ),
+    Scenario(
+        site,
+        "several processes of each role, three brokers, TLS: cost of a query; what 100,000/s take, and what breaks",
+        tables=site_page.tables,
+        page=site_page.page,
+        parts=site.LANES,
         short=True,
     ),
     Scenario(

@@ -15,6 +15,7 @@ import click
 from deploy.cli.common import VerbGroup, json_option, print_json, print_table
 from deploy.errors import UsageError
 from deploy.launch import launcher
+from deploy.local.cluster import open_brokers
 from deploy.local.redis import RedisServer
 from deploy.local.services import APACHE, open_broker
 from load.harness.arrivals import POISSON, named
@@ -131,6 +132,7 @@ def run(
         hours=hours,
         trace=trace,
         processes=processes,
+        brokers=open_brokers,
     )
     result, services = _measure(scenario, broker, redis_url, stage)
     path = results.write(result, out, services)

@@ -47,6 +47,8 @@ class ApacheKafka(LocalServer):
         heap_mb: int | None = None,
         bench: bool = False,
         properties: Mapping[str, str] | None = None,
+        controller_port: int = 0,
+        cluster: str = "",
     ) -> None:
         """Prepare a node; nothing is fetched or started yet.
 
@@ -56,9 +58,12 @@ class ApacheKafka(LocalServer):
             heap_mb: Java heap; 512 by default, 1024 with `bench`.
             bench: Optimise for a steady rate without pauses (ZGC, full compiler) instead of start-up time and memory.
             properties: Broker properties that win over ours.
+            controller_port: Of its controller; 0 takes a free one.
+            cluster: Id of the cluster that it is one of, 22 URL-safe characters; empty = one of its own.
         """
         super().__init__(data, port=port)
-        self._controller_port = free_port()
+        self._controller_port = controller_port or free_port()
+        self._cluster = cluster or new_cluster()
         self._heap_mb = heap_mb or (1024 if bench else 512)
         self._bench = bench
         self._properties = dict(properties or {})
@@ -94,7 +99,7 @@ class ApacheKafka(LocalServer):
             encoding="utf-8",
         )
         if not (logs / "meta.properties").exists():
-            _format(java, settings)
+            _format(java, settings, self._cluster)
         return [*java, "kafka.Kafka", str(settings)]
 
     def _java(self) -> list[str]:
@@ -117,10 +122,14 @@ class ApacheKafka(LocalServer):
         return listens(self.port) and answers(self.bootstrap)
 
 
-def _format(java: list[str], settings: Path) -> None:
+def new_cluster() -> str:
+    """Return a new cluster's id: 22 URL-safe characters."""
+    # The fixed first bytes keep it from starting with a dash, which reads as an option.
+    return base64.urlsafe_b64encode(b"sky" + uuid.uuid4().bytes[3:]).decode().rstrip("=")
+
+
+def _format(java: list[str], settings: Path, cluster: str) -> None:
     """Write the metadata a new data folder needs."""
-    # 22 URL-safe characters; the fixed first bytes keep it from starting with a dash, which reads as an option.
-    cluster = base64.urlsafe_b64encode(b"sky" + uuid.uuid4().bytes[3:]).decode().rstrip("=")
     command = [*java, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(settings)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=_FORMAT_TIMEOUT_S, check=False)
     if done.returncode:

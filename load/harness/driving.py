@@ -125,10 +125,11 @@ class Driver:
         slo_us: int = 100_000,
         on_predictions: Callable[[Sequence[Prediction]], None] | None = None,
         turn: int = 0,
+        drain_s: float = 5.0,
     ) -> Stretch:
         """Send the stage's arrivals at `rate` a second for `seconds`; those of another `turn` come at other times."""
         offsets_us = arrivals.until(self.stage.arrivals.at(rate, self.stage.seed + turn), seconds)
-        return await self.drive(offsets_us, workload, slo_us, on_predictions, linger_ms=linger_ms(rate))
+        return await self.drive(offsets_us, workload, slo_us, on_predictions, drain_s, linger_ms(rate))
 
     async def backlog(
         self,

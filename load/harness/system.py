@@ -12,7 +12,7 @@ from load.harness.arrivals import POISSON
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from contextlib import AbstractAsyncContextManager
+    from contextlib import AbstractAsyncContextManager, AbstractContextManager
     from pathlib import Path
 
     from load.harness.arrivals import Arrivals
@@ -30,7 +30,7 @@ class Deployment:
         partitions: of the topics on the circle of data.
         roles: which roles run, `worker` meaning one for each model.
         settings: over the defaults, as nested keys of the configuration file, e.g. `{"worker": {"objective_ms": 20}}`.
-        replicas: workers by model name; a model that is not named has one.
+        replicas: workers by model name, and processes by role; what is not named has one.
         processes: which roles share one, as the setting of this name: what is measured depends on no machine's cores.
     """
 
@@ -91,6 +91,40 @@ class Launch(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Brokers:
+    """A cluster of brokers that runs.
+
+    Attributes:
+        bootstrap: for the harness.
+        kafka: what the setting `kafka` has to be for roles that use them.
+        pids: process ids by broker.
+        logs: of each broker, the folder with a folder for each of its partitions.
+    """
+
+    bootstrap: str
+    kafka: Mapping[str, object]
+    pids: Mapping[str, int]
+    logs: tuple[Path, ...]
+
+
+class OpenBrokers(Protocol):
+    """Starts brokers beside the stage's own; on exit they and their data are gone."""
+
+    def __call__(self, count: int, *, tls: bool = False) -> AbstractContextManager[Brokers]:
+        """Return so many brokers as a context, to which roles connect with TLS or without."""
+        ...
+
+
+def no_brokers(count: int, *, tls: bool = False) -> AbstractContextManager[Brokers]:
+    """Refuse to start brokers, where nobody has said how.
+
+    Raises:
+        LookupError: always.
+    """
+    raise LookupError(f"this stage starts no brokers; {count} were wanted{' with TLS' if tls else ''}")
+
+
+@dataclass(frozen=True, slots=True)
 class Stage:
     """Where a scenario runs and how large it is.
 
@@ -108,6 +142,7 @@ class Stage:
         hours: of simulated time, where a scenario simulates.
         trace: tell all that happens, where a scenario can.
         processes: which roles share one, where a scenario can run both ways: `each` or `shared`.
+        brokers: starts brokers, where a scenario wants some of its own.
     """
 
     bootstrap: str
@@ -122,6 +157,7 @@ class Stage:
     hours: float = 200.0
     trace: bool = False
     processes: str = "each"
+    brokers: OpenBrokers = no_brokers
     redis_url: str = field(default="", repr=False)  # a password may be in it
 
     @property

@@ -26,6 +26,16 @@ if TYPE_CHECKING:
     from deploy.local.supervisor import Child
 
 
+def test_a_role_has_as_many_processes_as_are_asked_for() -> None:
+    """The first keeps its name, the others are numbered; roles that share a process stay one."""
+    settings = Settings(processes="each", roles=("selection", "joiner"))
+    found = plan(settings, [], several={"selection": 2})
+    assert [process.instances for process in found] == [("selection",), ("selection@2",), ("joiner",)]
+    assert [process.number for process in found] == [1, 2, 1]
+    shared = plan(Settings(processes="shared", roles=("selection", "joiner")), [], several={"selection": 2})
+    assert [process.instances for process in shared] == [("selection", "joiner")]
+
+
 def test_the_settings_say_how_many_workers_a_model_has() -> None:
     """At most as many as its topic has partitions; another would have nothing to do."""
     settings = Settings.model_validate({"roles": ["worker"], "worker": {"replicas": {"a": 2}}})
