@@ -102,7 +102,7 @@ def test_every_command_of_a_group_explains_itself_with_examples_of_its_own() -> 
         (("load", "run", "figure8", "--arrivals", "constant"), "goes with: floor, loop"),
         (
             ("load", "run", "loop", "--docs", "loop.md"),
-            "goes with: controllers, runtimes, scale, policies, account, peers",
+            "goes with: controllers, runtimes, gpu, scale, site, policies, account, peers",
         ),
         (("load", "run", "loop", "--short"), "peers"),
         (("load", "run", "peers", "--only", "triton"), "has no part triton"),
@@ -435,7 +435,10 @@ def test_a_result_is_printed_as_a_page(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("scenario", "expected"),
-    [("loop", "these have: controllers, runtimes, scale, policies, account, peers"), ("peers", "is missing")],
+    [
+        ("loop", "these have: controllers, runtimes, gpu, scale, site, policies, account, peers"),
+        ("peers", "is missing"),
+    ],
 )
 def test_a_result_that_makes_no_page_says_why(
     scenario: str, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
