@@ -186,19 +186,28 @@ def with_policy(application: Application, spec: str) -> Application:
     return replace(application, policy=policy.name, parameters=parameters)
 
 
-def fault_of(settings: Settings, codec: Codec, plan: Candidate, stage: Stage) -> str:
+def fault_of(settings: Settings, codec: Codec, plan: Candidate, stage: Stage, due: Promotion | None = None) -> str:
     """Say what somebody has changed so that a candidate is no longer where its last step left it; empty = nothing.
+
+    Args:
+        settings: of the deployment.
+        codec: of its records.
+        plan: of the candidate.
+        stage: where its last step left it.
+        due: the step that it should take now; who stands where that leads has taken it, but has not written it.
 
     Raises:
         DeployError: the broker stopped answering.
     """
+    goes = None if due is None else due.action
     if plan.kind != VERSION:
-        return _fault_of_apprentice(plan, catalog.read(settings, codec, Application).get(plan.name))
+        return _fault_of_apprentice(plan, catalog.read(settings, codec, Application).get(plan.name), goes)
     serving = catalog.read(settings, codec, Model).get(plan.name)
     if serving is None:
         return f"model {plan.name} was removed"
     if plan.candidate not in (serving.version, *serving.shares):
-        return f"somebody has ended {plan.name} {plan.candidate}"
+        is_back = goes == Action.BACK.value and serving.version == plan.incumbent
+        return "" if is_back else f"somebody has ended {plan.name} {plan.candidate}"
     if serving.version not in (plan.candidate, plan.incumbent):
         return f"somebody lets {plan.name} {serving.version} serve"
     if not stage.is_promoted and not canaries(serving).get(plan.candidate) and stage.share:
@@ -206,10 +215,15 @@ def fault_of(settings: Settings, codec: Codec, plan: Candidate, stage: Stage) ->
     return ""
 
 
-def _fault_of_apprentice(plan: Candidate, application: Application | None) -> str:
-    if application is None or policy_of(application) != plan.incumbent:
+def _fault_of_apprentice(plan: Candidate, application: Application | None, goes: str | None) -> str:
+    policy = None if application is None else policy_of(application)
+    if application is None or policy not in (plan.incumbent, plan.candidate):
         return f"application {plan.name} has another policy than {plan.incumbent}, or is gone"
-    return "" if application.apprentice == plan.candidate else f"{plan.candidate} does not learn along any more"
+    if policy == plan.candidate:
+        return "" if goes == Action.PROMOTE.value else f"somebody lets {plan.candidate} decide for {plan.name}"
+    if application.apprentice == plan.candidate or goes == Action.BACK.value:
+        return ""
+    return f"{plan.candidate} does not learn along any more"
 
 
 def policy_of(application: Application) -> str:

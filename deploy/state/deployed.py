@@ -34,12 +34,12 @@ class Deployed:
         self._settings = settings
         self._codec = codec
 
-    def fault_of(self, plan: Candidate, stage: Stage) -> str:
+    def fault_of(self, plan: Candidate, stage: Stage, due: Promotion | None) -> str:
         """See `Deployment`."""
         from deploy.state import candidates
 
         with _to_try_again():
-            return candidates.fault_of(self._settings, self._codec, plan, stage)
+            return candidates.fault_of(self._settings, self._codec, plan, stage, due)
 
     def take(self, plan: Candidate, step: Promotion) -> str:
         """See `Deployment`."""

@@ -10,7 +10,7 @@ a restart must fold the observations since each wish again. So it follows the to
                                    ▼
          Deployment: changes what is wanted, then writes the step to `promotions`, which comes back here
 
-A crash between the two repeats the step: it changes nothing the second time.
+A crash between the two repeats the step: it changes nothing the second time, and is written then.
 """
 
 from __future__ import annotations
@@ -57,8 +57,13 @@ _STOP_S = 2.0
 class Deployment(Protocol):
     """What is wanted of the deployment; called in a thread."""
 
-    def fault_of(self, plan: Candidate, stage: Stage) -> str:
+    def fault_of(self, plan: Candidate, stage: Stage, due: Promotion | None) -> str:
         """Say what somebody has changed so that a candidate is no longer where its last step left it; empty = nothing.
+
+        Args:
+            plan: of the candidate.
+            stage: where its last step left it.
+            due: the step that it should take now; who stands where that leads has taken it, but has not written it.
 
         Raises:
             BrokerUnavailableError: ask again later.
@@ -219,18 +224,17 @@ class Promoting:
                 self._serving.observe(seen, record.timestamp_us)
 
     async def _step(self, now_us: int, guards: Mapping[str, Mapping[str, float]]) -> None:
+        steps = self._lifecycle.steps(now_us, guards, self._offsets())
+        due = {topics.candidate(each.kind, each.name): each for each in steps}
         for key, course in [*self.courses.items()]:
+            taken, fault = due.get(key), ""
             if course.stage is not None:
-                fault = await asyncio.to_thread(self._deployment.fault_of, course.plan, course.stage)
-                if fault:
-                    await self._end(key, course, fault, now_us)
-        for taken in self._lifecycle.steps(now_us, guards, self._offsets()):
-            key = topics.candidate(taken.kind, taken.name)
-            course = self.courses[key]
-            fault = await asyncio.to_thread(self._deployment.take, course.plan, taken)
+                fault = await asyncio.to_thread(self._deployment.fault_of, course.plan, course.stage, taken)
+            if taken is not None and not fault:
+                fault = await asyncio.to_thread(self._deployment.take, course.plan, taken)
             if fault:
                 await self._end(key, course, fault, now_us)
-            else:
+            elif taken is not None:
                 _log.info("%s %s: %s, share %g: %s", *taken[1:3], taken.action, taken.share, taken.reason)
                 self._lifecycle.past(taken)  # it comes back as a record, too, and changes nothing then
                 # What counts now may have been folded already: a restart would fold it again, so this does, too.

@@ -16,7 +16,7 @@ from streams.promotion.copies import Copies
 from streams.replay.configurations import Timeline
 from streams.replay.coverage import Coverage, SecondLook
 from streams.replay.decisions import Decisions
-from streams.replay.held import Held
+from streams.replay.held import ENTRY_BYTES, Held
 from streams.replay.joins import Joins, Seen, joined_by
 from streams.replay.missing_answers import MissingAnswers
 from streams.replay.missing_observations import MissingObservations
@@ -67,6 +67,7 @@ class Deployment:
         clocks_us: how far the clocks of those who wrote may have been apart.
         running: models that are at hand, by name and version: they answer again.
         copies_bytes: that the control role's ids of observations may take.
+        again_bytes: that may wait for what clocks that disagree bring later; beyond it the oldest are let go of.
     """
 
     selection: SelectionSettings = field(default_factory=SelectionSettings)
@@ -76,6 +77,7 @@ class Deployment:
     clocks_us: int = CLOCKS_US
     running: Running = field(default_factory=dict)
     copies_bytes: int = 32 << 20
+    again_bytes: int = 64 << 20
 
 
 class AsItWas:
@@ -120,6 +122,7 @@ class AsItWas:
         self._late: Held[Record] = Held(_JOIN_BYTES // 4)
         self._clocks_us = deployment.clocks_us
         self._again: list[Record] = []
+        self._again_bytes, self._again_bound = 0, deployment.again_bytes
         self._topics = tuple(topic for topic in READ if topic in held)
 
     def run(self, tell: Callable[[Report], None] = lambda _: None) -> Report:
@@ -144,7 +147,7 @@ class AsItWas:
             self._coverage.note(record)
             try:
                 if not take[record.topic](record):
-                    self._again.append(record)
+                    self._wait(record)
             except DecodeError:
                 report.undecodable[record.topic] += 1
             if count % _AGAIN == 0:
@@ -157,6 +160,20 @@ class AsItWas:
         self._rows.again(self.report.until_us - self._clocks_us)
         again, self._again = self._again, []
         self._again = [record for record in again if not self._looked_up(record)]
+        self._again_bytes = sum(map(_bytes_of, self._again))
+
+    def _wait(self, record: Record) -> None:
+        """Look a record up later; beyond the bound the older half is looked up once more, and given up."""
+        self._again.append(record)
+        self._again_bytes += _bytes_of(record)
+        if self._again_bytes <= self._again_bound:
+            return
+        self._retry()
+        half = 0 if self._again_bytes <= self._again_bound // 2 else -(-len(self._again) // 2)
+        given_up, self._again = self._again[:half], self._again[half:]
+        self._again_bytes = sum(map(_bytes_of, self._again))
+        for each in given_up:
+            self._give_up(each, is_early=True)
 
     def _looked_up(self, record: Record) -> bool:
         if record.topic == topics.PREDICTIONS:
@@ -178,13 +195,14 @@ class AsItWas:
         self._lessons.end(look)
         self.report.states = self._history.states
 
-    def _give_up(self, record: Record) -> None:
-        """Count what could not be looked up to the end."""
+    def _give_up(self, record: Record, *, is_early: bool = False) -> None:
+        """Count what could not be looked up to the end, or `is_early`, as long as there was room."""
+        may_miss = not is_early
         if record.topic == topics.PREDICTIONS:
             prediction = self._codec.decode(Prediction, record.value)
             if self._query(prediction) is not None:
                 self.report.unchecked["state_missing"] += 1
-            elif self._is_whole(topics.QUERIES, self._queries):
+            elif may_miss and self._is_whole(topics.QUERIES, self._queries):
                 self.report.miss(QUERIES, prediction.query_id, "the query of its answer")
             else:
                 self.report.unchecked["query_missing"] += 1
@@ -193,7 +211,7 @@ class AsItWas:
             if self._seen(record.partition, seen, record.timestamp_us) is None:
                 if self._predicted(seen) is not None:
                     self.report.unchecked["feedback_missing"] += 1
-                elif self._is_whole(topics.PREDICTIONS, self._predictions):
+                elif may_miss and self._is_whole(topics.PREDICTIONS, self._predictions):
                     self.report.miss(PREDICTIONS, seen.query_id, "the answer that was observed")
                 else:
                     self.report.unchecked["prediction_missing"] += 1
@@ -303,6 +321,10 @@ class AsItWas:
             ):
                 return record
         return None
+
+
+def _bytes_of(record: Record) -> int:
+    return len(record.value or b"") + ENTRY_BYTES
 
 
 def _begun(trace: Recording, partitions: int) -> frozenset[int]:

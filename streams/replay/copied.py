@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from multiprocessing import get_all_start_methods, get_context
+from signal import SIGKILL
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
@@ -48,12 +49,20 @@ class Copied(Generic[T]):
             value, fault = self._source.recv()
         except EOFError:
             self._process.join()
-            message = f"a copy of the process ended with status {self._process.exitcode} before it had a result"
-            raise CopyEndedError(f"{message}: is there enough memory?") from None
+            raise CopyEndedError(_ending(self._process.exitcode)) from None
         self._process.join()
         if fault is not None:
             raise fault
         return value  # type: ignore[no-any-return] # what `_send` has sent
+
+
+def _ending(code: int | None) -> str:
+    """Say how a copy ended before it had a result, and what to do."""
+    if code == -SIGKILL:
+        return (
+            "a copy of this process was killed, most likely for want of memory: free memory, or replay a shorter trace"
+        )
+    return f"a copy of this process ended with status {code} before it had a result; its own error is above"
 
 
 def _send(work: Callable[[], T], sink: Connection) -> None:

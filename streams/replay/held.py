@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 # What an entry takes beside its record's bytes: a tuple, its numbers, the key, a place in the dict (CPython 3.11).
-_ENTRY_BYTES = 600
+ENTRY_BYTES = 600
 
 
 class Held(Generic[T]):
@@ -33,7 +33,7 @@ class Held(Generic[T]):
 
     def add(self, query_id: str, value: T, size: int) -> None:
         """Hold one more value for a query."""
-        size += _ENTRY_BYTES
+        size += ENTRY_BYTES
         known = self._entries.get(query_id)
         self._entries[query_id] = ((value,), size) if known is None else ((*known[0], value), known[1] + size)
         self._bytes += size

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -66,10 +66,10 @@ def recorded(faults: list[Fault], policy: str, changes: dict[str, object]) -> Lo
     return loop
 
 
-def replayed(trace: MemoryTrace) -> Report:
-    """Replay what a loop has logged."""
+def replayed(trace: MemoryTrace, **options: Any) -> Report:
+    """Replay what a loop has logged; options are of the `Deployment`."""
     joiner = JoinerSettings(partitions=1, window_us=60_000_000, early_us=5_000_000)
-    return replay(trace, Deployment(SelectionSettings(1), joiner), CODEC)
+    return replay(trace, Deployment(SelectionSettings(1), joiner, **options), CODEC)
 
 
 @settings(max_examples=25, deadline=None)

@@ -78,6 +78,8 @@ class Wanted:
         self.log = log
         self.shares: list[tuple[str, float]] = []
         self.changed = ""
+        self.stands = ""  # the action whose outcome is there, whoever brought it about
+        self.ends_at = ""  # the action at which the process ends before the step is written
         self.away = False
         self.now_us = 0
 
@@ -86,15 +88,17 @@ class Wanted:
         """Of the candidate."""
         return self.shares[-1][1] if self.shares else 0.0
 
-    def fault_of(self, plan: Candidate, stage: Stage) -> str:
+    def fault_of(self, plan: Candidate, stage: Stage, due: Promotion | None) -> str:
         """See `Deployment`."""
-        return self.changed
+        return "" if due is not None and due.action == self.stands else self.changed
 
     def take(self, plan: Candidate, step: Promotion) -> str:
         """See `Deployment`."""
         if self.away:
             raise BrokerUnavailableError("no broker")
         self.shares.append((step.action, step.share))
+        if step.action == self.ends_at:
+            raise KeyboardInterrupt
         self.end(step)
         return ""
 
@@ -185,6 +189,21 @@ async def test_what_somebody_else_has_changed_ends_the_way() -> None:
     place.wanted.changed = "somebody has ended forest 2"
     assert await place.run(2) == [("begin", 0.1)]
     assert place.promoting.steps[-1].action == "end"
+    assert not place.promoting.courses
+
+
+async def test_a_step_that_was_taken_but_not_written_is_written_after_a_restart() -> None:
+    """The process ended between the two: the deployment stands where the step leads, and the evidence says so still."""
+    place = Place()
+    place.rates = 0.6, 0.1
+    place.wanted.ends_at = "back"
+    with pytest.raises(KeyboardInterrupt):
+        await place.run(60)
+    assert [step.action for step in place.promoting.steps] == ["begin"]
+    place.wanted.ends_at, place.wanted.stands, place.wanted.changed = "", "back", "somebody has ended forest 2"
+    place.promoting = place.started()
+    await place.run(2)
+    assert [step.action for step in place.promoting.steps] == ["begin", "back"]
     assert not place.promoting.courses
 
 

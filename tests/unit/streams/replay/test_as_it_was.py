@@ -122,6 +122,16 @@ def test_predictions_without_query_or_state_are_counted() -> None:
     assert report.unchecked["state_missing"] == 15
 
 
+def test_what_waits_in_vain_takes_no_more_than_its_room() -> None:
+    """Predictions without queries are given up early then, and counted for the same reason."""
+    trace = trace_of(asked().driver)
+    trace.logs[topics.QUERIES, 0] = trace.logs[topics.QUERIES, 0][19:]
+    reports = [replayed(trace, again_bytes=room) for room in (2_000, 1 << 20)]
+
+    assert reports[0].is_equal
+    assert [each.unchecked["query_missing"] for each in reports] == [19, 19]
+
+
 def test_what_a_new_context_started_from_is_found_however_much_has_followed() -> None:
     """The votes of an ensemble say nothing of it in their propensities."""
     application = digits(policy="exp4", per_context=True, window_s=20.0)

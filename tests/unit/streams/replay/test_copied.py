@@ -53,5 +53,11 @@ def test_an_error_with_a_cause_is_raised_here() -> None:
 
 def test_a_copy_that_is_killed_is_said() -> None:
     """As by the kernel, for want of memory."""
-    with pytest.raises(CopyEndedError, match="is there enough memory"):
+    with pytest.raises(CopyEndedError, match="want of memory: free memory"):
         Copied(lambda: os.kill(os.getpid(), signal.SIGKILL)).result()
+
+
+def test_a_copy_that_ends_by_itself_is_said_with_its_status() -> None:
+    """It was not memory then."""
+    with pytest.raises(CopyEndedError, match="ended with status 3"):
+        Copied(lambda: os._exit(3)).result()
