@@ -117,12 +117,6 @@ def rows(visits: Sequence[Row]) -> list[Row]:
     return list(found.values())
 
 
-def best_settings(visits: Sequence[Row]) -> set[tuple[str, str]]:
-    """Return `(system, setting)` for each that is somebody's best for an objective."""
-    found = rows(visits)
-    return {(row["name"], value) for row in found for key, value in row.items() if key.startswith("setting_")}
-
-
 def setting_words(setting: Mapping[str, Any]) -> str:
     """Return a setting as it stands in rows."""
     return words(setting.get("worker", {}).get("parameters", setting))

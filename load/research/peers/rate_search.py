@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-RATES = tuple(250.0 * 2**doubled for doubled in range(9))
+RATES = tuple(500.0 * 2**doubled for doubled in range(8))
 BETWEEN = (2**0.5, 2**0.25)  # beyond the best rate, before the next: one after the other
 _KEPT = 0.5  # of the queries in time; below it the rate is too high
 _PATIENCE = 2  # such rates in a row; one may be a busy moment of the machine

@@ -49,7 +49,7 @@ def test_rates_double_until_two_fail_and_two_are_tried_in_between(
     """The best rate is found within a factor of 1.2."""
     system = System(capacity)
     tried = climb(system, (20, 100))
-    assert system.asked == pytest.approx([250, 500, 1_000, 2_000, 4_000, *(1_000 * each for each in beyond)])
+    assert system.asked == pytest.approx([500, 1_000, 2_000, 4_000, *(1_000 * each for each in beyond)])
     assert best_rate(tried, 100) == pytest.approx(1_000 * best)
 
 
@@ -57,14 +57,14 @@ def test_no_rate_is_tried_beyond_what_the_harness_can_do() -> None:
     """Beyond the ceiling the harness would be measured."""
     system = System(10_000.0)
     climb(system, (100,), ceiling_per_s=1_100.0)
-    assert system.asked == [250, 500, 1_000]
+    assert system.asked == [500, 1_000]
 
 
 def test_what_still_works_on_an_earlier_rate_is_asked_no_further() -> None:
     """Its answers would come late for a reason of the rate before."""
     system = System(600.0, settles=False)
     climb(system, (20, 100))
-    assert system.asked == [250, 500, 1_000]
+    assert system.asked == [500, 1_000]
 
 
 def test_everybody_has_their_best_setting_by_the_median_of_rounds() -> None:
@@ -105,7 +105,7 @@ TURNS = [
 def test_the_fixed_batch_that_is_best_after_all_other_starts_counts_after_each() -> None:
     """The luckiest of many is not the best: 64 rows look the best only where the 300 are among what chooses."""
     found = by_turns.figures(TURNS)
-    aimd, fixed = 94.0 + 20.0 + 300.0 + 20.0 + 60.0 + 60.0, 80.0 + 100.0 + 80.0 + 90.0 + 70.0 + 70.0
+    aimd, fixed = 94.0 + 20.0 + 300.0 + 20.0 + 60.0 + 60.0, 80.0 + 100.0 + 90.0 + 90.0 + 70.0 + 70.0
     assert found == {f"aimd_{ms}ms_to_fixed_ratio_rate": pytest.approx(aimd / fixed) for ms in (20, 50, 100)}
     assert by_turns.figures([]) == {}
 
@@ -117,9 +117,9 @@ def test_goodput_is_that_at_the_rate_where_its_mean_is_highest() -> None:
 
 
 def test_the_error_of_a_ratio_is_that_of_its_mean_over_the_starts() -> None:
-    """Six starts of one round each."""
-    ratios = (94 / 80, 20 / 100, 300 / 80, 20 / 90, 60 / 70, 60 / 70)
-    assert by_turns.standard_error(TURNS, 50) == pytest.approx(stdev(ratios) / 6**0.5)
+    """Three starts of two rounds each."""
+    ratios = (114 / 180, 320 / 180, 120 / 140)
+    assert by_turns.standard_error(TURNS, 50) == pytest.approx(stdev(ratios) / 3**0.5)
 
 
 def test_the_page_shows_goodput_ratios_settings_and_rates() -> None:
@@ -132,7 +132,7 @@ def test_the_page_shows_goodput_ratios_settings_and_rates() -> None:
     found = {**figures(systems), **by_turns.figures(TURNS)}
     result = Result("forest", found, {"source": "mnist"}, series, ("a note",))
     text = forest_page.page(result, ENVIRONMENT)
-    assert "| Aimd / best fixed batch, by turns | 1.13 ± 0.54 | 1.13 ± 0.54 | 1.13 ± 0.54 |" in text
+    assert "| Aimd / best fixed batch, by turns | 1.11 ± 0.35 | 1.11 ± 0.35 | 1.11 ± 0.35 |" in text
     assert text.count("| Fixed (rows 64) | 117 (70 to 300) at 400 |") == 1
     assert "| Aimd (rows 8) | 99 |" in text
     assert "\n- a note\n" in text
@@ -155,14 +155,6 @@ def test_settings_that_were_given_up_after_a_round_count_no_more() -> None:
     """They have one round each, which may have been a lucky one."""
     visits = [visit("peer", "peer", value, setting="a") for value in (10.0, 12.0)]
     assert rows([*visits, visit("peer", "peer", 90.0, setting="b")])[0]["setting_20ms"] == "a"
-
-
-def test_the_best_settings_for_any_objective_are_tried_again() -> None:
-    """Others are not."""
-    visits = [visit("p", "peer", 10.0, 20, "a"), visit("p", "peer", 20.0, 20, "b"), visit("p", "peer", 5.0, 20, "c")]
-    visits += [visit("p", "peer", 30.0, 50, "a"), visit("p", "peer", 20.0, 50, "b"), visit("p", "peer", 5.0, 50, "c")]
-    assert batching.best_settings(visits) == {("p", "a"), ("p", "b")}
-    assert batching.setting_words({"worker": {"controller": "fixed", "parameters": {"rows": 16.0}}}) == "rows 16.0"
 
 
 def test_the_linear_svm_is_the_same_one_for_bytes_and_for_features() -> None:
