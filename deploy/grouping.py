@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from deploy.config.cores import cores
-from streams.topology import worker_role
+from streams.topology import host_role, worker_role
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 LOOP: Final = "loop"
 WORKER: Final = "worker"
+HOST: Final = "host"
 TOGETHER: Final = ("selection", "joiner", "learner")
 FEW_CORES: Final = 4
 
@@ -34,17 +35,19 @@ class Process(NamedTuple):
         roles: that run in it.
         model: of a worker.
         number: of a worker among those of its model, or of a role's processes among them, from 1.
+        pool: of a host.
     """
 
     name: str
     roles: tuple[str, ...]
     model: str | None = None
     number: int = 1
+    pool: str | None = None
 
     @property
     def instances(self) -> tuple[str, ...]:
         """Who reports from it; of the first ones the `@1` is left out."""
-        return self.roles if self.model is None and self.number == 1 else (self.name,)
+        return self.roles if self.model is None and self.pool is None and self.number == 1 else (self.name,)
 
 
 def is_shared(settings: Settings) -> bool:
@@ -70,12 +73,17 @@ def plan(
     """
     together = [role for role in settings.roles if role in TOGETHER] if is_shared(settings) else []
     found: list[Process] = []
+    hosts = [host(pool) for pool in sorted(settings.hosts) if any(settings.pool_of(model) == pool for model in models)]
     for role in settings.roles:
         if role == WORKER:
             apart = sorted(set(models).difference(settings.selection.named_inline, inside))
+            apart = [model for model in apart if settings.pool_of(model) is None]
             found += [
                 worker(model, number) for model in apart for number in range(1, 1 + (replicas or {}).get(model, 1))
             ]
+            found += hosts
+        elif role == HOST:
+            found += hosts if WORKER not in settings.roles else []
         elif len(together) < 2 or role not in together:
             found += [_numbered(role, number) for number in range(1, 1 + (several or {}).get(role, 1))]
         elif role == together[0]:
@@ -87,6 +95,11 @@ def worker(model: str, number: int = 1) -> Process:
     """Return the process of one worker."""
     name = worker_role(model)
     return Process(name if number == 1 else f"{name}@{number}", (WORKER,), model, number)
+
+
+def host(pool: str) -> Process:
+    """Return the process of one pool."""
+    return Process(host_role(pool), (HOST,), pool=pool)
 
 
 def _numbered(role: str, number: int) -> Process:

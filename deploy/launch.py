@@ -294,7 +294,8 @@ class System:
         argv = [sys.executable, "-P", "-m", "deploy.cli", "run", "--config", str(file), "--quiet"]
         argv += [word for role in process.roles for word in ("--role", role)]
         argv += ["--instance", str(number), *(("--model", process.model) if process.model else ())]
-        if "selection" in process.roles:
+        argv += ["--pool", process.pool] if process.pool else []
+        if {"selection", "host"} & {*process.roles}:
             argv += [word for name, digest in self._inside.items() for word in ("--inside", f"{name}={digest}")]
         path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
         member = self._member if number == 1 else f"{self._member}-{number}"

@@ -20,7 +20,12 @@ if TYPE_CHECKING:
 
 
 def prepared(
-    settings: Settings, codec: Codec, roles: Sequence[str], models: Sequence[str], inside: Collection[str] = ()
+    settings: Settings,
+    codec: Codec,
+    roles: Sequence[str],
+    models: Sequence[str],
+    inside: Collection[str] = (),
+    pools: Sequence[str] = (),
 ) -> tuple[list[Model], list[Model]]:
     """Return the models of the workers and those inside selection, when a broker answers and the topics are there.
 
@@ -30,6 +35,7 @@ def prepared(
         roles: that are to run.
         models: of the workers among them; none = all that are deployed.
         inside: models that run inside selection, besides those that the settings name.
+        pools: of the hosts among them.
 
     Raises:
         UsageError: a model is not deployed.
@@ -38,7 +44,7 @@ def prepared(
     await_broker(settings)
     deployed = _deployed(settings, codec, models) if "worker" in roles else []
     inline = _inline(settings, codec, inside) if "selection" in roles else []
-    require(settings, desired.used_by(settings, codec, roles, deployed))
+    require(settings, desired.used_by(settings, codec, roles, deployed, pools))
     return deployed, inline
 
 
@@ -76,4 +82,5 @@ def _deployed(settings: Settings, codec: Codec, wanted: Sequence[str]) -> list[M
             f"no such model is deployed: {', '.join(absent) or 'any'} (deployed: {names}); see `skysail model add`"
         )
         raise UsageError(message)
-    return [known[name] for name in wanted or sorted(known.keys() - settings.selection.named_inline)]
+    apart = sorted(known.keys() - settings.selection.named_inline)
+    return [known[name] for name in wanted or [name for name in apart if settings.pool_of(name) is None]]

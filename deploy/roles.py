@@ -30,7 +30,7 @@ from schemas.sizes import MAX_BYTES
 from streams import topology
 from streams.runtime.clock import SystemClock
 from streams.runtime.kafka.consumer import ConsumerSettings, KafkaConsumer
-from streams.runtime.kafka.log_reader import KafkaBroadcast, KafkaRecent
+from streams.runtime.kafka.log_reader import KafkaBroadcast, KafkaPositions, KafkaRecent
 from streams.runtime.kafka.producer import KafkaTransport
 from streams.runtime.process.cpu_profiler import sampling
 from streams.runtime.process.run import kafka_loop, run_process
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from streams.runtime.ports import Executors
     from streams.runtime.role.loop import RoleLoop
     from streams.runtime.stores.redis import RedisStore
+    from workers.hosting import Hosting
     from workers.runner import Worker
     from workers.settings import WorkerSettings
 
@@ -66,8 +67,10 @@ WAITING_BYTES = 512
 LEARNER_AT_ONCE = 64
 # How long a stopping selection role waits for model predictions, so that it answers its own queries.
 SELECTION_DRAIN_S = 1.0
+# Of a batch that a schedule sizes.
+MOST_ROWS = 4_096
 NOBODY: Mapping[str, str] = MappingProxyType({})
-Runnable: TypeAlias = "RoleLoop | Worker | RecordRole | Named"
+Runnable: TypeAlias = "RoleLoop | Worker | Hosting | RecordRole | Named"
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,6 +244,45 @@ def worker(common: Shared, model: Model) -> Worker:
     return Worker(model, common.name(node.role), _worker_settings(common), ports, common.codec, tells_process=tells)
 
 
+def host(common: Shared, pool: str) -> Hosting:
+    """Build the role that runs the models of one pool."""
+    from workers.hosting import Hosting
+
+    name, given = topology.host_role(pool), common.settings.hosts[pool]
+    node = topology.build((), hosts={pool: ()}).node(name)
+    ports = Ports(
+        consumer=KafkaConsumer(common.kafka, (), node.group, common.clock, _consumer(common)),
+        transport=common.transport,
+        clock=common.clock,
+        encode=common.codec.encode,
+        version=VERSION,
+        broadcast=KafkaBroadcast(common.kafka, node.follows),
+        positions=KafkaPositions(common.kafka),
+        hooks=common.hooks,
+    )
+    return Hosting(
+        pool,
+        common.name(name),
+        _hosted_settings(common, given.controller),
+        ports,
+        common.codec,
+        lambda model: common.settings.pool_of(model) == pool and model not in common.inside,
+        memory_bytes=given.memory_mib << 20,
+        schedule=given.controller,
+        lanes=given.lanes,
+        tells_process=common.tells_process(name),
+    )
+
+
+def _hosted_settings(common: Shared, controller: str) -> WorkerSettings:
+    """Return how each model of a host is batched; with `clockwork` the schedule sizes the batches."""
+    settings = _worker_settings(common)
+    if controller == settings.controller:
+        return settings
+    sized = {"rows": float(MOST_ROWS)} if controller == "clockwork" else None
+    return replace(settings, controller="fixed" if sized else controller, parameters=sized)
+
+
 def _worker_settings(common: Shared) -> WorkerSettings:
     from workers.settings import WorkerSettings
 
@@ -318,6 +360,7 @@ async def run(
     instance: str,
     inline: Sequence[Model] = (),
     inside: Mapping[str, str] = NOBODY,
+    pools: Sequence[str] = (),
 ) -> None:
     """Run these roles in this process until SIGTERM or SIGINT; the page may fail without the others.
 
@@ -329,29 +372,35 @@ async def run(
         instance: unique among the processes of the deployment.
         inline: models that run inside `selection`.
         inside: digests of those among them that were measured, by name.
+        pools: whose hosts run here.
 
     Raises:
         ExceptionGroup: of what ended a role.
         StartError: the port for metrics is taken.
     """
     with exporting(settings.metrics) as hooks, sampling(settings.profile):
-        first = _names(roles, models)[0] if _names(roles, models) else ""
-        await _run(shared(settings, codec, instance, hooks, first, inside), roles, models, inline)
+        names = _names(roles, models, pools)
+        first = names[0] if names else ""
+        await _run(shared(settings, codec, instance, hooks, first, inside), roles, models, inline, pools)
 
 
-def _names(roles: Sequence[str], models: Sequence[Model]) -> list[str]:
+def _names(roles: Sequence[str], models: Sequence[Model], pools: Sequence[str]) -> list[str]:
     """Return the roles that run in loops here, in the order in which they are built."""
     workers = [topology.worker_role(model.name) for model in models if "worker" in roles]
+    workers += [topology.host_role(pool) for pool in pools]
     return [*(["selection"] if "selection" in roles else []), *(r for r in roles if r in BUILDERS), *workers]
 
 
-async def _run(common: Shared, roles: Sequence[str], models: Sequence[Model], inline: Sequence[Model]) -> None:
+async def _run(
+    common: Shared, roles: Sequence[str], models: Sequence[Model], inline: Sequence[Model], pools: Sequence[str]
+) -> None:
     stop = asyncio.Event()
     loops: list[Runnable] = [selection(common, inline)] if "selection" in roles else []
     loops += [BUILDERS[role](common) for role in roles if role in BUILDERS]
     loops += [worker(common, model) for model in models if "worker" in roles]
+    loops += [host(common, pool) for pool in pools]
     if len(loops) > 1:
-        loops = [Named(name, loop) for name, loop in zip(_names(roles, models), loops, strict=True)]
+        loops = [Named(name, loop) for name, loop in zip(_names(roles, models, pools), loops, strict=True)]
     page = asyncio.create_task(control(common, stop)) if "control" in roles else None
     if loops:
         if page is not None:

@@ -262,6 +262,7 @@ class Model:
     # Versions beside this one and the share of queries that each answers (a canary); 0 = a shadow, which never answers.
     shares: Mapping[str, float] = field(default_factory=dict)
     partitions: int = MODEL_PARTITIONS  # of the topic with its queries, over which selection spreads them
+    bytes: int = 0  # of the package's files; 0 = not known
 
 
 @dataclass(frozen=True, slots=True)

@@ -152,6 +152,7 @@ def build(
     window_ms: int = 600_000,
     retention_ms: Mapping[str, int] | None = None,
     record_bytes: int = MAX_BYTES,
+    hosts: Mapping[str, Iterable[str]] | None = None,
 ) -> Topology:
     """Build the topology of a deployment.
 
@@ -163,6 +164,7 @@ def build(
         window_ms: the longest feedback window: joiners read one back when they start, learners two.
         retention_ms: how long topics on the circle of data are kept, by name, where it is not the usual time.
         record_bytes: the largest value of any record; topics take it whole.
+        hosts: models that share a process, by pool; the other ones have a worker each.
     """
     names, counts = tuple(sorted(set(models))), model_partitions or {}
     asked = [
@@ -201,7 +203,7 @@ def build(
     promotions = Topic(topics.PROMOTIONS, "Promotion", "kind/name", 1, retention_ms=365 * DAY_MS)
     return Topology(
         topics={topic.name: topic for topic in (*consumed, *dead, reports, table, candidates, promotions)},
-        nodes=_nodes(names),
+        nodes=_nodes(names, {pool: tuple(sorted(its)) for pool, its in sorted((hosts or {}).items())}),
         copartitioned=(tuple(topic.name for topic in circle),),
         record_bytes=record_bytes,
     )
@@ -210,6 +212,11 @@ def build(
 def worker_role(model: str) -> str:
     """Return the name of the role that runs one model."""
     return f"worker.{model}"
+
+
+def host_role(pool: str) -> str:
+    """Return the name of the role that runs the models of one pool."""
+    return f"host.{pool}"
 
 
 def _circle(partitions: int, window_ms: int) -> list[Topic]:
@@ -253,7 +260,7 @@ def _circle(partitions: int, window_ms: int) -> list[Topic]:
     ]
 
 
-def _nodes(models: tuple[str, ...]) -> tuple[Node, ...]:
+def _nodes(models: tuple[str, ...], hosts: Mapping[str, tuple[str, ...]]) -> tuple[Node, ...]:
     config = (topics.APPLICATIONS, topics.MODELS)
     asked = tuple(topics.model_queries(m) for m in models)
     workers = tuple(
@@ -264,7 +271,17 @@ def _nodes(models: tuple[str, ...]) -> tuple[Node, ...]:
             follows=(topics.MODELS,),
             group=worker_role(m),
         )
-        for m in models
+        for m in sorted({*models}.difference(*hosts.values()))
+    )
+    shared = tuple(
+        Node(
+            host_role(pool),
+            consumes=tuple(topics.model_queries(m) for m in its if m in models),
+            produces=(topics.MODEL_PREDICTIONS, topics.SHADOWS, topics.REPORTS),
+            follows=(topics.MODELS,),
+            group=host_role(pool),
+        )
+        for pool, its in hosts.items()
     )
     return (
         Node(
@@ -277,6 +294,7 @@ def _nodes(models: tuple[str, ...]) -> tuple[Node, ...]:
             states="reads",
         ),
         *workers,
+        *shared,
         Node(
             "joiner",
             consumes=(topics.PREDICTIONS, topics.SHADOWS, topics.FEEDBACK),

@@ -83,12 +83,17 @@ class FakeConsumer:
         self.refuse_commits = False
         self.fault: Exception | None = None
         self.hang_s = 0.0
+        self.subscribed: frozenset[str] = frozenset()
         self._rebalanced: Rebalanced | None = None
 
     async def start(self, rebalanced: Rebalanced) -> None:
         """Join; everything is assigned at once."""
         self._rebalanced = rebalanced
         await self._assign()
+
+    def subscribe(self, topics: frozenset[str]) -> None:
+        """Note which topics are wanted."""
+        self.subscribed = topics
 
     async def rebalance(self) -> None:
         """Take everything away and give it back, as an eager rebalance does."""

@@ -9,7 +9,7 @@ from policies.fixed import Fixed
 from schemas.codec import Codec
 from schemas.records import Model
 from streams.operators.contract import NONE_UNREAD, Emit, Load, Predict, Predicted
-from streams.runtime.ports import ExecutorEvents, Ran
+from streams.runtime.ports import ExecutorEvents, Loaded, Ran
 from streams.runtime.role.kernel_calls import Guard, Timer
 from tests.virtual import VirtualClock
 from workers.executors.models import ModelExecutors
@@ -125,8 +125,8 @@ class Replica:
             ),
         )
 
-    def _loaded(self, load: Load, fault: str | None, took_us: int) -> None:
-        name, version = load.model.name, load.model.version
+    def _loaded(self, load: Load, loaded: Loaded) -> None:
+        name, version, fault, took_us = load.model.name, load.model.version, loaded.fault, loaded.took_us
         self._guard.call(
             "a model",
             lambda: self._kernel.on_loaded(name, version, fault, took_us, self._clock.now_us(), copy=load.copy),

@@ -34,6 +34,7 @@ skysail run                                         all roles; few processes on 
 SKYSAIL_PROCESSES=each skysail run                  one process for each role and model
 skysail run --role selection --role joiner          these two, in this process
 skysail run --role worker --model svc               one model's worker
+skysail run --role host --pool small                the models of one pool, in one process
 skysail run --role record                           keeps topics in a folder (record.folder)
 SKYSAIL_KAFKA__BOOTSTRAP=broker:9092 skysail run    the environment overrides the file
 
@@ -58,6 +59,7 @@ LOG_FORMAT = "%(asctime)s %(levelname)s %(role)s%(name)s: %(message)s"
 @click.option(
     "--model", "models", multiple=True, help="With --role worker: only this model; repeatable [default: all deployed]."
 )
+@click.option("--pool", "pools", multiple=True, help="With --role host: only this pool; repeatable [default: all].")
 @click.option("--inside", multiple=True, metavar="MODEL=DIGEST", hidden=True)  # what `skysail run` has measured
 @click.option("--instance", help="Unique name in this process's reports [default: HOST-PID].")
 @click.option("--quiet", is_flag=True, help="Do not print the settings.")
@@ -68,6 +70,7 @@ def run(
     *,
     roles: tuple[str, ...],
     models: tuple[str, ...],
+    pools: tuple[str, ...],
     inside: tuple[str, ...],
     instance: str | None,
     quiet: bool,
@@ -87,6 +90,7 @@ def run(
         handler.addFilter(Seldom("aiokafka"))
     if models and "worker" not in roles:
         raise UsageError("--model goes with --role worker")
+    pools = _pools(settings, roles, pools)
     require_installed(roles or settings.roles)
     if not roles:
         from deploy.state.desired import verify
@@ -101,9 +105,9 @@ def run(
     if roles:
         measured = dict(given.split("=", 1) for given in inside)
         by_hand = instance is None and "selection" in roles
-        deployed, inline = aside(lambda: _prepared(settings, codec, roles, models, measured, by_hand=by_hand))
+        deployed, inline = aside(lambda: _prepared(settings, codec, roles, models, measured, pools, by_hand=by_hand))
         name = instance or f"{socket.gethostname()}-{os.getpid()}"
-        uvloop.run(run_roles(settings, codec, roles, deployed, name, inline, measured))
+        uvloop.run(run_roles(settings, codec, roles, deployed, name, inline, measured, pools))
     else:
         from deploy.cli.supervise import supervise
 
@@ -116,6 +120,7 @@ def _prepared(
     roles: Sequence[str],
     models: Sequence[str],
     inside: Collection[str],
+    pools: Sequence[str],
     *,
     by_hand: bool,
 ) -> tuple[list[Model], list[Model]]:
@@ -123,7 +128,21 @@ def _prepared(
 
     if by_hand:
         require_workers(settings, codec)
-    return prepared(settings, codec, roles, models, inside)
+    return prepared(settings, codec, roles, models, inside, pools)
+
+
+def _pools(settings: Settings, roles: Collection[str], named: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the pools of the hosts that are to run here."""
+    if "host" not in roles:
+        if named:
+            raise UsageError("--pool goes with --role host")
+        return ()
+    if strangers := sorted({*named} - settings.hosts.keys()):
+        known = ", ".join(sorted(settings.hosts)) or "none"
+        raise UsageError(f"no such pool: {', '.join(strangers)}; `hosts` in the settings has: {known}")
+    if not settings.hosts:
+        raise UsageError("role host needs a pool: name its models under `hosts` in the settings (docs/hosts.md)")
+    return named or tuple(sorted(settings.hosts))
 
 
 def _told(settings: Settings, *, verbose: bool) -> str:

@@ -19,7 +19,7 @@ DAY_S = 86_400
 # Topic and group names are built from it; mixing dots and underscores would collide in broker metrics.
 NAME_PATTERN = r"^[a-z0-9][a-z0-9-]{0,62}$"
 
-Role: TypeAlias = Literal["selection", "joiner", "learner", "worker", "control", "record"]
+Role: TypeAlias = Literal["selection", "joiner", "learner", "worker", "host", "control", "record"]
 ROLES: tuple[Role, ...] = ("selection", "joiner", "learner", "worker", "control")  # that run unless told otherwise
 # Only values from files are SecretStr. It stands last because any string could be one.
 Scalar: TypeAlias = bool | int | float | str | SecretStr
@@ -241,6 +241,8 @@ class Worker(Section):
     drain_ms: float = Field(default=100.0, ge=0)
     """How long a ready version waits for the present one to answer the rows read by then. With a longer time a rollback
     from a slow version waits for its queue. With 0 the new version answers everything at once."""
+    isolated: bool | tuple[Name, ...] = ()
+    """Models that keep a process of their own and are in no host, by name; `true` = all."""
     memory_mib: dict[Name, MiB] = Field(default_factory=dict)
     """The memory of a model's process, by model. Such a model runs in a process of its own, whatever `processes` says.
     Python and libraries count: 100 MiB, with scikit-learn 240, with torch 780. A batch that needs more fails, or the
@@ -268,9 +270,33 @@ class Worker(Section):
                 )
         return self
 
+    def isolates(self, model: str) -> bool:
+        """Tell whether a model has a process of its own."""
+        is_named = self.isolated if isinstance(self.isolated, bool) else model in self.isolated
+        processes = self.processes if isinstance(self.processes, int) else self.processes.get(model, 0)
+        return bool(is_named or processes or self.replicas.get(model, 1) > 1 or model in self.memory_mib)
+
     def spread(self, model: str, now: int = MODEL_PARTITIONS) -> int:
         """Return how many partitions a model's topic is to have, where it is published with `now`."""
         return self.partitions.get(model) or max(now, self.replicas.get(model, 1))
+
+
+class Host(Section):
+    """One pool of models that share a process."""
+
+    models: Literal["all others"] | tuple[Name, ...] = "all others"
+    """The models, by name, or all that are in no other pool, not inline, and not in a process of their own
+    (`worker.isolated`)."""
+    memory_mib: MiB = 512
+    """How many MiB the models may take that are in memory at a time. Beyond it the one that was not asked for longest
+    makes room, and is loaded again when it is asked. Python and libraries come on top: 60 MiB, with scikit-learn 160."""
+    controller: Literal["aimd", "deferred", "fixed", "quantile", "clockwork"] = "aimd"
+    """What runs next, and in batches of which size. With `clockwork` it is the model whose latest start comes first, in
+    the largest batch that is in time, and what cannot be in time is refused at once. With the others, which are those
+    of workers, it is the model whose query has waited longest."""
+    lanes: int = Field(default=1, gt=0)
+    """How many batches run at a time. More than one pays off only for models that leave Python's lock, on free
+    cores."""
 
 
 class Selection(Section):
@@ -453,8 +479,8 @@ class Settings(Section):
     replication: int = Field(default=1, gt=0)
     """Copies of each topic; use 3 in production."""
     roles: tuple[Role, ...] = ROLES
-    """The roles that `skysail run` starts; `worker` stands for one process per model. `record` is started only if it
-    is named here."""
+    """The roles that `skysail run` starts. `worker` stands for one process per pool of `hosts`, and one per model that
+    is in no pool; `host` for those of pools alone. `record` is started only if it is named here."""
     processes: Literal["auto", "each", "shared"] = "auto"
     """Which roles share a process. With `shared`, `skysail run` runs selection, joiner, learner and cheap models
     (`selection.inline`) in one. With `each`, every role has its own, and so has every model. `auto` shares on up to 4
@@ -474,11 +500,33 @@ class Settings(Section):
     control: Control = Control()
     record: Record = Record()
     metrics: Metrics = Metrics()
+    hosts: dict[Name, Host] = Field(default_factory=dict)
+    """Pools of models that share a process each, by name. `skysail run` makes one by itself where there are many
+    models (docs/hosts.md)."""
     models: dict[Name, Path] = Field(default_factory=dict)
     """Package folders by model name, published at start beside those of `skysail model add`. Relative paths start at
     the folder of the settings file; in the environment they start where the command is started."""
     applications: dict[Name, ApplicationSettings] = Field(default_factory=dict)
     """Applications by name, published at start beside those of `skysail app create`."""
+
+    def pool_of(self, model: str) -> str | None:
+        """Return the pool in which a model runs; None = in none."""
+        named = next((pool for pool, host in self.hosts.items() if model in host.models), None)
+        if named is not None or self.worker.isolates(model) or model in self.selection.named_inline:
+            return named
+        return next((pool for pool, host in self.hosts.items() if host.models == "all others"), None)
+
+    @model_validator(mode="after")
+    def _one_pool_each(self) -> Self:
+        """Refuse a model in two pools."""
+        given = [models for host in self.hosts.values() for models in ([host.models] if host.models else [])]
+        named = [name for models in given for name in ([models] if isinstance(models, str) else models)]
+        if twice := {name for name in named if named.count(name) > 1}:
+            raise ValueError(f"hosts: {', '.join(sorted(twice))}: in one pool each")
+        for name in named:
+            if self.worker.isolates(name) and self.worker.isolated is not True:
+                raise ValueError(f"hosts: {name} has a process of its own in `worker`: name it in one of the two")
+        return self
 
     @model_validator(mode="after")
     def _kept_for_long_enough(self) -> Self:

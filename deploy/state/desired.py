@@ -13,7 +13,7 @@ from deploy.state.traffic_split import canaries, check_successor, ended, given, 
 from policies.registry import create
 from schemas.errors import DecodeError
 from schemas.records import Application, Model
-from schemas.topics import check_name, model_queries
+from schemas.topics import MODEL_PARTITIONS, check_name, model_queries
 from streams import topology
 from streams.checks import Finding
 from streams.operators.configuration import apprentice_of, check
@@ -50,6 +50,7 @@ def model_record(package: Path) -> Model:
         dtype=manifest.input.dtype,
         shape=manifest.input.shape,
         classes=tuple(str(name) for name in manifest.classes),
+        bytes=sum((package / name).stat().st_size for name in manifest.files),
     )
 
 
@@ -124,9 +125,7 @@ def build(settings: Settings, known: Mapping[str, Model | None]) -> Topology:
         known: models by name, as they are published; None = not yet.
     """
     apart = {name: model for name, model in known.items() if name not in settings.selection.named_inline}
-    counts = {
-        name: settings.worker.spread(name) if model is None else model.partitions for name, model in apart.items()
-    }
+    counts = {name: _partitions(settings, name) if model is None else model.partitions for name, model in apart.items()}
     return topology.build(
         apart,
         settings.partitions,
@@ -134,7 +133,13 @@ def build(settings: Settings, known: Mapping[str, Model | None]) -> Topology:
         window_ms=int(settings.joiner.window_s * 1000),
         retention_ms={name: int(days * topology.DAY_MS) for name, days in settings.retention_days.items()},
         record_bytes=settings.max_input_kib << 10,
+        hosts={pool: [name for name in apart if settings.pool_of(name) == pool] for pool in settings.hosts},
     )
+
+
+def _partitions(settings: Settings, model: str) -> int:
+    """Return how many partitions the topic of a new model gets: in a host one, unless the settings say more."""
+    return settings.worker.spread(model, MODEL_PARTITIONS if settings.pool_of(model) is None else 1)
 
 
 def known_models(settings: Settings, codec: Codec) -> dict[str, Model | None]:
@@ -178,7 +183,9 @@ def unspread(settings: Settings, known: Mapping[str, Model | None]) -> list[Find
     ]
 
 
-def used_by(settings: Settings, codec: Codec, roles: Iterable[str], models: Iterable[Model]) -> Topology:
+def used_by(
+    settings: Settings, codec: Codec, roles: Iterable[str], models: Iterable[Model], pools: Iterable[str] = ()
+) -> Topology:
     """Return the part of the topology that some roles use.
 
     Args:
@@ -186,11 +193,13 @@ def used_by(settings: Settings, codec: Codec, roles: Iterable[str], models: Iter
         codec: of its records.
         roles: as in the settings.
         models: of the workers among them.
+        pools: of the hosts among them.
     """
     run = {model.name: model for model in models}
-    whole = build(settings, known_models(settings, codec) if "selection" in roles else run)
-    others = [role for role in roles if role != "worker"]
-    return whole.used_by([*others, *map(topology.worker_role, run)])
+    whole = build(settings, known_models(settings, codec) if {"selection", "host"} & {*roles} else run)
+    others = [role for role in roles if role not in {"worker", "host"}]
+    hosts = [topology.host_role(pool) for pool in pools]
+    return whole.used_by([*others, *map(topology.worker_role, run), *hosts])
 
 
 def establish(settings: Settings, codec: Codec, create_topics: CreateTopics = topics.create) -> Mapping[str, Model]:
@@ -204,7 +213,7 @@ def establish(settings: Settings, codec: Codec, create_topics: CreateTopics = to
     wanted, apps = models(settings), applications(settings)
     create_topics(settings, build(settings, {model.name: None for model in wanted}))
     published, versions = catalog.read(settings, codec, Model), catalog.versions(settings, codec)
-    news = [_beside(model, published) for model in wanted if not _overruled(model, published, versions)]
+    news = [_beside(settings, model, published) for model in wanted if not _overruled(model, published, versions)]
     now = {name: spread(settings, model) for name, model in {**published, **{new.name: new for new in news}}.items()}
     create_topics(settings, build(settings, now))
     for stranger in strangers(apps, {*published, *settings.models}):
@@ -219,10 +228,12 @@ def establish(settings: Settings, codec: Codec, create_topics: CreateTopics = to
     return now
 
 
-def _beside(model: Model, published: Mapping[str, Model]) -> Model:
-    """Return the model with the canaries, shadows and partitions of its published version."""
+def _beside(settings: Settings, model: Model, published: Mapping[str, Model]) -> Model:
+    """Return the model with the canaries, shadows and partitions of its published version; a new one has its own."""
     serving = published.get(model.name)
-    return model if serving is None else instead(model, serving)
+    if serving is None:
+        return replace(model, partitions=_partitions(settings, model.name))
+    return instead(model, serving)
 
 
 def _taught(app: Application, published: Mapping[str, Application]) -> Application:
@@ -296,7 +307,8 @@ def add(
     serving = published.get(record.name)
     if serving is not None and share == 1.0 and not force:
         check_successor(record, serving)
-    news = spread(settings, record if serving is None else instead(record, serving, shadows_only=True))
+    fresh = replace(record, partitions=_partitions(settings, record.name))
+    news = spread(settings, fresh if serving is None else instead(record, serving, shadows_only=True))
     create_topics(settings, build(settings, {**published, record.name: news}))
     if share < 1.0:
         if not listed:

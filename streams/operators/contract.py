@@ -187,6 +187,7 @@ class Needs(NamedTuple):
             the operator's memory (ids it has seen); records before the start are already complete.
         also_read_back: consumed topics beside the main one that are read back as far.
         is_told_unread: whether `on_timer` gets the numbers of unread records.
+        topics: consumed topics, where they change while the role runs; None = those that the role says.
     """
 
     deadline_us: int | None = None
@@ -195,6 +196,7 @@ class Needs(NamedTuple):
     read_back_us: int = 0
     also_read_back: frozenset[str] = frozenset()
     is_told_unread: bool = False
+    topics: frozenset[str] | None = None
 
 
 NO_NEEDS: Final = Needs()
@@ -250,13 +252,33 @@ class Operator(Protocol):
         raise RuntimeError("who asks models overrides this; nobody else is answered")
 
     def on_loaded(
-        self, model: str, version: str, fault: str | None, took_us: int, now_us: int, *, copy: int = 0
+        self,
+        model: str,
+        version: str,
+        fault: str | None,
+        took_us: int,
+        now_us: int,
+        *,
+        copy: int = 0,
+        size_bytes: int = 0,
+        is_lost: bool = False,
     ) -> Effects:
-        """Take the answer to a `Load`; a copy with a `fault` cannot be used, and has been dropped."""
+        """Take the answer to a `Load`; a copy with a `fault` cannot be used, and has been dropped.
+
+        Args:
+            model: whose.
+            version: that was loaded.
+            fault: why it was not; None = it was.
+            took_us: how long that took.
+            now_us: the time.
+            copy: of the version.
+            size_bytes: of the copy in memory; 0 = not known.
+            is_lost: all that was loaded beside it is lost, too.
+        """
         raise RuntimeError("who loads models overrides this; nobody else is answered")
 
     def on_assigned(self, starts: Mapping[int, int]) -> None:
-        """Own these partitions from now on.
+        """Own these partitions from now on. An operator whose topics change has no main one: its starts mean nothing.
 
         `starts[p]` is the first incomplete offset of the main topic, as committed to the group. For an operator that
         writes states it is as stored with them (0 if nothing is stored yet). Earlier records may follow, as far as the
@@ -264,7 +286,7 @@ class Operator(Protocol):
         """
 
     def on_revoked(self, partitions: Sequence[int]) -> None:
-        """Forget everything about these partitions; their new owner starts from the committed offset.
+        """Forget everything about these partitions, of all topics; their new owner starts from the committed offset.
 
         The same happens after a refused `WriteStates`: the partition starts again with `on_assigned`, as stored.
         """

@@ -64,6 +64,10 @@ class Consumer(Protocol):
         """Join the group; `rebalanced` gets every assignment."""
         ...
 
+    def subscribe(self, topics: frozenset[str]) -> None:
+        """Read these topics from now on, at least one; some may not exist yet. A running member rejoins for it."""
+        ...
+
     async def poll(self, timeout_ms: int, only: frozenset[str] | None = None) -> list[Record]:
         """Return everything fetched, waiting up to `timeout_ms` if there is nothing.
 
@@ -242,16 +246,25 @@ class Ran(NamedTuple):
     is_lost: bool = False
 
 
+class Loaded(NamedTuple):
+    """What became of a copy; see `Operator.on_loaded`."""
+
+    fault: str | None
+    took_us: int
+    size_bytes: int = 0
+    is_lost: bool = False
+
+
 class ExecutorEvents(NamedTuple):
     """What executors tell, on the event loop's thread.
 
     Attributes:
         predicted: a batch has been predicted, or has failed.
-        loaded: a copy has been loaded, or is of no use: why, and how long that took (us).
+        loaded: a copy has been loaded, or is of no use.
     """
 
     predicted: Callable[[Predict, Ran], None]
-    loaded: Callable[[Load, str | None, int], None]
+    loaded: Callable[[Load, Loaded], None]
 
 
 class Executors(Protocol):

@@ -62,6 +62,11 @@ class SimulatedConsumer:
         running = asyncio.get_running_loop()
         self._jobs = [running.create_task(self._coordinate()), running.create_task(self._beat())]
 
+    def subscribe(self, topics: frozenset[str]) -> None:
+        """Read these topics from now on; see `ports.Consumer`."""
+        self._topics = tuple(sorted(topics))
+        self._must_join.set()
+
     async def poll(self, timeout_ms: int, only: frozenset[str] | None = None) -> list[Record]:
         """Return everything fetched; see `ports.Consumer`."""
         found = self._take(only)

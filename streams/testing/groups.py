@@ -77,6 +77,7 @@ class Group:
             self.members[member] = Membership(topics, self._now_s())
             self._look_later(member, SESSION_S)
         self.members[member].joining = joining
+        self.members[member].topics = topics
         self._begin()
         self._complete_if_all()
         return joining

@@ -34,7 +34,7 @@ def main(arguments: list[str]) -> int:
     output = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     folder, digest, threads, *flags = arguments
-    _bound(flags)
+    bound(flags)
     try:
         model = load_package(
             folder,
@@ -42,7 +42,7 @@ def main(arguments: list[str]) -> int:
             digest=digest or None,
             threads=int(threads),
             sizes=_sizes(flags, "--measured=") or SIZES,
-            code=tuple(filter(None, _given(flags, "--code=").split(","))),
+            code=tuple(filter(None, given(flags, "--code=").split(","))),
         )
     except PackageError as error:
         frames.write(output, str(error).encode())
@@ -51,7 +51,7 @@ def main(arguments: list[str]) -> int:
         frames.write(output, b"it does not fit into the memory that worker.memory_mib gives it")
         return 1
     predict = predictor(
-        model, _sizes(flags, "--sizes="), References(*json.loads(_given(flags, "--references=") or "[]"))
+        model, _sizes(flags, "--sizes="), References(*json.loads(given(flags, "--references=") or "[]"))
     )
     inputs: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_read, args=(sys.stdin.buffer, inputs), daemon=True).start()
@@ -63,17 +63,18 @@ def main(arguments: list[str]) -> int:
 
 def _sizes(flags: list[str], name: str) -> tuple[int, ...]:
     """Return the batch sizes of a flag; none = nothing is said."""
-    given = _given(flags, name)
-    return tuple(map(int, given.split(","))) if given else ()
+    sizes = given(flags, name)
+    return tuple(map(int, sizes.split(","))) if sizes else ()
 
 
-def _bound(flags: list[str]) -> None:
+def bound(flags: list[str]) -> None:
     """Bound the data of this process, not its addresses, of which libraries reserve many gigabytes."""
-    if given := _given(flags, "--memory="):
-        resource.setrlimit(resource.RLIMIT_DATA, (int(given), int(given)))
+    if memory := given(flags, "--memory="):
+        resource.setrlimit(resource.RLIMIT_DATA, (int(memory), int(memory)))
 
 
-def _given(flags: list[str], name: str) -> str:
+def given(flags: list[str], name: str) -> str:
+    """Return what a flag says, "" where it is not there."""
     return next((flag.removeprefix(name) for flag in flags if flag.startswith(name)), "")
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypedDict
 
+from workers.executors.host import HostExecutors
+from workers.executors.host_child import Package
 from workers.executors.models import ModelExecutors
 from workers.executors.pool import PoolExecutor
 from workers.executors.predictor import predictor
@@ -95,6 +97,32 @@ def executor_of(
 
     executor = ThreadExecutor(load, now_us, settings.load_s)
     return executor
+
+
+def hosted_by(settings: WorkerSettings, now_us: Callable[[], int], lanes: int = 1) -> HostExecutors:
+    """Return what runs the models of a host: one child process; nothing is started yet.
+
+    Args:
+        settings: how they are run.
+        now_us: the clock.
+        lanes: batches that run at a time.
+    """
+    references = References(settings.references, settings.reference_bytes, settings.queue_bytes)
+
+    def package(model: Model) -> Package:
+        sizes = settings.allowed_batch_sizes.get(model.name, ())
+        return Package(
+            model.path,
+            model.digest,
+            settings.threads,
+            settings.allow_pickle,
+            settings.code,
+            sizes,
+            sizes or _sizes(settings),
+            references,
+        )
+
+    return HostExecutors(package, now_us, lanes=lanes, load_s=settings.load_s, threads=settings.threads)
 
 
 def _sizes(settings: WorkerSettings) -> tuple[int, ...]:

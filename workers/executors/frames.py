@@ -13,7 +13,7 @@ import io
 import json
 import struct
 import zipfile
-from typing import TYPE_CHECKING, BinaryIO, TypeAlias
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 
 import numpy as np
 
@@ -50,14 +50,29 @@ def unpack_loaded(frame: bytes) -> Choice | None:
     if not frame.startswith(_LOADED):
         raise PackageError(frame.decode(errors="replace"))
     try:
-        found = json.loads(frame.removeprefix(_LOADED))
-        if found is None:
-            return None
-        spans, batch_us = found
-        times = {name: {int(rows): float(us) for rows, us in of.items()} for name, of in batch_us.items()}
-        return Choice(tuple((int(rows), str(name)) for rows, name in spans), times)
+        return _choice(json.loads(frame.removeprefix(_LOADED)))
     except (ValueError, TypeError, AttributeError) as error:
         raise PackageError(f"the model's process does not say what it runs: {error}") from error
+
+
+def pack_hosted(choice: Choice | None, size_bytes: int) -> bytes:
+    """Say that one of several models is loaded, what was chosen of its forms, and how much memory it takes."""
+    return _LOADED + json.dumps([choice, size_bytes]).encode()
+
+
+def unpack_hosted(frame: bytes) -> tuple[Choice | None, int]:
+    """Read what `pack_hosted` wrote.
+
+    Raises:
+        PackageError: it says instead why the model was not loaded.
+    """
+    if not frame.startswith(_LOADED):
+        raise PackageError(frame.decode(errors="replace"))
+    try:
+        choice, size_bytes = json.loads(frame.removeprefix(_LOADED))
+        return _choice(choice), int(size_bytes)
+    except (ValueError, TypeError, AttributeError) as error:
+        raise PackageError(f"the models' process does not say what it runs: {error}") from error
 
 
 def pack(predicted: Predicted) -> bytes:
@@ -104,6 +119,19 @@ def _parse(frame: bytes) -> _Columns:
             fault,
             dict(messages),
         )
+
+
+def _choice(found: Any) -> Choice | None:
+    """Return what was chosen, of what JSON has made of it.
+
+    Raises:
+        ValueError, TypeError, AttributeError: it is something else.
+    """
+    if found is None:
+        return None
+    spans, batch_us = found
+    times = {name: {int(rows): float(us) for rows, us in of.items()} for name, of in batch_us.items()}
+    return Choice(tuple((int(rows), str(name)) for rows, name in spans), times)
 
 
 def _notes(predicted: Predicted) -> list[object]:

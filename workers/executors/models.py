@@ -16,7 +16,7 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from streams.operators.contract import Predicted
-from streams.runtime.ports import Ran
+from streams.runtime.ports import Loaded, Ran
 from workers.errors import HungError, WorkerError, refusing
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ class ModelExecutors:
             self._vital -= 1
             if not self._vital:
                 self._loaded.set()
-        self._events.loaded(load, fault, took_us)
+        self._events.loaded(load, Loaded(fault, took_us))
 
     async def _run(self, predict: Predict, executor: Executor) -> None:
         """Predict in a thread or a process."""
@@ -207,7 +207,7 @@ class ModelExecutors:
         copy = self._copies[predict.model, predict.copy]
         await self._drop(copy)
         self._events.predicted(predict, Ran(Predicted.failed(len(predict.rows), fault), 0, is_lost=True))
-        self._events.loaded(copy.load, fault, 0)
+        self._events.loaded(copy.load, Loaded(fault, 0))
 
     async def _load_again(self, predict: Predict) -> None:
         copy = self._copies.get((predict.model, predict.copy))

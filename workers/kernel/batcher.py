@@ -23,17 +23,18 @@ they expire.
 from __future__ import annotations
 
 from bisect import bisect
+from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from operator import attrgetter
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NamedTuple, TypeAlias, TypeVar, overload
 
 from policies.deferred import MARGIN_US
 from workers.kernel.service_times import ServiceTimes, Slack
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from policies.batching import Controller
 
@@ -219,6 +220,39 @@ class Batcher(Generic[T]):
         behind = queue[at:]
         queue[at:] = sorted(behind + rows) if behind else rows
 
+    @property
+    def dues_us(self) -> Dues[T]:
+        """When each row that waits is due (us), rising; it follows the queue."""
+        return Dues(self)
+
+    @property
+    def since_us(self) -> int:
+        """Since when the row that is due first has waited (us); there is one."""
+        return self._queue[0].fetched_us
+
+    def due_us(self, index: int) -> int:
+        """Return when a row is due (us), by its place in the queue."""
+        return self._queue[index].due_us
+
+    def give_up(self, rows: int) -> Take[T]:
+        """Give up so many rows, those that are due first."""
+        given_up = tuple(self._queue[:rows])
+        del self._queue[:rows]
+        self.bytes -= self._bytes_of(given_up)
+        return Take((), given_up, self.cap, len(self._queue))
+
+    def take_now(self, now_us: int, most: int) -> Take[T]:
+        """Take a batch of at most so many rows without waiting for more, because others wait for their turn.
+
+        Rows that the batch would answer too late expire, as in `take`; there may be none left.
+        """
+        cap = min(self.cap, most)
+        expired = self._expire(now_us, cap)
+        rows = self._chosen(min(cap, len(self._queue)), now_us, cap)
+        self.bytes -= self._bytes_of(rows)
+        self._since_us, self._held = None, 0
+        return Take(rows, expired, cap, len(self._queue), "cap" if len(rows) == cap else "eager")
+
     def take(self, now_us: int) -> Take[T]:
         """Take the batch to predict now, or say until when to wait; the other rows expire, or wait.
 
@@ -347,6 +381,28 @@ class Batcher(Generic[T]):
         self.bytes = self._bytes_of(self._queue)
         self._since_us, self._held = None, 0
         return before - len(self._queue)
+
+
+class Dues(Sequence[int], Generic[T]):
+    """The due times of a queue (us), rising, without a copy."""
+
+    def __init__(self, batcher: Batcher[T]) -> None:
+        self._batcher = batcher
+
+    def __len__(self) -> int:
+        return len(self._batcher)
+
+    @overload
+    def __getitem__(self, index: int) -> int: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[int]: ...
+
+    def __getitem__(self, index: int | slice) -> int | Sequence[int]:
+        """Return a due time, or several."""
+        if isinstance(index, slice):
+            return [self._batcher.due_us(place) for place in range(*index.indices(len(self)))]
+        return self._batcher.due_us(index)
 
 
 def _last_refused(row: Waiting[T]) -> tuple[int, int, int]:

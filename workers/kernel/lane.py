@@ -9,6 +9,7 @@ One batch at a time is with the model. Every time is an argument.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -172,16 +173,37 @@ class Lane:
         return self._fail(now_us) if self.fault is not None else self._start(now_us, number, is_vital=is_vital)
 
     def _start(self, now_us: int, number: Callable[[], int], *, is_vital: bool) -> Effects:
-        self._now_us = now_us
         take = self.batcher.take(now_us)
         self._wait_until_us = take.wait_until_us
         if not take.rows:
             return self.unpredicted(take, Outcome.EXPIRED, now_us) if take.expired else []
+        return [self._asking(take, now_us, number, is_vital=is_vital)]
+
+    def _asking(self, take: Take[Asked], now_us: int, number: Callable[[], int], *, is_vital: bool) -> Predict:
+        """Return what has a batch predicted, which runs from now on."""
+        self._now_us = now_us
         model, version, _ = self.identity
         self.running = Running(take, self.identity, now_us)
         patience = self._patience_us or patience_us(self.batcher.objective(now_us))
         rows = inputs_of(take.rows)
-        return [Predict(number(), model, version, rows, patience, self.copy, take.queued, is_vital)]
+        return Predict(number(), model, version, rows, patience, self.copy, take.queued, is_vital)
+
+    def start_now(self, now_us: int, number: Callable[[], int], most: int) -> Effects:
+        """Give the model its next batch, of at most so many rows, because a schedule says so; report what expires."""
+        take = self.batcher.take_now(now_us, most)
+        if take.rows:
+            return [self._asking(take, now_us, number, is_vital=False)]
+        return self.unpredicted(take, Outcome.EXPIRED, now_us) if take.expired else []
+
+    def expire(self, now_us: int) -> Effects:
+        """Give up the rows that are due by now."""
+        rows = bisect_right(self.batcher.dues_us, now_us)
+        return self.unpredicted(self.batcher.give_up(rows), Outcome.EXPIRED, now_us) if rows else []
+
+    def refuse(self, rows: int, now_us: int, message: str) -> Effects:
+        """Give up so many rows, those that are due first, because they cannot be in time."""
+        self.count("refused_total", rows)
+        return self.unpredicted(self.batcher.give_up(rows), Outcome.EXPIRED, now_us, message)
 
     def _fail(self, now_us: int) -> Effects:
         """Fail all waiting rows: there is no model."""

@@ -62,6 +62,7 @@ class ModelWorker(Operator):
         queue: Callable[[], Batcher[Asked]] | None = None,
         *,
         recalls: bool = False,
+        is_hosted: bool = False,
     ) -> None:
         """Start with empty queues; the first `on_timer` loads the model.
 
@@ -72,12 +73,14 @@ class ModelWorker(Operator):
             settings: how it batches, and how versions follow each other.
             queue: returns the queue of the version that serves; None = as the settings say.
             recalls: whether `recall` will be called; until then, for some seconds, no other version is tried.
+            is_hosted: whether a host says when a lane starts a batch (`start_now`); rows without a model fail as ever.
         """
         self._codec = codec
         self._model = model
         self._instance = instance
         self._settings = settings = settings or WorkerSettings()
         self._row_bytes = max(1, settings.queue_bytes // settings.queue_rows)
+        self._is_hosted = is_hosted
         self._number = count().__next__
         self._loader = Loader(self._number)
         identity = Identity(model.name, model.version, instance)
@@ -177,7 +180,16 @@ class ModelWorker(Operator):
         return self._with_given(effects)
 
     def on_loaded(
-        self, model: str, version: str, fault: str | None, took_us: int, now_us: int, *, copy: int = 0
+        self,
+        model: str,
+        version: str,
+        fault: str | None,
+        took_us: int,
+        now_us: int,
+        *,
+        copy: int = 0,
+        size_bytes: int = 0,
+        is_lost: bool = False,
     ) -> Effects:
         """Take the outcome of loading a version, at first or again."""
         self._loader.on_loaded(copy, fault)
@@ -216,6 +228,31 @@ class ModelWorker(Operator):
             figures |= routes.takers[beside].statistics()
         return figures
 
+    @property
+    def serving(self) -> Lane:
+        """The lane of the version that serves."""
+        return self._serving
+
+    @property
+    def lanes(self) -> Sequence[Lane]:
+        """The lanes of all versions, that of the one that serves first."""
+        return self._lanes()
+
+    def start_now(self, lane: Lane, most: int, now_us: int) -> Effects:
+        """Let a lane begin a batch of at most so many rows; without a `Predict` among the effects none has begun."""
+        effects: Effects = []
+        self._perform_start(lane, lane.start_now(now_us, self._number, most), effects)
+        return self._with_given(effects)
+
+    def fail(self, fault: str, now_us: int) -> Effects:
+        """Fail the rows of the version that serves at once, until `recover`: its model has been taken out."""
+        self._serving.fault = fault
+        return self._with_given(self._go_on(now_us))
+
+    def recover(self) -> None:
+        """Ask the model again, which has been loaded again."""
+        self._serving.is_ready, self._serving.fault = True, None
+
     def _lanes(self) -> Sequence[Lane]:
         return (self._serving, *self._beside.lanes)
 
@@ -227,13 +264,18 @@ class ModelWorker(Operator):
             if rollout.is_stirred(now_us):
                 self._given += rollout.advance(now_us)
             for lane in self._lanes():
-                self._start(lane, now_us, effects)
+                if not self._is_hosted or lane.fault is not None:
+                    self._start(lane, now_us, effects)
             if not rollout.is_stirred(now_us):
                 return effects
 
     def _start(self, lane: Lane, now_us: int, effects: Effects) -> None:
         """Let a lane begin its next batches, and take what it answers without its model."""
-        for effect in lane.start(now_us, self._number, is_vital=lane is self._serving):
+        self._perform_start(lane, lane.start(now_us, self._number, is_vital=lane is self._serving), effects)
+
+    def _perform_start(self, lane: Lane, started: Effects, effects: Effects) -> None:
+        """Note the batch that a lane has begun; everything else is added to the effects."""
+        for effect in started:
             if isinstance(effect, Predict):
                 self._running[effect.batch_id] = lane, effect.rows
                 self._given.append(effect)

@@ -49,10 +49,9 @@ def consumer_on(
 
 
 def source_of(
-    consumer: AIOKafkaConsumer, connection: KafkaConnection, topics: Iterable[str], settings: FetchSettings
+    consumer: AIOKafkaConsumer, connection: KafkaConnection, names: Mapping[str, str], settings: FetchSettings
 ) -> Source:
-    """Return where the records of a consumer of these logical topics come from."""
-    names = {connection.real(topic): topic for topic in topics}
+    """Return where the records of a consumer come from; `names` are logical topics by real ones, more may come."""
     kind = FastSource if connection.is_fast else StockSource
     return kind(consumer, names, connection, settings.for_records(connection.record_bytes))
 
@@ -76,7 +75,8 @@ class LogReader:
     ) -> None:
         topics = tuple(topics)
         self.consumer = consumer_on(connection, topics if places is None else (), settings)
-        self.source = source_of(self.consumer, connection, topics, settings)
+        names = {connection.real(topic): topic for topic in topics}
+        self.source = source_of(self.consumer, connection, names, settings)
         self._places = places
         self._assigned: frozenset[KafkaPartition] = frozenset()
 

@@ -16,10 +16,12 @@ import asyncio
 import logging
 from dataclasses import dataclass
 from functools import partial
+from sys import maxsize
 from typing import TYPE_CHECKING, TypeVar
 
 from aiokafka import ConsumerRebalanceListener
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.errors import (
     AuthenticationFailedError,
     ClusterAuthorizationFailedError,
@@ -38,7 +40,7 @@ from streams.runtime.kafka.ways import NOWHERE, FetchSettings
 from streams.runtime.ports import Vitals
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
 
     from aiokafka import AIOKafkaConsumer
     from aiokafka.structs import TopicPartition as KafkaPartition
@@ -113,6 +115,11 @@ class KafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafk
     ) -> None:
         self._connection = connection
         self._names = {connection.real(topic): topic for topic in topics}
+        # Where topics change, members divide all partitions of all topics; else the same numbers of every topic.
+        self._is_changing = False
+        self._wanted_topics: frozenset[str] = frozenset()
+        self._absent: frozenset[str] = frozenset()  # of those that are wanted; looked for again from time to time
+        self._look_us = 0
         self._group = connection.real(group)
         self._clock = clock
         self._settings = settings or ConsumerSettings()
@@ -147,7 +154,9 @@ class KafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafk
             fetching,
             group_id=self._group,
             group_instance_id=settings.member,
-            partition_assignment_strategy=(RangePartitionAssignor,),
+            partition_assignment_strategy=(
+                RoundRobinPartitionAssignor if self._is_changing else RangePartitionAssignor,
+            ),
             session_timeout_ms=settings.session_timeout_ms,
             heartbeat_interval_ms=settings.heartbeat_ms,
             rebalance_timeout_ms=settings.rebalance_timeout_ms,
@@ -156,20 +165,32 @@ class KafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafk
         )
         try:
             await self._consumer.start()
-            self._source = source_of(self._consumer, self._connection, self._names.values(), fetching)
+            self._source = source_of(self._consumer, self._connection, self._names, fetching)
             await self._source.start()
             known = await self._consumer.topics()
         except KafkaError as fault:
             await self.stop(settings.commit_s)
             raise _translated(fault) from fault
+        if self._is_changing:
+            self._look_for(self._wanted_topics, known)
+            return
         if missing := self._names.keys() - known:
             # Joining now would give no partitions, and aiokafka would look again only after `metadata_age_ms`.
             await self.stop(settings.commit_s)
             raise BrokerUnavailableError(f"no topic {', '.join(sorted(missing))}; run `skysail topics create`")
         self._consumer.subscribe(topics=list(self._names), listener=self)
 
+    def subscribe(self, topics: frozenset[str]) -> None:
+        """Read these topics from now on; see `ports.Consumer`."""
+        self._is_changing = True
+        self._wanted_topics = topics
+        self._names |= {self._connection.real(topic): topic for topic in topics}
+        self._look_us = 0
+
     async def poll(self, timeout_ms: int, only: frozenset[str] | None = None) -> list[Record]:
         """Return everything fetched; see `ports.Consumer`."""
+        if self._is_changing and self._clock.now_us() >= self._look_us:
+            await self._look()
         wanted = self._wanted(only)
         if not self._ready.is_set() or (only is not None and not wanted):
             wanted, timeout_ms = [NOWHERE], min(timeout_ms, _NOWHERE_MS)
@@ -262,6 +283,28 @@ class KafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafk
             self._next[partition] = oldest[partition] if start is None else start
         self._set_back(assigned)
         self._ready.set()
+
+    async def _look(self) -> None:
+        """Subscribe to what is wanted and there, if that has changed."""
+        wanted = self._wanted_topics
+        try:
+            known = await self._running().topics()
+        except LOST as fault:
+            self._look_us = self._clock.now_us() + int(self._settings.backoff_s * 1e6)
+            _log.warning("which topics there are is not known yet: %r", fault)
+            return
+        self._look_for(wanted, known)
+
+    def _look_for(self, wanted: frozenset[str], known: Collection[str]) -> None:
+        there = frozenset(topic for topic in wanted if self._connection.real(topic) in known)
+        if (absent := wanted - there) and absent != self._absent:
+            _log.warning("not read until they are there: %s", ", ".join(sorted(absent)))
+        self._absent = absent
+        is_known = not absent and wanted is self._wanted_topics
+        self._look_us = maxsize if is_known else self._clock.now_us() + self._settings.metadata_age_ms * 1_000
+        real = {self._connection.real(topic) for topic in there}
+        if real and real != self._running().subscription():
+            self._running().subscribe(topics=sorted(real), listener=self)
 
     async def _insist(self, ask: Callable[[], Awaitable[_T]]) -> _T:
         """Ask the broker until it answers: without start positions there is nothing to do."""

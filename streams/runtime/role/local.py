@@ -174,7 +174,16 @@ class Local(Operator):
         return self._with_wanted(self._of_model(kernel, effects, now_us))
 
     def on_loaded(
-        self, model: str, version: str, fault: str | None, took_us: int, now_us: int, *, copy: int = 0
+        self,
+        model: str,
+        version: str,
+        fault: str | None,
+        took_us: int,
+        now_us: int,
+        *,
+        copy: int = 0,
+        size_bytes: int = 0,
+        is_lost: bool = False,
     ) -> Effects:
         """Tell the model's kernel."""
         kernel = self._models[model]

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from schemas.records import PolicyState
     from streams.operators.contract import Effects, Load, Operator, Position, Predict, StateKey, Unread
     from streams.runtime.errors import RecordRefusedError
-    from streams.runtime.ports import Ran
+    from streams.runtime.ports import Loaded, Ran
     from streams.runtime.role.definition import Ports, Role
 
 _log = logging.getLogger(__name__)
@@ -91,6 +91,8 @@ class RoleLoop:
         self._kernel_caller = KernelCaller(kernel, ports, self._guard)
         self._follower = Follower(ports.broadcast, self._kernel_caller)
         self._joined = False
+        self._topics: frozenset[str] | None = None
+        self._has_topics = asyncio.Event()  # set where the role says which they are
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run until `stop` is set, then finish what is in hand, commit and leave, each by its deadline.
@@ -118,6 +120,8 @@ class RoleLoop:
         self._performer.perform(effects)
         needs = self._kernel.needs()
         self._timer.set(needs.deadline_us)
+        if needs.topics is not self._topics:
+            self._subscribe(needs.topics)
         if self._executors is not None:
             self._executors.go_on()
         self._reader.relieve(needs.held)
@@ -125,6 +129,13 @@ class RoleLoop:
             postponed, self._postponed = self._postponed, []
             for what, decide in postponed:
                 self._call(what, decide)
+
+    def _subscribe(self, topics: frozenset[str] | None) -> None:
+        """Read the topics that the kernel wants now; without any it goes on with those that it had."""
+        self._topics = topics
+        if topics:
+            self._ports.consumer.subscribe(topics)
+            self._has_topics.set()
 
     def _call(self, what: str, decide: Callable[[], Effects]) -> None:
         """Perform what the kernel decides about an outcome; one that fails meanwhile is told when it has started over.
@@ -180,6 +191,8 @@ class RoleLoop:
         await _first(stop.wait(), self._follower.caught_up.wait())
         if self._state_queue is not None and not stop.is_set():
             await self._read_states(self._state_queue, stop)
+        if self._topics is not None:
+            await _first(stop.wait(), self._has_topics.wait())
         while not stop.is_set() and not self._joined:
             try:
                 await self._ports.consumer.start(self._rebalance)
@@ -297,11 +310,14 @@ class RoleLoop:
             ),
         )
 
-    def _on_loaded(self, load: Load, fault: str | None, took_us: int) -> None:
-        model, clock = load.model, self._ports.clock
+    def _on_loaded(self, load: Load, loaded: Loaded) -> None:
+        (name, version), clock = (load.model.name, load.model.version), self._ports.clock
+        fault, took_us, size_bytes, is_lost = loaded
         self._call(
             "a model that was loaded",
-            lambda: self._kernel.on_loaded(model.name, model.version, fault, took_us, clock.now_us(), copy=load.copy),
+            lambda: self._kernel.on_loaded(
+                name, version, fault, took_us, clock.now_us(), copy=load.copy, size_bytes=size_bytes, is_lost=is_lost
+            ),
         )
 
     async def _on_refused(self, partition: int, stored: int | None) -> None:

@@ -149,7 +149,7 @@ class Reader:
         paused = needs.paused
         if self._is_pressed(needs.held):
             return self._role.replies - paused
-        return frozenset(self._role.topics) - paused if paused else None
+        return (needs.topics or frozenset(self._role.topics)) - paused if paused else None
 
     def _drained(self, stop: asyncio.Event) -> bool:
         if not stop.is_set():

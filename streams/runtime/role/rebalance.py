@@ -39,6 +39,8 @@ HAND_OVER_S = 5.0
 AFTER_FLUSH_S = 3.0
 AFTER_SETTLING_S = 1.0
 BACKOFF_S = 0.25
+# How far back a topic is read that is new to a role whose topics change: no older query is still waited for.
+NEWS_US = 600_000_000
 # How often the end of a log is looked up before it is believed: a new leader may take a moment to know its own.
 END_ATTEMPTS = 8
 
@@ -176,6 +178,13 @@ class RebalanceHandler:
         recent = await self._recent(committed)
         starts = {**{partition: offset or 0 for partition, offset in committed.items()}, **recent}
         positions: dict[TopicPartition, int | None] = {**recent}
+        if self._has_no_main:
+            positions |= (recent := await self._recent_of_news(committed))
+            starts |= recent
+            for partition, offset in committed.items():
+                self._tracker.assign(partition, starts[partition], offset)
+            self._kernel.on_assigned(dict.fromkeys(numbers, 0))
+            return positions
         main = [(self._role.main, number) for number in numbers]
         if self._role.owns_states:
             starts |= {partition: await self._stored(partition[1]) for partition in main}
@@ -214,11 +223,23 @@ class RebalanceHandler:
         if self._state_queue is not None:
             self._state_queue.own(starts)
 
+    @property
+    def _has_no_main(self) -> bool:
+        """Whether topics change: then none of them is the main one, and their partitions do not belong together."""
+        return self._kernel.needs().topics is not None
+
     def _main_numbers(self, partitions: Iterable[TopicPartition]) -> list[int]:
+        if self._has_no_main:
+            return self._numbers(partitions)
         return sorted(number for topic, number in partitions if topic == self._role.main)
 
     def _numbers(self, partitions: Iterable[TopicPartition]) -> list[int]:
-        """Return the main topic's partition numbers; all topics of a role must bring the same ones."""
+        """Return the main topic's partition numbers; all topics of a role must bring the same ones.
+
+        Where topics change it returns all numbers: a rebalance takes everything and gives it anew.
+        """
+        if self._has_no_main:
+            return sorted({number for _, number in partitions})
         by_topic: dict[str, set[int]] = {topic: set() for topic in self._role.topics}
         for topic, number in partitions:
             by_topic[topic].add(number)
@@ -235,6 +256,14 @@ class RebalanceHandler:
         if positions is None:
             return {}
         return await _persist(lambda: recent_starts(role.name, committed, role.wrote, positions, window_us))
+
+    async def _recent_of_news(self, committed: Mapping[TopicPartition, int | None]) -> Mapping[TopicPartition, int]:
+        """Return where to begin with topics that this group has never read, but perhaps another one has."""
+        positions = self._ports.positions
+        news = [partition for partition, offset in committed.items() if offset is None]
+        if positions is None or not news:
+            return {}
+        return await _persist(lambda: _before_end(positions, news))
 
     async def _stored(self, number: int) -> int:
         store = self._ports.store
@@ -260,6 +289,10 @@ class RebalanceHandler:
         positions = self._ports.positions
         assert positions is not None, "a role that owns states or reads back has log positions"
         return await _persist(lambda: positions.before(starts, self._kernel.needs().read_back_us))
+
+
+async def _before_end(positions: LogPositions, partitions: list[TopicPartition]) -> Mapping[TopicPartition, int]:
+    return await positions.before(await positions.ends(partitions), NEWS_US)
 
 
 def _now_s() -> float:

@@ -25,7 +25,7 @@ from streams.operators.contract import (
 from streams.runtime.clock import SystemClock
 from streams.runtime.corrupt import corrupt
 from streams.runtime.errors import KernelError, MisconfiguredError, StuckError
-from streams.runtime.ports import Ran
+from streams.runtime.ports import Loaded, Ran
 from streams.runtime.role.definition import Role
 from streams.runtime.role.loop import RoleLoop
 from streams.testing.broker import FakeBroker
@@ -900,7 +900,7 @@ class Answering(FakeExecutors):
 
     def load(self, load: Load) -> None:
         """Load after a second."""
-        self.later(1.0, lambda: self.events.loaded(load, None, SECOND))
+        self.later(1.0, lambda: self.events.loaded(load, Loaded(None, SECOND)))
 
     def predict(self, predict: Predict) -> None:
         """Fail every row after a second."""

@@ -1,0 +1,133 @@
+"""A host on real Kafka: many models in one process, each by its own topic."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+import pytest
+
+from deploy.local.process import free_port
+from schemas import topics
+from schemas.codec import Codec
+from schemas.records import Model, ModelPredictions, Outcome, Tensor
+from streams.operators.contract import Emit
+from streams.runtime.clock import SystemClock
+from streams.runtime.kafka.connection import KafkaConnection
+from streams.runtime.kafka.consumer import KafkaConsumer
+from streams.runtime.kafka.log_reader import KafkaBroadcast, KafkaPositions, KafkaTail
+from streams.runtime.kafka.producer import KafkaTransport
+from streams.runtime.role.definition import Ports
+from streams.topology import host_role
+from tests.deployments import Toy, deployed
+from tests.samples import model_query
+from workers.hosting import Hosting
+from workers.manifest import digest
+from workers.packages.packaging import package_function
+from workers.settings import WorkerSettings
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from deploy.local.services import Broker
+
+CODEC = Codec()
+SECOND = 1_000_000
+MIB = 1 << 20
+
+
+class Pool:
+    """Models that belong to one pool, a host of them, and what comes back."""
+
+    def __init__(self, kafka: Broker, prefix: str, folder: Path) -> None:
+        self._kafka = kafka
+        self._prefix = prefix
+        self._folder = folder
+        names = {topics.MODELS: 1, topics.MODEL_PREDICTIONS: 2, topics.REPORTS: 1, topics.SHADOWS: 2}
+        kafka.create_topics({f"{prefix}.{name}": count for name, count in names.items()})
+        self.connection = KafkaConnection(kafka.bootstrap, prefix)
+        self.clock = SystemClock()
+        self.transport = KafkaTransport(self.connection, self.clock)
+        self.tail = KafkaTail(self.connection, [topics.MODEL_PREDICTIONS])
+        self.outcomes: dict[str, Outcome] = {}
+        self.messages: dict[str, str] = {}
+        self.order: list[str] = []
+
+    async def __aenter__(self) -> Self:
+        """Connect."""
+        await self.transport.start()
+        await self.tail.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Disconnect."""
+        await self.tail.stop()
+        await self.transport.stop()
+
+    async def add(self, name: str, function: str = "tests.toys:parity", version: str = "1", size: int = MIB) -> None:
+        """Deploy a model as `skysail model add` does."""
+        package = self._folder / f"{name}-{version}"
+        package_function(function, package, name, version, np.zeros((2, 2), np.float32))
+        if version == "1":
+            names = (topics.model_queries(name), topics.dead_letters(topics.model_queries(name)))
+            self._kafka.create_topics({f"{self._prefix}.{each}": 1 for each in names})
+        model = Model(
+            name, version, "function", str(package), digest(package), "label", "float32", (2,), partitions=1, bytes=size
+        )
+        for key in (topics.model_version(name, version), name):
+            await self.transport.send(topics.MODELS, 0, [Emit(topics.MODELS, 0, key.encode(), CODEC.encode(model))])
+
+    def host(self, memory_bytes: int = 64 * MIB, patience_s: float | None = None) -> Hosting:
+        """Make a host with connections of its own."""
+        consumer = KafkaConsumer(self.connection, (), host_role("small"), self.clock)
+        ports = Ports(
+            consumer,
+            self.transport,
+            self.clock,
+            CODEC.encode,
+            broadcast=KafkaBroadcast(self.connection, (topics.MODELS,)),
+            positions=KafkaPositions(self.connection),
+        )
+        settings = WorkerSettings(partitions=2, patience_s=patience_s)
+        return Hosting("small", "one", settings, ports, CODEC, lambda _: True, memory_bytes=memory_bytes)
+
+    async def ask(self, name: str, *numbers: int, slack_us: int = 30 * SECOND) -> None:
+        """Ask a model; query `<name><number>` for each number."""
+        topic = topics.model_queries(name)
+        for number in numbers:
+            row = Tensor.of(np.array([number, 0], dtype=np.float32))
+            query = model_query(f"{name}{number}", number % 2, self.clock.now_us() + slack_us, row)
+            await self.transport.send(topic, 0, [Emit(topic, 0, None, CODEC.encode(query))])
+
+    async def collect(self, *names: str, seconds: float = 30.0) -> None:
+        """Wait until these queries have an outcome."""
+        until = time.monotonic() + seconds
+        while not self.outcomes.keys() >= {*names} and time.monotonic() < until:
+            for record in await self.tail.poll(100):
+                batch = CODEC.decode(ModelPredictions, record.value)
+                self.outcomes |= dict(zip(batch.query_ids, batch.outcomes, strict=True))
+                self.order += batch.query_ids
+        assert self.outcomes.keys() >= {*names}
+
+
+async def test_a_host_serves_several_models_by_their_topics(kafka: Broker, prefix: str, tmp_path: Path) -> None:
+    """One process answers three models; a fourth that is added later is served without a restart."""
+    stop = asyncio.Event()
+    async with Pool(kafka, prefix, tmp_path) as pool:
+        for name in ("a", "b", "c"):
+            await pool.add(name)
+        serving = asyncio.create_task(pool.host().run(stop))
+        for name in ("a", "b", "c"):
+            await pool.ask(name, *range(20))
+        await pool.collect(*(f"{name}{number}" for name in ("a", "b", "c") for number in range(20)))
+        await pool.add("d")
+        await pool.ask("d", *range(5))
+        await pool.collect(*(f"d{number}" for number in range(5)))
+        stop.set()
+        await serving
+    assert {*pool.outcomes.values()} == {Outcome.OK}

@@ -1,0 +1,256 @@
+"""Runs the models of one host in one child process: `streams.runtime.ports.Executors`.
+
+    Load, Predict, Unload ─▶ a frame each ─▶ the child ─▶ answers by number ─▶ loaded, predicted
+
+The child is started when there is something to load. If a model hangs, the child is killed. If it ends, everything that
+was with it fails, and the kernel is told that all is lost; the next `Load` starts another child. A model is to blame if
+it hung, or if it was at work when the child ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import pickle
+import sys
+import time
+from itertools import count
+from typing import TYPE_CHECKING, NamedTuple
+
+from streams.operators.contract import Predicted
+from streams.runtime.ports import Loaded, Ran
+from workers.errors import OutputError, PackageError
+from workers.executors import frames
+from workers.executors.host_child import LOAD, NUMBER, PREDICT, UNLOAD
+
+if TYPE_CHECKING:
+    from asyncio.subprocess import Process
+    from collections.abc import Callable, Coroutine, Mapping
+
+    from schemas.records import Model
+    from streams.operators.contract import Load, Predict, Unload
+    from streams.runtime.ports import ExecutorEvents
+    from workers.executors.host_child import Package
+
+_log = logging.getLogger(__name__)
+
+# Frames of results are bounded by what a batch can be; the reader takes them whole.
+_ENDED = "the models' process ended while it was at work: the host's log has its output"
+
+
+class _Lost(NamedTuple):
+    """Why there is no answer: the fault of the model that was asked; "" = another one's."""
+
+    fault: str
+
+
+class _Child:
+    """A process, and what it has been asked."""
+
+    def __init__(self, process: Process) -> None:
+        self.process = process
+        self.asked: dict[int, tuple[tuple[str, int], asyncio.Future[bytes | _Lost]]] = {}
+        self.holds: dict[tuple[str, int], Load] = {}
+        self.is_over = False
+        self._numbers = count()
+
+    async def ask(self, what: str, copy: tuple[str, int], argument: object) -> bytes | _Lost:
+        """Return the answer."""
+        number, future = next(self._numbers), asyncio.get_running_loop().create_future()
+        if self.is_over:
+            return _Lost("")
+        self.asked[number] = copy, future
+        self.tell(what, copy, argument, number)
+        try:
+            found: bytes | _Lost = await future
+        finally:
+            self.asked.pop(number, None)
+        return found
+
+    def tell(self, what: str, copy: tuple[str, int], argument: object = None, number: int = 0) -> None:
+        """Ask for something without an answer; one that cannot hear it has ended, which its reader notices."""
+        assert self.process.stdin is not None, "it is a pipe"
+        body = pickle.dumps((number, what, copy, argument), protocol=5)
+        with contextlib.suppress(ConnectionError, RuntimeError):
+            self.process.stdin.write(frames.HEADER.pack(len(body)) + body)
+
+    def end(self, guilty: tuple[str, int] | None, fault: str) -> None:
+        """Let everything that was asked fail; a guilty copy alone is to blame, else all that were at work."""
+        self.is_over = True
+        with contextlib.suppress(ProcessLookupError):
+            self.process.kill()
+        for copy, future in self.asked.values():
+            if not future.done():
+                future.set_result(_Lost(fault if guilty in (None, copy) else ""))
+
+
+class HostExecutors:
+    """The models of one host.
+
+    Args:
+        package: returns what is to be loaded for a version.
+        now_us: the clock that batches are timed by.
+        lanes: batches that run at a time.
+        load_s: how long one attempt to load may take.
+        memory_bytes: that the child may take; 0 = as much as there is.
+        threads: for the arithmetic of one batch.
+    """
+
+    def __init__(
+        self,
+        package: Callable[[Model], Package],
+        now_us: Callable[[], int],
+        *,
+        lanes: int = 1,
+        load_s: float = 120.0,
+        memory_bytes: int = 0,
+        threads: int = 1,
+    ) -> None:
+        self._package = package
+        self._now_us = now_us
+        self._load_s = load_s
+        bound = (f"--memory={memory_bytes}",) if memory_bytes else ()
+        # -P: the child looks for modules in the current folder last, so no file there can shadow a module of ours.
+        self._argv = (sys.executable, "-P", "-m", "workers.executors.host_child", str(lanes), *bound)
+        # Models are loaded in another thread than they are asked in, and OpenMP's limits belong to a thread.
+        self._environment = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), str(threads))
+        self._child: _Child | None = None
+        self._starting = asyncio.Lock()
+        self._jobs: set[asyncio.Task[None]] = set()
+        self._starts = 0
+
+    def connect(self, events: ExecutorEvents, tasks: asyncio.TaskGroup) -> None:
+        """Set who hears of events, and who owns the tasks."""
+        self._events = events
+        self._tasks = tasks
+
+    @property
+    def pid(self) -> int | None:
+        """The id of the child; None = there is none."""
+        return None if self._child is None else self._child.process.pid
+
+    def load(self, load: Load) -> None:
+        """Load a copy of a version."""
+        self._do(self._load(load))
+
+    def unload(self, unload: Unload) -> None:
+        """Let go of a copy."""
+        child, copy = self._child, (unload.model, unload.copy)
+        if child is not None and child.holds.pop(copy, None) is not None:
+            child.tell(UNLOAD, copy)
+
+    def predict(self, predict: Predict) -> None:
+        """Predict a batch."""
+        self._do(self._predict(predict))
+
+    def go_on(self) -> None:
+        """Do nothing: no model runs on the event loop."""
+
+    async def loaded(self) -> None:
+        """Return at once: a host takes queries before any model is there."""
+
+    async def stop(self) -> None:
+        """Kill the child."""
+        child, self._child = self._child, None
+        for job in tuple(self._jobs):
+            job.cancel()
+        if child is not None:
+            child.end(None, "the host stops")
+            await child.process.wait()
+
+    def statistics(self) -> Mapping[str, float]:
+        """Return how often a child was started."""
+        return {"host_process_starts_total": float(self._starts)}
+
+    def _do(self, job: Coroutine[object, object, None]) -> None:
+        task = self._tasks.create_task(job)
+        self._jobs.add(task)
+        task.add_done_callback(self._jobs.discard)
+
+    async def _load(self, load: Load) -> None:
+        copy, started_s = (load.model.name, load.copy), time.perf_counter()
+        child = await self._started()
+        child.holds[copy] = load
+        fault: str | None = None
+        size_bytes = 0
+        found = await self._within(self._load_s, child, LOAD, copy, self._package(load.model), "it was not loaded")
+        if isinstance(found, _Lost):
+            self._events.loaded(load, Loaded(found.fault or None, 0, is_lost=True))
+            return
+        try:
+            choice, size_bytes = frames.unpack_hosted(found)
+        except PackageError as error:
+            fault = str(error)
+            child.holds.pop(copy, None)
+        else:
+            if choice is not None:
+                _log.info("%s %s runs under %s", load.model.name, load.model.version, choice)
+        took_us = int((time.perf_counter() - started_s) * 1e6)
+        self._events.loaded(load, Loaded(fault, took_us, size_bytes))
+
+    async def _predict(self, predict: Predict) -> None:
+        child, rows, started_us = self._child, len(predict.rows), self._now_us()
+        patience_s = predict.patience_us / 1e6
+        what = f"the model did not answer {rows} rows"
+        found: bytes | _Lost = _Lost("")
+        if child is not None:
+            copy = predict.model, predict.copy
+            found = await self._within(patience_s, child, PREDICT, copy, predict.rows, what)
+        took_us = self._now_us() - started_us
+        if isinstance(found, _Lost):
+            failed = Predicted.failed(rows, found.fault or "the models' process ended")
+            results = failed if found.fault else _innocent(failed)
+            self._events.predicted(predict, Ran(results, took_us, is_lost=True))
+            return
+        try:
+            results = frames.unpack(found, rows)
+        except OutputError as error:
+            results = Predicted.failed(rows, str(error))
+        if results.fault is not None:
+            _log.warning("model %s failed on a batch of %d rows: %s", predict.model, rows, results.fault)
+        self._events.predicted(predict, Ran(results, took_us))
+
+    async def _within(
+        self, patience_s: float, child: _Child, what: str, copy: tuple[str, int], argument: object, late: str
+    ) -> bytes | _Lost:
+        """Ask the child; if there is no answer in time the copy hangs, and the child is killed."""
+        asking = asyncio.ensure_future(child.ask(what, copy, argument))
+        done, _ = await asyncio.wait([asking], timeout=patience_s)
+        if not done:
+            child.end(copy, f"{late} within {patience_s:.1f} s")
+        return await asking
+
+    async def _started(self) -> _Child:
+        async with self._starting:
+            if self._child is None or self._child.is_over:
+                pipe, environment = asyncio.subprocess.PIPE, {**os.environ, **self._environment}
+                process = await asyncio.create_subprocess_exec(*self._argv, stdin=pipe, stdout=pipe, env=environment)
+                self._child = _Child(process)
+                self._starts += 1
+                self._do(self._read(self._child))
+            return self._child
+
+    async def _read(self, child: _Child) -> None:
+        """Hand out answers until the child ends; if it was idle then, one of its models says that all are lost."""
+        stream = child.process.stdout
+        assert stream is not None, "it is a pipe"
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                (length,) = frames.HEADER.unpack(await stream.readexactly(frames.HEADER.size))
+                body = await stream.readexactly(length)
+                _, future = child.asked.get(NUMBER.unpack_from(body)[0], (None, None))
+                if future is not None and not future.done():
+                    future.set_result(body[NUMBER.size :])
+        is_idle = not child.asked and not child.is_over
+        child.end(None, _ENDED)
+        await child.process.wait()
+        if is_idle and child.holds:
+            load = next(iter(child.holds.values()))
+            self._events.loaded(load, Loaded(None, 0, is_lost=True))
+
+
+def _innocent(failed: Predicted) -> Predicted:
+    """Return failed rows for which nobody here is to blame."""
+    return Predicted(failed.outcomes, failed.answers)

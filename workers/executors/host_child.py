@@ -1,0 +1,143 @@
+"""The child process of a host: holds several models, and answers frame by frame until its input ends.
+
+    python -m workers.executors.host_child LANES [--memory=BYTES]
+
+    host ── (number, what, copy, argument), pickled ──▶ child      load: a `Package`; predict: rows; unload: nothing
+    host ◀─ number, and what `frames` has for it ────── child      in the order in which they are done
+
+So many lanes predict at a time, the first one in the main thread. A thread of its own loads, so that no batch waits for
+a model that is read from the disk. The input is read in another thread, so that the child also ends when its host dies
+while a model hangs. Output that models print goes to standard error.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import pickle
+import queue
+import struct
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import psutil
+
+from workers import manifest as manifests
+from workers.errors import PackageError
+from workers.executors import frames
+from workers.executors.child import bound
+from workers.executors.predictor import predictor
+from workers.inputs.references import References
+from workers.packages.autotune import SIZES
+from workers.packages.loading import load_package
+from workers.packages.variants import runtime_module
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import BinaryIO
+
+    from schemas.records import Input
+    from streams.operators.contract import Predicted
+
+NUMBER: Final = struct.Struct(">Q")
+LOAD, UNLOAD, PREDICT = "load", "unload", "predict"
+
+
+class Package(NamedTuple):
+    """A package that is to be loaded, and how; see `workers.packages.loading.load_package`."""
+
+    folder: str
+    digest: str = ""
+    threads: int = 1
+    allow_pickle: bool = False
+    code: tuple[str, ...] = ()
+    sizes: tuple[int, ...] = ()
+    measured_sizes: tuple[int, ...] = SIZES
+    references: References = References()
+
+
+class Models:
+    """The loaded copies, and the threads that use them."""
+
+    def __init__(self, output: BinaryIO) -> None:
+        self._output = output
+        self._writing = threading.Lock()
+        self._copies: dict[object, Callable[[Sequence[Input]], Predicted]] = {}
+        self._loads: queue.SimpleQueue[tuple[int, object, Package]] = queue.SimpleQueue()
+        self._batches: queue.SimpleQueue[tuple[int, object, Any]] = queue.SimpleQueue()
+        self._process = psutil.Process()
+
+    def read(self, stream: BinaryIO) -> None:
+        """Hand out what is asked; ends the process when nobody can ask any more."""
+        while (frame := frames.read(stream)) is not None:
+            number, what, copy, argument = pickle.loads(frame)  # noqa: S301 - from the host that started this process
+            if what == LOAD:
+                self._loads.put((number, copy, argument))
+            elif what == PREDICT:
+                self._batches.put((number, copy, argument))
+            elif self._copies.pop(copy, None) is not None:
+                _give_back()
+        os._exit(0)
+
+    def load(self) -> None:
+        """Load what is to be loaded, one after the other, without end."""
+        while True:
+            number, copy, package = self._loads.get()
+            self._answer(number, self._loaded(copy, package))
+
+    def predict(self) -> None:
+        """Predict batch after batch, without end."""
+        while True:
+            number, copy, rows = self._batches.get()
+            self._answer(number, frames.pack(self._copies[copy](rows)))
+
+    def _loaded(self, copy: object, package: Package) -> bytes:
+        try:
+            runtime_module(manifests.pinned(Path(package.folder)).manifest.runtime)  # its library is no model's memory
+            before = self._process.memory_info().rss
+            model = load_package(
+                package.folder,
+                allow_pickle=package.allow_pickle,
+                digest=package.digest or None,
+                threads=package.threads,
+                sizes=package.measured_sizes,
+                code=package.code,
+            )
+            self._copies[copy] = predictor(model, package.sizes, package.references)
+        except PackageError as error:
+            return str(error).encode()
+        except MemoryError:
+            return b"it does not fit into the memory of its host (hosts.<pool>.memory_mib)"
+        return frames.pack_hosted(model.choice, max(0, self._process.memory_info().rss - before))
+
+    def _answer(self, number: int, body: bytes) -> None:
+        with self._writing:
+            frames.write(self._output, NUMBER.pack(number) + body)
+
+
+def main(arguments: list[str]) -> int:
+    """Serve models until the input ends."""
+    output = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    lanes, *flags = arguments
+    bound(flags)
+    models = Models(output)
+    threads = [models.load, *[models.predict] * (int(lanes) - 1)]
+    for work in threads:
+        threading.Thread(target=work, daemon=True).start()
+    threading.Thread(target=models.read, args=(sys.stdin.buffer,), daemon=True).start()
+    models.predict()
+    return 0
+
+
+def _give_back() -> None:
+    """Give freed memory back to the system, where the C library can."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

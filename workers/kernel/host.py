@@ -1,0 +1,532 @@
+"""A host's kernel: many models, each with a worker's kernel of its own, in one process that has one budget of memory.
+
+    models.<m>.queries ─▶ worker of m ─▶ its queue ─▶ schedule ─▶ Predict ─▶ on_predicted ─▶ model-predictions
+                             │                          ▲ resident?
+                             └─ Load, Unload ─▶ residency ─▶ Load, Unload ─▶ on_loaded
+
+A worker says which copies of its model it wants, and it never notices when one leaves memory and comes back. What runs
+next is the schedule's choice among all models, and so many batches run at a time as there are lanes. Rows that wait for
+a copy are answered in time, or expire.
+
+All models run in one child process. When it ends, or is ended because a model hangs, every copy is lost. The model to
+blame is taken out: its rows fail with the reason, and it is loaded again later, seldom. The others are loaded again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from heapq import heappop, heappush
+from itertools import count
+from typing import TYPE_CHECKING, NamedTuple
+
+from schemas import topics
+from schemas.errors import DecodeError
+from schemas.records import Model
+from streams.operators.contract import NONE_UNREAD, Load, Log, Needs, Operator, Predict, Unload
+from workers.kernel.hosted import Copy, Hosted
+from workers.kernel.schedule.contract import Queue
+from workers.kernel.worker import ModelWorker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from schemas.codec import Codec
+    from streams.operators.contract import Effects, Predicted, Record, Unread
+    from workers.kernel.schedule.contract import Schedule
+    from workers.kernel.schedule.residency import Eviction, Residency
+    from workers.settings import WorkerSettings
+
+
+class _Running(NamedTuple):
+    """A batch that is with the models' process."""
+
+    hosted: Hosted
+    predict: Predict  # as its worker asked for it
+    unit: str
+    epoch: int
+    is_scheduled: bool
+
+
+class Host(Operator):
+    """The kernel of one host."""
+
+    def __init__(
+        self,
+        codec: Codec,
+        instance: str,
+        settings: WorkerSettings,
+        belongs: Callable[[str], bool],
+        schedule: Schedule,
+        residency: Residency,
+        lanes: int = 1,
+    ) -> None:
+        """Know no model.
+
+        Args:
+            codec: of all records.
+            instance: unique in the deployment.
+            settings: how each model is batched; the bounds on what waits are for all models together.
+            belongs: tells whether a model, by its name, runs here.
+            schedule: chooses the next batch.
+            residency: chooses which models are in memory.
+            lanes: so many batches run at a time.
+        """
+        self._codec = codec
+        self._instance = instance
+        self._settings = settings
+        self._belongs = belongs
+        self._schedule = schedule
+        self._residency = residency
+        self._lanes = lanes
+        self._models: dict[str, Hosted] = {}
+        self._records: dict[str, dict[bytes, Record]] = {}  # of topic `models`, by model; a version may come before it
+        self._topics: frozenset[str] = frozenset()
+        self._units: dict[str, tuple[Hosted, Copy]] = {}
+        self._changed: dict[str, None] = {}  # units that the schedule must hear of
+        self._number = count().__next__  # each worker counts its own batches
+        self._running: dict[int, _Running] = {}
+        self._trials: deque[tuple[Hosted, Predict]] = deque()  # wait for their turn: they come before all others
+        self._loading: dict[tuple[str, int], int] = {}  # the epoch of each copy that is being loaded
+        self._epoch = 0  # number of the models' process
+        self._timers: list[tuple[int, str]] = []  # of workers
+        self._dues: list[tuple[int, str]] = []  # when the first rows of units expire
+        self._later: list[tuple[int, str]] = []  # units that were taken out
+        self._held = 0
+        self._paused: frozenset[str] = frozenset()
+        self.counters: Counter[str] = Counter()
+        self.last_eviction: Eviction | None = None
+
+    def on_records(self, records: Sequence[Record], now_us: int) -> Effects:
+        """Let each model's worker take its records, and all hear of versions."""
+        effects: Effects = []
+        by_model: dict[str, list[Record]] = {}
+        for record in records:
+            if record.topic == topics.MODELS:
+                effects += self._on_model(record, now_us)
+            elif record.topic in self._topics:
+                by_model.setdefault(topics.asked_model(record.topic), []).append(record)
+        for name, its in by_model.items():
+            hosted = self._models[name]
+            effects += self._made(hosted, now_us)
+            assert hosted.worker is not None, "it has just been made"
+            effects += self._of_worker(hosted, hosted.worker.on_records(its, now_us), now_us)
+        return effects + self._advance(now_us)
+
+    def on_timer(self, now_us: int, unread: Unread = NONE_UNREAD) -> Effects:
+        """Do what is due."""
+        effects: Effects = []
+        for name in _due(self._timers, now_us):
+            hosted = self._models.get(name)
+            if hosted is None or hosted.worker is None or hosted.due_us is None or hosted.due_us > now_us:
+                continue  # it is due at another time by now
+            hosted.due_us = None
+            effects += self._of_worker(hosted, hosted.worker.on_timer(now_us), now_us)
+        for unit in _due(self._dues, now_us):
+            effects += self._expire(unit, now_us)
+        for unit in _due(self._later, now_us):
+            self._want(unit, now_us)
+        return effects + self._advance(now_us)
+
+    def needs(self) -> Needs:
+        """Tell when something is due, how many rows wait, and which topics belong to the models."""
+        dues = [heap[0][0] for heap in (self._timers, self._dues, self._later) if heap]
+        if (due_us := self._schedule.due_us()) is not None:
+            dues.append(due_us)
+        return Needs(min(dues, default=None), self._held, self._paused, topics=self._topics)
+
+    def on_predicted(
+        self,
+        batch_id: int,
+        results: Predicted,
+        took_us: int,
+        now_us: int,
+        *,
+        is_blocking: bool = False,
+        is_lost: bool = False,
+    ) -> Effects:
+        """Give a batch's results to the worker that asked for it; a model that was lost over it is taken out."""
+        run = self._running.pop(batch_id)
+        hosted, predict, unit, epoch, is_scheduled = run
+        if is_scheduled:
+            self._schedule.done(unit, 0 if is_lost else len(predict.rows), took_us, now_us)
+        self._residency.use(unit, now_us, is_busy=False)
+        if is_lost and epoch == self._epoch:
+            self._lose(now_us)
+        elif not is_lost:
+            hosted.out.pop(predict.version, None)
+        assert hosted.worker is not None, "it has asked"
+        told = hosted.worker.on_predicted(
+            predict.batch_id, results, took_us, now_us, is_blocking=is_blocking, is_lost=is_lost
+        )
+        effects = self._of_worker(hosted, told, now_us)
+        if is_lost:
+            effects += self._lost_over(hosted, predict.copy, results.fault, now_us)
+        return effects + self._advance(now_us)
+
+    def on_loaded(
+        self,
+        model: str,
+        version: str,
+        fault: str | None,
+        took_us: int,
+        now_us: int,
+        *,
+        copy: int = 0,
+        size_bytes: int = 0,
+        is_lost: bool = False,
+    ) -> Effects:
+        """Take the outcome of loading a copy; without a fault, one that is lost was lost through another model."""
+        epoch = self._loading.pop((model, copy), self._epoch)
+        if is_lost and epoch == self._epoch:
+            self._lose(now_us)
+        hosted = self._models.get(model)
+        known = hosted.copies.get(copy) if hosted is not None else None
+        if hosted is None or known is None:
+            return self._advance(now_us)
+        if fault is None and not is_lost:
+            return self._loaded(hosted, known, took_us, size_bytes, now_us) + self._advance(now_us)
+        self._drop(known.unit)
+        if fault is None:
+            self._want(known.unit, now_us)
+            return self._advance(now_us)
+        if is_lost:
+            return self._lost_over(hosted, copy, fault, now_us) + self._advance(now_us)
+        return self._refused(hosted, copy, fault, now_us) + self._advance(now_us)
+
+    def on_assigned(self, starts: Mapping[int, int]) -> None:
+        """Start with nothing queued."""
+        self.on_revoked(tuple(starts))
+
+    def on_revoked(self, partitions: Sequence[int]) -> None:
+        """Drop what is queued: a rebalance takes all partitions, and gives them anew."""
+        for hosted in self._models.values():
+            if hosted.worker is not None:
+                hosted.worker.on_revoked(partitions)
+                self._touch(hosted)
+
+    def statistics(self) -> Mapping[str, float]:
+        """Return the figures of the host."""
+        return {name: float(number) for name, number in self.counters.items()}
+
+    def _on_model(self, record: Record, now_us: int) -> Effects:
+        """Take what topic `models` says about a model that runs here."""
+        key = record.key or b""
+        name, is_version, _ = key.decode(errors="replace").partition(topics.MODEL_VERSION)
+        if not self._belongs(name):
+            return []
+        if record.value is None:
+            return [] if is_version else self._forget(name, now_us)
+        if not is_version:
+            try:
+                model = self._codec.decode(Model, record.value)
+            except DecodeError as fault:
+                return [Log(f"a record about model {name} cannot be read: {fault}", is_fault=True)]
+        records = self._records.setdefault(name, {})
+        records.pop(key, None)  # in the order in which they were written last
+        records[key] = record
+        if not is_version:
+            if name not in self._models:
+                self._models[name] = Hosted(model, records)
+                self._topics |= {topics.model_queries(name)}
+            self._models[name].model = model
+        hosted = self._models.get(name)
+        if hosted is None or hosted.worker is None:
+            return []
+        return self._of_worker(hosted, hosted.worker.on_records([record], now_us), now_us)
+
+    def _forget(self, name: str, now_us: int) -> Effects:
+        """Drop a model that was removed, with what waits for it: its topic is read no more."""
+        hosted = self._models.pop(name, None)
+        if hosted is None:
+            return []
+        self._topics -= {topics.model_queries(name)}
+        self._held -= hosted.held
+        effects: Effects = []
+        for copy in hosted.copies.values():
+            if copy.unit in self._residency or (name, copy.load.copy) in self._loading:
+                effects.append(Unload(name, copy.load.model.version, copy.load.copy))
+            self._retire(copy.unit, now_us)
+        hosted.copies.clear()
+        self._trials = deque(trial for trial in self._trials if trial[0] is not hosted)
+        return effects
+
+    def _made(self, hosted: Hosted, now_us: int) -> Effects:
+        """Make the worker of a model that is asked for the first time."""
+        if hosted.worker is not None:
+            return []
+        worker = hosted.worker = ModelWorker(self._codec, hosted.model, self._instance, self._settings, is_hosted=True)
+        return self._of_worker(hosted, worker.on_records([*hosted.records.values()], now_us), now_us)
+
+    def _of_worker(self, hosted: Hosted, effects: Effects, now_us: int) -> Effects:
+        """Return what of a worker's effects is to be performed; what it wants of models is seen to."""
+        kept: Effects = []
+        for effect in effects:
+            if isinstance(effect, Load):
+                self._on_wanted(hosted, effect, now_us)
+            elif isinstance(effect, Unload):
+                kept += self._release(hosted, effect, now_us)
+            elif isinstance(effect, Predict):
+                self._trials.append((hosted, effect))
+            else:
+                kept.append(effect)
+        self._touch(hosted)
+        return kept
+
+    def _touch(self, hosted: Hosted) -> None:
+        """Note what has changed for a model after a call of its worker."""
+        worker = hosted.worker
+        assert worker is not None, "it was called"
+        needs = worker.needs()
+        self._held += needs.held - hosted.held
+        hosted.held = needs.held
+        if needs.deadline_us != hosted.due_us:
+            hosted.due_us = needs.deadline_us
+            if hosted.due_us is not None:
+                heappush(self._timers, (hosted.due_us, hosted.model.name))
+        self._pause(hosted)
+        for lane in worker.lanes:
+            copy = hosted.copies.get(lane.copy)
+            if copy is None or lane.fault is not None:
+                continue
+            if copy.unit != (unit := hosted.unit_of(lane)) and unit not in self._units:
+                self._rename(copy, unit)
+            self._changed[copy.unit] = None
+
+    def _pause(self, hosted: Hosted) -> None:
+        """Read a model's topic only while it holds no more than it leaves free of the room for all."""
+        topic = topics.model_queries(hosted.model.name)
+        is_full = hosted.held > max(0, self._settings.queue_rows - self._held)
+        if is_full != (topic in self._paused):
+            self._paused ^= {topic}
+
+    def _rename(self, copy: Copy, unit: str) -> None:
+        self._units[unit] = self._units.pop(copy.unit)
+        self._residency.rename(copy.unit, unit)
+        copy.unit = unit
+
+    def _on_wanted(self, hosted: Hosted, load: Load, now_us: int) -> None:
+        """Note that a worker wants a copy of a version."""
+        name, version = load.model.name, load.model.version
+        unit = name if not hosted.copies else f"{name}@{version}"
+        if unit in self._units:
+            unit = f"{name}@{version}#{load.copy}"
+        copy = hosted.copies[load.copy] = Copy(load, unit)
+        self._units[unit] = hosted, copy
+        self._want(unit, now_us)
+
+    def _want(self, unit: str, now_us: int) -> None:
+        """Have a copy loaded, once its version is not taken out any more."""
+        if unit not in self._units:
+            return
+        hosted, copy = self._units[unit]
+        out = hosted.out.get(copy.load.model.version)
+        if out is not None and out.until_us > now_us:
+            heappush(self._later, (out.until_us, unit))
+        elif (hosted.model.name, copy.load.copy) not in self._loading:
+            self._residency.want(unit, copy.load.model.bytes)
+
+    def _release(self, hosted: Hosted, unload: Unload, now_us: int) -> Effects:
+        """Let go of a copy that its worker does not want any more."""
+        copy = hosted.copies.pop(unload.copy, None)
+        if copy is None:
+            return []
+        is_there = copy.unit in self._residency or (unload.model, unload.copy) in self._loading
+        self._retire(copy.unit, now_us)
+        return [unload] if is_there else []
+
+    def _retire(self, unit: str, now_us: int) -> None:
+        """Forget a unit: nobody wants it any more."""
+        self._schedule.changed(Queue(unit, (), now_us, False, 0, 0, 1), now_us)
+        self._drop(unit)
+        self._units.pop(unit, None)
+
+    def _drop(self, unit: str) -> None:
+        self._residency.drop(unit)
+        self._changed[unit] = None
+
+    def _advance(self, now_us: int) -> Effects:
+        """Do everything that can be done now: batches start, copies are loaded and unloaded."""
+        effects: Effects = []
+        while True:
+            self._tell_schedule(now_us)
+            for model, rows, reason in self._schedule.refused(now_us):
+                effects += self._refuse(model, rows, reason, now_us)
+            self._tell_schedule(now_us)
+            started = self._start(now_us)
+            if started is None:
+                break
+            effects += started
+        return effects + self._move(now_us)
+
+    def _tell_schedule(self, now_us: int) -> None:
+        changed, self._changed = self._changed, {}
+        for unit in changed:
+            if unit in self._units:
+                self._tell_of(unit, now_us)
+
+    def _tell_of(self, unit: str, now_us: int) -> None:
+        """Tell the schedule what waits for a unit, and wish that one for which rows wait is in memory."""
+        hosted, copy = self._units[unit]
+        lane = hosted.lane_of(copy.load.copy)
+        if lane is None:
+            return
+        batcher, is_there = lane.batcher, unit in self._residency
+        waits = lane.fault is None and len(batcher) > 0
+        load_us = 0 if is_there else self._schedule.profiles.load_us(unit)
+        dues_us: Sequence[int] = batcher.dues_us if waits else ()
+        since_us = batcher.since_us if waits else now_us
+        size_bytes = copy.load.model.bytes
+        queue = Queue(unit, dues_us, since_us, is_there and lane.is_ready, load_us, size_bytes, batcher.cap)
+        self._schedule.changed(queue, now_us)
+        if waits and copy.due_us != (due_us := batcher.due_us(0) + batcher.spare_us):
+            copy.due_us = due_us
+            heappush(self._dues, (due_us, unit))
+        if waits and not is_there:
+            self._want(unit, now_us)
+
+    def _start(self, now_us: int) -> Effects | None:
+        """Start one batch; None = none can start now."""
+        if len(self._running) >= self._lanes:
+            return None
+        for index, (hosted, predict) in enumerate(self._trials):
+            copy = hosted.copies.get(predict.copy)
+            if copy is None or copy.unit in self._residency:
+                del self._trials[index]
+                return [] if copy is None else [self._given(hosted, predict, copy.unit, now_us, is_scheduled=False)]
+        start = self._schedule.next(now_us)
+        if start is None:
+            return None
+        hosted, copy = self._units[start.model]
+        lane = hosted.lane_of(copy.load.copy)
+        assert hosted.worker is not None and lane is not None, "the schedule has heard of it"  # noqa: PT018 - one truth
+        effects: Effects = []
+        is_started = False
+        for effect in hosted.worker.start_now(lane, start.rows, now_us):
+            if isinstance(effect, Predict):
+                effects.append(self._given(hosted, effect, copy.unit, now_us, is_scheduled=True))
+                is_started = True
+            else:
+                effects.append(effect)
+        if not is_started:
+            self._schedule.done(copy.unit, 0, 0, now_us)
+        self._touch(hosted)
+        return effects
+
+    def _given(self, hosted: Hosted, predict: Predict, unit: str, now_us: int, *, is_scheduled: bool) -> Predict:
+        """Return a batch under a number that no other worker here gives; it does not end the role if it hangs."""
+        number = self._number()
+        self._running[number] = _Running(hosted, predict, unit, self._epoch, is_scheduled)
+        self._residency.use(unit, now_us, is_busy=True)
+        return predict._replace(batch_id=number, is_vital=False)
+
+    def _refuse(self, unit: str, rows: int, reason: str, now_us: int) -> Effects:
+        """Drop rows that cannot be in time, with the reason."""
+        hosted, copy = self._units[unit]
+        lane = hosted.lane_of(copy.load.copy)
+        if lane is None:
+            return []
+        self.counters["host_refused_total"] += rows
+        effects = lane.refuse(rows, now_us, reason)
+        self._touch(hosted)
+        return effects
+
+    def _expire(self, unit: str, now_us: int) -> Effects:
+        """Give up the rows of a unit that are due by now."""
+        hosted, copy = self._units.get(unit, (None, None))
+        if hosted is None or copy is None or (lane := hosted.lane_of(copy.load.copy)) is None:
+            return []
+        copy.due_us = None
+        effects = lane.expire(now_us - lane.batcher.spare_us)
+        if effects:
+            self._touch(hosted)
+        return effects
+
+    def _move(self, now_us: int) -> Effects:
+        """Unload and load as the residency says."""
+        effects: Effects = []
+        for eviction in self._residency.excess(now_us):
+            effects += self._evict(eviction)
+        for load, evictions in self._residency.changes(now_us):
+            for eviction in evictions:
+                effects += self._evict(eviction)
+            hosted, copy = self._units[load]
+            self._loading[hosted.model.name, copy.load.copy] = self._epoch
+            self.counters["host_loads_total"] += 1
+            effects.append(copy.load._replace(is_vital=False))
+        for unit in self._residency.too_large():
+            hosted, copy = self._units[unit]
+            mib = copy.load.model.bytes / (1 << 20), self._residency.budget_bytes / (1 << 20)
+            fault = f"it takes {mib[0]:,.0f} MiB, and this host has {mib[1]:,.0f}"
+            effects += self._refused(hosted, copy.load.copy, fault, now_us)
+        return effects
+
+    def _evict(self, eviction: Eviction) -> Effects:
+        self.last_eviction = eviction
+        self.counters["host_evictions_total"] += 1
+        self._changed[eviction.unit] = None
+        _, copy = self._units[eviction.unit]
+        return [Unload(copy.load.model.name, copy.load.model.version, copy.load.copy)]
+
+    def _loaded(self, hosted: Hosted, copy: Copy, took_us: int, size_bytes: int, now_us: int) -> Effects:
+        """Note that a copy is in memory; its worker hears of it for the first time, or if it has lost it."""
+        self._residency.loaded(copy.unit, size_bytes, now_us)
+        self._schedule.profiles.switched(copy.unit, copy.load.model.version)
+        self._schedule.profiles.loaded(copy.unit, took_us, size_bytes or copy.load.model.bytes)
+        self._changed[copy.unit] = None
+        worker, model = hosted.worker, copy.load.model
+        lane = hosted.lane_of(copy.load.copy)
+        assert worker is not None, "it has asked for the copy"
+        if copy.is_told and (lane is None or lane.is_ready):
+            return []
+        copy.is_told = True
+        if lane is worker.serving:
+            worker.recover()
+        told = worker.on_loaded(model.name, model.version, None, took_us, now_us, copy=copy.load.copy)
+        return self._of_worker(hosted, told, now_us)
+
+    def _lose(self, now_us: int) -> None:
+        """Note that the models' process is gone; what was in memory is loaded again, what was used last first."""
+        self._epoch += 1
+        self.counters["host_process_ends_total"] += 1
+        busy = {run.unit for run in self._running.values()}
+        for unit in reversed([*self._residency]):
+            self._drop(unit)
+            if unit not in busy:
+                self._want(unit, now_us)
+
+    def _lost_over(self, hosted: Hosted, number: int, fault: str | None, now_us: int) -> Effects:
+        """See to a copy that was lost over a batch or over loading it; with a fault it is to blame, and taken out."""
+        copy = hosted.copies.get(number)
+        if copy is None:
+            return []
+        self._drop(copy.unit)
+        if fault is None:
+            self._want(copy.unit, now_us)
+            return []
+        version = copy.load.model.version
+        until_us = hosted.take_out(version, now_us)
+        wait_s = (until_us - now_us) / 1e6
+        message = f"{hosted.model.name} {version} is taken out for {wait_s:g} s, the other models go on: {fault}"
+        return [Log(message, is_fault=True), *self._refused(hosted, number, f"it is taken out: {fault}", now_us)]
+
+    def _refused(self, hosted: Hosted, number: int, fault: str, now_us: int) -> Effects:
+        """Tell a worker that it cannot have a copy."""
+        worker, copy = hosted.worker, hosted.copies[number]
+        assert worker is not None, "it has asked for the copy"
+        if copy.is_told and hosted.lane_of(number) is worker.serving:
+            self._want(copy.unit, now_us)
+            return self._of_worker(hosted, worker.fail(fault, now_us), now_us)
+        if hosted.lane_of(number) is None or not copy.is_told:
+            hosted.copies.pop(number)
+            self._retire(copy.unit, now_us)
+        model = copy.load.model
+        told = worker.on_loaded(model.name, model.version, fault, 0, now_us, copy=number)
+        return self._of_worker(hosted, told, now_us)
+
+
+def _due(heap: list[tuple[int, str]], now_us: int) -> list[str]:
+    """Take what is due out of a heap."""
+    found = []
+    while heap and heap[0][0] <= now_us:
+        found.append(heappop(heap)[1])
+    return found
