@@ -548,6 +548,24 @@ def test_a_role_without_replies_waits_for_room_and_notices_it_at_once() -> None:
     run(scene())
 
 
+@pytest.mark.parametrize(("at_once", "pauses"), [(1, 0), (2, 3)])
+def test_a_role_that_pauses_for_fuller_polls_makes_none_while_they_are_full(at_once: int, pauses: int) -> None:
+    """A backlog is read poll by poll; with few records in a poll, the pause makes the next one fuller."""
+
+    async def scene() -> None:
+        kernel = ScriptedKernel()
+        async with running(kernel, role={"linger_s": 10.0, "at_once": at_once}) as s:
+            s.consumer.most = 2
+            s.broker.put(*Q, b"1", b"2", b"3", b"4", b"5", b"6", b"7")
+            await elapse(1)
+            for _ in range(pauses):
+                assert len(kernel.seen()) < 7
+                await elapse(10)
+            assert len(kernel.seen()) == 7
+
+    run(scene())
+
+
 def test_what_a_kernel_holds_counts_against_the_bound() -> None:
     """One record may be hundreds of rows: a worker that is full reads no more, though it has few records in hand."""
 
