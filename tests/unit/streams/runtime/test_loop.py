@@ -11,6 +11,7 @@ import pytest
 
 from schemas.records import Model, PolicyState
 from streams.operators.contract import (
+    NONE_UNREAD,
     DeadLetter,
     Emit,
     FetchStates,
@@ -27,6 +28,7 @@ from streams.runtime.corrupt import corrupt
 from streams.runtime.errors import KernelError, MisconfiguredError, StuckError
 from streams.runtime.ports import Ran
 from streams.runtime.role.definition import Role
+from streams.runtime.role.kernel_calls import Guard, Timer
 from streams.runtime.role.loop import RoleLoop
 from streams.testing.broker import FakeBroker
 from tests.fakes import (
@@ -40,7 +42,7 @@ from tests.fakes import (
     echo,
     fake_ports,
 )
-from tests.virtual import START_US, elapse, run
+from tests.virtual import START_US, VirtualClock, elapse, run
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
@@ -367,6 +369,25 @@ def test_a_kernel_that_failed_starts_over_from_what_is_incomplete() -> None:
             assert [record.value for record in held] == [b"held", b"held"]
             assert s.broker.values("queries.dlq") == [b"poison"]
             assert s.broker.values("out") == [b"1", b"2"]
+
+    run(scene())
+
+
+def test_a_timer_that_is_due_again_at_once_leaves_others_their_turn() -> None:
+    """A kernel ends thousands of windows in many short calls; answers go out in between."""
+
+    async def scene() -> None:
+        clock, turns = VirtualClock(), list[str]()
+        kernel = ScriptedKernel(timer=lambda _: turns.append("timer") or [])
+        guard = Guard("role", clock, lambda _: timer.set(clock.now_us() if len(turns) < 6 else None))
+        timer = Timer(kernel, clock, guard, lambda: NONE_UNREAD)
+        firing = asyncio.create_task(timer.run())
+        timer.set(clock.now_us())
+        for _ in range(3):
+            await asyncio.sleep(0)
+            turns.append("other")
+        firing.cancel()
+        assert turns == ["timer", "other"] * 3
 
     run(scene())
 
