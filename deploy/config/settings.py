@@ -463,6 +463,9 @@ class Settings(Section):
     """The lowest level that is logged."""
     profile: Path | None = None
     """A folder in which each process writes, when it exits, where its CPU time went. It costs about 1 % of that
+    niceness: int = Field(default=5, ge=0, le=19)
+    """How much processes that only join, learn, record or show the page give way to those that answer, on up to 4 cores
+    (nice(1), and the autogroup of a session): with 5, a quarter of a core that both want; 0 = not at all."""
     time."""
     kafka: Kafka = Kafka()
     redis: Redis = Redis()
