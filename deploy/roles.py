@@ -286,7 +286,9 @@ def _role(name: str, common: Shared, replies: int = 0, **options: object) -> Rol
 
 def _consumer(common: Shared) -> ConsumerSettings:
     given = common.settings.kafka
-    return ConsumerSettings(fetch_wait_ms=given.fetch_wait_ms, member=given.member, leave=given.leave)
+    return ConsumerSettings(
+        fetch_wait_ms=given.fetch_wait_ms, merge_ms=given.merge_ms, member=given.member, leave=given.leave
+    )
 
 
 def _loop(
