@@ -88,7 +88,7 @@ class ConsumerSettings:
     """
 
     fetch_wait_ms: int = 200
-    merge_ms: int = 0
+    merge_ms: int = 3
     session_timeout_ms: int = 10_000
     heartbeat_ms: int = 2_000
     rebalance_timeout_ms: int = 12_000

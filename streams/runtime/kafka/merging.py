@@ -3,8 +3,14 @@
     records a second   below 1,000   1,000   2,000   3,000 ...
     wait               none           1 ms    2 ms    3 ms ... at most `merge_ms`
 
-Below 1,000 a record would wait for others that do not come. From there on a request for each costs more than they do:
-about a millisecond of CPU, in role and broker together, whatever it carries (measured).
+Below 1,000 a record would wait for others that do not come. From there on a request costs more than what it carries:
+some tenths of a millisecond of CPU, in role and broker each. Measured on two cores that broker and sender share, 0 and
+3 ms, CPU of roles and broker a query, p50 and p99:
+
+    one process, 3,000/s     302 → 229 us   3.4 → 4.1 ms    8.6 → 10 ms
+    one process, 10,000/s    121 →  86 us   3.2 → 4.9 ms     27 → 21 ms
+    five processes, 3,000/s  517 → 351 us   7.4 → 7.9 ms     33 → 15 ms
+    five processes, 10,000/s 166 → 136 us    13 → 9.2 ms    105 → 35 ms
 """
 
 from __future__ import annotations
