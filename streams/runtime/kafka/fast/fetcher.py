@@ -21,7 +21,7 @@ from aiokafka.errors import KafkaError
 from streams.runtime.kafka.fast.fetch_sessions import FORGOTTEN, FetchSessions
 from streams.runtime.kafka.fast.protocol import FETCH, fetch_request
 from streams.runtime.kafka.fast.record_batches import unpack
-from streams.runtime.kafka.merging import NONE, ArrivalRate, merging
+from streams.runtime.kafka.merging import NONE, ArrivalRate, Merging, merging
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Mapping
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from streams.operators.contract import Record
     from streams.runtime.kafka.fast.protocol import FetchAnswer, Fetched, Place
     from streams.runtime.kafka.fast.requests import Calls
-    from streams.runtime.kafka.merging import Merging
     from streams.runtime.kafka.ways import FetchSettings
 
 _log = logging.getLogger(__name__)
@@ -333,7 +332,8 @@ class Fetcher:
         merged = merging(rate.per_s, rate.bytes_per_s, given.merge_ms) if node in self._giving else NONE
         if merged is not NONE:
             return merged
-        return NONE._replace(wait_ms=given.quiet_wait_ms or given.wait_ms if node in self._quiet else given.wait_ms)
+        wait_ms = given.quiet_wait_ms or given.wait_ms if node in self._quiet else given.wait_ms
+        return Merging(wait_ms, NONE.least_bytes)
 
     def _answered(self, node: int, asked: _Asked, answer: asyncio.Future[FetchAnswer]) -> None:
         if self._busy.get(node) is not answer:
