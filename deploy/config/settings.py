@@ -125,9 +125,14 @@ class Kafka(Section):
     fetch_wait_ms: int = Field(default=200, gt=0)
     """How long a broker may hold a fetch without data. With Kafka a longer wait costs no latency, and a shorter one
     costs idle CPU. The embedded broker holds every fetch for this time, data or not: use 10 there."""
+    merge_ms: int = Field(default=3, ge=0, le=50)
+    """How long a broker may gather records for one fetch under load: 1 ms for each 1,000 records a second that a role
+    takes, at most this. Below 1,000 a second each record travels at once. Fewer requests take less CPU, and leave more
+    of it where cores are busy; 0 = none are merged, for the shortest median where cores are free."""
     linger_ms: int = Field(default=100, ge=0)
-    """How long joiner and learner pause after a poll with records, so that the next one brings more. Joining and
-    learning are not latency-critical. Use 0 for the embedded broker, which returns one batch at a time."""
+    """How long joiner and learner pause after a poll with records, so that the next one brings more. They make no pause
+    while they are behind. Joining and learning are not latency-critical. Use 0 for the embedded broker, which returns
+    one batch at a time."""
     fast: bool = True
     """Fetch and produce with Skysail's own requests on aiokafka's connections. `false` uses aiokafka's public interface
     alone. That takes more CPU, and unpacks compressed batches without a bound. With an aiokafka that Skysail does not
@@ -459,6 +464,9 @@ class Settings(Section):
     """Which roles share a process. With `shared`, `skysail run` runs selection, joiner, learner and cheap models
     (`selection.inline`) in one. With `each`, every role has its own, and so has every model. `auto` shares on up to 4
     cores; what a container may use counts. Workers, `control` and `record` have processes of their own in any case."""
+    niceness: int = Field(default=5, ge=0, le=19)
+    """How much processes that only join, learn, record or show the page give way to those that answer, on up to 4 cores
+    (nice(1), and the autogroup of a session): with 5, a quarter of a core that both want; 0 = not at all."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """The lowest level that is logged."""
     profile: Path | None = None

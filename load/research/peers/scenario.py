@@ -158,9 +158,9 @@ _BOUNDS: Mapping[str, Bound] = {
         f"skysail_whole_one_to_floor_ratio_at_{rate}_{point}": at_most(2.0)
         for rate, point in product(RATES, ("p50", "p99"))
     },
-    "skysail_whole_one_to_peer_ratio_judged": at_least(1.0, IN_FULL),
+    "skysail_whole_one_to_peer_ratio_judged_no_default": at_least(1.0, IN_FULL),
 }
-_MORE_IS_BETTER = ("drained", "judged")
+_MORE_IS_BETTER = ("drained", "judged", "judged_no_default")
 FIGURES = Figures(
     *(
         (RATIO_RATE if end in _MORE_IS_BETTER else RATIO)(name, must=_BOUNDS.get(name, ()))

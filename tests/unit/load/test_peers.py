@@ -211,6 +211,15 @@ def test_the_highest_rate_that_holds_is_found_by_halves() -> None:
     assert loadgen.highest(lambda _: True, 13) == 12
 
 
+def test_a_judged_rate_counts_if_no_answer_was_a_default() -> None:
+    """Beside it stands the rate at which one in a hundred may have been one."""
+    said = [(4_000, False, 9), (2_800, True, 3), (2_000, True, 0)]
+    tried = [{"rate_per_s": rate, "valid": valid, "defaults": defaults} for rate, valid, defaults in said]
+    assert loadgen.verdict(tried) == (2_000, 2_800)
+    assert loadgen.verdict(tried[:2]) == (0, 2_800)
+    assert loadgen.verdict(()) == (0, 0)
+
+
 def test_a_rate_holds_with_99_percent_in_time_and_nothing_missing() -> None:
     """As the judge sees it: a default is not in time."""
     good = Tally(asked=100, answered=100, latencies_us=[1.0] * 100, right_us=[1] * 99 + [60_000])
@@ -307,10 +316,10 @@ def test_whoever_is_ahead_is_named(summary: Summary) -> None:
 def test_the_page_shows_everybody_and_who_is_left_out(summary: Summary) -> None:
     """A failure stands with its reason; results survive JSON."""
     rows = summary.rows()
-    tried = {"valid_per_s": 5.0, "tried": [{"rate_per_s": 5.0, "valid": True, "p99_ms": 1.0, "defaults": 2}]}
+    tried = {"tried": [{"rate_per_s": 5.0, "valid": True, "p99_ms": 1.0, "defaults": 2}]}
     failed = "LoadGen ended with 1"
     judged = [{"system": "x", "label": "x", **tried}]
-    judged.append({"system": "z", "label": "z", "valid_per_s": 0.0, "tried": [], "failed": failed})
+    judged.append({"system": "z", "label": "z", "tried": [], "failed": failed})
     given = (("defaults", 5.0, "rate"), ("other", None, ""))
     series = {
         "systems": rows,
@@ -336,8 +345,8 @@ def test_the_page_shows_everybody_and_who_is_left_out(summary: Summary) -> None:
     assert "| Y | cannot be installed: no wheel |" in text
     assert "| x | defaults | 5 |  | 5 | rate |" in text
     assert "| x | other | does not work |  |  |  |" in text
-    assert "| x | 5 | 5: valid (1.0, 2 defaults) |" in text
-    assert "| z | 0 | LoadGen ended with 1 |" in text
+    assert "| x | 0 | 5 | 5: valid (1.0, 2 defaults) |" in text
+    assert "| z | 0 | 0 | LoadGen ended with 1 |" in text
     assert "\n- a note\n" in text
     assert "- Target missed: skysail_shortest_to_floor_ratio_drained is 0.45, and should be >= 0.6.\n" in text
 
