@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from aiokafka.errors import KafkaError
 from aiokafka.structs import TopicPartition as KafkaPartition
 
-from schemas.sizes import MAX_BYTES
-from streams.topology import DEAD_LETTER_ROOM, ROOM_BYTES
+from schemas.sizes import MAX_BYTES, ROOM_BYTES
+from streams.topology import DEAD_LETTER_ROOM
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
