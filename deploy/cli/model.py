@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from deploy.config.settings import Settings
     from deploy.placement import Placement
     from schemas.codec import Codec
+    from streams.control.alerts import LoadFault
     from workers.manifest_form import Conversion
 
 folder_argument = click.argument("package", type=click.Path(path_type=Path, exists=True, file_okay=False))
@@ -124,7 +125,7 @@ def model() -> None:
     "--warm-up",
     metavar="FILE",
     help="Up to 1,000 rows that every process has answered before it takes queries: a file as for --sample, or the"
-    " folder of a recorded trace, of which the last queries count.  [default: the sample]",
+    " folder of a recorded trace, of which the last queries count; `none` keeps none.  [default: the sample]",
 )
 @json_option
 def package(source: str, folder: Path, sample: str, *, as_json: bool, **options: Any) -> None:
@@ -486,14 +487,19 @@ def remove(settings: Settings, name: str, *, force: bool, as_json: bool) -> None
 def list_(settings: Settings, *, as_json: bool) -> None:
     """List the deployed models and all their versions, in the order of addition.
 
-    If `skysail run` was started from this folder, the column "runs" tells where each version runs, and why.
+    If `skysail run` was started from this folder, the column "runs" tells where each version runs, and why. Versions
+    that could not be loaded are named below, with the attempts and the reason.
     """
     codec = codec_for(settings)
     serving = catalog.read(settings, codec, Model)
     listed = sorted(catalog.versions(settings, codec).items())
-    print_versions(
-        [(r, serving[name]) for name, versions in listed for r in versions], _placements(settings), as_json=as_json
-    )
+    faults: Mapping[tuple[str, str], LoadFault] = {}
+    if serving and as_json:
+        from deploy.diagnose.health import load_faults_lately
+
+        faults = load_faults_lately(settings, codec)
+    found = [(r, serving[name]) for name, versions in listed for r in versions]
+    print_versions(found, _placements(settings), as_json=as_json, faults=faults)
     if serving and not as_json:
         from deploy.diagnose.health import failing_versions
 

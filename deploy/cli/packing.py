@@ -130,7 +130,7 @@ def warm_up_rows(text: str, name: str, rows: Rows | Frame, *, allow_nan: bool = 
     """Return the rows in a file or a JSON text, or those that a model was asked in a recorded trace, the last ones.
 
     Args:
-        text: names the file, or the trace's folder.
+        text: names the file, or the trace's folder; `none` = no rows.
         name: of the model.
         rows: of the sample: the model takes such.
         allow_nan: whether rows may hold NaN.
@@ -138,6 +138,8 @@ def warm_up_rows(text: str, name: str, rows: Rows | Frame, *, allow_nan: bool = 
     Raises:
         UsageError: there are no such rows.
     """
+    if text == "none":
+        return ()
     if not Path(text).is_dir():
         return sample(text, "--warm-up")
     from deploy.asked import asked_rows

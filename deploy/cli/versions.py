@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from types import MappingProxyType
 from typing import TYPE_CHECKING, TypedDict
 
 import click
@@ -19,21 +20,29 @@ if TYPE_CHECKING:
 
     from deploy.placement import Placement
     from schemas.records import Model
+    from streams.control.alerts import LoadFault
     from workers.manifest import Manifest
     from workers.manifest_form import Timings
 
 
-def print_versions(found: Sequence[tuple[Model, Model]], placements: Mapping[str, Placement], *, as_json: bool) -> None:
+def print_versions(
+    found: Sequence[tuple[Model, Model]],
+    placements: Mapping[str, Placement],
+    *,
+    as_json: bool,
+    faults: Mapping[tuple[str, str], LoadFault] = MappingProxyType({}),
+) -> None:
     """Print versions, each with the one that serves, and where it runs.
 
     Args:
         found: the versions.
         placements: by model, as decided when the deployment was started from this folder; empty = it was not.
         as_json: for scripts.
+        faults: why versions could not be loaded, for scripts; people are told otherwise.
     """
     rows = [(r, _standing(r, serving), _place(r, serving, placements)) for r, serving in found]
     if as_json:
-        print_json([asdict(r) | at | {"runs": place} for r, at, place in rows])
+        print_json([asdict(r) | at | {"runs": place, "fault": _fault(r, faults)} for r, at, place in rows])
         return
     print_table(
         ("model", "version", "label", "share", "runs", "runtime", "input", "output", "package"),
@@ -54,6 +63,12 @@ def _place(version: Model, serving: Model, placements: Mapping[str, Placement]) 
     if placed.is_inside and placed.is_measured and placed.digest != version.digest:
         return "inline, in a child process: new since the start"
     return str(placed)
+
+
+def _fault(version: Model, faults: Mapping[tuple[str, str], LoadFault]) -> dict[str, object] | None:
+    """Return why a version could not be loaded; None if that is not known to have failed."""
+    fault = faults.get((version.name, version.version))
+    return None if fault is None else fault._asdict()
 
 
 class _Standing(TypedDict):

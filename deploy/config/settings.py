@@ -393,7 +393,8 @@ class ApplicationSettings(Section):
     """The desired state of one application, published at start. A key that is not named has its default again."""
 
     models: tuple[str, ...] = Field(min_length=1)
-    """The competing models, by name."""
+    """The competing models, by name. `forest@nightly` is the model `forest`, of which the version with the label
+    `nightly` answers, or with a number that version, unless a query names another."""
     policy: str = "exp3"
     """The policy that chooses among them. `single`, `epsilon_greedy`, `ucb1`, `discounted_ucb`, `thompson` and `exp3`
     ask one model. `linucb` and `linear_thompson` do so by the query's features. `exp4`, `class_vote` and `timely`

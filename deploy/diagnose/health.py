@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from deploy.config.settings import Settings
     from schemas.codec import Codec
+    from streams.control.alerts import LoadFault
     from streams.operators.contract import Record
 
 CLOCK_MS = 250.0  # beyond that a process follows its machine's clock, which takes twice as long
@@ -204,6 +205,11 @@ def check_versions(reports: Iterable[Report]) -> Iterator[Check]:
 def failing_versions(settings: Settings, codec: Codec) -> list[Check]:
     """Tell of versions that are wanted and could not be had, by the last reports; nothing where none can be read."""
     return [*check_versions(_lately(settings, codec))]
+
+
+def load_faults_lately(settings: Settings, codec: Codec) -> dict[tuple[str, str], LoadFault]:
+    """Return why versions could not be loaded, by model and version, by the last reports."""
+    return load_faults(report.gauges for report in _lately(settings, codec))
 
 
 def running_inside(settings: Settings, codec: Codec, now_us: int) -> set[str]:

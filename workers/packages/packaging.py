@@ -74,7 +74,7 @@ def package_sklearn(
             stays in the package whatever is said, and what it is converted to must agree with it on the sample and on
             rows mixed from it, which are kept, too: give a sample of some hundred rows.
         warm_up: up to 1,000 rows, kept in the package, that a process has answered before it takes queries; None = the
-            sample.
+            sample, an empty list = no rows.
 
     Raises:
         PackageError: the estimator cannot be stored or converted, does not answer the sample, or the converted one
@@ -140,7 +140,7 @@ def package_torch(
             cost of 16 rows for one (see `runtimes.torch.MIN_ROWS`).
         compile: run it through `torch.compile`, here and in workers; where that fails it runs as it is.
         warm_up: up to 1,000 rows, kept in the package, that a process has answered before it takes queries; None = the
-            sample.
+            sample, an empty list = no rows.
 
     Raises:
         PackageError: the network cannot be rebuilt from what was stored, or does not answer the sample.
@@ -190,7 +190,7 @@ def package_function(
         allow_nan: rows may hold NaN.
         by_reference: a text is the address of a row, which the worker reads (`worker.references`).
         warm_up: up to 1,000 rows, kept in the package, that a process has answered before it takes queries; None = the
-            sample.
+            sample, an empty list = no rows.
 
     Raises:
         PackageError: the function cannot be imported, or does not answer the sample.
@@ -231,7 +231,7 @@ def package_onnx(
         allow_nan: rows may hold NaN.
         by_reference: a text is the address of a row, which the worker reads (`worker.references`).
         warm_up: up to 1,000 rows, kept in the package, that a process has answered before it takes queries; None = the
-            sample.
+            sample, an empty list = no rows.
 
     Raises:
         PackageError: ONNX Runtime cannot run it, or it does not answer the sample.
@@ -293,6 +293,8 @@ def _finish(
     manifests.write(path, manifest)
     model = load_package(path, allow_pickle=allow_pickle, digest=manifests.digest(path), sizes=(1,))
     rows = _answered(path, model, samples.inputs(sample), "the sample input", are_all=True)
+    if warm_up is not None and not len(warm_up):
+        return model.manifest
     if warm_up is not None:
         given = keeping.inputs(manifest.input, warm_up)
         rows = _answered(path, model, given, "the rows to warm up with", are_all=False)

@@ -101,6 +101,13 @@ def test_a_package_keeps_its_sample_where_no_rows_are_given(tmp_path: Path) -> N
     assert load_package(package(tmp_path / "texts", "lengths", ["a", "bc"])).warm_up == ("a", "bc")
 
 
+def test_a_package_keeps_no_rows_where_that_is_said(tmp_path: Path) -> None:
+    """Rows may be private."""
+    folder = package(tmp_path / "net", warm_up=warm_up_rows("none", "net", SAMPLE))
+    assert load_package(folder).warm_up == ()
+    assert not (folder / FILE).exists()
+
+
 def test_a_package_keeps_a_thousand_rows_at_most(tmp_path: Path) -> None:
     """The first ones."""
     folder = package(tmp_path / "net", warm_up=rows(MOST_ROWS + 7))
