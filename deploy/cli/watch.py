@@ -13,7 +13,7 @@ from rich.console import Console
 from deploy.cli.common import Verb, json_option, print_json, with_settings
 from deploy.connect.schema_registry import codec_for
 from deploy.errors import DeployError, UsageError
-from deploy.progress import Silent, shown
+from deploy.progress import shown
 from deploy.state.labels import loaded
 from deploy.watch.aspired import Policy
 from deploy.watch.watcher import Watcher
@@ -107,9 +107,7 @@ def _follow(watcher: Watcher, folder: Path, every_s: float, *, as_json: bool) ->
 
 
 def _looked(watcher: Watcher, *, is_quiet: bool, is_patient: bool = True) -> Look | None:
-    if is_quiet:
-        return watcher.look(Silent(), is_patient=is_patient)
-    with shown(Console(stderr=True)) as progress:
+    with shown(None if is_quiet else Console(stderr=True)) as progress:
         return watcher.look(progress, is_patient=is_patient)
 
 
