@@ -95,7 +95,7 @@ class Query(NamedTuple):
     slo_ms: float | None = None  # overrides the application's objective for this query
     priority: int = 0  # an overloaded model refuses or drops queries of the lowest first
     features: tuple[float, ...] = ()  # input of contextual policies; at most `inputs.MAX_FEATURES`, finite
-    version: str | None = None  # or label (stable, canary) that must answer, or MODEL@VERSION; None = any
+    version: str | None = None  # or label that must answer, or MODEL@VERSION; None = any
     reply_token: str = ""  # drawn by the client, repeated in the prediction; other answers are not for this query
 
 

@@ -16,6 +16,7 @@ from deploy.connect.schema_registry import codec_for
 from deploy.errors import UsageError
 from deploy.state import catalog, desired
 from schemas.records import Application, Model
+from schemas.topics import MODEL_VERSION
 from streams.promotion.lifecycle import POLICY
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ def list_(settings: Settings, *, as_json: bool) -> None:
         print_json([asdict(record) for record in found])
     else:
         heads = ("application", "policy", "slo_ms", "models")
-        print_table(heads, ((r.name, r.policy, f"{r.slo_ms:g}", ", ".join(r.models)) for r in found))
+        print_table(heads, ((r.name, r.policy, f"{r.slo_ms:g}", _asked(r)) for r in found))
 
 
 @app.command()
@@ -217,9 +218,15 @@ def _publish(settings: Settings, codec: Codec, record: Application, *, as_json: 
     if as_json:
         print_json(asdict(record) | {"not_deployed": absent})
         return
-    click.echo(f"application {record.name}: {record.policy} over {', '.join(record.models)}")
+    click.echo(f"application {record.name}: {record.policy} over {_asked(record)}")
     if absent:
         click.echo(f"not deployed yet: {', '.join(absent)}; deploy with: skysail model add PACKAGE", err=True)
+
+
+def _asked(record: Application) -> str:
+    """Return the models of an application as one types them."""
+    versions = record.versions
+    return ", ".join(f"{name}{MODEL_VERSION}{versions[name]}" if name in versions else name for name in record.models)
 
 
 def _changed(record: Application, changes: Iterable[str]) -> Application:
