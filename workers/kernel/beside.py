@@ -77,17 +77,17 @@ class Beside:
                 self.has_broken = True
         self.route()
 
-    def adopt(self, model: Model, copy: int) -> bool:
-        """Let the copy that served until now go on beside the one that serves, if it is wanted there and may answer.
+    def take(self, model: Model, copy: int) -> None:
+        """Take a copy that does not serve, or no longer: it runs beside if it may answer there, and else is dropped.
 
-        So that who names it finds it: it need not be loaded again. False = it is not wanted.
+        So whoever names a version finds it although another one has taken over: it need not be loaded again.
         """
-        version = model.version
-        share = self._versions.shares(self._versions.wanted.version).get(version, 0.0)
-        if share == 0.0 or version in self._running:
-            return False
-        self._add(Wanted(model, share), copy)
-        return True
+        share = self._versions.shares(self._versions.wanted.version).get(model.version, 0.0)
+        is_there = self._loader.loaded.get(copy) == ""
+        if is_there and share != 0.0 and model.version not in self._running:
+            self._add(Wanted(model, share), copy)
+        else:
+            self._loader.release(model, copy)
 
     def route(self) -> None:
         """Give rows to the versions that run and work, by the shares that are wanted now."""
@@ -103,8 +103,11 @@ class Beside:
             self._running[version] = running._replace(wanted=now)
         self.routes = Routes(shares, takers, self._versions.wanted.labels)
 
-    def converge(self, wanted: Sequence[Wanted]) -> Plan[bool]:
-        """Run these versions and no others; False if one is not available now and must be tried again."""
+    def converge(self, wanted: Sequence[Wanted], served: str) -> Plan[bool]:
+        """Run these versions and no others; False if one is not available now and must be tried again.
+
+        A version that is to serve, instead of the one that does, goes on until it can.
+        """
         named = {each.model.version: each for each in wanted}
         self.has_broken = False
         self.route()
@@ -113,6 +116,8 @@ class Beside:
                 self._fail(f"{running.wanted.model.name} {version} is of no more use: {running.lane.fault}")
                 self._broken[version] = running.wanted.model
             now = named.get(version)
+            if version == self._versions.wanted.version != served and version not in self._broken:
+                continue
             if now is None or not _alike(now, running.wanted) or version in self._broken:
                 yield from self._retire(version)
             else:

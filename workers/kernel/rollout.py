@@ -165,6 +165,8 @@ class Rollout:
         if self._failing != wanted.version:
             self._failing = ""
         is_served = not (self._is_lost or differs(wanted, self.served)) or (yield from self._succeed(wanted))
+        if not is_served and differs(self.versions.wanted, wanted):
+            return False  # another one is wanted by now
         if self._is_lost:
             yield from self._fall_back(wanted)
         elif self._is_first and not differs(wanted, self.served):
@@ -173,7 +175,7 @@ class Rollout:
         self._failing = "" if is_served else wanted.version
         # Read again what is wanted: loading may have taken minutes.
         known, is_all = self.versions.beside(self.served.version)
-        return (yield from self.beside.converge(known)) and is_served and is_all
+        return (yield from self.beside.converge(known, self.served.version)) and is_served and is_all
 
     def _fall_back(self, wanted: Model) -> Plan[None]:
         """Serve the latest version added before the wanted one that can be loaded; the wanted one is retried."""
@@ -200,7 +202,7 @@ class Rollout:
             self.retries.fail(model.version, refusal, is_attempt=False)
             self._log(f"{_named(model)} cannot take over, {self.served.version} goes on: {refusal}", is_fault=True)
             return False
-        trial = self.recent.trial(model.version)
+        trial, wanted = self.recent.trial(model.version), self.versions.wanted
         unload_first = self._unload_first and not self._is_lost
         if unload_first:
             yield from self._drain()
@@ -222,6 +224,9 @@ class Rollout:
         self._log(f"{_named(model)} is ready: loaded and tried on {tried} rows in {took_s:.1f} s")
         if not unload_first:
             yield from self._drain()
+            if not self._is_lost and differs(self.versions.wanted, wanted):  # another one is, since it was loaded
+                self.beside.take(model, copy)
+                return False
         self._take_over(model, copy)
         return True
 
@@ -268,8 +273,7 @@ class Rollout:
         before, copy_before = self.served, self._serving.copy
         self._serving.succeed(model.version, copy)
         self.served, self._is_lost = model, False
-        if self._loader.loaded.get(copy_before) != "" or not self.beside.adopt(before, copy_before):
-            self._loader.release(before, copy_before)
+        self.beside.take(before, copy_before)
         self.recent.clear()
 
     def _log(self, message: str, *, is_fault: bool = False) -> None:
