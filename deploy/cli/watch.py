@@ -73,8 +73,8 @@ def watch(
     with a label. A model whose last package goes keeps what runs.
 
     What an operator says meanwhile stands, such as a rollback, until that model's packages change. A package that
-    cannot be used is named, and the others are deployed. Copy a package beside the folder and rename it into it, so
-    that it is seen whole.
+    cannot be used is named, and the others are deployed. Copy a package under a name that begins with a dot, and rename
+    it when it is whole.
     """
     if sum((latest is not None, is_all, bool(versions))) > 1:
         raise UsageError("say one of --latest, --all and --version")

@@ -3,7 +3,7 @@
     models/forest-1, models/forest-2, models/net-1      packages of any models
     models/forest/1, models/forest/2, models/net/1      a folder for each model, with its versions
 
-A package's own name and version count, not those of its folder.
+A package's own name and version count, not those of its folder. Folders whose name begins with a dot are left out.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Packages:
         Args:
             tell: called for each before it is read, with its number, how many there are, and its folder.
         """
-        folders = [path.parent for depth in range(_DEPTH + 1) for path in self.folder.glob("*/" * depth + MANIFEST)]
+        folders = [path.parent for depth in range(_DEPTH + 1) for path in self.folder.glob("[!.]*/" * depth + MANIFEST)]
         found: dict[Path, Package] = {}
         for number, folder in enumerate(sorted(folders), 1):
             tell(number, len(folders), folder)

@@ -158,6 +158,16 @@ def test_a_package_that_cannot_be_used_is_named_and_the_others_are_deployed(brok
     assert "weights is not the file that was packaged" in look.faults[bad]
 
 
+def test_a_folder_with_a_dot_before_its_name_is_left_out(broker: Broker, folder: Path) -> None:
+    """It is being made, and renamed when it is whole."""
+    place = package(folder, "net", "1").rename(folder / ".net-1")
+    watched = Watched(broker, folder)
+    assert watched.is_idle()
+    place.rename(folder / "net-1")
+    watched.look()
+    assert [*broker.serving] == ["net"]
+
+
 def test_a_package_that_is_still_being_copied_is_not_named(broker: Broker, folder: Path) -> None:
     """It is if it stays as it is, once; when it is whole it is deployed."""
     place = package(folder, "net", "1")
