@@ -72,7 +72,13 @@ def aspired(found: Sequence[Model], listed: Sequence[Model], serving: Model | No
     before = "" if serving is None else serving.version
     fit: list[Model] = []
     for model in in_order(found):
-        if reason := _refusal(model, known.get(model.version), serving, fit):
+        same = known.get(model.version, model)
+        if same.digest != model.digest:  # what runs under this name goes on
+            refused[model.version] = (
+                f"{model.name} {model.version} is another package already, {same.path}; package it as another version"
+            )
+            fit.append(same)
+        elif reason := _refusal(model, serving, fit):
             refused[model.version] = reason
         else:
             fit.append(model)
@@ -101,12 +107,10 @@ def _is_new(model: Model, known: Mapping[str, Model]) -> bool:
     return model.version not in known or known[model.version].path != model.path
 
 
-def _refusal(model: Model, known: Model | None, serving: Model | None, others: Sequence[Model]) -> str:
-    """Say why a package cannot be a version: its version is another package already, or a label."""
+def _refusal(model: Model, serving: Model | None, others: Sequence[Model]) -> str:
+    """Say why a package cannot be a version: another one is, or its version is a label."""
     if any(model.version == other.version for other in others):
         return f"another package in the folder is {model.name} {model.version}, too: leave one of them"
-    if known is not None and known.digest != model.digest:
-        return f"{model.name} {model.version} is another package already, {known.path}; package it as another version"
     if serving is not None:
         try:
             check_unlabelled(model, serving)

@@ -73,12 +73,14 @@ def test_a_version_that_takes_other_inputs_is_refused_and_the_others_are_served(
     assert served(aspired(found, versions("1"), version("1"), Policy(force=True))).version == "3"
 
 
-def test_a_version_that_is_another_package_already_is_refused() -> None:
-    """So that answers distinguish the two; what runs goes on."""
+def test_a_version_that_is_another_package_already_is_refused_and_what_runs_goes_on() -> None:
+    """So that answers distinguish the two; it may be loaded, and no other version takes over."""
     other = replace(version("2"), digest="other")
-    outcome = aspired([other], versions("2"), version("2"), Policy())
+    outcome = aspired([version("1"), other], versions("1", "2"), version("2"), Policy(latest=2))
     assert "is another package already" in outcome.refused["2"]
-    assert outcome.serving == version("2")
+    assert (served(outcome).version, served(outcome).digest) == ("2", "d2")
+    assert served(outcome).standby == ("1", "2")
+    assert outcome.news == ()
 
 
 def test_two_packages_of_one_version_are_not_guessed_between() -> None:
