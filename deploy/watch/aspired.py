@@ -68,20 +68,9 @@ def aspired(found: Sequence[Model], listed: Sequence[Model], serving: Model | No
         serving: the record of the one that serves; None = the model is new.
         policy: which are aspired.
     """
-    known, refused = {model.version: model for model in listed}, {}
+    known = {model.version: model for model in listed}
     before = "" if serving is None else serving.version
-    fit: list[Model] = []
-    for model in in_order(found):
-        same = known.get(model.version, model)
-        if same.digest != model.digest:  # what runs under this name goes on
-            refused[model.version] = (
-                f"{model.name} {model.version} is another package already, {same.path}; package it as another version"
-            )
-            fit.append(same)
-        elif reason := _refusal(model, serving, fit):
-            refused[model.version] = reason
-        else:
-            fit.append(model)
+    fit, refused = _fit(found, known, serving)
     while chosen := policy.chosen(fit):
         served = _served(chosen, known, serving)
         if policy.force or not (reason := _mismatch(served, serving)):
@@ -90,6 +79,24 @@ def aspired(found: Sequence[Model], listed: Sequence[Model], serving: Model | No
         refused[served.version] = reason
         fit.remove(served)
     return Aspired(serving, (), before, refused)
+
+
+def _fit(
+    found: Sequence[Model], known: Mapping[str, Model], serving: Model | None
+) -> tuple[list[Model], dict[str, str]]:
+    """Return the versions that may run, in order, and why others may not.
+
+    A version that is another package by now is what it was: it may be loaded.
+    """
+    fit: list[Model] = []
+    refused: dict[str, str] = {}
+    for model in in_order(found):
+        same = known.get(model.version, model)
+        if reason := _refusal(model, same, serving, fit):
+            refused[model.version] = reason
+        if not reason or same.digest != model.digest:
+            fit.append(same if reason else model)
+    return fit, refused
 
 
 def in_order(models: Sequence[Model]) -> list[Model]:
@@ -107,8 +114,10 @@ def _is_new(model: Model, known: Mapping[str, Model]) -> bool:
     return model.version not in known or known[model.version].path != model.path
 
 
-def _refusal(model: Model, serving: Model | None, others: Sequence[Model]) -> str:
+def _refusal(model: Model, same: Model, serving: Model | None, others: Sequence[Model]) -> str:
     """Say why a package cannot be a version: another one is, or its version is a label."""
+    if same.digest != model.digest:
+        return f"{model.name} {model.version} is another package already, {same.path}; package it as another version"
     if any(model.version == other.version for other in others):
         return f"another package in the folder is {model.name} {model.version}, too: leave one of them"
     if serving is not None:
