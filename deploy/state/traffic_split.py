@@ -28,8 +28,14 @@ def without_canaries(serving: Model) -> Model:
 def instead(model: Model, serving: Model, *, shadows_only: bool = False) -> Model:
     """Return the version in the place of the one that serves: with its partitions, and all that runs beside it."""
     kept = {v: share for v, share in serving.shares.items() if v != model.version and not (share and shadows_only)}
-    beside = {"labels": serving.labels, "standby": serving.standby, "latest": serving.latest}
-    return replace(model, shares=kept, partitions=serving.partitions, **beside)
+    return replace(
+        model,
+        shares=kept,
+        partitions=serving.partitions,
+        labels=serving.labels,
+        standby=serving.standby,
+        latest=serving.latest,
+    )
 
 
 def given(serving: Model, found: Model, share: float) -> Model:

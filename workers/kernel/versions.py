@@ -60,7 +60,8 @@ class Versions:
     def shares(self, served: str) -> dict[str, float | None]:
         """Return the versions that must run beside this one, with their shares of the queries; None = it stands by."""
         wanted = self.wanted
-        loaded = dict.fromkeys((*wanted.standby, *wanted.labels.values())) | wanted.shares
+        names = (*wanted.standby, *wanted.labels.values())
+        loaded: dict[str, float | None] = {**dict.fromkeys(names), **wanted.shares}
         return {version: share for version, share in loaded.items() if version not in (served, wanted.version)}
 
     def beside(self, served: str) -> tuple[list[Wanted], bool]:
