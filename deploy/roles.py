@@ -263,6 +263,8 @@ def _worker_settings(common: Shared) -> WorkerSettings:
         processes=given.processes,
         patience_s=given.patience_s,
         load_s=given.load_s,
+        load_retries=given.load_retries,
+        load_retry_us=int(given.load_retry_s * 1e6),
         allow_pickle=given.allow_pickle,
         code=given.code,
         unload_first=given.unload_first,

@@ -233,6 +233,12 @@ class Worker(Section):
     load_s: float = Field(default=120.0, gt=0)
     """How long loading a model may take before it counts as hung. The worker (with `processes`, the model's process)
     then exits and is started again."""
+    load_retries: int = Field(default=30, ge=0)
+    """How often a version that could not be loaded is loaded again. Then it is given up, until the model's record is
+    written again: `skysail model add` does so for a mended package. `skysail model list` and the page give the
+    reason."""
+    load_retry_s: float = Field(default=10.0, gt=0)
+    """The time between two attempts to load a version."""
     allow_pickle: bool = False
     """Whether to load pickled models whose digest is the deployed one. Loading a pickle runs the code in it."""
     code: tuple[Module, ...] = ()
@@ -392,7 +398,8 @@ class ApplicationSettings(Section):
     """The desired state of one application, published at start. A key that is not named has its default again."""
 
     models: tuple[str, ...] = Field(min_length=1)
-    """The competing models, by name."""
+    """The competing models, by name. `forest@nightly` is the model `forest`, of which the version with the label
+    `nightly` answers, or with a number that version, unless a query names another."""
     policy: str = "exp3"
     """The policy that chooses among them. `single`, `epsilon_greedy`, `ucb1`, `discounted_ucb`, `thompson` and `exp3`
     ask one model. `linucb` and `linear_thompson` do so by the query's features. `exp4`, `class_vote` and `timely`
