@@ -16,6 +16,7 @@ from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 
 from workers.kernel.schedule.contract import Refusal, Start
+from workers.kernel.schedule.demand import Demand
 from workers.kernel.schedule.profiles import class_of
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ class Clockwork:
         """Start with nothing queued; `lanes` batches run at a time."""
         self.profiles = profiles
         self._lanes = lanes
+        self._demand = Demand(profiles)
         self._models: dict[str, _Model] = {}
         self._ends_us: dict[str, int] = {}  # when what runs should be over
         self._number = 0
@@ -81,6 +83,7 @@ class Clockwork:
             model = self._models[queue.model] = _Model(queue, now_us)
         else:
             model.take(queue, now_us)
+        self._demand.changed(queue)
         self._enter(model, now_us)
 
     def refused(self, now_us: int) -> Sequence[Refusal]:
@@ -95,6 +98,8 @@ class Clockwork:
                 found.append(refusal) if refusal is not None else kept.append(model)
         for model in kept:
             self._enter(model, now_us)
+        for refusal in found:
+            self._demand.refused(self._models[refusal.model].queue, refusal.rows, now_us)
         if not found and len(self._ends_us) < self._lanes and (top := self._top()) is not None:
             found.extend(self._passed(top, now_us))
         return found
@@ -116,6 +121,10 @@ class Clockwork:
         while self._losses and self._losses[0][1] != self._models[self._losses[0][2]].entry:
             heappop(self._losses)
         return self._losses[0][0] + 1 if self._losses else None
+
+    def demand(self, model: str, now_us: int) -> int:
+        """Return a model's demand (see `demand`)."""
+        return self._demand.of(model, now_us)
 
     def done(self, model: str, rows: int, took_us: int, now_us: int) -> None:
         """Take that a batch is over; the model's estimates have changed."""

@@ -90,6 +90,10 @@ class Schedule(Protocol):
         """Return when `refused` may have something new if nothing changes before; None = never."""
         ...
 
+    def demand(self, model: str, now_us: int) -> int:
+        """Return how much a model is worth having in memory, for `Residency`; 0 = nothing asks for it."""
+        ...
+
     def done(self, model: str, rows: int, took_us: int, now_us: int) -> None:
         """Take that a batch is over, and how long it took."""
         ...

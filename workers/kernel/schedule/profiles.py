@@ -136,7 +136,9 @@ class Profiles:
         return found
 
     def observe(self, model: str, rows: int, took_us: int) -> None:
-        """Take what a batch of `rows` took; beside it stands what was predicted."""
+        """Take what a batch of `rows` took; beside it stands what was predicted. No rows say nothing."""
+        if not rows:
+            return
         times, index = self.of(model), class_of(rows)
         if times.is_known:
             error_us = took_us - times.by_class[index]

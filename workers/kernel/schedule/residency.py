@@ -1,259 +1,192 @@
-"""Which models of a host are resident: loaded by demand within a budget of bytes, unloaded when used least lately.
+"""Which models of a host are in memory: those that are asked, as many as a budget of bytes holds.
 
-A model's demand is the work that waits for it or was refused lately, over what the host can do before it is too late
-(Clockwork, OSDI'20):
+rows wait, or a copy is wanted ─▶ wanted ─▶ load it, and unload those that were not used for longest to make room
 
-    demand = rows * time of one row * capacity / time until loading must have started
-
-Of the models that are not resident, the one of the largest demand is loaded next. One model loads at a time. To make
-room, those without work go first, the least lately used before others. One with work goes only for a larger demand.
+With a `demand` (see `demand`) the unit of the largest is loaded first, and one with demand makes room only for a unit
+with more. Without it units are loaded in the order of the wishes.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-    from workers.kernel.schedule.contract import Queue
-    from workers.kernel.schedule.profiles import Profiles
-
-# Of the publication, in us: over which demand is reckoned and remembered (its default objective); what is kept free for
-# surprises; how far ahead it schedules; the longest time that loading may be put off.
-CAPACITY_US: Final = 100_000
-BUFFER_US: Final = 5_000
-AHEAD_US: Final = 10_000
-MOST_WEIGHTS_US: Final = 25_000
-# After a model could not be loaded it is left alone for so long (us), and twice as long after each further time.
-RETRY_US: Final = 1_000_000
-MOST_RETRY_US: Final = 300_000_000
+# A model of unknown size is reckoned to take so much: what a small one takes with its objects.
+UNKNOWN_BYTES: Final = 1 << 20
 
 
-class Wanted(NamedTuple):
-    """What is to be done, in this order.
+class Eviction(NamedTuple):
+    """A model that makes room.
 
     Attributes:
-        unload: models, to make room.
-        load: the model to load then; None = none.
-        why: the reason, for the log.
+        unit: which.
+        needed_by: for which other one.
+        idle_us: for how long it was not used.
     """
 
-    unload: tuple[str, ...] = ()
-    load: str | None = None
-    why: str = ""
+    unit: str
+    needed_by: str
+    idle_us: int
 
 
-class _Known:
-    """One model.
+class Change(NamedTuple):
+    """What is to be unloaded, and then loaded."""
 
-    Attributes:
-        bytes: it needs.
-        demand: of the rows that wait.
-        refused: demand of rows that were refused, and until when it counts (us).
-        used_us: when it last ran, or was loaded.
-        retry_us, failures: when it may be loaded again, and how often that failed.
-    """
+    load: str
+    evictions: tuple[Eviction, ...]
 
-    __slots__ = ("bytes", "demand", "failures", "refused", "retry_us", "used_us")
 
-    def __init__(self) -> None:
-        self.bytes = 0
-        self.demand = 0
-        self.refused: deque[tuple[int, int]] = deque()
-        self.used_us = self.retry_us = self.failures = 0
-
-    def total(self, now_us: int) -> int:
-        """Return all of its demand."""
-        while self.refused and self.refused[0][0] <= now_us:
-            self.refused.popleft()
-        return self.demand + sum(demand for _, demand in self.refused)
+@dataclass(slots=True)
+class _Unit:
+    size_bytes: int
+    used_us: int
+    is_busy: bool = False
+    is_loading: bool = False
 
 
 class Residency:
-    """The resident models of a host. Every time is an argument (us)."""
+    """Which units (versions of models) are in memory, and which are to be. Every time is an argument (us).
 
-    def __init__(self, budget_bytes: int, profiles: Profiles) -> None:
-        """Start with nothing resident.
+    Attributes:
+        budget_bytes: that all units together may take.
+        used_bytes: that they take, those that are being loaded included.
+    """
+
+    def __init__(
+        self, budget_bytes: int, loading: int = 1, demand: Callable[[str, int], int] = lambda _unit, _now_us: 0
+    ) -> None:
+        """Start with nothing.
 
         Args:
-            budget_bytes: that resident models and the one that loads take together at most.
-            profiles: what executions and loading take.
+            budget_bytes: that all units together may take.
+            loading: so many units are loaded at a time.
+            demand: returns a unit's demand at a time (us); a schedule has it.
         """
-        self._budget = budget_bytes
-        self._profiles = profiles
-        self._known: dict[str, _Known] = {}
-        self._asked: set[str] = set()  # not resident, and with demand
-        self._resident: dict[str, int] = {}  # model to bytes, the least lately used first
-        self._loading: str | None = None
-        self._busy: set[str] = set()
-        self._evicted: tuple[str, str] = ("", "")
+        self._demand = demand
+        self.budget_bytes = budget_bytes
+        self.used_bytes = 0
+        self._most_loading = loading
+        self._loading = 0
+        self._units: OrderedDict[str, _Unit] = OrderedDict()  # in memory or being loaded; the least recently used first
+        self._wishes: dict[str, int] = {}  # units that are to be loaded, in this order, with their sizes
+        self._too_large: list[str] = []
 
-    @property
-    def resident(self) -> tuple[str, ...]:
-        """The resident models, the least lately used first."""
-        return tuple(self._resident)
+    def __len__(self) -> int:
+        """Return how many are in memory."""
+        return len(self._units) - self._loading
 
-    @property
-    def loading(self) -> str | None:
-        """The model that loads."""
-        return self._loading
+    def __contains__(self, unit: object) -> bool:
+        """Tell whether a unit is in memory."""
+        return unit in self._units and not self._units[str(unit)].is_loading
 
-    @property
-    def evicted(self) -> tuple[str, str]:
-        """The model that was unloaded last, and why."""
-        return self._evicted
+    def __iter__(self) -> Iterator[str]:
+        """Yield the units in memory, the least recently used first."""
+        return (unit for unit, known in self._units.items() if not known.is_loading)
 
-    @property
-    def used_bytes(self) -> int:
-        """Bytes of all resident models, and of the one that loads."""
-        loading = self._known[self._loading].bytes if self._loading is not None else 0
-        return sum(self._resident.values()) + loading
+    def want(self, unit: str, size_bytes: int) -> None:
+        """Wish that a unit is loaded, unless it is."""
+        if unit not in self._units:
+            self._wishes.setdefault(unit, size_bytes or UNKNOWN_BYTES)
 
-    def changed(self, queue: Queue, now_us: int) -> None:
-        """Take what now waits for a model."""
-        known = self._of(queue.model)
-        known.bytes = queue.bytes
-        known.demand = self._demand(queue) if queue.dues_us else 0
-        if known.demand and queue.model not in self._resident:
-            self._asked.add(queue.model)
+    def unwant(self, unit: str) -> None:
+        """Wish it no longer."""
+        self._wishes.pop(unit, None)
 
-    def refused(self, queue: Queue, rows: int, now_us: int) -> None:
-        """Take that `rows` of those that waited were refused: for a while they count as work that there is."""
-        known = self._of(queue.model)
-        known.bytes = queue.bytes
-        demand = self._demand(queue) * rows // max(1, len(queue.dues_us))
-        known.refused.append((now_us + CAPACITY_US, demand))
-        if queue.model not in self._resident:
-            self._asked.add(queue.model)
+    def use(self, unit: str, now_us: int, *, is_busy: bool) -> None:
+        """Note that a unit is used; a busy one is not unloaded."""
+        known = self._units.get(unit)
+        if known is not None:
+            known.used_us, known.is_busy = now_us, is_busy
+            self._units.move_to_end(unit)
 
-    def started(self, model: str, now_us: int) -> None:
-        """Take that a model runs: it is not unloaded before it is done."""
-        self._busy.add(model)
-        self._use(model, now_us)
+    def loaded(self, unit: str, size_bytes: int, now_us: int) -> None:
+        """Note that a unit is in memory, and how much it takes; 0 = as reckoned."""
+        known = self._units[unit]
+        self._loading -= known.is_loading
+        known.is_loading, known.used_us = False, now_us
+        if size_bytes:
+            self.used_bytes += size_bytes - known.size_bytes
+            known.size_bytes = size_bytes
+        self._units.move_to_end(unit)
 
-    def done(self, model: str, now_us: int) -> None:
-        """Take that a model has run."""
-        self._busy.discard(model)
-        self._use(model, now_us)
+    def drop(self, unit: str) -> None:
+        """Note that a unit is not in memory any more, nor wanted there."""
+        self._wishes.pop(unit, None)
+        known = self._units.pop(unit, None)
+        if known is not None:
+            self._loading -= known.is_loading
+            self.used_bytes -= known.size_bytes
 
-    def loaded(self, model: str, size_bytes: int, now_us: int) -> None:
-        """Take that a model is resident, and what it takes in memory."""
-        self._loading = None
-        known = self._of(model)
-        known.bytes, known.used_us, known.failures, known.retry_us = size_bytes, now_us, 0, 0
-        self._resident[model] = size_bytes
-        self._asked.discard(model)
+    def rename(self, unit: str, name: str) -> None:
+        """Let a unit have another name."""
+        if (known := self._units.pop(unit, None)) is not None:
+            self._units[name] = known
+        if (size_bytes := self._wishes.pop(unit, None)) is not None:
+            self._wishes[name] = size_bytes
 
-    def failed(self, model: str, now_us: int) -> int:
-        """Take that a model could not be loaded, or that it was taken out; return when it may be loaded again (us)."""
-        self._loading = None if self._loading == model else self._loading
-        self._gone(model)
-        known = self._of(model)
-        known.retry_us = now_us + min(RETRY_US << known.failures, MOST_RETRY_US)
-        known.failures = min(known.failures + 1, MOST_RETRY_US.bit_length())
-        return known.retry_us
-
-    def lost(self) -> tuple[str, ...]:
-        """Take that the process that held them is gone; return what was resident or loading."""
-        lost = (*self._resident, *(() if self._loading is None else (self._loading,)))
-        self._resident.clear()
-        self._busy.clear()
-        self._loading = None
-        self._asked.update(model for model in lost if self._known[model].demand)
-        return lost
-
-    def wanted(self, now_us: int) -> Wanted:
-        """Return the next model to load, with the models to unload for it; they count as done.
-
-        The host answers with `loaded` or `failed`.
-        """
-        if self._loading is not None:
-            return Wanted()
-        over = self._excess(now_us)
-        if over:
-            return Wanted(over, None, f"resident models take more than {self._budget} bytes")
-        for demand, model in self._by_demand(now_us):
-            unload = self._room_for(model, demand, now_us)
-            if unload is None:
-                continue
-            why = f"room for {model}, whose demand is {demand / CAPACITY_US:.2f} of what the host can do"
-            for each in unload:
-                self._gone(each)
-                self._evicted = each, why
-            self._loading = model
-            return Wanted(unload, model, why)
-        return Wanted()
-
-    def load_us(self, model: str) -> int:
-        """Return what is left of loading a model if that starts now (us)."""
-        return 0 if model in self._resident else self._profiles.load_us(model)
-
-    def _of(self, model: str) -> _Known:
-        found = self._known.get(model)
-        if found is None:
-            found = self._known[model] = _Known()
+    def too_large(self) -> list[str]:
+        """Return the wishes that no room can be made for, each once: they are larger than the budget."""
+        found, self._too_large = self._too_large, []
         return found
 
-    def _use(self, model: str, now_us: int) -> None:
-        """Make a model the most lately used."""
-        self._of(model).used_us = now_us
-        if model in self._resident:
-            self._resident[model] = self._resident.pop(model)
+    def changes(self, now_us: int) -> Iterator[Change]:
+        """Yield what is to be loaded now, and what is to be unloaded for it."""
+        wishes = [(-self._demand(unit, now_us), place, unit) for place, unit in enumerate(self._wishes)]
+        for demand, _, unit in sorted(wishes):
+            size_bytes = self._wishes[unit]
+            if self._loading >= self._most_loading:
+                return
+            if size_bytes > self.budget_bytes:
+                del self._wishes[unit]
+                self._too_large.append(unit)
+                continue
+            victims = self._victims(size_bytes, -demand, now_us)
+            if victims is None:
+                continue
+            evictions = tuple(Eviction(victim, unit, now_us - self._units[victim].used_us) for victim in victims)
+            for victim in victims:
+                self.drop(victim)
+            del self._wishes[unit]
+            self._units[unit] = _Unit(size_bytes, now_us, is_loading=True)
+            self.used_bytes += size_bytes
+            self._loading += 1
+            yield Change(unit, evictions)
 
-    def _gone(self, model: str) -> None:
-        self._resident.pop(model, None)
-        self._busy.discard(model)
-        if self._of(model).demand:
-            self._asked.add(model)
+    def excess(self, now_us: int) -> Iterator[Eviction]:
+        """Yield what is to be unloaded because units take more than was reckoned; busy ones stay."""
+        while self.used_bytes > self.budget_bytes:
+            victim = next((unit for unit in self if not self._units[unit].is_busy), None)
+            if victim is None:
+                return
+            idle_us = now_us - self._units[victim].used_us
+            self.drop(victim)
+            yield Eviction(victim, "", idle_us)
 
-    def _demand(self, queue: Queue) -> int:
-        """Return the demand of the rows that wait (us of `CAPACITY_US`)."""
-        row_us = self._profiles.estimate(queue.model, 1)
-        objective_us = queue.dues_us[0] - queue.since_us if queue.dues_us else CAPACITY_US
-        spare_us = objective_us - (self._profiles.load_us(queue.model) + row_us + BUFFER_US + AHEAD_US)
-        until_us = max(min(spare_us, MOST_WEIGHTS_US), AHEAD_US + BUFFER_US)
-        return max(1, len(queue.dues_us)) * row_us * CAPACITY_US // until_us
-
-    def _by_demand(self, now_us: int) -> Iterator[tuple[int, str]]:
-        """Yield the models that are asked and not resident, the largest demand first."""
-        found = []
-        for model in tuple(self._asked):
-            known = self._known[model]
-            demand = known.total(now_us)
-            if not demand or model in self._resident:
-                self._asked.discard(model)
-            elif known.bytes <= self._budget and known.retry_us <= now_us:
-                found.append((demand, model))
-        yield from sorted(found, key=lambda each: (-each[0], each[1]))
-
-    def _room_for(self, model: str, demand: int, now_us: int) -> tuple[str, ...] | None:
-        """Return the models that make room for another; None = they are worth more."""
-        needed = self.used_bytes + self._known[model].bytes - self._budget
-        unload = []
-        for each, is_idle in self._unloadable(now_us):
-            if needed <= 0:
-                break
-            if not is_idle and self._known[each].total(now_us) >= demand:
+    def _victims(self, size_bytes: int, demand: int, now_us: int) -> list[str] | None:
+        """Return which units make room for so many bytes; None = too many are busy, or worth more."""
+        free, victims, asked = self.budget_bytes - self.used_bytes, list[str](), list[tuple[int, str]]()
+        if free >= size_bytes:
+            return victims
+        for unit, known in self._units.items():
+            if known.is_busy or known.is_loading:
+                continue
+            its = self._demand(unit, now_us)
+            if its:
+                asked.append((its, unit))
+                continue
+            victims.append(unit)
+            free += known.size_bytes
+            if free >= size_bytes:
+                return victims
+        for its, unit in sorted(asked):
+            if its >= demand:
                 return None
-            unload.append(each)
-            needed -= self._resident[each]
-        return tuple(unload) if needed <= 0 else None
-
-    def _unloadable(self, now_us: int) -> Iterator[tuple[str, bool]]:
-        """Yield what may be unloaded, and whether it has no work: those first, the least lately used before others."""
-        free = [model for model in self._resident if model not in self._busy]
-        yield from ((model, True) for model in free if not self._known[model].demand)
-        yield from ((model, False) for model in free if self._known[model].demand)
-
-    def _excess(self, now_us: int) -> tuple[str, ...]:
-        """Return what is to be unloaded because loaded models have turned out larger than they said."""
-        unload = []
-        for model, _ in self._unloadable(now_us):
-            if self.used_bytes <= self._budget:
-                break
-            unload.append(model)
-            self._gone(model)
-            self._evicted = model, "resident models took more than the budget"
-        return tuple(unload)
+            victims.append(unit)
+            free += self._units[unit].size_bytes
+            if free >= size_bytes:
+                return victims
+        return None
