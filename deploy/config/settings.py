@@ -193,7 +193,7 @@ class Registry(Section):
 class Worker(Section):
     """How workers run and batch their models."""
 
-    controller: Literal["aimd", "deferred", "fixed", "quantile"] = "aimd"
+    controller: Literal["aimd", "clockwork", "deferred", "fixed", "quantile"] = "aimd"
     """How batches are sized. `aimd` goes by steps, `quantile` by a line fitted to their times. `deferred` does the same
     as `quantile`, and also waits for more rows while there is time. `fixed` does not adapt."""
     parameters: dict[str, float] = Field(default_factory=dict)
