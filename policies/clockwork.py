@@ -84,7 +84,7 @@ class Clockwork(Linger):
             return state
         number, size = state.batches + 1, SIZES[min(bisect_left(SIZES, rows), len(SIZES) - 1)]
         if duration_us > objective_us and state.is_late:
-            return Profile(max(1, state.cap // 2), (Size(size, (duration_us,), number),), number, is_late=True)
+            return Profile(max(1, state.cap // 2), (), number, is_late=True)
         is_known = any(each.rows == size for each in state.sizes)
         sizes = state.sizes
         if duration_us <= objective_us or not is_known:
@@ -97,10 +97,10 @@ class Clockwork(Linger):
     def _raised(self, cap: int, sizes: tuple[Size, ...], objective_us: int) -> int:
         """Return the largest size that is in time and no more than a step above the cap."""
         most = min(cap + max(1, cap // _GROWTH), self.max_rows)
-        if len(sizes) == 1 and sizes[0].p99_us < objective_us * _PROBED:
-            return min(max(cap, *(size for size in SIZES if size <= most)), self.max_rows)
-        fitting = [size for size in SIZES if cap < size <= most and reckoned(sizes, size) <= objective_us]
-        return max(fitting, default=cap)
+        larger = [size for size in SIZES if cap < size <= most]
+        if len(sizes) > 1:
+            return max((size for size in larger if reckoned(sizes, size) <= objective_us), default=cap)
+        return max(larger, default=cap) if sizes[0].p99_us < objective_us * _PROBED else cap
 
 
 def reckoned(sizes: tuple[Size, ...], rows: int) -> float:

@@ -132,7 +132,9 @@ class _Host:
         self._events: list[tuple[int, int, Callable[[int, object], None], object]] = []
         self._number = 0
         self._wake_us = _NEVER
-        self._is_running = self._is_loading = False
+        self._is_running = False
+        self._loading: str | None = None
+        self._loaded_us = 0
         self._batches = self._loads = self._busy_us = 0
 
     def run(self) -> HostRun:
@@ -191,6 +193,8 @@ class _Host:
         name, waiting, its = self._names[model], self._waiting[model], self._plan.models[model]
         is_resident = name in self._residency
         load_us = 0 if is_resident else self._schedule.profiles.load_us(name)
+        if self._loading == name:
+            load_us = max(0, self._loaded_us - now_us)
         cap = self._batchers[model].cap if self._is_fifo else self._plan.cap
         since_us = self._came[waiting[0]] if waiting else now_us
         dues_us = [self._due[query] for query in waiting]
@@ -202,10 +206,10 @@ class _Host:
             model = self._index[refusal.model]
             self._drop(model, refusal.rows, REFUSED)
             self._tell(model, now_us)
-        is_free = self._plan.loads_beside or not self._is_loading
+        is_free = self._plan.loads_beside or self._loading is None
         while is_free and not self._is_running and (start := self._schedule.next(now_us)) is not None:
             self._start(start, now_us)
-        if not self._is_loading and (self._plan.loads_beside or not self._is_running):
+        if self._loading is None and (self._plan.loads_beside or not self._is_running):
             self._load(now_us)
         due_us = self._schedule.due_us()
         if due_us is not None and due_us < self._wake_us:
@@ -260,13 +264,14 @@ class _Host:
                 if self._waiting[self._index[eviction.unit]]:
                     self._residency.want(eviction.unit, self._plan.models[self._index[eviction.unit]].bytes)
             self._loads += 1
-            self._is_loading = True
-            self._add(now_us + self._plan.models[self._index[load]].load_us, self._loaded, load)
+            self._loading = load
+            self._loaded_us = now_us + self._plan.models[self._index[load]].load_us
+            self._add(self._loaded_us, self._loaded, load)
 
     def _loaded(self, now_us: int, about: object) -> None:
         name, model = str(about), self._index[str(about)]
         its = self._plan.models[model]
-        self._is_loading = False
+        self._loading = None
         self._residency.loaded(name, 0, now_us)
         self._schedule.profiles.loaded(name, its.load_us, its.bytes)
         self._tell(model, now_us)

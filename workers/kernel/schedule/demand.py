@@ -3,7 +3,8 @@
     demand = rows * time of one row * capacity / time until loading must have started
 
 That is Clockwork's formula (OSDI'20) for one host: a model that is not resident is worth all of its demand, because no
-other host serves a part of it. Refused rows count for as long as a query would have waited.
+other host serves a part of it. The published code reckons that time once, when a query comes. Here it runs out, so that
+a model that few ask is not put off until it is too late. Refused rows count for as long as a query would have waited.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ CAPACITY_US: Final = 100_000
 BUFFER_US: Final = 5_000
 AHEAD_US: Final = 10_000
 MOST_WEIGHTS_US: Final = 25_000
+LEAST_US: Final = 1_000  # less time is not told apart
 
 
 class Demand:
@@ -29,13 +31,15 @@ class Demand:
     def __init__(self, profiles: Profiles) -> None:
         """Start with none; `profiles` say what executions and loading take."""
         self._profiles = profiles
-        self._waiting: dict[str, int] = {}
+        self._waiting: dict[str, tuple[int, int]] = {}  # work (us * `CAPACITY_US`), when loading must start (us)
         self._refused: dict[str, deque[tuple[int, int]]] = {}  # until when each counts (us), and how much
 
     def changed(self, queue: Queue) -> None:
         """Take what now waits for a model."""
         if queue.dues_us:
-            self._waiting[queue.model] = self._of_row(queue) * len(queue.dues_us)
+            row_us = self._profiles.estimate(queue.model, 1)
+            until_us = queue.dues_us[0] - row_us - self._profiles.load_us(queue.model)
+            self._waiting[queue.model] = row_us * CAPACITY_US * len(queue.dues_us), until_us
         else:
             self._waiting.pop(queue.model, None)
 
@@ -46,15 +50,17 @@ class Demand:
 
     def of(self, model: str, now_us: int) -> int:
         """Return a model's demand."""
+        work, until_us = self._waiting.get(model, (0, 0))
+        left_us = until_us - now_us
+        waiting = work // (max(left_us, LEAST_US) if left_us >= 0 else MOST_WEIGHTS_US)
         refused = self._refused.get(model)
         if refused is None:
-            return self._waiting.get(model, 0)
+            return waiting
         while refused and refused[0][0] <= now_us:
             refused.popleft()
         if not refused:
             del self._refused[model]
-            return self._waiting.get(model, 0)
-        return self._waiting.get(model, 0) + sum(demand for _, demand in refused)
+        return waiting + sum(demand for _, demand in refused)
 
     def _of_row(self, queue: Queue) -> int:
         """Return the demand of one row."""
