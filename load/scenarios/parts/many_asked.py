@@ -63,22 +63,33 @@ class Played(NamedTuple):
     is_within: NDArray[np.bool_]
 
 
+def counted() -> list[tuple[NDArray[np.float64], NDArray[np.int64]]]:
+    """Return the counts of each company: when each begins (s since the epoch), and how many tweets there were.
+
+    Raises:
+        MissingDataError: they are not there.
+    """
+    files = [DATA / "traces" / "nab" / f"Twitter_volume_{name}.csv" for name in COMPANIES]
+    need(*files)
+    found = []
+    for file in files:
+        with file.open(newline="") as lines:
+            rows = list(csv.DictReader(lines))
+        starts = np.array([datetime.fromisoformat(row["timestamp"] + "+00:00").timestamp() for row in rows])
+        found.append((starts, np.array([int(float(row["value"])) for row in rows])))
+    return found
+
+
 def asked(queries: int, models: int, random: np.random.Generator) -> Asked:
     """Return the first `queries`.
 
     Raises:
         MissingDataError: the counts are not there.
     """
-    files = [DATA / "traces" / "nab" / f"Twitter_volume_{name}.csv" for name in COMPANIES]
-    need(*files)
     each = models // len(COMPANIES)
     weights = np.arange(1, each + 1) ** -SKEW
     at, which = [], []
-    for company, file in enumerate(files):
-        with file.open(newline="") as lines:
-            rows = list(csv.DictReader(lines))
-        starts = np.array([datetime.fromisoformat(row["timestamp"] + "+00:00").timestamp() for row in rows])
-        counts = np.array([int(float(row["value"])) for row in rows])
+    for company, (starts, counts) in enumerate(counted()):
         places = np.concatenate([np.arange(count) for count in counts])
         at.append(np.repeat(starts, counts) + _COUNT_S * places / np.repeat(counts, counts))
         drawn = random.choice(each, size=int(counts.sum()), p=weights / weights.sum())
