@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from load.figures import IN_FULL, SHOWN, SHOWN_US, WITHIN_SLO, Figures, at_least
+from load.figures import IN_FULL, SHOWN, SHOWN_US, WITHIN_SLO, Figures, Kind, at_least
 from load.results.results import Result
 from load.scenarios.parts import many_asked, many_models
 from workers.simulation.host import EXPIRED, NO_MODEL, PREDICTED, REFUSED, HostPlan, HostRun, simulate_host
@@ -50,14 +50,15 @@ FIGURES = Figures(
         (
             *WITHIN_SLO(f"{part}_{lane}_goodput", f"{part}_{lane}_goodput_within"),
             *SHOWN(*(f"{part}_{lane}_{share}" for share in _SHARES)),
-            *SHOWN(*(f"{part}_{lane}_{what}" for what in ("cold_goodput", "loads_per_s", "rows_a_batch"))),
+            *SHOWN(*(f"{part}_{lane}_{what}" for what in ("cold_goodput", "rows_a_batch"))),
             *SHOWN(*(f"{part}_{lane}_{what}" for what in ("under_share", "over_share"))),
             *SHOWN_US(*(f"{part}_{lane}_{error}" for error in _ERRORS)),
         )
         for part in PARTS[:2]
         for lane in LANES
     ),
-    SHOWN("*_queries", "*_per_s", "*_speed", "*_within_share", "*_most_asked_share"),
+    SHOWN("*_queries", "*_speed", "*_within_share", "*_most_asked_share"),
+    Kind("1/s")("*_per_s"),
     *(WITHIN_SLO(f"objective_{ms}_{lane}_goodput_within") for ms in OBJECTIVES_MS for lane in ("clockwork", "fifo")),
 )
 

@@ -80,7 +80,7 @@ def test_a_model_that_is_not_loaded_needs_that_time_too() -> None:
     assert (schedule.next(8_330) or queue("b")).model == "a"
 
 
-def test_urgent_rows_are_passed_over_only_if_that_loses_fewer() -> None:
+def test_urgent_rows_are_passed_over_only_if_that_loses_no_more() -> None:
     """One urgent row before many that are due soon after is dropped; before rows that can wait it runs."""
     crowded = Clockwork(profiles("a"))
     crowded.changed(queue("a", 15_000, *[16_000] * 16), 0)

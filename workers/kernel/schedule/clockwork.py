@@ -5,7 +5,7 @@ the due time of its first row less what a batch of that size takes. The model wh
 sizes the largest runs that has enough rows, all in time by the estimate. What cannot make it is refused at once.
 
 Three things differ from the publication. A batch of a size between two classes runs where that costs less a row: models
-on a processor take any size. Rows are passed over for a larger batch only if that loses fewer rows. A model whose
+on a processor take any size. Rows are passed over for a larger batch only if no more are lost so. A model whose
 estimates let nothing pass is tried with one row now and then, because only an execution corrects an estimate.
 """
 
@@ -193,7 +193,7 @@ class Clockwork:
         return is_free and queue.dues_us[-1] > now_us and now_us - model.ran_us >= PROBE_US
 
     def _passed(self, model: _Model, now_us: int) -> Iterator[Refusal]:
-        """Yield the rows that are passed over for a larger batch, if more would be lost otherwise."""
+        """Yield the rows that are passed over for a larger batch, if as many would be lost otherwise."""
         queue, times = model.queue, self.profiles.of(model.queue.model).by_class
         dues_us = queue.dues_us
         if model.probes:
@@ -204,7 +204,7 @@ class Clockwork:
                 continue
             first = self._rows(queue, dues_us[0] - now_us)
             then_us = now_us + times[class_of(first)] + times[index]
-            if passed and bisect_left(dues_us, then_us) - first > passed:
+            if passed and bisect_left(dues_us, then_us) - first >= passed:
                 yield Refusal(queue.model, passed, "no time is left: a larger batch of later rows runs instead")
             return
 
