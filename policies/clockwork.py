@@ -124,4 +124,5 @@ def _noted(sizes: tuple[Size, ...], rows: int, took_us: int, number: int) -> tup
 
 def _below(cap: int) -> int:
     """Return the next smaller size."""
-    return SIZES[max(0, bisect_right(SIZES, max(1, cap - 1)) - 1)]
+    size: int = SIZES[max(0, bisect_right(SIZES, max(1, cap - 1)) - 1)]
+    return size

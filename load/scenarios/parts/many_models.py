@@ -6,11 +6,8 @@ import time
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
-from sklearn.ensemble import RandomForestClassifier
-from sklearn.linear_model import LogisticRegression
-from sklearn.neural_network import MLPClassifier
 
-from load.models.training import digits
+from load.models.training import digits, small_models
 from workers.kernel.schedule.profiles import Kept
 from workers.packages.packaging import package_sklearn
 from workers.packages.sealed import sealed
@@ -72,21 +69,11 @@ def published() -> list[Family]:
 def real(folder: Path) -> list[Family]:
     """Measure small models of the digits, in the runtimes for linear models, for trees and ONNX, in one thread."""
     data = digits()
-    estimators: dict[str, tuple[Estimator, str]] = {
-        "linear": (LogisticRegression(max_iter=200), "linear"),
-        "trees": (RandomForestClassifier(30, max_depth=6, random_state=1), "trees"),
-        "onnx": (MLPClassifier((64,), max_iter=60, early_stopping=True, random_state=1), "onnx"),
-    }
-    return [
-        _measured(name, each.fit(data.train_x, data.train_y), how, data, folder)
-        for name, (each, how) in estimators.items()
-    ]
+    return [_measured(name, estimator, data, folder / f"many-{name}") for name, estimator in small_models(data).items()]
 
 
-def _measured(name: str, estimator: Estimator, convert: str, data: Digits, folder: Path) -> Family:
-    path = folder / f"many-{name}"
-    manifest = package_sklearn(estimator, path, f"many-{name}", "1", data.test_x[:64], output="label", convert=convert)
-    runtime = manifest.options["conversion"]["to"][0]
+def _measured(runtime: str, estimator: Estimator, data: Digits, path: Path) -> Family:
+    manifest = package_sklearn(estimator, path, path.name, "1", data.test_x[:64], output="label", convert=runtime)
     module, loads = runtime_module(runtime), []
     for _ in range(_LOADS):
         begun_s = time.perf_counter()

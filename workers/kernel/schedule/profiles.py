@@ -78,7 +78,7 @@ class Times:
         self.bytes = 0
         self._samples: dict[int, deque[int]] = {}
         self._loads: deque[int] = deque(maxlen=SAMPLES)
-        self.by_class = (UNPROFILED_US,) * CLASSES
+        self.by_class: tuple[int, ...] = (UNPROFILED_US,) * CLASSES
 
     def observe(self, index: int, took_us: int) -> None:
         """Take what a batch of a class took."""
