@@ -23,7 +23,8 @@ query asks is drawn by Zipf's law. Everything that a model does not answer in ti
 
 All of it is simulated: the kernel's own schedules and residency, in virtual time. The *profiled* models are those of
 Clockwork (OSDI'20) by its published times on a V100; they only take time, as in its own `docs/withoutgpus.md`, and are
-loaded beside executions. The *real* ones are measured on this machine; one process loads and runs them in turn.
+loaded beside executions. The *real* ones are three packages that are measured on this machine, copied to 200; one
+process loads and runs them in turn. The way to that process is left out, as are Kafka and selection.
 
 The load is 70 % on average, reckoned with batches of one row. The counts are bursty: many of the five minutes ask for
 more than the host can do. So two shares are given: of all queries, and of those that come *within* the load, in five
@@ -32,7 +33,9 @@ is cold if its model is not in memory when it comes. With 20 ms and less most co
 loading takes 4 to 20 ms.
 
 Clockwork itself reports 58 of 208 million queries beyond 100 ms, on twelve GPUs with a trace of Azure's functions.
-There hundreds of models fit into memory, and bursts of one function are small beside the whole.
+There hundreds of models fit into memory, and bursts of one function are small beside the whole. With one objective for
+all queries and one host, the latest feasible start is nearly the order in which they came, so `fifo` is close. Where a
+burst asks for more than the host can do, `clockwork` refuses at once what `fifo` lets wait until it expires.
 """
 _HEADS: Final = {
     "goodput": "in time",
