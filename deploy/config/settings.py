@@ -198,13 +198,15 @@ class Registry(Section):
 class Worker(Section):
     """How workers run and batch their models."""
 
-    controller: Literal["aimd", "deferred", "fixed", "quantile"] = "aimd"
-    """How batches are sized. `aimd` goes by steps, `quantile` by a line fitted to their times. `deferred` does the same
-    as `quantile`, and also waits for more rows while there is time. `fixed` does not adapt."""
+    controller: Literal["aimd", "clockwork", "deferred", "fixed", "quantile"] = "aimd"
+    """How batches are sized. `aimd` goes by steps, `quantile` by a line fitted to their times, and `clockwork` by the
+    last ten batches of each size. `deferred` does the same as `quantile`, and also waits for more rows while there is
+    time. `fixed` does not adapt."""
     parameters: dict[str, float] = Field(default_factory=dict)
     """Parameters of the controller: `add`, `backoff`, `dead_band` and `max_rows` of `aimd`, `rows` of `fixed`, `window`
-    and `max_rows` of `quantile` and `deferred`. All have `linger_ms`: a free model waits so long for a full batch at
-    most, and no longer than its most urgent row can. `deferred` waits only above a load of `eager_below`."""
+    and `max_rows` of `quantile` and `deferred`, `max_rows` of `clockwork`. All have `linger_ms`: a free model waits so
+    long for a full batch at most, and no longer than its most urgent row can. `deferred` waits only above a load of
+    `eager_below`."""
     objective_ms: float | None = Field(default=None, gt=0)
     """Target duration of a batch. By default half of the time that the deadline leaves the worker (the best value of
     the last 30 s). It is at least twice the cost of one model call, and up to four times that if the whole time

@@ -1,0 +1,200 @@
+"""What a model's executions and its loading take, by what the last ones took.
+
+Clockwork (OSDI'20) predicts an execution by the 99th percentile of the last 10 of the same model and batch size. Of ten
+samples this is the largest. Sizes here are classes of rows, up to 1, 2, 4, 8 and so on: a batch of five rows counts as
+one of eight, which it does not exceed.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from math import ceil
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+SAMPLES: Final = 10
+QUANTILE: Final = 0.99
+# Of a model that was never run (us), as in Clockwork: its first rows run, and tell.
+UNPROFILED_US: Final = 100
+# Of a model that was never loaded (us): a process that has the runtime opens a small model within this.
+UNLOADED_US: Final = 10_000
+# Largest class: 2^12 = 4,096 rows, the largest cap of any batch controller.
+CLASSES: Final = 13
+# Executions whose errors are remembered for the figures.
+_ERRORS: Final = 4_096
+
+
+class Kept(NamedTuple):
+    """A model's profile, as it survives a restart.
+
+    Attributes:
+        model, version: whose.
+        sizes: rows of the classes that were run, rising.
+        p99_us: what each of them takes.
+        load_us: what loading takes; 0 = not known.
+        bytes: in memory; 0 = not known.
+    """
+
+    model: str
+    version: str
+    sizes: tuple[int, ...]
+    p99_us: tuple[int, ...]
+    load_us: int
+    bytes: int
+
+
+class Errors(NamedTuple):
+    """Predicted beside actual times.
+
+    Attributes:
+        batches: that were predicted.
+        under, over: of them took longer, or less time, than predicted.
+        under_p99_us, over_p99_us: by how much, of the last few thousand.
+    """
+
+    batches: int
+    under: int
+    over: int
+    under_p99_us: int
+    over_p99_us: int
+
+
+class Times:
+    """The times of one model.
+
+    Attributes:
+        version: that was measured.
+        bytes: in memory.
+        by_class: what a batch of each class is reckoned to take (us), from one row on; never empty.
+    """
+
+    __slots__ = ("_loads", "_samples", "by_class", "bytes", "version")
+
+    def __init__(self, version: str = "") -> None:
+        """Start with nothing measured."""
+        self.version = version
+        self.bytes = 0
+        self._samples: dict[int, deque[int]] = {}
+        self._loads: deque[int] = deque(maxlen=SAMPLES)
+        self.by_class: tuple[int, ...] = (UNPROFILED_US,) * CLASSES
+
+    def observe(self, index: int, took_us: int) -> None:
+        """Take what a batch of a class took."""
+        self._samples.setdefault(index, deque(maxlen=SAMPLES)).append(took_us)
+        self.by_class = tuple(self._estimates())
+
+    def loaded(self, took_us: int) -> None:
+        """Take what loading took."""
+        self._loads.append(took_us)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether any batch was measured."""
+        return bool(self._samples)
+
+    @property
+    def load_us(self) -> int:
+        """What loading takes; 0 = not known."""
+        return quantile(self._loads, QUANTILE) if self._loads else 0
+
+    def kept(self, model: str) -> Kept:
+        """Return what survives a restart."""
+        classes = sorted(self._samples)
+        sizes, times = tuple(1 << index for index in classes), tuple(self.by_class[index] for index in classes)
+        return Kept(model, self.version, sizes, times, self.load_us, self.bytes)
+
+    def _estimates(self) -> Iterable[int]:
+        """Yield the estimate of each class; one never run takes no longer than in proportion to a smaller one."""
+        known = {index: quantile(samples, QUANTILE) for index, samples in self._samples.items()}
+        smaller = -1
+        for index in range(CLASSES):
+            if index in known:
+                smaller = index
+                yield known[index]
+            elif smaller >= 0:
+                yield known[smaller] << index - smaller
+            else:
+                yield known[min(known)]
+
+
+class Profiles:
+    """The times of all models of a host, and how well they were predicted."""
+
+    def __init__(self) -> None:
+        """Start with nothing measured."""
+        self._models: dict[str, Times] = {}
+        self._batches = self._under = self._over = 0
+        self._errors: deque[int] = deque(maxlen=_ERRORS)  # actual less predicted (us)
+
+    def of(self, model: str) -> Times:
+        """Return the times of a model."""
+        found = self._models.get(model)
+        if found is None:
+            found = self._models[model] = Times()
+        return found
+
+    def observe(self, model: str, rows: int, took_us: int) -> None:
+        """Take what a batch of `rows` took; beside it stands what was predicted. No rows say nothing."""
+        if not rows:
+            return
+        times, index = self.of(model), class_of(rows)
+        if times.is_known:
+            error_us = took_us - times.by_class[index]
+            self._errors.append(error_us)
+            self._batches += 1
+            self._under += error_us > 0
+            self._over += error_us < 0
+        times.observe(index, took_us)
+
+    def loaded(self, model: str, took_us: int, size_bytes: int) -> None:
+        """Take what loading a model took, and its size in memory."""
+        times = self.of(model)
+        times.loaded(took_us)
+        times.bytes = size_bytes
+
+    def estimate(self, model: str, rows: int) -> int:
+        """Return what a batch of `rows` is reckoned to take (us)."""
+        return self.of(model).by_class[class_of(rows)]
+
+    def load_us(self, model: str) -> int:
+        """Return what loading a model is reckoned to take (us)."""
+        return self.of(model).load_us or UNLOADED_US
+
+    def switched(self, model: str, version: str) -> None:
+        """Forget the times of other versions of a model."""
+        if self.of(model).version != version:
+            self._models[model] = Times(version)
+
+    def errors(self) -> Errors:
+        """Return how well executions were predicted."""
+        under = [error for error in self._errors if error > 0]
+        over = [-error for error in self._errors if error < 0]
+        p99s = (quantile(errors, QUANTILE) if errors else 0 for errors in (under, over))
+        return Errors(self._batches, self._under, self._over, *p99s)
+
+    def kept(self, model: str) -> Kept:
+        """Return a model's profile, as it survives a restart."""
+        return self.of(model).kept(model)
+
+    def restore(self, kept: Kept) -> None:
+        """Take a profile from before a restart; what was measured since then counts more."""
+        if self.of(kept.model).is_known:
+            return
+        times = self._models[kept.model] = Times(kept.version)
+        for rows, took_us in zip(kept.sizes, kept.p99_us, strict=True):
+            times.observe(class_of(rows), took_us)
+        if kept.load_us:
+            self.loaded(kept.model, kept.load_us, kept.bytes)
+
+
+def class_of(rows: int) -> int:
+    """Return the class of a batch: the power of two that holds its rows."""
+    return min((rows - 1).bit_length(), CLASSES - 1)
+
+
+def quantile(values: Iterable[int], share: float) -> int:
+    """Return the smallest of the values that so large a share does not exceed; there is at least one."""
+    ordered = sorted(values)
+    return ordered[ceil(share * len(ordered)) - 1]

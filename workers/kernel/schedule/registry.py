@@ -1,0 +1,15 @@
+"""The schedules by name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from workers.kernel.schedule.clockwork import Clockwork
+from workers.kernel.schedule.fifo import Fifo
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from workers.kernel.schedule.contract import Schedule
+
+SCHEDULES: Mapping[str, Callable[..., Schedule]] = {Clockwork.name: Clockwork, Fifo.name: Fifo}

@@ -1,0 +1,192 @@
+"""Which models of a host are in memory: those that are asked, as many as a budget of bytes holds.
+
+rows wait, or a copy is wanted ─▶ wanted ─▶ load it, and unload those that were not used for longest to make room
+
+With a `demand` (see `demand`) the unit of the largest is loaded first, and one with demand makes room only for a unit
+with more. Without it units are loaded in the order of the wishes.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+# A model of unknown size is reckoned to take so much: what a small one takes with its objects.
+UNKNOWN_BYTES: Final = 1 << 20
+
+
+class Eviction(NamedTuple):
+    """A model that makes room.
+
+    Attributes:
+        unit: which.
+        needed_by: for which other one.
+        idle_us: for how long it was not used.
+    """
+
+    unit: str
+    needed_by: str
+    idle_us: int
+
+
+class Change(NamedTuple):
+    """What is to be unloaded, and then loaded."""
+
+    load: str
+    evictions: tuple[Eviction, ...]
+
+
+@dataclass(slots=True)
+class _Unit:
+    size_bytes: int
+    used_us: int
+    is_busy: bool = False
+    is_loading: bool = False
+
+
+class Residency:
+    """Which units (versions of models) are in memory, and which are to be. Every time is an argument (us).
+
+    Attributes:
+        budget_bytes: that all units together may take.
+        used_bytes: that they take, those that are being loaded included.
+    """
+
+    def __init__(
+        self, budget_bytes: int, loading: int = 1, demand: Callable[[str, int], int] = lambda _unit, _now_us: 0
+    ) -> None:
+        """Start with nothing.
+
+        Args:
+            budget_bytes: that all units together may take.
+            loading: so many units are loaded at a time.
+            demand: returns a unit's demand at a time (us); a schedule has it.
+        """
+        self._demand = demand
+        self.budget_bytes = budget_bytes
+        self.used_bytes = 0
+        self._most_loading = loading
+        self._loading = 0
+        self._units: OrderedDict[str, _Unit] = OrderedDict()  # in memory or being loaded; the least recently used first
+        self._wishes: dict[str, int] = {}  # units that are to be loaded, in this order, with their sizes
+        self._too_large: list[str] = []
+
+    def __len__(self) -> int:
+        """Return how many are in memory."""
+        return len(self._units) - self._loading
+
+    def __contains__(self, unit: object) -> bool:
+        """Tell whether a unit is in memory."""
+        return unit in self._units and not self._units[str(unit)].is_loading
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the units in memory, the least recently used first."""
+        return (unit for unit, known in self._units.items() if not known.is_loading)
+
+    def want(self, unit: str, size_bytes: int) -> None:
+        """Wish that a unit is loaded, unless it is."""
+        if unit not in self._units:
+            self._wishes.setdefault(unit, size_bytes or UNKNOWN_BYTES)
+
+    def unwant(self, unit: str) -> None:
+        """Wish it no longer."""
+        self._wishes.pop(unit, None)
+
+    def use(self, unit: str, now_us: int, *, is_busy: bool) -> None:
+        """Note that a unit is used; a busy one is not unloaded."""
+        known = self._units.get(unit)
+        if known is not None:
+            known.used_us, known.is_busy = now_us, is_busy
+            self._units.move_to_end(unit)
+
+    def loaded(self, unit: str, size_bytes: int, now_us: int) -> None:
+        """Note that a unit is in memory, and how much it takes; 0 = as reckoned."""
+        known = self._units[unit]
+        self._loading -= known.is_loading
+        known.is_loading, known.used_us = False, now_us
+        if size_bytes:
+            self.used_bytes += size_bytes - known.size_bytes
+            known.size_bytes = size_bytes
+        self._units.move_to_end(unit)
+
+    def drop(self, unit: str) -> None:
+        """Note that a unit is not in memory any more, nor wanted there."""
+        self._wishes.pop(unit, None)
+        known = self._units.pop(unit, None)
+        if known is not None:
+            self._loading -= known.is_loading
+            self.used_bytes -= known.size_bytes
+
+    def rename(self, unit: str, name: str) -> None:
+        """Let a unit have another name."""
+        if (known := self._units.pop(unit, None)) is not None:
+            self._units[name] = known
+        if (size_bytes := self._wishes.pop(unit, None)) is not None:
+            self._wishes[name] = size_bytes
+
+    def too_large(self) -> list[str]:
+        """Return the wishes that no room can be made for, each once: they are larger than the budget."""
+        found, self._too_large = self._too_large, []
+        return found
+
+    def changes(self, now_us: int) -> Iterator[Change]:
+        """Yield what is to be loaded now, and what is to be unloaded for it."""
+        wishes = [(-self._demand(unit, now_us), place, unit) for place, unit in enumerate(self._wishes)]
+        for demand, _, unit in sorted(wishes):
+            size_bytes = self._wishes[unit]
+            if self._loading >= self._most_loading:
+                return
+            if size_bytes > self.budget_bytes:
+                del self._wishes[unit]
+                self._too_large.append(unit)
+                continue
+            victims = self._victims(size_bytes, -demand, now_us)
+            if victims is None:
+                continue
+            evictions = tuple(Eviction(victim, unit, now_us - self._units[victim].used_us) for victim in victims)
+            for victim in victims:
+                self.drop(victim)
+            del self._wishes[unit]
+            self._units[unit] = _Unit(size_bytes, now_us, is_loading=True)
+            self.used_bytes += size_bytes
+            self._loading += 1
+            yield Change(unit, evictions)
+
+    def excess(self, now_us: int) -> Iterator[Eviction]:
+        """Yield what is to be unloaded because units take more than was reckoned; busy ones stay."""
+        while self.used_bytes > self.budget_bytes:
+            victim = next((unit for unit in self if not self._units[unit].is_busy), None)
+            if victim is None:
+                return
+            idle_us = now_us - self._units[victim].used_us
+            self.drop(victim)
+            yield Eviction(victim, "", idle_us)
+
+    def _victims(self, size_bytes: int, demand: int, now_us: int) -> list[str] | None:
+        """Return which units make room for so many bytes; None = too many are busy, or worth more."""
+        free, victims, asked = self.budget_bytes - self.used_bytes, list[str](), list[tuple[int, str]]()
+        if free >= size_bytes:
+            return victims
+        for unit, known in self._units.items():
+            if known.is_busy or known.is_loading:
+                continue
+            its = self._demand(unit, now_us)
+            if its:
+                asked.append((its, unit))
+                continue
+            victims.append(unit)
+            free += known.size_bytes
+            if free >= size_bytes:
+                return victims
+        for its, unit in sorted(asked):
+            if its >= demand:
+                return None
+            victims.append(unit)
+            free += self._units[unit].size_bytes
+            if free >= size_bytes:
+                return victims
+        return None
