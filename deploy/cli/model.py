@@ -107,7 +107,8 @@ def model() -> None:
     show_default=True,
     help="`load`: trees and linear models become arrays when they are loaded, if those agree and are faster. "
     "`hummingbird`: also tensor operations of torch. `none`: never. `onnx`, `trees`, `linear`: the package holds this "
-    "form. `auto`: it holds all of them, and workers run the fastest.",
+    "form. `auto`: it holds all of them, and workers run the fastest. `stages`: a pipeline as one file a step, and "
+    "models of one process share the equal ones.",
 )
 @json_option
 def package(source: str, folder: Path, sample: str, *, as_json: bool, **options: Any) -> None:
