@@ -31,7 +31,7 @@ Conversion = TypedDict(
 
 
 class NodeDocument(TypedDict, total=False):
-    """A node of a pipeline's graph, see `runtimes.stages.plan.Node`."""
+    """A node of a pipeline's graph, see `runtimes.stages.graph.Node`."""
 
     file: Required[str]
     of: Required[list[int]]

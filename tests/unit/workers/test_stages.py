@@ -27,7 +27,7 @@ from workers.runtimes.stages import grams_python
 from workers.runtimes.stages.conversion import Steps
 from workers.runtimes.stages.plan import StagesRuntime, load
 from workers.runtimes.stages.steps import Step, packed, unpacked
-from workers.runtimes.stages.store import Recent, Store, mapped
+from workers.runtimes.stages.store import HERE, Recent, Store, mapped
 from workers.runtimes.stages.texts import IS_COMPILED
 from workers.runtimes.stages.vocabulary import arrays_of, terms_of
 
@@ -232,6 +232,7 @@ def test_results_of_late_are_bounded_in_bytes() -> None:
         (make_pipeline(TfidfVectorizer(tokenizer=str.split, token_pattern=None), Ridge()), TEXTS, "is a function"),
         (make_pipeline(TfidfVectorizer(token_pattern=r"\S+"), Ridge()), TEXTS, "its token_pattern is not one of"),
         (make_pipeline(TfidfVectorizer(dtype=np.float32), Ridge()), TEXTS, "its dtype is float32"),
+        (make_pipeline(CountVectorizer(dtype=np.uint8), Ridge()), TEXTS, "its dtype is uint8"),
         (make_pipeline(TfidfVectorizer(), TruncatedSVD(2), Ridge()), TEXTS, "side by side or one alone"),
         (make_pipeline(TfidfVectorizer(), RandomForestClassifier(2)), TEXTS, "ends in a linear model"),
         (make_pipeline(make_union(CountVectorizer(), CountVectorizer()), TfidfTransformer(), Ridge()), TEXTS, "follow"),
@@ -257,6 +258,18 @@ def test_a_package_is_a_file_a_step_and_no_original(tmp_path: Path) -> None:
     assert np.array_equal(
         np.asarray(load_package(tmp_path / "one").runtime.predict_batch(HELD_OUT).answers), one.predict(HELD_OUT)
     )
+
+
+def test_models_that_are_loaded_in_one_process_share_their_steps(tmp_path: Path) -> None:
+    """Whoever loads them: a worker, selection, or the child process of a host."""
+    for name, pipeline in zip(("one", "other"), two_of_one_kind(), strict=True):
+        package_sklearn(pipeline, tmp_path / name, name, "1", TEXTS[:5], convert="stages")
+    gc.collect()
+    before = len(HERE)
+    held = [load_package(tmp_path / "one")]
+    alone = len(HERE) - before
+    held.append(load_package(tmp_path / "other"))
+    assert len(HERE) - before == alone + 1
 
 
 def test_a_changed_step_is_refused_when_it_is_read(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 from workers.errors import PackageError
 from workers.runtimes import linear_conversion, trees_conversion
 from workers.runtimes.estimators import Family, refusal
-from workers.runtimes.stages.plan import ROWS, Node
+from workers.runtimes.stages.graph import ROWS, Node
 from workers.runtimes.stages.steps import SUFFIX, Step, packed
 from workers.runtimes.stages.texts import MOST_FEATURES
 from workers.runtimes.stages.vocabulary import arrays_of
@@ -217,7 +217,8 @@ def _check_vectorizer(step: Any) -> None:
         raise _refusal(step, "it reads files, or strips accents by a function")
     if step.analyzer == "word" and step.token_pattern not in _PATTERNS:
         raise _refusal(step, f"its token_pattern is not one of {', '.join(_PATTERNS)}")
-    if type(step).__name__ != "CountVectorizer" and np.dtype(step.dtype) != np.float64:
+    counts = ("int64", "float64") if type(step).__name__ == "CountVectorizer" else ("float64",)
+    if np.dtype(step.dtype).name not in counts:
         raise _refusal(step, f"its dtype is {np.dtype(step.dtype)}")
     if getattr(step, "n_features", 0) > MOST_FEATURES and not hasattr(step, "vocabulary_"):
         raise _refusal(step, f"its n_features is above {MOST_FEATURES}")

@@ -9,147 +9,29 @@ the same rows finds them. Texts are looked up one by one, arrays as whole batche
 
 from __future__ import annotations
 
-import hashlib
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from workers.errors import PackageError
-from workers.runtimes.linear import Linear, LinearRuntime, check_answers
+from workers.runtimes.linear import LinearRuntime, check_answers
+from workers.runtimes.stages.answers import ExactLinear
 from workers.runtimes.stages.arrays import Buffers, Columns, Distances, Projecting, Scaling
+from workers.runtimes.stages.graph import ROWS, Graph, Node
 from workers.runtimes.stages.store import HERE, Store, Users
 from workers.runtimes.stages.texts import PLAIN, Counting, Part, Weighing, grams
-from workers.runtimes.trees import LINKS, Trees, TreesRuntime
+from workers.runtimes.trees import Trees, TreesRuntime
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
     from workers.manifest import Manifest
-    from workers.manifest_form import NodeDocument
     from workers.runtimes.contract import Files, Outputs, Rows
     from workers.runtimes.stages.arrays import Operation
-    from workers.runtimes.stages.steps import Step
 
-ROWS: Final = -1  # the number of what comes in
 _BUFFERS: Final = Buffers()
-
-
-class Node(NamedTuple):
-    """A node of the graph.
-
-    Attributes:
-        file: of its step; "" = what it is made of, side by side.
-        of: the numbers of the nodes that it is made of; `ROWS` are the rows themselves.
-        scale: what its result is multiplied by.
-    """
-
-    file: str
-    of: tuple[int, ...]
-    scale: float = 1.0
-
-
-class ExactLinear(Linear):
-    """A linear model whose probabilities are scikit-learn's to the bit."""
-
-    __slots__ = ("__weakref__",)
-
-    def probabilities(self, raw: NDArray[np.floating]) -> NDArray[np.floating]:
-        """Return the probabilities (n, classes) of scores, which are overwritten."""
-        if self.link != "logistic" or raw.dtype != np.float64:
-            return super().probabilities(raw)
-        found = np.ascontiguousarray(raw)
-        grams.logistic(found.reshape(-1))
-        if found.ndim == 1:
-            return np.stack([1 - found, found], axis=1)
-        found[~found.any(axis=1)] = 1.0  # no class is possible: all are as likely
-        found /= np.add.reduce(found, axis=1, keepdims=True)
-        return found
-
-
-class SharedTrees(Trees):
-    """Trees that a store can hold."""
-
-    __slots__ = ("__weakref__",)
-
-
-def linear_of(step: Step) -> ExactLinear:
-    """Read a linear model."""
-    weights, intercept = step.arrays["weights"], step.arrays["intercept"]
-    if not {weights.dtype.kind, intercept.dtype.kind} <= {"f"} or intercept.shape not in {(), weights.shape[1:]}:
-        raise PackageError("a linear model's arrays do not fit each other")
-    return ExactLinear(weights, intercept, str(step.options["link"]), np.dtype("float64"))  # type: ignore[arg-type] # floats
-
-
-def trees_of(step: Step) -> SharedTrees:
-    """Read trees."""
-    arrays, options = step.arrays, step.options
-    link = str(options["link"])
-    if link not in LINKS:
-        raise PackageError(f"trees have the unknown link {link!r}")
-    names = ("roots", "feature", "threshold", "left", "missing_right", "leaves", "base")
-    plain = {
-        "depth": int(options["depth"] or 0),
-        "stages": int(options["stages"] or 0),
-        "tie": float(options["tie"] or 0),
-    }
-    return SharedTrees(**{name: arrays[name] for name in names}, **plain, link=link)  # type: ignore[arg-type] # arrays and numbers
-
-
-OPERATORS: Final[Mapping[str, Callable[[Step], object]]] = {
-    "counting": Counting.of,
-    "weighing": Weighing.of,
-    "scaling": Scaling.of,
-    "projecting": Projecting.of,
-    "distances": Distances.of,
-    "columns": Columns.of,
-    "linear": linear_of,
-    "trees": trees_of,
-}
-
-
-def made(step: Step) -> object:
-    """Return the object of a step.
-
-    Raises:
-        PackageError: it is not one of those that are known, or not what was packaged.
-    """
-    if step.operator not in OPERATORS:
-        raise PackageError(f"step {step.operator!r:.40} is unknown: update Skysail")
-    try:
-        return OPERATORS[step.operator](step)
-    except (ValueError, TypeError, KeyError, OverflowError, IndexError) as error:
-        raise PackageError(f"a step {step.operator} does not hold what it should ({error})") from error
-
-
-class Graph:
-    """The nodes of a package, their objects, and the names of all that leads to each."""
-
-    def __init__(self, manifest: Manifest, files: Files, store: Store) -> None:
-        documents: Sequence[NodeDocument] = manifest.options.get("graph", ())
-        self.nodes = [Node(each["file"], tuple(each["of"]), each.get("scale", 1.0)) for each in documents]
-        self.objects: list[object] = []
-        self.identities: list[str] = []
-        for number, node in enumerate(self.nodes):
-            if not node.of or not all(ROWS <= source < number for source in node.of):
-                raise PackageError(f"node {number} of the graph is made of nodes that do not come before it")
-            self.objects.append(self._object(node, manifest, files, store))
-            self.identities.append(self._identity(node, manifest))
-        if not self.nodes or self.nodes[-1].file not in manifest.files:
-            raise PackageError("the package has no graph of steps: package the model again")
-
-    def _object(self, node: Node, manifest: Manifest, files: Files, store: Store) -> object:
-        if not node.file:
-            return None
-        if node.file not in manifest.files:
-            raise PackageError(f"the package lists no {node.file}: package the model again")
-        return store.step(manifest.files[node.file], lambda: files[node.file], made)
-
-    def _identity(self, node: Node, manifest: Manifest) -> str:
-        sources = [self.identities[source] if source >= 0 else "rows" for source in node.of]
-        told = [manifest.files.get(node.file, ""), *sources, repr(node.scale)]
-        return hashlib.sha256("\n".join(told).encode()).hexdigest()
 
 
 class TextPlan:

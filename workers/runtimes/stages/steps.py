@@ -32,7 +32,7 @@ class Step(NamedTuple):
     """One step as it was fitted.
 
     Attributes:
-        operator: what it does, one of `plan.OPERATORS`.
+        operator: what it does, one of `graph.OPERATORS`.
         options: numbers and words.
         arrays: of numbers, none of them empty.
     """
