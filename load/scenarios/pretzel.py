@@ -1,6 +1,7 @@
 """`pretzel`: 250 pipelines of two families in one process that shares equal steps, beside the ways that share nothing.
 
 processes   one process each, under scikit-learn, as models run today: 10, 25 and 50 of them are started
+staged      one process each, in stages: without scikit-learn, and nothing to share with
 sklearn     all in one process under scikit-learn, nothing shared
 alone       all in one process in stages, nothing shared: what the stages do without the store
 shared      all in one process in stages with the store, when 100, 50 or 0 per cent have their family's operators
@@ -53,9 +54,9 @@ _TOGETHER, _TOGETHER_ROWS = 8, 32  # pipelines that are asked about the same bat
 FIGURES: Final = Figures(
     FAULTS("different_answers", must=NONE),
     RIGHT("compared_answers"),
-    MIB("shared_*_pss_mib", "alone_*_pss_mib", "sklearn_*_pss_mib", "processes_*_pss_mib"),
+    MIB("shared_*_pss_mib", "alone_*_pss_mib", "sklearn_*_pss_mib", "processes_*_pss_mib", "staged_*_pss_mib"),
     GAIN("memory_gain_over_processes", must=at_least(20.0, IN_FULL)),
-    GAIN("memory_gain_over_sklearn", "memory_gain_over_alone"),
+    GAIN("memory_gain_over_staged", "memory_gain_over_sklearn", "memory_gain_over_alone"),
     Kind("ms", Better.LOWER, 1.0, 3.0)("cold_100_p99_ms", "cold_50_p99_ms", "cold_0_p99_ms", must=at_most(10.0)),
     SHOWN_MS("cold_*_p50_ms", "sklearn_cold_p50_ms", "sklearn_cold_p99_ms"),
     SHOWN_US("*_hot_us", "*_hot_sklearn_us"),
@@ -75,7 +76,8 @@ async def run(stage: Stage) -> Result:
     rows = packages.rows()
     memory: list[dict[str, Any]] = []
     work: list[dict[str, Any]] = []
-    figures = _one_process_each(packages, rows, started, seconds, memory, work)
+    figures = _one_process_each(packages, rows, "processes", started, seconds, memory, work)
+    figures |= _one_process_each(packages, rows, "staged", started, seconds, memory, work)
     for sharing in SHARINGS:
         figures |= _in_one(packages, rows, f"shared_{sharing}", counts, seconds, memory, work)
     figures |= _in_one(packages, rows, "alone_0", counts, seconds, memory, work)
@@ -94,6 +96,7 @@ async def run(stage: Stage) -> Result:
 def _one_process_each(
     packages: Packages,
     rows: dict[str, str],
+    name: str,
     counts: Sequence[int],
     seconds: float,
     memory: list[dict[str, Any]],
@@ -101,19 +104,20 @@ def _one_process_each(
 ) -> dict[str, float]:
     """Start one process a pipeline, more and more of them; all work at once."""
     figures: dict[str, float] = {}
-    folders = packages.of(counts[-1], 100, whole=True)
-    with processes("sklearn", rows, counts[-1]) as all_of_them:
+    is_whole = name == "processes"
+    folders = packages.of(counts[-1], 100, whole=is_whole)
+    with processes("sklearn" if is_whole else "shared", rows, counts[-1]) as all_of_them:
         for count in counts:
             using = all_of_them[:count]
-            for process, folder in [*zip(using, folders, strict=False)][len(memory) and _before(counts, count) :]:
+            for process, folder in [*zip(using, folders, strict=False)][_before(counts, count) :]:
                 process.ask("load", [folder])
             pss_mib = sum(process.pss_mib() for process in using)
             for number, process in enumerate(using):
                 process.tell("work", seconds, number)
             per_s = sum(process.hear() for process in using)
-            figures |= {f"processes_{count}_pss_mib": pss_mib, f"processes_{count}_work_per_s": per_s}
-            memory.append({"way": "processes", "pipelines": count, "pss_mib": pss_mib})
-            work.append({"way": "processes", "pipelines": count, "per_s": per_s})
+            figures |= {f"{name}_{count}_pss_mib": pss_mib, f"{name}_{count}_work_per_s": per_s}
+            memory.append({"way": name, "pipelines": count, "pss_mib": pss_mib})
+            work.append({"way": name, "pipelines": count, "per_s": per_s})
     return figures
 
 
@@ -178,6 +182,7 @@ def _gains(figures: dict[str, float], count: int, started: Sequence[int]) -> dic
     small = figures[f"shared_100_{10}_work_per_s"]
     gains = {
         "memory_gain_over_processes": figures[f"processes_{most}_pss_mib"] / figures[f"shared_100_{most}_pss_mib"],
+        "memory_gain_over_staged": figures[f"staged_{most}_pss_mib"] / figures[f"shared_100_{most}_pss_mib"],
         "memory_gain_over_sklearn": figures[f"sklearn_{count}_pss_mib"] / figures[f"shared_100_{count}_pss_mib"],
         "memory_gain_over_alone": figures[f"alone_0_{count}_pss_mib"] / figures[f"shared_100_{count}_pss_mib"],
         "shared_work_kept": figures[f"shared_100_{count}_work_per_s"] / small,

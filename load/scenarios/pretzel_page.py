@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import TYPE_CHECKING, Any, Final
 
 from load.models.pipelines import FAMILIES
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
 
 _PICTURE: Final = f"{NAME}.svg"
 _WAYS: Final = {
-    "processes": "one process each",
+    "processes": "one process each, scikit-learn",
+    "staged": "one process each, stages",
     "sklearn": "one process, scikit-learn",
     "alone_0": "one process, stages, nothing shared",
     "shared_0": "store, 0 % have common operators",
@@ -38,8 +40,9 @@ may have in common. The last step is every pipeline's own. Texts are made of wor
 nobody wrote them.
 """
 _READING: Final = """\
-- *One process each* is how a model runs without a host: each process imports scikit-learn. Memory is PSS: pages that n
-  processes share count for 1/n. It was measured at these numbers of processes, and is not multiplied.
+- *One process each, scikit-learn* is how such a model runs without stages and without a host: each process imports
+  scikit-learn, which is most of its memory. *In stages* none does. Memory is PSS: pages that n processes share count
+  for 1/n. It was measured at these numbers of processes, and is not multiplied.
 - *One process, scikit-learn* has no second copy of any library, only of the operators. It is the fair comparison.
 - *Cold* is the time from nothing to the first answer of a pipeline, in a process that runs: manifest, steps that the
   store lacks, plan, prediction. Files are in the system's cache. With 0 % that reads and checks a whole vocabulary.
@@ -113,15 +116,17 @@ def page(result: Result, environment: Environment) -> str:
     machine = f"{environment['cores_usable']} cores of {environment['processor']}; {result.given}."
     said = (
         f"The most processes that were started take {figures['memory_gain_over_processes']:.1f} times the memory of as"
-        f" many pipelines in one process with the store. All {result.parameters['pipelines']:,} take"
+        f" many pipelines in one process with the store, and in stages {figures['memory_gain_over_staged']:.1f} times."
+        f" All {result.parameters['pipelines']:,} take"
         f" {figures['memory_gain_over_sklearn']:.1f} times its memory under scikit-learn in one process, and"
         f" {figures['memory_gain_over_alone']:.1f} times in stages that share nothing. Of"
         f" {figures['compared_answers']:,.0f} answers to rows that nothing was fitted on,"
         f" {figures['different_answers']:,.0f} differ from scikit-learn's in any bit. A batch that another pipeline was"
-        f" just asked about takes {figures['together_gain']:.1f} times less.\n"
+        f" just asked about takes {figures['together_gain']:.1f} times less."
     )
     shown = [f"## {table.title}\n\n{table.markdown()}" for table in tables(result)]
     notes = [f"- {sentence}" for sentence in (*result.notes, *missed(result, FIGURES))]
+    said = textwrap.fill(said, 120, break_long_words=False, break_on_hyphens=False) + "\n"
     picture = f"![Memory and rows a second by the number of pipelines]({_PICTURE})\n"
     parts = [_INTRODUCTION, f"{machine}\n", said, picture, *shown, "## How to read this\n", _READING.rstrip()]
     return "\n".join([*parts, *notes, ""])
@@ -131,7 +136,7 @@ def plots(result: Result) -> dict[str, str]:
     """Return the picture: memory and rows a second by the number of pipelines."""
     figure, (left, right) = panels(2, (8.6, 3.4))
     for axes, series, value in ((left, "memory", "pss_mib"), (right, "work", "per_s")):
-        for (way, name), colour in zip(_WAYS.items(), (*COLOURS[:5], "black"), strict=True):
+        for (way, name), colour in zip(_WAYS.items(), (*COLOURS[:6], "black"), strict=True):
             points = [(row["pipelines"], row[value]) for row in result.series[series] if row["way"] == way]
             axes.plot(*zip(*points, strict=True), marker="o", markersize=3, label=name, color=colour)
         axes.set_xlabel("pipelines")

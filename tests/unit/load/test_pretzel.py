@@ -66,6 +66,7 @@ def a_result() -> Result:
     figures = dict.fromkeys(
         [
             "memory_gain_over_processes",
+            "memory_gain_over_staged",
             "memory_gain_over_sklearn",
             "memory_gain_over_alone",
             "different_answers",
@@ -78,7 +79,7 @@ def a_result() -> Result:
         ],
         12.5,
     )
-    ways = ("processes", "sklearn", "alone_0", *(f"shared_{sharing}" for sharing in SHARINGS))
+    ways = ("processes", "staged", "sklearn", "alone_0", *(f"shared_{sharing}" for sharing in SHARINGS))
     memory = [{"way": way, "pipelines": count, "pss_mib": 30.0} for way in ways for count in (10, 25)]
     work = [{"way": way, "pipelines": count, "per_s": 900.0} for way in ways for count in (10, 25)]
     return Result(pretzel.NAME, figures, {"pipelines": 25}, {"memory": memory, "work": work})
@@ -89,12 +90,13 @@ def test_the_page_names_missed_targets_and_shows_the_picture() -> None:
     page, pictures = pretzel_page.page(a_result(), environment()), pretzel_page.plots(a_result())
     assert "Target missed: different_answers is 12.5" in page
     assert all(f"]({name})" in page for name in pictures)
-    assert pictures["pretzel.svg"].count("one process each") == 1
+    assert pictures["pretzel.svg"].count(">one process each, stages<") == 1
 
 
 def test_gains_are_of_the_most_processes_and_of_all_pipelines() -> None:
     """Nothing is multiplied: each gain divides two measurements of as many pipelines."""
     figures = {f"processes_{count}_pss_mib": 100.0 * count for count in (4, 10)}
+    figures |= {f"staged_{count}_pss_mib": 25.0 * count for count in (4, 10)}
     figures |= {f"processes_{count}_work_per_s": 50.0 / count for count in (4, 10)}
     for way, mib in (("shared_100", 2.0), ("alone_0", 3.0), ("sklearn", 8.0)):
         figures |= {f"{way}_{count}_pss_mib": mib * count for count in (10, 25)}
@@ -102,6 +104,7 @@ def test_gains_are_of_the_most_processes_and_of_all_pipelines() -> None:
     figures |= {f"{family}_hot{end}": us for family in FAMILIES for end, us in (("_us", 2.0), ("_sklearn_us", 9.0))}
     gains = pretzel._gains(figures, 25, (4, 10))
     assert gains["memory_gain_over_processes"] == 50.0
+    assert gains["memory_gain_over_staged"] == 12.5
     assert (gains["memory_gain_over_sklearn"], gains["memory_gain_over_alone"]) == (4.0, 1.5)
     assert gains["processes_work_kept"] == 0.4
     assert gains["sentiment_hot_gain"] == 4.5
