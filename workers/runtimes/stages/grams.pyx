@@ -147,7 +147,7 @@ cdef inline int32_t _find(const Table* table, Py_ssize_t start, Py_ssize_t stop,
         if slot == 0:
             return -1
         if (slot >> 32) == (hashed >> 32):
-            number = <int32_t>((slot & 0xFFFFFFFF) - 1)
+            number = <int32_t>(<uint32_t>slot - 1)
             first = table.ends[number - 1] if number else 0
             if <Py_ssize_t>(table.ends[number] - first) == stop - start:
                 if memcmp(table.text + first, _text + start, stop - start) == 0:
@@ -203,6 +203,7 @@ cdef class Terms:
 
     def __init__(self, const uint64_t[::1] slots, const uint32_t[::1] ends, const uint8_t[::1] text):
         cdef Py_ssize_t size = slots.shape[0], count = ends.shape[0], number
+        cdef uint64_t slot
         cdef uint32_t before = 0
         cdef bint has_end = False
         if size < 2 or size & (size - 1) or not 0 < count < size or count >= 1 << 30 or text.shape[0] >= 1 << 32:
@@ -212,10 +213,9 @@ cdef class Terms:
                 raise ValueError(f"term {number} lies outside of the vocabulary's bytes")
             before = ends[number]
         for number in range(size):
-            has_end |= slots[number] == 0
-            if <Py_ssize_t>(slots[number] & 0xFFFFFFFF) > count:
-                raise ValueError("a vocabulary's slot leads to no term")
-            if slots[number] != 0 and slots[number] & 0xFFFFFFFF == 0:
+            slot = slots[number]
+            has_end |= slot == 0
+            if <uint32_t>slot > count or (slot != 0 and <uint32_t>slot == 0):
                 raise ValueError("a vocabulary's slot leads to no term")
         if not has_end:
             raise ValueError("a vocabulary has no free slot")
