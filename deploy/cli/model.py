@@ -119,7 +119,8 @@ def model() -> None:
     show_default=True,
     help="`load`: trees and linear models become arrays when they are loaded, if those agree and are faster. "
     "`hummingbird`: also tensor operations of torch. `none`: never. `onnx`, `trees`, `linear`: the package holds this "
-    "form. `auto`: it holds all of them, and workers run the fastest.",
+    "form. `auto`: it holds all of them, and workers run the fastest. `stages`: a pipeline as one file a step, and "
+    "models of one process share the equal ones.",
 )
 @click.option(
     "--warm-up",

@@ -17,7 +17,7 @@ from workers.entry_point import require_within
 from workers.errors import PackageError, WorkerError, refusing
 from workers.packages import autotune as choices
 from workers.packages import warm_up
-from workers.packages.sealed import contents, sealed, verify
+from workers.packages.sealed import Opened, contents, sealed, verify
 from workers.packages.variants import CONVERTERS, EXAMPLES_FILE, RUNTIMES, answers, apart, compiled, runtime_module
 from workers.runtimes.contract import part
 
@@ -101,8 +101,10 @@ def load_package(
         if named in manifest.options:
             require_within(manifest.options[named], code)
     with refusing(f"{folder} cannot be loaded", but=(WorkerError, MemoryError)):
-        files = sealed(folder, manifest)
-        runtime = runtime_module(manifest.runtime).load(manifest, files, allow_pickle=allow_pickle, threads=threads)
+        module = runtime_module(manifest.runtime)
+        reads_late = getattr(module, "READS_WHAT_IT_LACKS", False)
+        files: Files = Opened(folder, manifest) if reads_late else sealed(folder, manifest)
+        runtime = module.load(manifest, files, allow_pickle=allow_pickle, threads=threads)
         model = LoadedModel(manifest, runtime, found, warm_up=_kept(manifest, files))
         return _fastest(model, files, threads, sizes) if _has_forms(manifest) else model
 

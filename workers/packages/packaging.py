@@ -18,17 +18,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from schemas.records import Outcome
 from workers import manifest as manifests
 from workers.entry_point import resolve
-from workers.errors import PackageError
+from workers.errors import PackageError, refusing
 from workers.inputs.rows import predict_rows
 from workers.manifest import Manifest
 from workers.packages import samples
 from workers.packages import warm_up as keeping
 from workers.packages.conversion import converted, convertible
 from workers.packages.loading import load_package
-from workers.packages.variants import EXAMPLES_FILE, ON_REQUEST, runtime_module
+from workers.packages.variants import EXAMPLES_FILE, ON_REQUEST, STAGES, answers, apart, runtime_module, steps_of
 from workers.runtimes.tables import Frame
 
 if TYPE_CHECKING:
@@ -68,7 +70,8 @@ def package_sklearn(
         allow_pickle: store a pickle; loading it may need any type and run any code.
         convert: `load` = whoever loads it converts trees and linear models to arrays, measures both, and keeps the
             fastest; `hummingbird` = to tensor operations of torch as well, or it is not packaged; `none` = it always
-            runs under scikit-learn. Converted now, the form kept in the package: `onnx` =
+            runs under scikit-learn; `stages` = a pipeline as one file a step, of which models of one process share the
+            equal ones, and without the original. Converted now, the form kept in the package: `onnx` =
             workers run it under ONNX Runtime and load no scikit-learn; `trees` and `linear` = so as arrays; `auto` =
             each worker measures the original and all that it can be converted to, and keeps the fastest. The original
             stays in the package whatever is said, and what it is converted to must agree with it on the sample and on
@@ -95,6 +98,8 @@ def package_sklearn(
         output,
         classes=() if output == "value" else module.classes_of(estimator),
     )
+    if convert == STAGES:
+        return _package_steps(estimator, Path(folder), manifest, sample_input, warm_up)
     with _new_folder(folder) as path:
         manifest = replace(manifest, files={module.save(estimator, path, allow_pickle=allow_pickle): ""})
         if convert in {"load", *ON_REQUEST}:
@@ -102,6 +107,30 @@ def package_sklearn(
         elif convert != "none":
             manifest = converted(path, manifest, estimator, sample_input, convert)
         return _finish(path, manifest, sample_input, warm_up, allow_pickle=allow_pickle)
+
+
+def _package_steps(
+    pipeline: object, folder: Path, manifest: Manifest, sample: Rows | Frame, warm_up: Rows | Frame | None
+) -> Manifest:
+    """Package a pipeline step by step.
+
+    Raises:
+        PackageError: it has a step that cannot be packaged so, or what was packaged answers otherwise.
+    """
+    if manifest.input.kind not in {"string", "tensor"} or isinstance(sample, Frame):
+        raise PackageError("a pipeline of texts or of arrays is packaged step by step: give such a sample")
+    dtype = sample.dtype if isinstance(sample, np.ndarray) else None
+    with refusing("it is not packaged step by step"):
+        found = steps_of(pipeline, dtype)
+    options: Options = {**manifest.options, "graph": found.documents()}
+    with _new_folder(folder) as path:
+        for name, content in found.files.items():
+            (path / name).write_bytes(content)
+        manifest = replace(manifest, runtime="stages", files=dict.fromkeys(found.files, ""), options=options)
+        done = _finish(path, manifest, sample, warm_up)
+        original = runtime_module("sklearn").SklearnRuntime(replace(manifest, runtime="sklearn"), pipeline, 1)
+        apart(answers(original, sample), load_package(path).runtime, sample)
+        return done
 
 
 def package_torch(
