@@ -354,7 +354,11 @@ def test_what_cannot_be_converted_or_shall_not_be_stays_as_it_is(convert: str, t
     package(tmp_path / "other", convert, other)
     for folder in (tmp_path / "text", tmp_path / "other"):
         model = load_package(folder)
-        assert (set(model.manifest.files), model.manifest.options, model.choice) == ({"model.skops"}, {}, None)
+        assert (set(model.manifest.files), model.manifest.options, model.choice) == (
+            {"model.skops", "warm-up.avro"},
+            {},
+            None,
+        )
 
 
 @pytest.mark.parametrize(
