@@ -2,7 +2,7 @@
 
 PYTHON ?= $(shell for v in 3.14 3.13 3.12 3.11 3; do p=$$(command -v python$$v) && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 VENV := .venv
-COMPILED := schemas/native.pxd schemas/compiled.pyx streams/runtime/kafka/fast/unpacking.pyx streams/operators/id_times.pyx workers/runtimes/descent.pyx
+COMPILED := schemas/native.pxd schemas/compiled.pyx streams/runtime/kafka/fast/unpacking.pyx streams/operators/id_times.pyx workers/runtimes/descent.pyx workers/runtimes/stages/grams.pyx
 BIN := $(VENV)/bin
 TESTS ?= tests
 PINS := deploy/constraints.txt

@@ -43,7 +43,7 @@ HELD_US = 5_000.0
 # A larger package takes memory that the loop should not have to give back.
 MAX_BYTES = 64 << 20
 # Runtimes that do arithmetic of ours or of a library on the CPU; the others run code of the package, or want a GPU.
-RUNTIMES: Final = ("linear", "trees", "onnx", "sklearn")
+RUNTIMES: Final = ("linear", "trees", "onnx", "sklearn", "stages")
 
 
 class Placement(NamedTuple):

@@ -67,8 +67,11 @@ class Shown:
 
 
 @contextmanager
-def shown(console: Console) -> Iterator[Progress]:
-    """Show progress inside the block; afterwards the line stands still."""
+def shown(console: Console | None) -> Iterator[Progress]:
+    """Show progress inside the block, nothing without a console; afterwards the line stands still."""
+    if console is None:
+        yield Silent()
+        return
     if not console.is_terminal:
         yield Shown(console, None)
         return

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias, TypeVar
 
 from policies.aimd import Aimd
+from policies.clockwork import Clockwork
 from policies.deferred import Deferred
 from policies.errors import build
 from policies.fixed import Fixed
@@ -68,6 +69,7 @@ Controller: TypeAlias = BatchController[Any]  # of any state
 
 CONTROLLERS: Mapping[str, Callable[..., Controller]] = {
     Aimd.name: Aimd,
+    Clockwork.name: Clockwork,
     Deferred.name: Deferred,
     Fixed.name: Fixed,
     Quantile.name: Quantile,

@@ -95,7 +95,7 @@ class Query(NamedTuple):
     slo_ms: float | None = None  # overrides the application's objective for this query
     priority: int = 0  # an overloaded model refuses or drops queries of the lowest first
     features: tuple[float, ...] = ()  # input of contextual policies; at most `inputs.MAX_FEATURES`, finite
-    version: str | None = None  # or label (stable, canary) that must answer, or MODEL@VERSION; None = any
+    version: str | None = None  # or label that must answer, or MODEL@VERSION; None = any
     reply_token: str = ""  # drawn by the client, repeated in the prediction; other answers are not for this query
 
 
@@ -244,6 +244,7 @@ class Application:
     apprentice: str = ""  # a policy that learns along, as `policies.registry.spec()` writes it; "" = none
     spread: bool = False  # whether the contexts lie in all partitions of `observations`, instead of one
     forget_s: float | None = None  # a context that was taught nothing for longer starts anew; None = never
+    versions: Mapping[str, str] = field(default_factory=dict)  # that answer for models: a version or a label, by model
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,6 +263,10 @@ class Model:
     # Versions beside this one and the share of queries that each answers (a canary); 0 = a shadow, which never answers.
     shares: Mapping[str, float] = field(default_factory=dict)
     partitions: int = MODEL_PARTITIONS  # of the topic with its queries, over which selection spreads them
+    labels: Mapping[str, str] = field(default_factory=dict)  # versions by label; a version with a label is loaded
+    # Versions that are loaded, and answer who names them unless they serve or have a share.
+    standby: tuple[str, ...] = ()
+    latest: int = 0  # so many of the versions added last stand by, whichever these are; 0 = those of `standby` as it is
     bytes: int = 0  # of the package's files; 0 = not known
 
 

@@ -10,3 +10,5 @@ MAX_BYTES: Final = 524_288
 # What a deployment may ask for: half of the 16 MiB that a batch may be for its readers. Still larger inputs belong in a
 # store, with their address in the query.
 MOST_BYTES: Final = 8 << 20
+# Of the largest record: room for its key, headers and framing.
+ROOM_BYTES: Final = 16 * 1024

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from schemas.sizes import ROOM_BYTES
 from schemas.topics import dead_letters
-from streams.topology import ROOM_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

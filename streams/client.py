@@ -193,7 +193,7 @@ class Client:
                 order.
             slo_ms: overrides the application's objective.
             priority: an overloaded model refuses queries of the lowest priority first.
-            version: the version that must answer, or its label (`stable`, `canary`), for each model asked.
+            version: the version that must answer, or its label (`stable`, `canary`, or your own), for each model asked.
                 `MODEL@VERSION` names it for one model; an application that asks one model alone then asks this one. If
                 no model runs it, the answer is the default with the reason `unknown_version`.
             query_id: an id of your own; a query asked twice is answered twice, and learnt from once.

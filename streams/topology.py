@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from schemas import topics
-from schemas.sizes import MAX_BYTES
+from schemas.sizes import MAX_BYTES, ROOM_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 DAY_MS = 86_400_000
 HOUR_MS = 3_600_000
 MINUTE_MS = 60_000
-# Of the largest record: room for its key, headers and framing.
-ROOM_BYTES = 16 * 1024
 # Kafka bounds batches; the largest accepted record, with its headers, is half a MiB unless `max_input_kib` says more.
 MAX_BATCH_BYTES = 2 * 1024 * 1024
 # For a client's batch: Kafka's own default, because every client library's largest batch fits into it.

@@ -26,13 +26,20 @@ MIB = 1 << 20
 class Cached:
     """A selection kernel with a cache before models that all are asked, and the records to and from them."""
 
-    def __init__(self, *models: str, cache_bytes: int = MIB, admission: bool = False, policy: str = "exp4") -> None:
+    def __init__(
+        self,
+        *models: str,
+        cache_bytes: int = MIB,
+        admission: bool = False,
+        policy: str = "exp4",
+        versions: Mapping[str, str] | None = None,
+    ) -> None:
         self.now_us = NOW
         self.predictions: list[Prediction] = []
         settings = SelectionSettings(partitions=4, cache_bytes=cache_bytes, admission=admission)
         self.kernel = Selection(CODEC, settings)
         self.kernel.on_assigned(dict.fromkeys(range(4), 0))
-        application = Application("digits", models, policy, default_output=-1, slo_ms=100)
+        application = Application("digits", models, policy, default_output=-1, slo_ms=100, versions=versions or {})
         self._configure(topics.APPLICATIONS, "digits", CODEC.encode(application))
         for model in models:
             self.deploy(model, "1")

@@ -83,6 +83,7 @@ class FakeConsumer:
         self.refuse_commits = False
         self.fault: Exception | None = None
         self.hang_s = 0.0
+        self.most: int | None = None  # records of a partition that one poll brings; None = all
         self.subscribed: frozenset[str] = frozenset()
         self._rebalanced: Rebalanced | None = None
 
@@ -130,7 +131,7 @@ class FakeConsumer:
     def vitals(self) -> Vitals:
         """Look healthy."""
         now_us = VirtualClock().now_us()
-        return Vitals(len(self.positions), 0, now_us, now_us, 0)
+        return Vitals(len(self.positions), sum(self.unread().values()), now_us, now_us, 0)
 
     def unread(self) -> dict[TopicPartition, int]:
         """Return what is behind, and by how much."""
@@ -151,7 +152,7 @@ class FakeConsumer:
         found = []
         for partition, position in self.positions.items():
             if only is None or partition[0] in only:
-                new = self.broker.logs[partition][position:]
+                new = self.broker.logs[partition][position:][: self.most]
                 self.positions[partition] = position + len(new)
                 found += new
         return found

@@ -134,6 +134,7 @@ class Loop:
 
     Attributes:
         has_workers: whether real workers answer, with scripted service times, and not scripted ones at once.
+        load_us: how long these load a version.
     """
 
     models: dict[str, Callable[[Row], Value | Outcome | None]]
@@ -142,6 +143,7 @@ class Loop:
     partitions: int = 1
     margin_us: int | None = None
     has_workers: bool = False
+    load_us: int = 0
     driver: Driver = field(init=False)
     sent: int = 0
 
@@ -156,7 +158,7 @@ class Loop:
             **{worker_role(name): self._worker(name) for name in self.models},
         }
         topology = build(self.models, self.partitions, dict.fromkeys(self.models, 1))
-        services = {name: served(answer) for name, answer in self.models.items()}
+        services = {name: served(answer, load=lambda _: (None, self.load_us)) for name, answer in self.models.items()}
         self.driver = Driver(topology, operators, self.faults, services)
         self.configure(self.application)
         for name in self.models:

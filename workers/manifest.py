@@ -99,7 +99,7 @@ class Manifest:
 
     name: str
     version: str
-    runtime: str  # sklearn | torch | function | onnx | trees | linear
+    runtime: str  # sklearn | torch | function | onnx | trees | linear | stages
     input: Signature
     output: str  # label | scores | value
     classes: tuple[int | str, ...] = ()  # in the order of the scores; what a label answer is drawn from

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Required, TypeAlias, TypedDict
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-MAX_VERSION, MAX_TEXT, MAX_DIMENSIONS, MAX_DEPTH = 256, 4_096, 16, 32
+MAX_VERSION, MAX_TEXT, MAX_DIMENSIONS, MAX_DEPTH, MAX_NODES = 256, 4_096, 16, 32, 256
 _FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 # Microseconds by form and size of a batch; in JSON sizes are texts.
@@ -30,6 +30,14 @@ Conversion = TypedDict(
 )
 
 
+class NodeDocument(TypedDict, total=False):
+    """A node of a pipeline's graph, see `runtimes.stages.graph.Node`."""
+
+    file: Required[str]
+    of: Required[list[int]]
+    scale: float
+
+
 class Options(TypedDict, total=False):
     """What a runtime needs besides; others may stand beside these."""
 
@@ -39,6 +47,7 @@ class Options(TypedDict, total=False):
     min_rows: int
     compile: bool
     conversion: Conversion
+    graph: list[NodeDocument]
 
 
 class SignatureDocument(TypedDict, total=False):
@@ -152,6 +161,14 @@ def _is_conversion(value: object) -> bool:
     return True
 
 
+def _is_source(value: object) -> bool:
+    return type(value) is int and -1 <= value < MAX_NODES
+
+
+def _is_node(value: object) -> bool:
+    return {"file", "of"} <= _check(value, _NODE, "a node of the graph").keys()
+
+
 def _listed(fits: Callable[[object], bool], most: int | None = None) -> Callable[[object], bool]:
     return lambda value: isinstance(value, list) and all(map(fits, value)) and (most is None or len(value) <= most)
 
@@ -183,11 +200,17 @@ _CONVERSION = {
     "refused": lambda value: isinstance(value, dict) and all(map(_is_text, value.values())),
     "batch_us": _are_times,
 }
+_NODE = {
+    "file": _is_text,
+    "of": _listed(_is_source, MAX_NODES),
+    "scale": lambda value: type(value) is float,
+}
 _OPTIONS = {
     "architecture": _is_text,
     "arguments": lambda value: isinstance(value, dict),
     "function": _is_text,
-    "min_rows": lambda value: _is_size(value) and 0 < value <= 1 << 16,
+    "min_rows": lambda value: type(value) is int and 0 < value <= 1 << 16,
     "compile": lambda value: isinstance(value, bool),
     "conversion": _is_conversion,
+    "graph": _listed(_is_node, MAX_NODES),
 }

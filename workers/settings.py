@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 
 # Rows that a new version is tried on. Few batches carry more, and the largest rows take 32 MiB together.
 WARM_UP_ROWS = 64
+# A package may still be on its way to this machine, or its disk may be missing for a while. Five minutes is as long as
+# TensorFlow Serving tries (5 times, a minute apart).
+LOAD_RETRIES, LOAD_RETRY_US = 30, 10_000_000
 # How long a new version waits for the present one to answer the rows read so far. If it waited longer, a rollback from
 # a slow version would wait for that one's queue.
 DRAIN_US = 100_000
@@ -29,6 +32,8 @@ class WorkerSettings:
         patience_s: how long a batch may take before the model counts as hung, of every model or by its name; None = 10
             objectives, at least 5 s.
         load_s: how long loading the model may take.
+        load_retries: how often a version that could not be loaded is loaded again, before it is given up.
+        load_retry_us: the time between.
         allow_pickle: load a pickled model whose digest is the deployed one.
         code: modules and packages that a package may name as a function or an architecture; none = any.
         unload_first: unload a version before the next one is loaded, where the two do not fit into memory together.
@@ -52,6 +57,8 @@ class WorkerSettings:
     processes: int | Mapping[str, int] = 0
     patience_s: float | Mapping[str, float] | None = None
     load_s: float = 120.0
+    load_retries: int = LOAD_RETRIES
+    load_retry_us: int = LOAD_RETRY_US
     allow_pickle: bool = False
     code: tuple[str, ...] = ()
     unload_first: bool = False

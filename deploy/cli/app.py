@@ -16,6 +16,7 @@ from deploy.connect.schema_registry import codec_for
 from deploy.errors import UsageError
 from deploy.state import catalog, desired
 from schemas.records import Application, Model
+from schemas.topics import MODEL_VERSION
 from streams.promotion.lifecycle import POLICY
 
 if TYPE_CHECKING:
@@ -26,9 +27,9 @@ if TYPE_CHECKING:
 
 PARAMETER = "parameters."
 # What `promote --apprentice` sets is not set by hand: nobody would judge it.
-SET_APART = {"name", "parameters", "apprentice"}
+SET_APART = {"name", "parameters", "apprentice", "versions"}
 FIELDS = {field.name: field for field in dataclasses.fields(Application) if field.name not in SET_APART}
-LISTS = ("models",)
+MODELS = "models"
 
 changes_argument = click.argument("changes", nargs=-1, metavar="KEY=VALUE...")
 
@@ -37,6 +38,7 @@ EXAMPLES = """\
 skysail app create digits models=svc,forest
 skysail app create digits models=svc,forest policy=exp3 parameters.eta=0.1 slo_ms=50 default_output=0
 skysail app set digits models=svc,forest,tree --json
+skysail app set digits models=svc,forest@nightly       forest answers in the version that has this label
 skysail app apply                      the models and applications of the settings file
 skysail app list
 skysail app show digits
@@ -58,7 +60,10 @@ def app() -> None:
 @json_option
 @with_settings
 def create(settings: Settings, name: str, changes: tuple[str, ...], *, as_json: bool) -> None:
-    """Create application NAME. `models=a,b` is required; every other key has a default."""
+    """Create application NAME. `models=a,b` is required; every other key has a default.
+
+    A model may be given as MODEL@VERSION, by number or label. Then that version answers, unless a query names another.
+    """
     codec = codec_for(settings)
     if name in catalog.read(settings, codec, Application):
         message = f"application {name} exists; change it with: skysail app set {name} KEY=VALUE"
@@ -112,7 +117,7 @@ def list_(settings: Settings, *, as_json: bool) -> None:
         print_json([asdict(record) for record in found])
     else:
         heads = ("application", "policy", "slo_ms", "models")
-        print_table(heads, ((r.name, r.policy, f"{r.slo_ms:g}", ", ".join(r.models)) for r in found))
+        print_table(heads, ((r.name, r.policy, f"{r.slo_ms:g}", _asked(r)) for r in found))
 
 
 @app.command()
@@ -213,25 +218,35 @@ def _publish(settings: Settings, codec: Codec, record: Application, *, as_json: 
     if as_json:
         print_json(asdict(record) | {"not_deployed": absent})
         return
-    click.echo(f"application {record.name}: {record.policy} over {', '.join(record.models)}")
+    click.echo(f"application {record.name}: {record.policy} over {_asked(record)}")
     if absent:
         click.echo(f"not deployed yet: {', '.join(absent)}; deploy with: skysail model add PACKAGE", err=True)
+
+
+def _asked(record: Application) -> str:
+    """Return the models of an application as one types them."""
+    versions = record.versions
+    return ", ".join(f"{name}{MODEL_VERSION}{versions[name]}" if name in versions else name for name in record.models)
 
 
 def _changed(record: Application, changes: Iterable[str]) -> Application:
     """Return the application with `key=value` changes; values are YAML, lists are separated by commas."""
     fields: dict[str, Any] = {}
+    asked: list[str] | None = None
     parameters = dict(record.parameters)
     for change in changes:
         key, equals, text = change.partition("=")
         if not equals:
             message = f"{change!r} is no KEY=VALUE"
             raise UsageError(message)
-        if key.startswith(PARAMETER):
+        if key == MODELS:
+            asked = [part.strip() for part in text.split(",") if part.strip()]
+        elif key.startswith(PARAMETER):
             parameters[key.removeprefix(PARAMETER)] = float(_value(key, text, float))
         else:
             fields[key] = _field(key, text)
-    return replace(record, **fields, parameters=parameters)
+    record = replace(record, **fields, parameters=parameters)
+    return record if asked is None else desired.asking(record, asked)
 
 
 def _field(key: str, text: str) -> Any:
@@ -239,8 +254,6 @@ def _field(key: str, text: str) -> Any:
         nearest = difflib.get_close_matches(key, [*FIELDS, "parameters.NAME"], n=1, cutoff=0.0)[0]
         message = f"an application has no {key!r}: did you mean {nearest!r}?"
         raise UsageError(message)
-    if key in LISTS:
-        return tuple(part.strip() for part in text.split(",") if part.strip())
     value = yaml.safe_load(text)
     kind = str(FIELDS[key].type)
     if kind.startswith("float") and value is not None:

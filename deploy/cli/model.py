@@ -13,11 +13,13 @@ from deploy.cli import packing
 from deploy.cli import promote as promotions
 from deploy.cli.common import VerbGroup, json_option, print_json, with_settings
 from deploy.cli.versions import print_package, print_timings, print_versions
+from deploy.cli.watch import watch
 from deploy.config.folder import run_folder
 from deploy.connect.schema_registry import codec_for
 from deploy.errors import UsageError
-from deploy.state import catalog, desired
+from deploy.state import catalog, desired, labels
 from schemas.records import Application, Model
+from schemas.topics import MODEL_VERSION
 from streams.promotion.lifecycle import VERSION
 from workers import manifest as manifests
 from workers.packages.conversion import CONVERSIONS
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 
     from deploy.config.settings import Settings
     from deploy.placement import Placement
+    from schemas.codec import Codec
+    from streams.control.alerts import LoadFault
     from workers.manifest_form import Conversion
 
 folder_argument = click.argument("package", type=click.Path(path_type=Path, exists=True, file_okay=False))
@@ -43,6 +47,7 @@ EXAMPLES = """\
 skysail model package my_rules:predict_batch models/rules-1 --name rules --sample '[[0.0, 1.0]]'
 skysail model package net.safetensors models/net-1 --name net --sample rows.npy --architecture my_nets:make_net
 skysail model package forest.joblib models/forest-1 --name forest --sample rows.npy --trust-pickle SHA256
+skysail model package forest.joblib models/forest-2 --name forest --version 2 --sample rows.npy --warm-up traces/monday
 skysail model add models/forest-1      deploy it
 skysail model add models/forest-2      a new version takes over; no query is lost or late
 skysail model add models/forest-2 --share 0.1     it answers a tenth of the queries, the present version the rest
@@ -56,6 +61,13 @@ skysail model shadow forest 2 --end
 skysail model promote forest@2         it takes over, if the feedback shows that it is better
 skysail model promote forest@2 --auto             from share to share by itself, and back if it is worse
 skysail model promote forest@2 --end              take `--auto` back
+skysail model watch models --latest 2  deploy every package in a folder, and those that will come
+skysail model label forest@3 nightly   who asks for forest@nightly gets version 3
+skysail model unlabel forest nightly
+skysail model keep forest --latest 2   the two versions added last stay loaded, and answer who names them
+skysail model keep forest --version 1 --version 3
+skysail model keep forest --all
+skysail model keep forest --none       others than the one that serves are unloaded, unless they have a share or label
 skysail model rollback forest          ends all canaries; without one, back to the version before
 skysail model use forest 1             back to a version by name
 skysail model list
@@ -107,7 +119,14 @@ def model() -> None:
     show_default=True,
     help="`load`: trees and linear models become arrays when they are loaded, if those agree and are faster. "
     "`hummingbird`: also tensor operations of torch. `none`: never. `onnx`, `trees`, `linear`: the package holds this "
-    "form. `auto`: it holds all of them, and workers run the fastest.",
+    "form. `auto`: it holds all of them, and workers run the fastest. `stages`: a pipeline as one file a step, and "
+    "models of one process share the equal ones.",
+)
+@click.option(
+    "--warm-up",
+    metavar="FILE",
+    help="Up to 1,000 rows that every process has answered before it takes queries: a file as for --sample, or the"
+    " folder of a recorded trace, of which the last queries count; `none` keeps none.  [default: the sample]",
 )
 @json_option
 def package(source: str, folder: Path, sample: str, *, as_json: bool, **options: Any) -> None:
@@ -331,6 +350,104 @@ def _use(settings: Settings, name: str, version: str | None, *, as_json: bool) -
         click.echo(f"{name} {now} serves, no longer {before}, as soon as its workers have loaded it")
 
 
+model.add_command(watch)
+
+
+@model.command()
+@click.argument("version", metavar="NAME@VERSION")
+@click.argument("label")
+@click.option("--force", is_flag=True, help="Also if its workers have not loaded it: they do then.")
+@json_option
+@with_settings
+def label(settings: Settings, version: str, label: str, *, force: bool, as_json: bool) -> None:
+    """Give VERSION of model NAME a LABEL; the version that had it loses it.
+
+    A query or an application may then ask for NAME@LABEL. The version stays loaded for as long as it has the label.
+    Only a version that all of the model's workers have loaded gets one at once. So first let it run: as a canary, or
+    with `skysail model keep`.
+    """
+    codec = codec_for(settings)
+    name, _, wanted = version.partition(MODEL_VERSION)
+    if not wanted:
+        raise UsageError(f"name the version: {name}@VERSION; see `skysail model show {name}`")
+
+    def changed(serving: Model, known: Sequence[str]) -> Model:
+        news = labels.labelled(serving, known, wanted, label)
+        if not force and wanted not in _answering(settings, codec, name):
+            raise UsageError(
+                f"{name} {wanted} is not loaded by all workers of {name}, so its queries would get no answer: let it"
+                f" run first (skysail model keep {name} --version {wanted}), or label it with --force"
+            )
+        return news
+
+    news = desired.change(settings, codec, name, changed)
+    _tell_labels(news, f"{name}@{label} is version {wanted} from now on; to end that: skysail model unlabel", as_json)
+
+
+def _answering(settings: Settings, codec: Codec, name: str) -> set[str]:
+    from deploy.diagnose.health import answering
+
+    return answering(settings, codec, name)
+
+
+@model.command()
+@click.argument("name")
+@click.argument("label")
+@json_option
+@with_settings
+def unlabel(settings: Settings, name: str, label: str, *, as_json: bool) -> None:
+    """Take LABEL from the version of model NAME that has it.
+
+    Queries that name it get the outcome `unknown_version` from then on. The version is unloaded if nothing else keeps
+    it.
+    """
+    news = desired.change(settings, codec_for(settings), name, lambda serving, _: labels.unlabelled(serving, label))
+    _tell_labels(news, f"{name} has no label {label} any more; the others: skysail model show", as_json)
+
+
+def _tell_labels(news: Model, text: str, as_json: bool) -> None:
+    if as_json:
+        print_json({"model": news.name, "serves": news.version, "labels": news.labels})
+    else:
+        click.echo(f"{text} {news.name}")
+
+
+@model.command()
+@click.argument("name")
+@click.option("--latest", type=click.IntRange(1), help="So many of the versions added last, those to come among them.")
+@click.option("--version", "versions", multiple=True, help="This version; repeatable.")
+@click.option("--all", "keeps_all", is_flag=True, help="All versions, those to come among them.")
+@click.option("--none", "keeps_none", is_flag=True, help="None.")
+@json_option
+@with_settings
+def keep(
+    settings: Settings,
+    name: str,
+    *,
+    latest: int | None,
+    versions: tuple[str, ...],
+    keeps_all: bool,
+    keeps_none: bool,
+    as_json: bool,
+) -> None:
+    """Keep versions of model NAME loaded, and unload the others.
+
+    They stand by: they answer the queries that name them, and no others. The version that serves, canaries, shadows
+    and versions with a label are loaded in any case.
+    """
+    if sum((latest is not None, bool(versions), keeps_all, keeps_none)) != 1:
+        raise UsageError("say which versions stay loaded: --latest N, --version VERSION, --all or --none")
+    last = labels.ALL if keeps_all else latest or 0
+    news = desired.change(
+        settings, codec_for(settings), name, lambda serving, known: labels.keeping(serving, known, versions, last)
+    )
+    others = sorted(labels.loaded(news) - {news.version})
+    if as_json:
+        print_json({"model": name, "serves": news.version, "latest": news.latest, "standby": news.standby})
+    else:
+        click.echo(f"{name} {news.version} serves; loaded besides: {', '.join(others) or 'none'}")
+
+
 @model.command()
 @click.argument("name")
 @click.option("--force", is_flag=True, help="Also if applications use it.")
@@ -371,14 +488,19 @@ def remove(settings: Settings, name: str, *, force: bool, as_json: bool) -> None
 def list_(settings: Settings, *, as_json: bool) -> None:
     """List the deployed models and all their versions, in the order of addition.
 
-    If `skysail run` was started from this folder, the column "runs" tells where each version runs, and why.
+    If `skysail run` was started from this folder, the column "runs" tells where each version runs, and why. Versions
+    that could not be loaded are named below, with the attempts and the reason.
     """
     codec = codec_for(settings)
     serving = catalog.read(settings, codec, Model)
     listed = sorted(catalog.versions(settings, codec).items())
-    print_versions(
-        [(r, serving[name]) for name, versions in listed for r in versions], _placements(settings), as_json=as_json
-    )
+    faults: Mapping[tuple[str, str], LoadFault] = {}
+    if serving and as_json:
+        from deploy.diagnose.health import load_faults_lately
+
+        faults = load_faults_lately(settings, codec)
+    found = [(r, serving[name]) for name, versions in listed for r in versions]
+    print_versions(found, _placements(settings), as_json=as_json, faults=faults)
     if serving and not as_json:
         from deploy.diagnose.health import failing_versions
 

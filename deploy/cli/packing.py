@@ -19,6 +19,7 @@ from schemas.jsonable import query_from_json
 from schemas.records import Tensor
 from workers.extras import install
 from workers.manifest import sha256
+from workers.packages import samples, warm_up
 from workers.packages.packaging import package_function, package_onnx, package_sklearn, package_torch
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ class _Known(TypedDict):
     version: str
     sample_input: Rows | Frame
     allow_nan: bool
+    warm_up: Rows | Frame | None
 
 
 class _Answers(TypedDict):
@@ -66,6 +68,7 @@ def package(
     output: str | None,
     allow_nan: bool,
     by_reference: bool = False,
+    warm_up: str | None = None,
 ) -> Manifest:
     """Package a function, the state of a network, or a fitted estimator, whichever `source` is.
 
@@ -84,13 +87,22 @@ def package(
         output: `label`, `scores` or `value`; None = `value` of a regressor, `label` of anything else.
         allow_nan: rows may hold NaN.
         by_reference: a text is the address of a row.
+        warm_up: rows that a process has answered before it takes queries: a file as for a sample, or the folder of a
+            recorded trace; None = the sample.
 
     Raises:
         UsageError: these do not go together.
         PackageError: no package can be made of it.
     """
     file = Path(source)
-    known: _Known = {"name": name, "version": version, "sample_input": rows, "allow_nan": allow_nan}
+    warm = None if warm_up is None else warm_up_rows(warm_up, name, rows, allow_nan=allow_nan)
+    known: _Known = {
+        "name": name,
+        "version": version,
+        "sample_input": rows,
+        "allow_nan": allow_nan,
+        "warm_up": warm,
+    }
     answers: _Answers = {"output": output or "label", "classes": labels(classes), "by_reference": by_reference}
     if not file.exists():
         if ":" not in source:
@@ -114,7 +126,33 @@ def package(
     return package_torch(file, folder, **known, **answers, architecture=architecture, arguments=built)
 
 
-def sample(text: str) -> Rows | Frame:
+def warm_up_rows(text: str, name: str, rows: Rows | Frame, *, allow_nan: bool = False) -> Rows | Frame:
+    """Return the rows in a file or a JSON text, or those that a model was asked in a recorded trace, the last ones.
+
+    Args:
+        text: names the file, or the trace's folder; `none` = no rows.
+        name: of the model.
+        rows: of the sample: the model takes such.
+        allow_nan: whether rows may hold NaN.
+
+    Raises:
+        UsageError: there are no such rows.
+    """
+    if text == "none":
+        return ()
+    if not Path(text).is_dir():
+        return sample(text, "--warm-up")
+    from deploy.asked import asked_rows
+
+    signature = samples.signature(samples.batch(rows), allow_nan=allow_nan)
+    found = warm_up.fitting(signature, asked_rows(Path(text), name))[-warm_up.MOST_ROWS :]
+    if not found:
+        raise UsageError(f"--warm-up: no query in {text} has an input that {name} takes")
+    tensors = [row.numpy() for row in found if isinstance(row, Tensor)]
+    return np.stack(tensors) if tensors else found  # type: ignore[return-value] # texts, or byte strings
+
+
+def sample(text: str, option: str = "--sample") -> Rows | Frame:
     """Return the rows in a file or a JSON text: strings, or numbers, which are float32 unless they say otherwise.
 
     Objects, and a .csv file, are the rows of a data frame.
@@ -135,9 +173,9 @@ def sample(text: str) -> Rows | Frame:
             return _frame("DataFrame", rows)
         found = query_from_json({"query_id": "", "application": "", "input": rows}).input
     except (OSError, ValueError, SchemaError) as error:
-        raise UsageError(f"--sample: {text} is neither a readable .npy or .csv file nor JSON: {error}") from error
+        raise UsageError(f"{option}: {text} is neither a readable .npy or .csv file nor JSON: {error}") from error
     if not isinstance(found, Tensor):
-        raise UsageError("--sample: a list of rows is needed, such as [[0.0, 1.0]]")
+        raise UsageError(f"{option}: a list of rows is needed, such as [[0.0, 1.0]]")
     return found.numpy()
 
 

@@ -7,10 +7,12 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 import click
+from rich.console import Console
 
 from deploy.cli.common import print_json, print_table
 from deploy.cli.states import Age
 from deploy.errors import UsageError
+from deploy.progress import shown
 from deploy.state import candidates, catalog, desired
 from deploy.state.evidence import compared
 from schemas.records import Application, Candidate, Model
@@ -142,7 +144,9 @@ def take_over(
     Raises:
         UsageError: it does not; the message says what is missing.
     """
-    evidence = compared(settings, codec, plan, application, learns_along=False).evidence(plan.alpha)
+    with shown(None if as_json else Console(stderr=True)) as progress:
+        comparison = compared(settings, codec, plan, application, learns_along=False, progress=progress)
+    evidence = comparison.evidence(plan.alpha)
     is_proven = evidence.lower > -plan.tolerance
     if not is_proven and not unproven:
         raise UsageError(refusal(plan, evidence))

@@ -76,7 +76,8 @@ class _Options(TypedDict):
 @click.option("--slo-ms", type=float, help="Objective of this query; overrides the application's.")
 @click.option("--priority", type=int, default=0, show_default=True, help="An overloaded model drops the lowest first.")
 @click.option(
-    "--version", help="Version that must answer, or its label (stable, canary); for one model: MODEL@VERSION."
+    "--version",
+    help="Version that must answer, or its label (stable, canary, or one of your own); for one model: MODEL@VERSION.",
 )
 @click.option("--timeout", "timeout_s", type=float, default=10.0, show_default=True, help="Seconds to wait.")
 @click.option("--print-bytes", is_flag=True, help="Do not ask; write the query's record, for another Kafka client.")

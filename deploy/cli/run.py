@@ -20,6 +20,7 @@ from deploy.errors import UsageError
 from deploy.installed import require_installed
 from deploy.log_roles import WithRole
 from deploy.log_throttle import Seldom
+from deploy.niceness import give_way, niceness
 from deploy.roles import run as run_roles
 
 if TYPE_CHECKING:
@@ -106,6 +107,7 @@ def run(
         measured = dict(given.split("=", 1) for given in inside)
         by_hand = instance is None and "selection" in roles
         deployed, inline = aside(lambda: _prepared(settings, codec, roles, models, measured, pools, by_hand=by_hand))
+        give_way(niceness(roles, settings.niceness))
         name = instance or f"{socket.gethostname()}-{os.getpid()}"
         uvloop.run(run_roles(settings, codec, roles, deployed, name, inline, measured, pools))
     else:

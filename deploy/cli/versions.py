@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from types import MappingProxyType
 from typing import TYPE_CHECKING, TypedDict
 
 import click
 
 from deploy.cli.common import print_json, print_table
+from deploy.state.labels import labels_of, loaded
 from workers.kernel.routing import STABLE, label
 from workers.packages.loading import checked
 
@@ -18,26 +20,34 @@ if TYPE_CHECKING:
 
     from deploy.placement import Placement
     from schemas.records import Model
+    from streams.control.alerts import LoadFault
     from workers.manifest import Manifest
     from workers.manifest_form import Timings
 
 
-def print_versions(found: Sequence[tuple[Model, Model]], placements: Mapping[str, Placement], *, as_json: bool) -> None:
+def print_versions(
+    found: Sequence[tuple[Model, Model]],
+    placements: Mapping[str, Placement],
+    *,
+    as_json: bool,
+    faults: Mapping[tuple[str, str], LoadFault] = MappingProxyType({}),
+) -> None:
     """Print versions, each with the one that serves, and where it runs.
 
     Args:
         found: the versions.
         placements: by model, as decided when the deployment was started from this folder; empty = it was not.
         as_json: for scripts.
+        faults: why versions could not be loaded, for scripts; people are told otherwise.
     """
     rows = [(r, _standing(r, serving), _place(r, serving, placements)) for r, serving in found]
     if as_json:
-        print_json([asdict(r) | at | {"runs": place} for r, at, place in rows])
+        print_json([asdict(r) | at | {"runs": place, "fault": _fault(r, faults)} for r, at, place in rows])
         return
     print_table(
         ("model", "version", "label", "share", "runs", "runtime", "input", "output", "package"),
         (
-            (r.name, r.version, at["label"], f"{at['share']:g}", place, r.runtime, _input(r), r.output, r.path)
+            (r.name, r.version, _named(at), f"{at['share']:g}", place, r.runtime, _input(r), r.output, r.path)
             for r, at, place in rows
         ),
     )
@@ -45,7 +55,7 @@ def print_versions(found: Sequence[tuple[Model, Model]], placements: Mapping[str
 
 def _place(version: Model, serving: Model, placements: Mapping[str, Placement]) -> str:
     """Say where a version runs and why; nothing if it does not run, or nobody knows."""
-    if not placements or (version.version != serving.version and version.version not in serving.shares):
+    if not placements or version.version not in loaded(serving):
         return ""
     placed = placements.get(version.name)
     if placed is None:
@@ -55,18 +65,33 @@ def _place(version: Model, serving: Model, placements: Mapping[str, Placement]) 
     return str(placed)
 
 
+def _fault(version: Model, faults: Mapping[tuple[str, str], LoadFault]) -> dict[str, object] | None:
+    """Return why a version could not be loaded; None if that is not known to have failed."""
+    fault = faults.get((version.name, version.version))
+    return None if fault is None else fault._asdict()
+
+
 class _Standing(TypedDict):
     serves: bool
     label: str
     share: float
+    labels: list[str]
 
 
 def _standing(version: Model, serving: Model) -> _Standing:
-    """Return what a version is for: its label, and the share of queries that it answers."""
-    beside = serving.shares.get(version.version)
-    if version.version == serving.version:
-        return {"serves": True, "label": STABLE, "share": round(1.0 - sum(serving.shares.values()), 9)}
-    return {"serves": False, "label": "" if beside is None else label(beside), "share": beside or 0.0}
+    """Return what a version is for, the share of queries that it answers, and the labels that it was given."""
+    name, given = version.version, labels_of(serving, version.version)
+    if name == serving.version:
+        rest = round(1.0 - sum(serving.shares.values()), 9)
+        return {"serves": True, "label": STABLE, "share": rest, "labels": given}
+    share = serving.shares.get(name)
+    is_loaded = name in loaded(serving)
+    return {"serves": False, "label": label(share) if is_loaded else "", "share": share or 0.0, "labels": given}
+
+
+def _named(at: _Standing) -> str:
+    """Return what a version is for and its labels, for people."""
+    return ", ".join(filter(None, (at["label"], *at["labels"])))
 
 
 def _input(record: Model) -> str:

@@ -89,7 +89,7 @@ class ModelOf(Section):
     """How long its batches take."""
     replicas: Annotated[int, Field(gt=0)] = 1
     """Workers. Today's deployments give queries to 4 of them at most, since a model's topic has 4 partitions."""
-    controller: Literal["aimd", "deferred", "fixed", "quantile"] = "aimd"
+    controller: Literal["aimd", "clockwork", "deferred", "fixed", "quantile"] = "aimd"
     """What sizes its batches, as `worker.controller`."""
     parameters: dict[str, float] = Field(default_factory=dict)
     """Of the controller, as `worker.parameters`."""

@@ -125,9 +125,14 @@ class Kafka(Section):
     fetch_wait_ms: int = Field(default=200, gt=0)
     """How long a broker may hold a fetch without data. With Kafka a longer wait costs no latency, and a shorter one
     costs idle CPU. The embedded broker holds every fetch for this time, data or not: use 10 there."""
+    merge_ms: int = Field(default=3, ge=0, le=50)
+    """How long a broker may gather records for one fetch under load: 1 ms for each 1,000 records a second that a role
+    takes, at most this. Below 1,000 a second each record travels at once. Fewer requests take less CPU, and leave more
+    of it where cores are busy; 0 = none are merged, for the shortest median where cores are free."""
     linger_ms: int = Field(default=100, ge=0)
-    """How long joiner and learner pause after a poll with records, so that the next one brings more. Joining and
-    learning are not latency-critical. Use 0 for the embedded broker, which returns one batch at a time."""
+    """How long joiner and learner pause after a poll with records, so that the next one brings more. They make no pause
+    while they are behind. Joining and learning are not latency-critical. Use 0 for the embedded broker, which returns
+    one batch at a time."""
     fast: bool = True
     """Fetch and produce with Skysail's own requests on aiokafka's connections. `false` uses aiokafka's public interface
     alone. That takes more CPU, and unpacks compressed batches without a bound. With an aiokafka that Skysail does not
@@ -193,13 +198,15 @@ class Registry(Section):
 class Worker(Section):
     """How workers run and batch their models."""
 
-    controller: Literal["aimd", "deferred", "fixed", "quantile"] = "aimd"
-    """How batches are sized. `aimd` goes by steps, `quantile` by a line fitted to their times. `deferred` does the same
-    as `quantile`, and also waits for more rows while there is time. `fixed` does not adapt."""
+    controller: Literal["aimd", "clockwork", "deferred", "fixed", "quantile"] = "aimd"
+    """How batches are sized. `aimd` goes by steps, `quantile` by a line fitted to their times, and `clockwork` by the
+    last ten batches of each size. `deferred` does the same as `quantile`, and also waits for more rows while there is
+    time. `fixed` does not adapt."""
     parameters: dict[str, float] = Field(default_factory=dict)
     """Parameters of the controller: `add`, `backoff`, `dead_band` and `max_rows` of `aimd`, `rows` of `fixed`, `window`
-    and `max_rows` of `quantile` and `deferred`. All have `linger_ms`: a free model waits so long for a full batch at
-    most, and no longer than its most urgent row can. `deferred` waits only above a load of `eager_below`."""
+    and `max_rows` of `quantile` and `deferred`, `max_rows` of `clockwork`. All have `linger_ms`: a free model waits so
+    long for a full batch at most, and no longer than its most urgent row can. `deferred` waits only above a load of
+    `eager_below`."""
     objective_ms: float | None = Field(default=None, gt=0)
     """Target duration of a batch. By default half of the time that the deadline leaves the worker (the best value of
     the last 30 s). It is at least twice the cost of one model call, and up to four times that if the whole time
@@ -228,6 +235,12 @@ class Worker(Section):
     load_s: float = Field(default=120.0, gt=0)
     """How long loading a model may take before it counts as hung. The worker (with `processes`, the model's process)
     then exits and is started again."""
+    load_retries: int = Field(default=30, ge=0)
+    """How often a version that could not be loaded is loaded again. Then it is given up, until the model's record is
+    written again: `skysail model add` does so for a mended package. `skysail model list` and the page give the
+    reason."""
+    load_retry_s: float = Field(default=10.0, gt=0)
+    """The time between two attempts to load a version."""
     allow_pickle: bool = False
     """Whether to load pickled models whose digest is the deployed one. Loading a pickle runs the code in it."""
     code: tuple[Module, ...] = ()
@@ -413,7 +426,8 @@ class ApplicationSettings(Section):
     """The desired state of one application, published at start. A key that is not named has its default again."""
 
     models: tuple[str, ...] = Field(min_length=1)
-    """The competing models, by name."""
+    """The competing models, by name. `forest@nightly` is the model `forest`, of which the version with the label
+    `nightly` answers, or with a number that version, unless a query names another."""
     policy: str = "exp3"
     """The policy that chooses among them. `single`, `epsilon_greedy`, `ucb1`, `discounted_ucb`, `thompson` and `exp3`
     ask one model. `linucb` and `linear_thompson` do so by the query's features. `exp4`, `class_vote` and `timely`
@@ -485,6 +499,9 @@ class Settings(Section):
     """Which roles share a process. With `shared`, `skysail run` runs selection, joiner, learner and cheap models
     (`selection.inline`) in one. With `each`, every role has its own, and so has every model. `auto` shares on up to 4
     cores; what a container may use counts. Workers, `control` and `record` have processes of their own in any case."""
+    niceness: int = Field(default=5, ge=0, le=19)
+    """How much processes that only join, learn, record or show the page give way to those that answer, on up to 4 cores
+    (nice(1), and the autogroup of a session): with 5, a quarter of a core that both want; 0 = not at all."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """The lowest level that is logged."""
     profile: Path | None = None

@@ -68,6 +68,11 @@ def diagnose() -> tuple[Check, ...]:
         check_compiled(
             "trees", "packages of trees take twice as long", is_compiled=is_built("workers.runtimes.descent")
         ),
+        check_compiled(
+            "texts",
+            "pipelines of texts take many times as long",
+            is_compiled=is_built("workers.runtimes.stages.grams"),
+        ),
         check_package("uvloop", f"{install('worker')} (only to run roles)", Level.WARN),
         check_package("torch", f"{install('torch')} (only to serve torch models)", Level.WARN),
         check_docker(),

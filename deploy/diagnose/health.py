@@ -18,28 +18,32 @@ from deploy.diagnose.servers import check_kafka, check_page, check_redis_answers
 from deploy.grouping import plan
 from deploy.launch import PAGE
 from deploy.state import catalog, desired, topics
+from deploy.state.labels import labels_of, loaded
 from schemas import topics as names
 from schemas.errors import DecodeError, RegistryError
 from schemas.records import Application, Model, Report
-from streams.control.alerts import failing, not_loaded
+from streams.control.alerts import failing, not_beside, not_loaded
 from streams.control.figures import parse
+from streams.control.load_faults import load_faults
 from streams.control.report_filter import sound
 from streams.runtime.errors import BrokerUnavailableError
 from streams.runtime.kafka.log_reader import KafkaRecent, KafkaTail
 from workers import manifest as manifests
 from workers.errors import PackageError
-from workers.kernel.routing import label
+from workers.kernel.routing import CANARY, STANDBY, label
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from deploy.config.settings import Settings
     from schemas.codec import Codec
+    from streams.control.alerts import LoadFault
     from streams.operators.contract import Record
 
 CLOCK_MS = 250.0  # beyond that a process follows its machine's clock, which takes twice as long
 REPORTS_S = 3.0  # every role reports once a second
 POLL_MS = 200
+ANSWERING = ("serving", CANARY, STANDBY)  # gauges of the versions that a query may name
 LAST_REPORTS = 256  # enough for this many processes
 
 
@@ -108,13 +112,22 @@ def check_models(models: Mapping[str, Model], versions: Mapping[str, Sequence[Mo
     for name, model in sorted(models.items()):
         yield _package(model, "serves", f"skysail model rollback {name}, or add another version")
         for beside in versions.get(name, ()):
-            share = model.shares.get(beside.version)
-            if share is not None:
+            if beside.version in loaded(model) - {model.version}:
+                share = model.shares.get(beside.version)
                 stands = f"{label(share)} {share:.0%}" if share else label(share)
-                ended = (
-                    f"canary {name} {beside.version} --share 0" if share else f"shadow {name} {beside.version} --end"
-                )
-                yield _package(beside, stands, f"skysail model {ended}")
+                yield _package(beside, stands, f"skysail model {_ended(model, beside.version)}")
+
+
+def _ended(model: Model, version: str) -> str:
+    """Return the command that ends a version beside the one that serves."""
+    if version in model.shares:
+        return (
+            f"canary {model.name} {version} --share 0"
+            if model.shares[version]
+            else f"shadow {model.name} {version} --end"
+        )
+    given = labels_of(model, version)
+    return f"unlabel {model.name} {given[0]}" if given else f"keep {model.name} --none"
 
 
 def _package(model: Model, stands: str, instead: str) -> Check:
@@ -168,6 +181,8 @@ def check_clocks(reports: Iterable[Report]) -> Iterator[Check]:
 
 def check_versions(reports: Iterable[Report]) -> Iterator[Check]:
     """Tell of versions that are wanted and could not be had, each once."""
+    reports = list(reports)
+    faults = load_faults(report.gauges for report in reports)
     told = {}
     for report in reports:
         gauges = [parse(full) for full in report.gauges]
@@ -175,9 +190,14 @@ def check_versions(reports: Iterable[Report]) -> Iterator[Check]:
         for name, labels in gauges:
             model, wanted = labels.get("model", ""), labels.get("version", "")
             if name == "model_not_loaded":
-                told[model] = not_loaded(model), f"mend its package, or add another version: skysail model show {model}"
+                known = [fault for (failed, _), fault in sorted(faults.items()) if failed == model]
+                text = not_loaded(model, known[-1] if known else None)
+                told[model] = text, f"mend its package, or add another version: skysail model show {model}"
             elif name == "version_failing":
-                told.setdefault(model, (failing(model, wanted, serving), f"skysail model rollback {model}"))
+                text = failing(model, wanted, serving, faults.pop((model, wanted), None))
+                told.setdefault(model, (text, f"skysail model rollback {model}"))
+    for (model, version), fault in sorted(faults.items()):
+        told.setdefault(model, (not_beside(model, version, fault), f"skysail model show {model}"))
     for model, (found, advice) in sorted(told.items()):
         yield Check(f"version of {model}", Level.DOWN, found, advice)
 
@@ -187,10 +207,26 @@ def failing_versions(settings: Settings, codec: Codec) -> list[Check]:
     return [*check_versions(_lately(settings, codec))]
 
 
+def load_faults_lately(settings: Settings, codec: Codec) -> dict[tuple[str, str], LoadFault]:
+    """Return why versions could not be loaded, by model and version, by the last reports."""
+    return load_faults(report.gauges for report in _lately(settings, codec))
+
+
 def running_inside(settings: Settings, codec: Codec, now_us: int) -> set[str]:
     """Return the models that run inside a selection role now, by the last reports."""
     lately = [report for report in _lately(settings, codec) if now_us - report.time_us < REPORTS_S * 1e6]
     return _inside({"selection": [report for report in lately if report.role == "selection"]})
+
+
+def answering(settings: Settings, codec: Codec, model: str) -> set[str]:
+    """Return the versions of a model that answer in each process that runs it, by the last reports."""
+    found = []
+    for report in _lately(settings, codec):
+        gauges = [(name, labels) for name, labels in map(parse, report.gauges) if labels.get("model") == model]
+        versions = {labels.get("version", "") for name, labels in gauges if name in ANSWERING}
+        if any(name == "serving" for name, _ in gauges):
+            found.append(versions)
+    return set.intersection(*found) if found else set()
 
 
 def _lately(settings: Settings, codec: Codec) -> list[Report]:

@@ -32,7 +32,8 @@ def publish(settings: Settings, codec: Codec, records: Iterable[Application | Mo
     """Make these the desired state; returns when the broker has them.
 
     A model's record is the version that serves; earlier versions stay known. Its `shares` name the canaries and
-    shadows, its `partitions` are those of the topic. Records of known versions have neither.
+    shadows, `standby` and `labels` the versions that are loaded besides, its `partitions` are those of the topic.
+    Records of known versions have none of these.
 
     Raises:
         DeployError: the broker refused one, e.g. because the topics were never created.
@@ -56,8 +57,8 @@ def know(settings: Settings, codec: Codec, model: Model) -> None:
 
 
 def _known(codec: Codec, model: Model) -> tuple[str, str, bytes]:
-    value = codec.encode(replace(model, shares={}, partitions=topics.MODEL_PARTITIONS))
-    return topics.MODELS, topics.model_version(model.name, model.version), value
+    alone = replace(model, shares={}, partitions=topics.MODEL_PARTITIONS, labels={}, standby=(), latest=0)
+    return topics.MODELS, topics.model_version(model.name, model.version), codec.encode(alone)
 
 
 def serve(settings: Settings, codec: Codec, model: Model) -> None:
@@ -67,6 +68,16 @@ def serve(settings: Settings, codec: Codec, model: Model) -> None:
         DeployError: the broker refused it.
     """
     write(settings, [(topics.MODELS, model.name, codec.encode(model))])
+
+
+def aspire(settings: Settings, codec: Codec, known: Iterable[Model], serving: Iterable[Model]) -> None:
+    """Make versions known, in this order, and then let known versions serve, all in one go.
+
+    Raises:
+        DeployError: the broker refused one.
+    """
+    last = [(topics.MODELS, model.name, codec.encode(model)) for model in serving]
+    write(settings, [*(_known(codec, model) for model in known), *last])
 
 
 def remove(settings: Settings, record: type[Application | Model], name: str) -> None:

@@ -9,11 +9,20 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from deploy.errors import UsageError
 from deploy.state import catalog, topics
-from deploy.state.traffic_split import canaries, check_successor, ended, given, instead, without_canaries
+from deploy.state.labels import standing
+from deploy.state.traffic_split import (
+    canaries,
+    check_successor,
+    check_unlabelled,
+    ended,
+    given,
+    instead,
+    without_canaries,
+)
 from policies.registry import create
 from schemas.errors import DecodeError
 from schemas.records import Application, Model
-from schemas.topics import MODEL_PARTITIONS, check_name, model_queries
+from schemas.topics import MODEL_PARTITIONS, MODEL_VERSION, check_name, model_queries
 from streams import topology
 from streams.checks import Finding
 from streams.operators.configuration import apprentice_of, check
@@ -83,13 +92,23 @@ def applications(settings: Settings) -> list[Application]:
         PolicyError: there is no such policy or parameter; names the nearest.
         UsageError: an application is impossible.
     """
-    records = [checked(Application(name=name, **app.model_dump())) for name, app in settings.applications.items()]
+    records = [
+        checked(asking(Application(name=name, **app.model_dump()), app.models))
+        for name, app in settings.applications.items()
+    ]
     longest_s = settings.joiner.window_s
     for application in records:
         if application.window_s > longest_s:
             message = f"applications.{application.name}: window_s is {application.window_s:g}, over joiner.window_s"
             raise UsageError(f"{message} ({longest_s:g}); set joiner.window_s at least as long, for joiner and learner")
     return records
+
+
+def asking(application: Application, models: Sequence[str]) -> Application:
+    """Return the application with these models, each MODEL or MODEL@VERSION; a version may be a label, too."""
+    parts = [model.partition(MODEL_VERSION) for model in models]
+    versions = {name: version for name, _, version in parts if version}
+    return replace(application, models=tuple(name for name, _, _ in parts), versions=versions)
 
 
 def verify(settings: Settings) -> None:
@@ -213,7 +232,9 @@ def establish(settings: Settings, codec: Codec, create_topics: CreateTopics = to
     wanted, apps = models(settings), applications(settings)
     create_topics(settings, build(settings, {model.name: None for model in wanted}))
     published, versions = catalog.read(settings, codec, Model), catalog.versions(settings, codec)
-    news = [_beside(settings, model, published) for model in wanted if not _overruled(model, published, versions)]
+    news = [
+        _beside(settings, model, published, versions) for model in wanted if not _overruled(model, published, versions)
+    ]
     now = {name: spread(settings, model) for name, model in {**published, **{new.name: new for new in news}}.items()}
     create_topics(settings, build(settings, now))
     for stranger in strangers(apps, {*published, *settings.models}):
@@ -228,12 +249,20 @@ def establish(settings: Settings, codec: Codec, create_topics: CreateTopics = to
     return now
 
 
-def _beside(settings: Settings, model: Model, published: Mapping[str, Model]) -> Model:
-    """Return the model with the canaries, shadows and partitions of its published version; a new one has its own."""
+def _beside(
+    settings: Settings, model: Model, published: Mapping[str, Model], versions: Mapping[str, Sequence[Model]]
+) -> Model:
+    """Return the model with the partitions and the other versions of its published one; a new one has its own."""
     serving = published.get(model.name)
     if serving is None:
         return replace(model, partitions=_partitions(settings, model.name))
-    return instead(model, serving)
+    return standing(instead(model, serving), _with(model.version, versions[model.name]))
+
+
+def _with(version: str, listed: Sequence[Model]) -> list[str]:
+    """Return the versions of a model in the order of addition, this one among them."""
+    known = [model.version for model in listed]
+    return known if version in known else [*known, version]
 
 
 def _taught(app: Application, published: Mapping[str, Application]) -> Application:
@@ -305,10 +334,13 @@ def add(
         raise UsageError(f"{message}; package this one with another --version, so that answers distinguish the two")
     published = catalog.read(settings, codec, Model)
     serving = published.get(record.name)
+    if serving is not None:
+        check_unlabelled(record, serving)
     if serving is not None and share == 1.0 and not force:
         check_successor(record, serving)
     fresh = replace(record, partitions=_partitions(settings, record.name))
     news = spread(settings, fresh if serving is None else instead(record, serving, shadows_only=True))
+    news = standing(news, _with(record.version, listed))
     create_topics(settings, build(settings, {**published, record.name: news}))
     if share < 1.0:
         if not listed:
@@ -342,8 +374,34 @@ def run_beside(settings: Settings, codec: Codec, name: str, version: str, share:
     """
     serving, found = _serving(settings, codec, name), _version(settings, codec, name, version)
     news = ended(serving, version) if share is None else given(serving, found, share)
+    news = standing(news, known_versions(settings, codec, name))
     catalog.serve(settings, codec, news)
     return news
+
+
+def change(settings: Settings, codec: Codec, name: str, changed: Callable[[Model, Sequence[str]], Model]) -> Model:
+    """Change what runs of a model, beside the version that serves; returns that one, as published.
+
+    Args:
+        settings: of the deployment.
+        codec: of its records.
+        name: of the model.
+        changed: what becomes of the version that serves, given the known versions in the order of addition.
+
+    Raises:
+        UsageError: there is no such model, or it cannot be changed so.
+        DeployError: the broker refused it.
+    """
+    serving = _serving(settings, codec, name)
+    news = changed(serving, known_versions(settings, codec, name))
+    if news != serving:
+        catalog.serve(settings, codec, news)
+    return news
+
+
+def known_versions(settings: Settings, codec: Codec, name: str) -> list[str]:
+    """Return the versions of a model in the order of addition."""
+    return [model.version for model in catalog.versions(settings, codec)[name]]
 
 
 def end_canaries(settings: Settings, codec: Codec, name: str) -> tuple[Model, tuple[str, ...]]:
@@ -392,7 +450,7 @@ def use(settings: Settings, codec: Codec, name: str, version: str | None, holdba
     """
     serving = _serving(settings, codec, name)
     if version is None:
-        order = [model.version for model in catalog.versions(settings, codec)[name]]
+        order = known_versions(settings, codec, name)
         at = order.index(serving.version)
         if not at:
             others = f", there are {', '.join(order[1:])}: skysail model use {name} {order[-1]}" if order[1:] else ""

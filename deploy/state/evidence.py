@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from deploy.connect.clients import answering
+from deploy.progress import Silent
 from deploy.state.messages import records
 from schemas import topics
 from schemas.errors import DecodeError
@@ -16,13 +17,22 @@ from streams.promotion.lifecycle import comparison
 
 if TYPE_CHECKING:
     from deploy.config.settings import Settings
+    from deploy.progress import Progress
     from schemas.codec import Codec
     from schemas.records import Candidate
     from streams.promotion.lifecycle import Comparison
 
+_TOLD = 1_000  # observations between two words on the progress
+
 
 def compared(
-    settings: Settings, codec: Codec, plan: Candidate, application: str = "", *, learns_along: bool
+    settings: Settings,
+    codec: Codec,
+    plan: Candidate,
+    application: str = "",
+    *,
+    learns_along: bool,
+    progress: Progress | None = None,
 ) -> Comparison:
     """Fold the observations since a candidate's `since_us` into its comparison with the incumbent.
 
@@ -32,6 +42,7 @@ def compared(
         plan: of the candidate.
         application: whose observations count; empty = of all.
         learns_along: of a policy: whether it is the application's apprentice.
+        progress: is told how far it is: a day of observations takes seconds.
 
     Raises:
         PolicyError: it is a policy that cannot be compared.
@@ -42,10 +53,18 @@ def compared(
     window = JoinerSettings(window_us=int(joiner.window_s * 1e6), early_us=int(joiner.early_s * 1e6))
     copies = Copies(window.memory_us, settings.control.ids_mib << 20)
     found = comparison(plan, window.memory_us, application, learns_along=learns_along)
+    progress, count, told = progress or Silent(), 0, 0
+    progress.waits("the observations")
     with answering(settings):
         for record in records(settings, topics.OBSERVATIONS, plan.since_us):
             with suppress(DecodeError):  # the learner makes a dead letter of it
-                for seen in codec.decode(Observations, record.value).items:
+                several = codec.decode(Observations, record.value).items
+                count += len(several)
+                if count - told >= _TOLD:
+                    told = count
+                    progress.waits("the observations", f"{count:,} read")
+                for seen in several:
                     if not copies.has(seen.query_id, record.timestamp_us, record.partition):
                         found.take(seen, record.timestamp_us)
+    progress.done(f"{count:,} observations read")
     return found

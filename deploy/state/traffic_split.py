@@ -26,9 +26,16 @@ def without_canaries(serving: Model) -> Model:
 
 
 def instead(model: Model, serving: Model, *, shadows_only: bool = False) -> Model:
-    """Return the version in the place of the one that serves: with its partitions and the shares beside it."""
+    """Return the version in the place of the one that serves: with its partitions, and all that runs beside it."""
     kept = {v: share for v, share in serving.shares.items() if v != model.version and not (share and shadows_only)}
-    return replace(model, shares=kept, partitions=serving.partitions)
+    return replace(
+        model,
+        shares=kept,
+        partitions=serving.partitions,
+        labels=serving.labels,
+        standby=serving.standby,
+        latest=serving.latest,
+    )
 
 
 def given(serving: Model, found: Model, share: float) -> Model:
@@ -95,3 +102,16 @@ def check_successor(one: Model, serving: Model) -> None:
     else:
         return
     raise UsageError(f"{said}. Package it under another --name, or let it take over with --force")
+
+
+def check_unlabelled(one: Model, serving: Model) -> None:
+    """Refuse a version whose name is a label: who names it would get the labelled one.
+
+    Raises:
+        UsageError: it is such.
+    """
+    if one.version in serving.labels:
+        said = (
+            f"{one.version} is a label of {one.name} {serving.labels[one.version]}: package it with another --version"
+        )
+        raise UsageError(f"{said}, or: skysail model unlabel {one.name} {one.version}")

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-from schemas.sizes import MOST_BYTES
-from streams.topology import ROOM_BYTES
+from schemas.sizes import MOST_BYTES, ROOM_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -62,7 +62,7 @@ def full_information(log: Log) -> Contributions:
     missing = int(((log.target > 0.0) & ~log.known).any(axis=1).sum())
     if missing:
         raise EstimateError(
-            f"in {missing} of {len(log.losses)} decisions an output that this policy may ask for is not known"
+            f"in {missing:,} of {len(log.losses):,} decisions an output that this policy may ask for is not known"
         )
     costs = (log.target * np.nan_to_num(log.losses)).sum(axis=1)
     ones = np.ones_like(costs)

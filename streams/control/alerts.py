@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from streams.control.advice import application
@@ -33,12 +34,34 @@ ROLES = {
 OPTIONAL = {"record": "nothing is recorded; records wait in Kafka until their retention ends"}
 
 
+class LoadFault(NamedTuple):
+    """What is known of a version that could not be loaded: failed attempts, whether it is given up, and the reason."""
+
+    attempts: int
+    is_given_up: bool
+    reason: str
+
+    def __str__(self) -> str:
+        """Return it for people."""
+        times = "once" if self.attempts == 1 else f"{self.attempts} times"
+        tried = f"tried {times}, and no more: add it again once it is mended" if self.is_given_up else f"tried {times}"
+        return f"{tried} ({self.reason})" if self.attempts else self.reason
+
+
 class WorkerVersions(NamedTuple):
-    """Of models that a worker serves: the version that answers, one that is wanted and fails, and who has none."""
+    """Of models that a worker serves.
+
+    Attributes:
+        serving: the version that answers, by model.
+        failing: one that is to serve and cannot, by model.
+        not_loaded: models of which no version could be loaded.
+        faults: of versions that could not be had, by model and version.
+    """
 
     serving: Mapping[str, str]
     failing: Mapping[str, str]
     not_loaded: Collection[str]
+    faults: Mapping[tuple[str, str], LoadFault] = MappingProxyType({})
 
 
 def alerts(
@@ -87,23 +110,38 @@ def alerts(
     return [*causes, *sorted(found, key=lambda alert: alert["level"])]
 
 
-def failing(model: str, wanted: str, answers: str) -> str:
+def failing(model: str, wanted: str, answers: str, fault: LoadFault | None = None) -> str:
     """Return the words for a wanted version that could not be loaded."""
-    return f"{model} {wanted} is wanted, {answers} answers; see its worker's log"
+    return f"{model} {wanted} is wanted, {answers} answers; {_why(fault)}"
 
 
-def not_loaded(model: str) -> str:
+def not_loaded(model: str, fault: LoadFault | None = None) -> str:
     """Say that no version of a model could be had."""
-    return f"{model} cannot be loaded, nor another version of it: its queries fail; see its worker's log"
+    return f"{model} cannot be loaded, nor another version of it: its queries fail; {_why(fault)}"
+
+
+def not_beside(model: str, version: str, fault: LoadFault) -> str:
+    """Say that a version could not be had that is to run beside the one that serves."""
+    return f"{model} {version} cannot run beside the version that serves; {_why(fault)}"
+
+
+def _why(fault: LoadFault | None) -> str:
+    return "see its worker's log" if fault is None else str(fault)
 
 
 def _refused(versions: WorkerVersions) -> Iterator[Alert]:
-    for model in sorted(versions.not_loaded):
-        yield Alert(level="bad", text=not_loaded(model), command=skysail("model", "show", model))
-    for model, wanted in sorted(versions.failing.items()):
-        if model not in versions.not_loaded:
-            text = failing(model, wanted, versions.serving.get(model, "none"))
+    serving, wanted, missing, faults = versions
+    for model in sorted(missing):
+        text = not_loaded(model, faults.get((model, wanted.get(model, ""))))
+        yield Alert(level="bad", text=text, command=skysail("model", "show", model))
+    for model, version in sorted(wanted.items()):
+        if model not in missing:
+            text = failing(model, version, serving.get(model, "none"), faults.get((model, version)))
             yield Alert(level="bad", text=text, command=skysail("model", "rollback", model))
+    for (model, version), fault in sorted(faults.items()):
+        if model not in missing and wanted.get(model) != version:
+            command = skysail("model", "show", model)
+            yield Alert(level="warn", text=not_beside(model, version, fault), command=command)
 
 
 def _silence(processes: Sequence[ProcessRow]) -> Iterator[Alert]:

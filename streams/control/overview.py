@@ -9,6 +9,7 @@ from schemas.topics import dead_letters
 from streams.control.alerts import WorkerVersions, alerts
 from streams.control.figures import LAG, is_silent, parse
 from streams.control.history import STEP_US, Key
+from streams.control.load_faults import load_faults
 from streams.control.outages import LATELY_US
 from streams.control.page_types import (
     WORKER,
@@ -44,7 +45,9 @@ class _Gauges:
         self.failing: dict[str, str] = {}  # by model: the wanted version that could not be loaded
         self.not_loaded: set[str] = set()  # models without any loaded version
         self.holds: dict[str, dict[str, float]] = {}  # by application
-        self.beside: dict[str, dict[str, float]] = {}  # by model and version: its share of the queries, 0 = a shadow
+        # By model and version: what it is for, and its share of the queries.
+        self.beside: dict[str, dict[str, tuple[str, float]]] = {}
+        self.labels: dict[tuple[str, str], set[str]] = {}  # by model and version
         for entry in live:
             for full, value in entry["gauges"].items():
                 name, labels = parse(full)
@@ -56,9 +59,12 @@ class _Gauges:
                     self.failing[labels.get("model", "")] = labels.get("version", "")
                 elif name == "model_not_loaded":
                     self.not_loaded.add(labels.get("model", ""))
-                elif name in ("canary", "shadow"):
+                elif name in ("canary", "shadow", "standby"):
                     beside = self.beside.setdefault(labels.get("model", ""), {})
-                    beside[labels.get("version", "")] = value if name == "canary" else 0.0
+                    beside[labels.get("version", "")] = name, value if name == "canary" else 0.0
+                elif name == "labelled":
+                    place = labels.get("model", ""), labels.get("version", "")
+                    self.labels.setdefault(place, set()).add(labels.get("label", ""))
                 elif labels.keys() == {"application"} and not name.endswith("_us"):
                     held = self.holds.setdefault(labels["application"], {})
                     held[name] = held.get(name, 0.0) + value
@@ -106,7 +112,8 @@ def overview(known: Sequence[Figures], history: History, now_us: int, view: View
     processes = [_process(entry, history, then_us, now_us) for entry in known]
     letters = _letters(known, risen)
     lately = history.since(LATELY_US, then_us)[1]
-    versions = WorkerVersions(gauges.versions, gauges.failing, gauges.not_loaded)
+    faults = load_faults(entry["gauges"] for entry in known if not is_silent(entry, then_us))
+    versions = WorkerVersions(gauges.versions, gauges.failing, gauges.not_loaded, faults)
     found = alerts(applications, processes, letters, (risen, lately), versions, view, now_us)
     return Overview(
         prefix=view.place.prefix,
@@ -182,23 +189,22 @@ def _model(application: str, name: str, gauges: _Gauges, risen: Risen, history: 
 def _versions(application: str, model: str, gauges: _Gauges, risen: Risen) -> list[VersionRow]:
     """Return the versions of a model, where there are several."""
     beside = gauges.beside.get(model, {})
-    if not beside:
-        return []
-    labels = {v: "canary" if share else "shadow" for v, share in sorted(beside.items())}
     serving = gauges.versions.get(model, "")
-    shares = {serving: 1.0 - sum(beside.values()), **beside}
+    if not beside and not gauges.labels.get((model, serving)):
+        return []
+    rest = 1.0 - sum(share for _, share in beside.values())
     return [
         VersionRow(
             version=version,
-            label=label,
-            share=_rounded(shares[version]),
+            label=", ".join([what, *sorted(gauges.labels.get((model, version), ()))]),
+            share=_rounded(share),
             loss=_share(
                 risen,
                 Key("version_loss_total", application, model, version),
                 risen.get(Key("version_joined_total", application, model, version), 0.0),
             ),
         )
-        for version, label in {serving: "stable", **labels}.items()
+        for version, (what, share) in {serving: ("stable", rest), **dict(sorted(beside.items()))}.items()
     ]
 
 

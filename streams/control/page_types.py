@@ -27,7 +27,7 @@ class VersionRow(TypedDict):
     """One of several versions of a model, for one application."""
 
     version: str
-    label: str  # stable, canary or shadow
+    label: str  # stable, canary, shadow or standby, and the labels that it was given
     share: float  # of the model's queries that it answers
     loss: float | None
 

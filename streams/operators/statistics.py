@@ -7,6 +7,7 @@ Losses       what answers and models cost
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict, deque
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -25,6 +26,8 @@ _JOINED = JoinStatus.JOINED  # looking it up costs 0.1 us
 _LATEST = 512
 # Losses from which on their share says something.
 _TELLING = 50
+# Beyond these nothing stands in a label that the page takes, nor so much (`control.report_filter`).
+_UNFIT, _LONGEST = re.compile(r"[^A-Za-z0-9_.@:+()-]", re.ASCII), 200
 # Figures of a kind in a report, from which on no more are added: it must stay far below what a record may hold.
 MAX_LABELS = 1_024
 
@@ -41,6 +44,22 @@ def render(key: Key) -> str:
     """Write a key as `name{label=value,...}`; a name without labels stands alone."""
     labels = ",".join(f"{name}={value}" for name, value in zip(key[1::2], key[2::2], strict=True))
     return f"{key[0]}{{{labels}}}" if labels else key[0]
+
+
+def as_label(text: str) -> str:
+    """Return a text as the value of a label may be: spaces and slashes are written as `_` and `+`, others are left out.
+
+    Examples:
+        >>> as_label("/data/net-3: net.onnx is missing")
+        '+data+net-3:_net.onnx_is_missing'
+    """
+    words = " ".join(text.split()).replace(" ", "_").replace("/", "+")
+    return _UNFIT.sub("", words)[:_LONGEST]
+
+
+def from_label(value: str) -> str:
+    """Return the text of a label's value, for people."""
+    return value.replace("_", " ").replace("+", "/")
 
 
 class Durations:

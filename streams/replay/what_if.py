@@ -250,7 +250,8 @@ class WhatIf:
             for record in self._timeline.records
             if record.topic == topics.APPLICATIONS and record.value is not None
         }
-        known = {application.name: application for application in found.values()}
+        # What a model answers is known by its input alone, whichever version it was.
+        known = {application.name: replace(application, versions={}) for application in found.values()}
         if name is None and len(known) == 1:
             return next(iter(known.values()))
         if name is None or name not in known:
@@ -259,7 +260,7 @@ class WhatIf:
 
     def _known_models(self) -> dict[str, Model]:
         return {
-            model.name: replace(model, shares={})
+            model.name: replace(model, shares={}, labels={}, standby=())
             for record in self._timeline.records
             if record.topic == topics.MODELS
             and record.value is not None

@@ -354,7 +354,11 @@ def test_what_cannot_be_converted_or_shall_not_be_stays_as_it_is(convert: str, t
     package(tmp_path / "other", convert, other)
     for folder in (tmp_path / "text", tmp_path / "other"):
         model = load_package(folder)
-        assert (set(model.manifest.files), model.manifest.options, model.choice) == ({"model.skops"}, {}, None)
+        assert (set(model.manifest.files), model.manifest.options, model.choice) == (
+            {"model.skops", "warm-up.avro"},
+            {},
+            None,
+        )
 
 
 @pytest.mark.parametrize(
@@ -484,7 +488,9 @@ async def reported(model: Model, settings: WorkerSettings) -> Mapping[str, float
     """Load a model; return what its executors report."""
     executors, faults = executors_of(settings, lambda: 0), list[str | None]()
     async with asyncio.TaskGroup() as tasks:
-        executors.connect(ExecutorEvents(lambda _batch, _ran: None, lambda _load, loaded: faults.append(loaded.fault)), tasks)
+        executors.connect(
+            ExecutorEvents(lambda _batch, _ran: None, lambda _load, loaded: faults.append(loaded.fault)), tasks
+        )
         executors.load(Load(model, is_vital=True))
         await executors.loaded()
         await executors.stop()

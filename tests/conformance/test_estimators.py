@@ -139,7 +139,7 @@ def test_full_information_refuses_where_a_loss_is_not_known() -> None:
     """And says in how many decisions."""
     found = estimate(bandit(9), ["full_information"])["full_information"]
     assert isinstance(found, EstimateError)
-    assert "2000 of 2000" in str(found)
+    assert "2,000 of 2,000" in str(found)
 
 
 @pytest.mark.parametrize("name", ["dm", "dr", "dr_os", "switch"])

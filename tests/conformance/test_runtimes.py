@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import threadpoolctl  # type: ignore[import-untyped] # has no annotations
+from sklearn.decomposition import PCA
 from sklearn.ensemble import (
     ExtraTreesClassifier,
     GradientBoostingClassifier,
@@ -23,7 +24,7 @@ from sklearn.ensemble import (
     RandomForestClassifier,
     RandomForestRegressor,
 )
-from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 from sklearn.linear_model import Lasso, LogisticRegression, Perceptron, Ridge, RidgeClassifier, SGDClassifier
 from sklearn.naive_bayes import MultinomialNB
 from sklearn.neighbors import KNeighborsClassifier
@@ -230,6 +231,16 @@ CASES = {
     "hummingbird-boosting-label": fitted(GradientBoostingClassifier(n_estimators=5), convert="hummingbird"),
     "hummingbird-histogram-scores": fitted(
         HistGradientBoostingClassifier(max_iter=5), output="scores", convert="hummingbird"
+    ),
+    "stages-texts-scores": fitted(
+        make_pipeline(TfidfVectorizer(), LogisticRegression()), NAMES, TEXTS, output="scores", convert="stages"
+    ),
+    "stages-scaled-boosting-value": fitted(
+        make_pipeline(StandardScaler(), PCA(3, random_state=0), GradientBoostingRegressor(n_estimators=5)),
+        X[:, 3],
+        X.astype(float),
+        output="value",
+        convert="stages",
     ),
     "onnx-graph-label": graph(output="label"),
     "onnx-graph-names-scores": graph(output="scores", classes=("cat", "dog", "emu", "fox")),

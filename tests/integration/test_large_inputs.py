@@ -22,8 +22,8 @@ from deploy.state import topics as created_topics
 from schemas import topics
 from schemas.errors import OversizedError
 from schemas.records import Observations, Status
+from schemas.sizes import ROOM_BYTES
 from streams.client import Client
-from streams.topology import ROOM_BYTES
 from tests.deployments import Deployed, deployed
 from workers.packages.packaging import package_function
 

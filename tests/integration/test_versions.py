@@ -1,10 +1,11 @@
-"""A model's version is changed under load on real services: commands there and back, a restart, a damaged package."""
+"""A model's version is changed under load on real services: commands there and back, a restart, a watched folder."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import os
+import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -224,6 +225,68 @@ async def test_a_model_inside_the_selection_role_changes_its_versions_alike(sett
         await asking
         assert system.pids == pids
     check(load)
+
+
+async def test_a_watched_folder_switches_versions_under_load(settings: Settings, tmp_path: Path) -> None:
+    """Of the two latest one serves and one stands by; a label, and an application that names it, find their version."""
+    folder, load = tmp_path / "watched", Load(settings)
+    folder.mkdir()
+    settings = settings.model_copy(update={"models": {}})  # the folder says it
+    (tmp_path / "same-1").rename(folder / "same-1")
+    file = str(configuration.write(settings, tmp_path / "skysail.yaml"))
+    told = json.loads(await command("model", "watch", str(folder), "--once", "--json", "--config", file))
+    assert [model["serves"] for model in told["models"]] == ["1"]
+    async with System(settings, codec_for(settings), tmp_path / "run") as system:
+        pids = dict(system.pids)
+        asking = asyncio.create_task(load.run())
+        await load.until(1)
+        watching = await watcher(folder, "--latest", "2", "--every", "0.2", "--config", file)
+        try:
+            package(tmp_path, 2).rename(folder / "same-2")
+            await load.until(2)
+            await command("model", "label", "same@1", "proven", "--config", file)
+            async with Client(settings.kafka.bootstrap, settings.prefix) as client:
+                await named(client, "1", "1")
+                await named(client, "same@proven", "1")
+                package(tmp_path, 3).rename(folder / "same-3")
+                await load.until(3)
+                await named(client, "2", "2")
+                await named(client, "proven", "1")
+                await command("app", "set", "app", "models=same@proven", "--config", file)
+                await load.until(1)
+                await command("app", "set", "app", "models=same", "--config", file)
+                await load.until(3)
+                await command("model", "unlabel", "same", "proven", "--config", file)
+                await gone(client, "1")
+            assert system.pids == pids
+        finally:
+            watching.terminate()
+            printed, errors = await watching.communicate()
+        load.stop()
+        await asking
+    check(load)
+    assert watching.returncode == 0
+    assert "same 3 serves, no longer 2" in printed.decode()
+    assert not [line for line in errors.decode().splitlines() if not line.startswith("waiting for")]
+
+
+async def watcher(folder: Path, *options: str) -> asyncio.subprocess.Process:
+    """Watch a folder in a process of its own, until it is terminated."""
+    words = ("-m", "deploy.cli", "model", "watch", str(folder), *options)
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, *words, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    assert process.stdout is not None
+    while b"watching" not in (line := await process.stdout.readline()):
+        assert line, (await process.communicate())[1].decode()
+    return process
+
+
+async def gone(client: Client, version: str) -> None:
+    """Ask for a version until it runs no more."""
+    end = time.monotonic() + SWITCH_S
+    while (await client.predict("app", ROW, version=version)).reason != "unknown_version":
+        assert time.monotonic() < end
 
 
 async def named(client: Client, version: str, expected: str) -> None:

@@ -53,9 +53,11 @@ def main(arguments: list[str]) -> int:
     predict = predictor(
         model, _sizes(flags, "--sizes="), References(*json.loads(given(flags, "--references=") or "[]"))
     )
+    choice = model.choice
+    del model  # with the rows that it was warmed up by
     inputs: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_read, args=(sys.stdin.buffer, inputs), daemon=True).start()
-    frames.write(output, frames.pack_loaded(model.choice))
+    frames.write(output, frames.pack_loaded(choice))
     while True:
         rows = pickle.loads(inputs.get())  # noqa: S301 - from the worker that started this process
         frames.write(output, frames.pack(predict(rows)))

@@ -9,7 +9,8 @@ Rows that came as addresses are read first, as many at a time as the bound on me
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import time
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -31,13 +32,17 @@ if TYPE_CHECKING:
     from workers.packages.loading import LoadedModel
     from workers.runtimes.contract import Rows, Runtime
 
+# Queries wait meanwhile, or another version answers them.
+WARM_UP_S: Final = 10.0
+
 
 def predictor(
     model: LoadedModel, sizes: tuple[int, ...] = (), references: References | None = None
 ) -> Callable[[Sequence[Input]], Predicted]:
-    """Return a function that predicts rows. Its first call, often far slower than the rest, has been made already.
+    """Return a function that predicts rows. Its first calls, often far slower than the rest, have been made already.
 
-    A model that cannot answer a blank row is not refused, because real rows may look different.
+    It is tried on a blank row, then on the rows that its package keeps. A model that cannot answer a blank row is not
+    refused, because real rows may look different.
 
     Args:
         model: that is asked.
@@ -45,18 +50,35 @@ def predictor(
         references: reads rows that came as addresses, where the package takes them; None = from nowhere.
     """
     runtime: Runtime = Padded(model.runtime, sizes) if sizes else model.runtime
-    known = references or References()
+    known, manifest = references or References(), model.manifest  # not all of the model: its rows are let go of
 
     def predict(inputs: Sequence[Input]) -> Predicted:
-        if model.manifest.input.by_reference and any(isinstance(row, str) for row in inputs):
-            return _read_and_predicted(runtime, model.manifest, known, inputs)
-        return predict_rows(runtime, model.manifest, inputs)
+        if manifest.input.by_reference and any(isinstance(row, str) for row in inputs):
+            return _read_and_predicted(runtime, manifest, known, inputs)
+        return predict_rows(runtime, manifest, inputs)
 
     if sizes and (prepare := getattr(model.runtime, "prepare", None)) is not None:
         prepare(sizes)
     for size in sizes or (1,):
-        predict([blank(model.manifest.input)] * size)
+        predict([blank(manifest.input)] * size)
+    warm_up(predict, model.warm_up)
     return predict
+
+
+def warm_up(
+    predict: Callable[[Sequence[Input]], Predicted],
+    rows: Sequence[Input],
+    now_s: Callable[[], float] = time.monotonic,
+) -> int:
+    """Have rows answered in batches of 1, 2, 4 and so on, for ten seconds at most; returns how many were.
+
+    Batches of many sizes are tried, because memory, kernels and caches are often made for each size at its first time.
+    """
+    start_s, done, size = now_s(), 0, 1
+    while done < len(rows) and now_s() - start_s < WARM_UP_S:
+        predict(rows[done : done + size])
+        done, size = min(done + size, len(rows)), 2 * size
+    return done
 
 
 def _read_and_predicted(

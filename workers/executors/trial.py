@@ -15,6 +15,7 @@ import json
 import os
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -59,7 +60,7 @@ def measured(folder: Path | str, digest: str, threads: int = 1) -> dict[int, flo
         WorkerError: it cannot be loaded, or does not answer.
     """
     model = load_package(folder, digest=digest, threads=threads)
-    return timed(predictor(model), examples(folder))
+    return timed(predictor(replace(model, warm_up=())), examples(folder))
 
 
 def timed(predict: Callable[[Sequence[Input]], Predicted], rows: Sequence[Input]) -> dict[int, float]:

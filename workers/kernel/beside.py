@@ -1,4 +1,4 @@
-"""The versions of a model that run beside the one that serves: its canaries and its shadows.
+"""The versions of a model that run beside the one that serves: its canaries and shadows, and those that stand by.
 
 Each has its own queue, batch controller and thread, so a slow or broken one delays only its own rows. One that hangs
 fails its rows and gets no more. A version that cannot be loaded gets no rows, and loading is retried.
@@ -12,6 +12,7 @@ from streams.operators.contract import Log
 from workers.kernel import routing
 from workers.kernel.loading import Pause
 from workers.kernel.routing import Routes
+from workers.kernel.versions import Wanted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
     from schemas.records import Model
     from workers.kernel.lane import Lane
     from workers.kernel.loading import Loader, Plan
-    from workers.kernel.versions import Versions, Wanted
+    from workers.kernel.retries import Retries
+    from workers.kernel.versions import Versions
     from workers.kernel.warm_up import Recent
 
 
@@ -38,7 +40,14 @@ class Beside:
         has_broken: whether one is broken and not yet dropped.
     """
 
-    def __init__(self, versions: Versions, loader: Loader, lane: Callable[[Wanted, int], Lane], recent: Recent) -> None:
+    def __init__(
+        self,
+        versions: Versions,
+        loader: Loader,
+        lane: Callable[[Wanted, int], Lane],
+        recent: Recent,
+        retries: Retries,
+    ) -> None:
         """Nothing runs yet.
 
         Args:
@@ -46,6 +55,7 @@ class Beside:
             loader: loads them.
             lane: returns the lane of a version, and of this copy.
             recent: the last rows, which a version is tried on.
+            retries: what could not be loaded.
         """
         self.failures = 0
         self.routes: Routes[Lane] = Routes({}, {})
@@ -55,6 +65,7 @@ class Beside:
         self._loader = loader
         self._lane = lane
         self._recent = recent
+        self._retries = retries
         self._running: dict[str, _Running] = {}
         self._broken: dict[str, Model] = {}
 
@@ -66,18 +77,37 @@ class Beside:
                 self.has_broken = True
         self.route()
 
+    def take(self, model: Model, copy: int) -> None:
+        """Take a copy that does not serve, or no longer: it runs beside if it may answer there, and else is dropped.
+
+        So whoever names a version finds it although another one has taken over: it need not be loaded again.
+        """
+        share = self._versions.shares(self._versions.wanted.version).get(model.version, 0.0)
+        is_there = self._loader.loaded.get(copy) == ""
+        if is_there and share != 0.0 and model.version not in self._running:
+            self._add(Wanted(model, share), copy)
+        else:
+            self._loader.release(model, copy)
+
     def route(self) -> None:
         """Give rows to the versions that run and work, by the shares that are wanted now."""
         shares: dict[str, float] = {}
+        takers: dict[str, Lane] = {}
         for version, running in self._running.items():
-            share = self._share(running.wanted)
-            if share is not None and running.lane.fault is None:
-                shares[version] = share
-                self._running[version] = running._replace(wanted=running.wanted._replace(share=share))
-        self.routes = Routes(shares, {version: self._running[version].lane for version in shares})
+            now = self._now(running.wanted)
+            if now is None or running.lane.fault is not None:
+                continue
+            takers[version] = running.lane
+            if now.share is not None:
+                shares[version] = now.share
+            self._running[version] = running._replace(wanted=now)
+        self.routes = Routes(shares, takers, self._versions.wanted.labels)
 
-    def converge(self, wanted: Sequence[Wanted]) -> Plan[bool]:
-        """Run these versions and no others; False if one is not available now and must be tried again."""
+    def converge(self, wanted: Sequence[Wanted], served: str) -> Plan[bool]:
+        """Run these versions and no others; False if one is not available now and must be tried again.
+
+        A version that is to serve, instead of the one that does, goes on until it can.
+        """
         named = {each.model.version: each for each in wanted}
         self.has_broken = False
         self.route()
@@ -86,10 +116,12 @@ class Beside:
                 self._fail(f"{running.wanted.model.name} {version} is of no more use: {running.lane.fault}")
                 self._broken[version] = running.wanted.model
             now = named.get(version)
+            if version == self._versions.wanted.version != served and version not in self._broken:
+                continue
             if now is None or not _alike(now, running.wanted) or version in self._broken:
                 yield from self._retire(version)
             else:
-                self._running[version] = running._replace(wanted=running.wanted._replace(model=now.model))
+                self._running[version] = running._replace(wanted=now)
         self._broken = {v: model for v, model in self._broken.items() if v in named and named[v].model == model}
         is_all = True
         for version, each in named.items():
@@ -97,29 +129,42 @@ class Beside:
                 is_all = (yield from self._begin(each)) and is_all
         return is_all
 
-    def _share(self, running: Wanted) -> float | None:
-        """Return the wanted share of a running version; None = it gets no rows: it must end, or start again."""
+    def _now(self, running: Wanted) -> Wanted | None:
+        """Return a running version as it is wanted now; None = it gets no rows: it must end, or start again."""
         serving, version = self._versions.wanted, running.model.version
         if version == serving.version:  # until it serves it goes on
-            return running.share
-        share = serving.shares.get(version)
-        return share if share is not None and bool(share) == bool(running.share) else None
+            return running
+        shares = self._versions.shares(serving.version)
+        if version not in shares:
+            return None
+        now = running._replace(share=shares[version])
+        return now if _alike(now, running) else None
 
     def _begin(self, wanted: Wanted) -> Plan[bool]:
         model, label = wanted.model, routing.label(wanted.share)
-        if model.version not in self._versions.wanted.shares:  # no longer: others have been loaded before it
-            return True
+        if model.version not in self._versions.shares(self._versions.wanted.version):
+            return True  # no longer wanted: others have been loaded before it
+        if self._retries.are_over(model.version):
+            return False
         copy, fault = yield from self._loader.prepare(model, self._recent.trial(model.version), beside=True)
         if fault:
-            self._fail(f"{model.name} {model.version} cannot run as {label}: {fault}")
+            self._retries.fail(model.version, fault)
+            last = "; it is tried no more" if self._retries.are_over(model.version) else ""
+            self._fail(f"{model.name} {model.version} cannot run as {label}: {fault}{last}")
             return False
+        self._retries.succeed(model.version)
+        self._add(wanted, copy)
+        return True
+
+    def _add(self, wanted: Wanted, copy: int) -> None:
+        """Run a copy that is loaded."""
+        model = wanted.model
         lane = self._lane(wanted, copy)
         lane.is_ready = True
         self._running[model.version] = _Running(wanted, lane)
         self.lanes.append(lane)
         self.route()
-        self._log(f"{model.name} {model.version} runs as {label}")
-        return True
+        self._log(f"{model.name} {model.version} runs as {routing.label(wanted.share)}")
 
     def _retire(self, version: str) -> Plan[None]:
         """Give it no more rows, and drop it when it has answered those that it holds."""
@@ -139,5 +184,5 @@ class Beside:
 
 
 def _alike(one: Wanted, other: Wanted) -> bool:
-    """Whether the running one may go on, perhaps with another share."""
-    return (one.model.digest, bool(one.share)) == (other.model.digest, bool(other.share))
+    """Whether the running one may go on, perhaps with another share: a shadow's answers go to another topic."""
+    return (one.model.digest, one.share == 0.0) == (other.model.digest, other.share == 0.0)

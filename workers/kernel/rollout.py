@@ -5,7 +5,8 @@
 
 A switch happens inside the worker, not by starting another process. A second member of the group would stop the worker
 twice for a rebalance, and queries would be late. If a version cannot be loaded, the present one goes on, and loading is
-retried. Loading may take minutes. Meanwhile `route` gives each running version its new share, or none.
+retried, a bounded number of times. A record about the model begins them anew: its package may have been mended. Loading
+may take minutes. Meanwhile `route` gives each running version its new share, or none.
 
 Where two versions do not fit into memory together, the old one is unloaded first (`unload_first`). Queries wait
 meanwhile, or are answered without this model at their deadline. If the new version cannot be loaded, the old one is
@@ -24,6 +25,7 @@ from streams.operators.contract import Log
 from workers.inputs.casting import taken, takes_alike, takes_none
 from workers.kernel.beside import Beside
 from workers.kernel.loading import Pause
+from workers.kernel.retries import Retries
 from workers.kernel.versions import Versions, differs
 from workers.kernel.warm_up import Trial
 
@@ -36,11 +38,10 @@ if TYPE_CHECKING:
     from workers.kernel.loading import Loader, Plan
     from workers.kernel.versions import Wanted
     from workers.kernel.warm_up import Recent
+    from workers.settings import WorkerSettings
 
 # A start reads the topic from its beginning, with all versions wanted in the past. Only a lasting one is loaded.
 SETTLE_US = 300_000
-# A package may still be on its way to this machine, or its disk may be missing for a while.
-RETRY_US = 10_000_000
 # Rows asked before this start are read within 3 s, or not at all.
 RECALL_US = 4_000_000
 
@@ -52,6 +53,7 @@ class Rollout:
         versions: that are wanted.
         served: the version that answers.
         beside: what runs beside it.
+        retries: what could not be loaded.
         recent: the last rows, which the next version is tried on.
     """
 
@@ -62,9 +64,7 @@ class Rollout:
         loader: Loader,
         lane: Callable[[Wanted, int], Lane],
         recent: Recent,
-        drain_us: int,
-        *,
-        unload_first: bool = False,
+        settings: WorkerSettings,
     ) -> None:
         """Nothing is loaded before the first `advance`.
 
@@ -74,17 +74,18 @@ class Rollout:
             loader: loads versions.
             lane: returns the lane of a version that runs beside it, and of this copy.
             recent: the last rows.
-            drain_us: how long the next version waits for the present one to answer the rows read so far.
-            unload_first: never hold two versions at once.
+            settings: how versions follow each other.
         """
         self.versions = Versions(model)
         self.served = model
         self.recent = recent
-        self.beside = Beside(self.versions, loader, lane, recent)
+        self.retries = Retries(settings.load_retries)
+        self.beside = Beside(self.versions, loader, lane, recent, self.retries)
         self._serving = serving
         self._loader = loader
-        self._drain_us = drain_us
-        self._unload_first = unload_first
+        self._drain_us = settings.drain_us
+        self._retry_us = settings.load_retry_us
+        self._unload_first = settings.unload_first
         self._is_lost = False  # no version is loaded, because `served` could not be
         self._failing = ""  # the wanted version, which could not be loaded
         self._failures = self._switches = 0
@@ -120,6 +121,7 @@ class Rollout:
         return {
             **({f"version_failing{{model={model},version={self._failing}}}": 1.0} if self._failing else {}),
             **({f"model_not_loaded{label}": 1.0} if self._is_lost else {}),
+            **self.retries.statistics(model),
             **{f"ready_s{{model={model},version={version}}}": took for version, took in self._ready_s.items()},
             f"version_switches_total{label}": float(self._switches),
             f"version_failures_total{label}": float(self._failures + self.beside.failures),
@@ -131,11 +133,17 @@ class Rollout:
         yield Pause(lambda: self.recent.is_recalled, self._now_us + RECALL_US)
         while True:
             yield self._change()
-            self.versions.has_changed = False
+            self._begin_anew()
             yield Pause(lambda: False, self._now_us + SETTLE_US)
             while not (yield from self._converge()):
-                yield self._change(self._now_us + RETRY_US)
-                self.versions.has_changed = False
+                yield self._change(self._now_us + self._retry_us if self.retries.has_any else None)
+                self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        """Take what is wanted now; versions that were given up are tried again if a record said so."""
+        if self.versions.has_changed:
+            self.retries.begin_anew()
+        self.versions.has_changed = False
 
     def _change(self, until_us: int | None = None) -> Pause:
         return Pause(lambda: self.versions.has_changed or self.beside.has_broken, until_us)
@@ -146,6 +154,7 @@ class Rollout:
             self._serving.succeed(self.served.version, copy)
             return
         self._serving.fault = f"it is not loaded: {fault}"
+        self.retries.fail(self.served.version, fault)
         self._log(f"{_named(self.served)} cannot be loaded, its rows fail until one can be: {fault}", is_fault=True)
         self._is_lost, self._failing = True, self.served.version
         self.versions.has_changed = True
@@ -156,6 +165,8 @@ class Rollout:
         if self._failing != wanted.version:
             self._failing = ""
         is_served = not (self._is_lost or differs(wanted, self.served)) or (yield from self._succeed(wanted))
+        if not is_served and differs(self.versions.wanted, wanted):
+            return False  # another one is wanted by now
         if self._is_lost:
             yield from self._fall_back(wanted)
         elif self._is_first and not differs(wanted, self.served):
@@ -164,7 +175,7 @@ class Rollout:
         self._failing = "" if is_served else wanted.version
         # Read again what is wanted: loading may have taken minutes.
         known, is_all = self.versions.beside(self.served.version)
-        return (yield from self.beside.converge(known)) and is_served and is_all
+        return (yield from self.beside.converge(known, self.served.version)) and is_served and is_all
 
     def _fall_back(self, wanted: Model) -> Plan[None]:
         """Serve the latest version added before the wanted one that can be loaded; the wanted one is retried."""
@@ -178,16 +189,20 @@ class Rollout:
             if not takes_alike(wanted, model) and takes_none(wanted, model, self.recent.rows()):
                 what = f"{_named(wanted)} takes {taken(wanted)}, and nothing that was asked of late"
                 self._log(f"{what}: {model.version}, which takes {taken(model)}, is to answer", is_fault=True)
+                self.retries.fail(wanted.version, what, is_attempt=False)
                 return (yield from self._succeed(model))
         return False
 
     def _succeed(self, model: Model) -> Plan[bool]:
         """Get a version ready and let it take over; False if it is not available now."""
+        if self.retries.are_over(model.version):
+            return False
         refusal = self._refusal(model)
         if refusal:
+            self.retries.fail(model.version, refusal, is_attempt=False)
             self._log(f"{_named(model)} cannot take over, {self.served.version} goes on: {refusal}", is_fault=True)
             return False
-        trial = self.recent.trial(model.version)
+        trial, wanted = self.recent.trial(model.version), self.versions.wanted
         unload_first = self._unload_first and not self._is_lost
         if unload_first:
             yield from self._drain()
@@ -196,16 +211,22 @@ class Rollout:
         copy, fault = yield from self._loader.prepare(model, trial)
         if fault:
             going_on = "no version" if self._is_lost else self.served.version
-            self._log(f"{_named(model)} cannot take over, {going_on} goes on: {fault}", is_fault=True)
+            self.retries.fail(model.version, fault)
+            last = "; it is tried no more" if self.retries.are_over(model.version) else ""
+            self._log(f"{_named(model)} cannot take over, {going_on} goes on: {fault}{last}", is_fault=True)
             if unload_first:
                 yield from self._restore()
             return False
+        self.retries.succeed(model.version)
         took_s = (self._now_us - started_us) / 1e6
         self._ready_s = {model.version: took_s}
         tried = len(trial.asked) + len(trial.answered)
         self._log(f"{_named(model)} is ready: loaded and tried on {tried} rows in {took_s:.1f} s")
         if not unload_first:
             yield from self._drain()
+            if not self._is_lost and differs(self.versions.wanted, wanted):  # another one is, since it was loaded
+                self.beside.take(model, copy)
+                return False
         self._take_over(model, copy)
         return True
 
@@ -241,7 +262,7 @@ class Rollout:
             if not fault:
                 return self._take_over(self.served, copy)
             self._log(f"{_named(self.served)} cannot be loaded again: {fault}", is_fault=True)
-            yield Pause(lambda: self.versions.has_changed, self._now_us + RETRY_US)
+            yield Pause(lambda: self.versions.has_changed, self._now_us + self._retry_us)
             self.versions.has_changed = False
 
     def _take_over(self, model: Model, copy: int) -> None:
@@ -249,9 +270,10 @@ class Rollout:
         if differs(model, self.served):
             self._log(f"{_named(model)} answers from now on, no longer {self.served.version}")
             self._switches += 1
-        self._loader.release(self.served, self._serving.copy)
+        before, copy_before = self.served, self._serving.copy
         self._serving.succeed(model.version, copy)
         self.served, self._is_lost = model, False
+        self.beside.take(before, copy_before)
         self.recent.clear()
 
     def _log(self, message: str, *, is_fault: bool = False) -> None:

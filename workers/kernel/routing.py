@@ -1,6 +1,6 @@
 """Which version of a model gets which rows, where more than one runs.
 
-    rows of a record ─┬─ name a version or label ─▶ that version, or `unknown_version`
+    rows of a record ─┬─ name a version or label ─▶ that version, which may stand by, or `unknown_version`
                       ├─ drawn by query id ───────▶ the canaries, each by its share
                       ├─ everything else ─────────▶ the version that serves
                       └─ all of them, copied ─────▶ shadows, whose answers go to no query
@@ -10,6 +10,7 @@ The draw depends on the query's id alone. So every replica decides alike, and so
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
 from policies import draw
@@ -19,8 +20,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Labels: a query may name one instead of a version, and `skysail model list` shows them.
-STABLE, CANARY, SHADOW = "stable", "canary", "shadow"
+_NONE: Mapping[str, str] = MappingProxyType({})
+# What a version is for. A query may name `stable` or `canary` instead of a version, and any label that was given.
+STABLE, CANARY, SHADOW, STANDBY = "stable", "canary", "shadow", "standby"
 
 
 class _Row(Protocol):
@@ -31,8 +33,10 @@ class _Row(Protocol):
 R = TypeVar("R", bound=_Row)
 
 
-def label(share: float) -> str:
-    """Return the label of a version that runs beside the one that serves, by its share of the queries."""
+def label(share: float | None) -> str:
+    """Return what a version is for that runs beside the one that serves, by its share; None = it has none."""
+    if share is None:
+        return STANDBY
     return CANARY if share else SHADOW
 
 
@@ -48,32 +52,46 @@ class Routes(NamedTuple, Generic[T]):
     """The versions that run beside the serving one of a model.
 
     Attributes:
-        shares: of the queries, by version, of the loaded versions.
-        takers: of rows, by version.
+        shares: of the queries, by version, of the loaded versions that have one; 0 = a shadow.
+        takers: of rows, by version; one without a share stands by.
+        labels: versions by the labels that they were given.
     """
 
     shares: Mapping[str, float]
     takers: Mapping[str, T]
+    labels: Mapping[str, str] = _NONE
 
     @property
     def shadows(self) -> Iterable[T]:
         """Takers of versions that are asked everything."""
         return [self.takers[version] for version, share in self.shares.items() if not share]
 
+    @property
+    def answering(self) -> Iterable[T]:
+        """Takers of versions that answer some queries."""
+        return [taker for version, taker in self.takers.items() if self.shares.get(version, 1.0)]
+
     def named(self, name: str, serving: str, rows: Sequence[tuple[int, R]]) -> dict[str, list[tuple[int, R]]] | None:
         """Return rows by the version that a record names, "" = the serving one; None if it names none that answers.
 
         Several canaries share one label. Each gets its part of the rows, drawn by query id as always.
         """
-        answering = {version: share for version, share in self.shares.items() if share}
+        if name not in self.takers:
+            if name == CANARY:
+                return self._drawn(rows)
+            name = self.labels.get(name, name)
         if name in (STABLE, serving):
             return {"": [*rows]}
-        if name in answering:
-            return {name: [*rows]}
-        if name != CANARY or not answering:
+        is_asked = name in self.takers and self.shares.get(name, 1.0)
+        return {name: [*rows]} if is_asked else None
+
+    def _drawn(self, rows: Sequence[tuple[int, R]]) -> dict[str, list[tuple[int, R]]] | None:
+        """Return rows by the canary that answers them; None if there is none."""
+        canaries = {version: share for version, share in self.shares.items() if share}
+        if not canaries:
             return None
-        names, total = sorted(answering), sum(answering.values())
-        parts = [answering[version] / total for version in names]
+        names, total = sorted(canaries), sum(canaries.values())
+        parts = [canaries[version] / total for version in names]
         return _grouped(rows, lambda query_id: names[draw.pick(parts, draw.uniform(query_id, "version"))])
 
     def split(self, rows: Sequence[tuple[int, R]]) -> dict[str, list[tuple[int, R]]]:

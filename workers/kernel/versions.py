@@ -15,10 +15,15 @@ if TYPE_CHECKING:
 
 
 class Wanted(NamedTuple):
-    """A version that is to run beside the serving one, and the share of queries that it answers; 0 = a shadow."""
+    """A version that is to run beside the serving one.
+
+    Attributes:
+        model: which.
+        share: of the queries that it answers; 0 = it is a shadow, None = it stands by.
+    """
 
     model: Model
-    share: float
+    share: float | None
 
 
 class Versions:
@@ -52,9 +57,16 @@ class Versions:
         self.has_changed = True
         return []
 
+    def shares(self, served: str) -> dict[str, float | None]:
+        """Return the versions that must run beside this one, with their shares of the queries; None = it stands by."""
+        wanted = self.wanted
+        names = (*wanted.standby, *wanted.labels.values())
+        loaded: dict[str, float | None] = {**dict.fromkeys(names), **wanted.shares}
+        return {version: share for version, share in loaded.items() if version not in (served, wanted.version)}
+
     def beside(self, served: str) -> tuple[list[Wanted], bool]:
         """Return the versions that must run beside this one, and whether all of them are known."""
-        shares = {version: share for version, share in self.wanted.shares.items() if version != served}
+        shares = self.shares(served)
         known = [Wanted(self._known[version], share) for version, share in shares.items() if version in self._known]
         return known, len(known) == len(shares)
 

@@ -86,15 +86,7 @@ class ModelWorker(Operator):
         identity = Identity(model.name, model.version, instance)
         self._serving = lane_of(codec, identity, settings, queue() if queue is not None else None)
         self._recent = Recent(settings.warm_up_rows, recalls=recalls)
-        self._rollout = Rollout(
-            model,
-            self._serving,
-            self._loader,
-            self._lane_beside,
-            self._recent,
-            settings.drain_us,
-            unload_first=settings.unload_first,
-        )
+        self._rollout = Rollout(model, self._serving, self._loader, self._lane_beside, self._recent, settings)
         self._beside = self._rollout.beside
         self._running: dict[int, tuple[Lane, Sequence[Input]]] = {}
         self._given: Effects = []  # effects for models: performed even if a call fails after deciding them
@@ -213,8 +205,7 @@ class ModelWorker(Operator):
     @property
     def held(self) -> int:
         """Rows that wait, for any version: a record may hold hundreds, and a large row counts as several."""
-        routes = self._beside.routes
-        answering = [self._serving, *(routes.takers[version] for version, share in routes.shares.items() if share)]
+        answering = [self._serving, *self._beside.routes.answering]
         return sum(max(len(lane.batcher), -(-lane.batcher.bytes // self._row_bytes)) for lane in answering)
 
     def statistics(self) -> Mapping[str, float]:
@@ -223,9 +214,12 @@ class ModelWorker(Operator):
         figures = {**self._serving.statistics(), **self._rollout.statistics()}
         figures[render(("serving", "model", model, "version", version))] = 1.0
         routes = self._beside.routes
-        for beside, share in routes.shares.items():
+        for beside, lane in routes.takers.items():
+            share = routes.shares.get(beside)
             figures[render((label(share), "model", model, "version", beside))] = share or 1.0
-            figures |= routes.takers[beside].statistics()
+            figures |= lane.statistics()
+        for given, labelled in routes.labels.items():
+            figures[render(("labelled", "model", model, "version", labelled, "label", given))] = 1.0
         return figures
 
     @property
@@ -347,7 +341,9 @@ class ModelWorker(Operator):
     def _told(self, name: str) -> str:
         """Say which versions run instead of the one that was named."""
         model, version, _ = self._serving.identity
-        beside = [f"{found} ({label(share)})" for found, share in self._beside.routes.shares.items()]
+        routes = self._beside.routes
+        beside = [f"{found} ({label(routes.shares.get(found))})" for found in routes.takers]
+        beside += [f"{given} = {labelled}" for given, labelled in routes.labels.items()]
         return f"model {model} runs {', '.join([version, *beside])}, not {name}"
 
     def _dead(self, record: Record, cause: str, message: str) -> DeadLetter:

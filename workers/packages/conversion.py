@@ -20,6 +20,7 @@ from workers.packages.variants import (
     CONVERTERS,
     EXAMPLES_FILE,
     ON_REQUEST,
+    STAGES,
     Form,
     answers,
     apart,
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from workers.runtimes.tables import Frame
 
 _log = logging.getLogger(__name__)
-CONVERSIONS = ("load", "none", *CONVERTERS, "auto")
+CONVERSIONS = ("load", "none", *CONVERTERS, "auto", STAGES)
 _STORED = tuple(name for name in CONVERTERS if name not in ON_REQUEST)
 
 

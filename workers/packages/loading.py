@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.lib import format as npy
 
+from schemas.records import Tensor
 from workers import manifest as manifests
 from workers.entry_point import require_within
 from workers.errors import PackageError, WorkerError, refusing
 from workers.packages import autotune as choices
-from workers.packages.sealed import contents, sealed, verify
+from workers.packages import warm_up
+from workers.packages.sealed import Opened, contents, sealed, verify
 from workers.packages.variants import CONVERTERS, EXAMPLES_FILE, RUNTIMES, answers, apart, compiled, runtime_module
 from workers.runtimes.contract import part
 
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from schemas.records import Input
     from workers.manifest import Manifest, Pinned
     from workers.packages.autotune import Choice
     from workers.runtimes.contract import Files, Runtime
@@ -41,6 +44,7 @@ class LoadedModel:
     runtime: Runtime
     digest: str
     choice: Choice | None = None  # if it has several forms, of which the fastest was chosen by measuring
+    warm_up: tuple[Input, ...] = ()  # rows to be answered before it takes queries
 
 
 def checked(folder: Path) -> Pinned:
@@ -53,6 +57,8 @@ def checked(folder: Path) -> Pinned:
     if found.manifest.runtime not in RUNTIMES:
         raise PackageError(f"runtime {found.manifest.runtime!r} is unknown: use one of {', '.join(RUNTIMES)}")
     verify(folder, found.manifest)
+    if warm_up.FILE in found.manifest.files:
+        warm_up.read(contents(folder, [warm_up.FILE]))
     if _has_forms(found.manifest):
         names = [EXAMPLES_FILE] if EXAMPLES_FILE in found.manifest.files else []
         stored_examples(found.manifest, contents(folder, names))
@@ -95,10 +101,20 @@ def load_package(
         if named in manifest.options:
             require_within(manifest.options[named], code)
     with refusing(f"{folder} cannot be loaded", but=(WorkerError, MemoryError)):
-        files = sealed(folder, manifest)
-        runtime = runtime_module(manifest.runtime).load(manifest, files, allow_pickle=allow_pickle, threads=threads)
-        model = LoadedModel(manifest, runtime, found)
+        module = runtime_module(manifest.runtime)
+        reads_late = getattr(module, "READS_WHAT_IT_LACKS", False)
+        files: Files = Opened(folder, manifest) if reads_late else sealed(folder, manifest)
+        runtime = module.load(manifest, files, allow_pickle=allow_pickle, threads=threads)
+        model = LoadedModel(manifest, runtime, found, warm_up=_kept(manifest, files))
         return _fastest(model, files, threads, sizes) if _has_forms(manifest) else model
+
+
+def _kept(manifest: Manifest, files: Files) -> tuple[Input, ...]:
+    """Return the rows that a package keeps to warm its model up; those that its forms are compared on, if no others."""
+    rows = warm_up.read(files)
+    if rows or EXAMPLES_FILE not in manifest.files:
+        return rows
+    return tuple([Tensor.of(row) for row in stored_examples(manifest, files)[: warm_up.MOST_ROWS]])
 
 
 def _has_forms(manifest: Manifest) -> bool:

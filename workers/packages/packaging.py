@@ -18,22 +18,27 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from schemas.records import Outcome
 from workers import manifest as manifests
 from workers.entry_point import resolve
-from workers.errors import PackageError
+from workers.errors import PackageError, refusing
 from workers.inputs.rows import predict_rows
 from workers.manifest import Manifest
 from workers.packages import samples
+from workers.packages import warm_up as keeping
 from workers.packages.conversion import converted, convertible
 from workers.packages.loading import load_package
-from workers.packages.variants import ON_REQUEST, runtime_module
+from workers.packages.variants import EXAMPLES_FILE, ON_REQUEST, STAGES, answers, apart, runtime_module, steps_of
 from workers.runtimes.tables import Frame
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from schemas.records import Input
     from workers.manifest_form import Options
+    from workers.packages.loading import LoadedModel
     from workers.runtimes.contract import Rows
 
 
@@ -48,6 +53,7 @@ def package_sklearn(
     allow_nan: bool = False,
     allow_pickle: bool = False,
     convert: str = "load",
+    warm_up: Rows | Frame | None = None,
 ) -> Manifest:
     """Package a fitted scikit-learn estimator.
 
@@ -64,11 +70,14 @@ def package_sklearn(
         allow_pickle: store a pickle; loading it may need any type and run any code.
         convert: `load` = whoever loads it converts trees and linear models to arrays, measures both, and keeps the
             fastest; `hummingbird` = to tensor operations of torch as well, or it is not packaged; `none` = it always
-            runs under scikit-learn. Converted now, the form kept in the package: `onnx` =
+            runs under scikit-learn; `stages` = a pipeline as one file a step, of which models of one process share the
+            equal ones, and without the original. Converted now, the form kept in the package: `onnx` =
             workers run it under ONNX Runtime and load no scikit-learn; `trees` and `linear` = so as arrays; `auto` =
             each worker measures the original and all that it can be converted to, and keeps the fastest. The original
             stays in the package whatever is said, and what it is converted to must agree with it on the sample and on
             rows mixed from it, which are kept, too: give a sample of some hundred rows.
+        warm_up: up to 1,000 rows, kept in the package, that a process has answered before it takes queries; None = the
+            sample, an empty list = no rows.
 
     Raises:
         PackageError: the estimator cannot be stored or converted, does not answer the sample, or the converted one
@@ -89,13 +98,39 @@ def package_sklearn(
         output,
         classes=() if output == "value" else module.classes_of(estimator),
     )
+    if convert == STAGES:
+        return _package_steps(estimator, Path(folder), manifest, sample_input, warm_up)
     with _new_folder(folder) as path:
         manifest = replace(manifest, files={module.save(estimator, path, allow_pickle=allow_pickle): ""})
         if convert in {"load", *ON_REQUEST}:
             manifest = convertible(path, manifest, estimator, sample_input, convert)
         elif convert != "none":
             manifest = converted(path, manifest, estimator, sample_input, convert)
-        return _finish(path, manifest, sample_input, allow_pickle=allow_pickle)
+        return _finish(path, manifest, sample_input, warm_up, allow_pickle=allow_pickle)
+
+
+def _package_steps(
+    pipeline: object, folder: Path, manifest: Manifest, sample: Rows | Frame, warm_up: Rows | Frame | None
+) -> Manifest:
+    """Package a pipeline step by step.
+
+    Raises:
+        PackageError: it has a step that cannot be packaged so, or what was packaged answers otherwise.
+    """
+    if manifest.input.kind not in {"string", "tensor"} or isinstance(sample, Frame):
+        raise PackageError("a pipeline of texts or of arrays is packaged step by step: give such a sample")
+    dtype = sample.dtype if isinstance(sample, np.ndarray) else None
+    with refusing("it is not packaged step by step"):
+        found = steps_of(pipeline, dtype)
+    options: Options = {**manifest.options, "graph": found.documents()}
+    with _new_folder(folder) as path:
+        for name, content in found.files.items():
+            (path / name).write_bytes(content)
+        manifest = replace(manifest, runtime="stages", files=dict.fromkeys(found.files, ""), options=options)
+        done = _finish(path, manifest, sample, warm_up)
+        original = runtime_module("sklearn").SklearnRuntime(replace(manifest, runtime="sklearn"), pipeline, 1)
+        apart(answers(original, sample), load_package(path).runtime, sample)
+        return done
 
 
 def package_torch(
@@ -113,6 +148,7 @@ def package_torch(
     by_reference: bool = False,
     min_rows: int | None = None,
     compile: bool = False,  # noqa: A002 - torch's own word
+    warm_up: Rows | Frame | None = None,
 ) -> Manifest:
     """Package a torch module: its state as safetensors, its architecture as a dotted path.
 
@@ -132,6 +168,8 @@ def package_torch(
         min_rows: smaller batches are filled up; with 16, scores do not depend on the batch by even the last bit, at the
             cost of 16 rows for one (see `runtimes.torch.MIN_ROWS`).
         compile: run it through `torch.compile`, here and in workers; where that fails it runs as it is.
+        warm_up: up to 1,000 rows, kept in the package, that a process has answered before it takes queries; None = the
+            sample, an empty list = no rows.
 
     Raises:
         PackageError: the network cannot be rebuilt from what was stored, or does not answer the sample.
@@ -150,7 +188,7 @@ def package_torch(
     if isinstance(module, str | Path):
         module = runtime.rebuild(Path(module), architecture, arguments or {})
     with _new_folder(folder) as path:
-        return _finish(path, replace(manifest, files={runtime.save(module, path): ""}), sample_input)
+        return _finish(path, replace(manifest, files={runtime.save(module, path): ""}), sample_input, warm_up)
 
 
 def package_function(
@@ -164,6 +202,7 @@ def package_function(
     classes: Sequence[int | str] = (),
     allow_nan: bool = False,
     by_reference: bool = False,
+    warm_up: Rows | Frame | None = None,
 ) -> Manifest:
     """Package a Python function by its dotted path; the function itself is not copied.
 
@@ -179,6 +218,8 @@ def package_function(
         classes: label of each score; empty = its index.
         allow_nan: rows may hold NaN.
         by_reference: a text is the address of a row, which the worker reads (`worker.references`).
+        warm_up: up to 1,000 rows, kept in the package, that a process has answered before it takes queries; None = the
+            sample, an empty list = no rows.
 
     Raises:
         PackageError: the function cannot be imported, or does not answer the sample.
@@ -190,7 +231,7 @@ def package_function(
         name, _text(version), "function", signature, output, classes=tuple(classes), options={"function": function}
     )
     with _new_folder(folder) as path:
-        return _finish(path, manifest, sample_input)
+        return _finish(path, manifest, sample_input, warm_up)
 
 
 def package_onnx(
@@ -204,6 +245,7 @@ def package_onnx(
     classes: Sequence[int | str] = (),
     allow_nan: bool = False,
     by_reference: bool = False,
+    warm_up: Rows | Frame | None = None,
 ) -> Manifest:
     """Package an ONNX graph; the file is copied.
 
@@ -217,6 +259,8 @@ def package_onnx(
         classes: label of each score; empty = its index.
         allow_nan: rows may hold NaN.
         by_reference: a text is the address of a row, which the worker reads (`worker.references`).
+        warm_up: up to 1,000 rows, kept in the package, that a process has answered before it takes queries; None = the
+            sample, an empty list = no rows.
 
     Raises:
         PackageError: ONNX Runtime cannot run it, or it does not answer the sample.
@@ -229,7 +273,7 @@ def package_onnx(
     file = runtime_module("onnx").ONNX_FILE
     with _new_folder(folder) as path:
         shutil.copyfile(graph, path / file)
-        return _finish(path, replace(manifest, files={file: ""}), sample_input)
+        return _finish(path, replace(manifest, files={file: ""}), sample_input, warm_up)
 
 
 @contextmanager
@@ -268,12 +312,42 @@ def _text(version: str | int) -> str:
     raise PackageError(f"a version is a text such as '1', or a whole number, not {version!r}")
 
 
-def _finish(path: Path, manifest: Manifest, sample: Rows | Frame, *, allow_pickle: bool = False) -> Manifest:
-    """Write the manifest, load the package as a worker would, and let it answer the sample."""
+def _finish(
+    path: Path, manifest: Manifest, sample: Rows | Frame, warm_up: Rows | Frame | None, *, allow_pickle: bool = False
+) -> Manifest:
+    """Write the manifest, load the package as a worker would, let it answer the sample, and keep rows to warm it up.
+
+    Where the package keeps example rows already, the sample is not kept a second time.
+    """
     manifests.write(path, manifest)
     model = load_package(path, allow_pickle=allow_pickle, digest=manifests.digest(path), sizes=(1,))
-    predicted = predict_rows(model.runtime, model.manifest, samples.inputs(sample))
-    if set(predicted.outcomes) != {Outcome.OK}:
+    rows = _answered(path, model, samples.inputs(sample), "the sample input", are_all=True)
+    if warm_up is not None and not len(warm_up):
+        return model.manifest
+    if warm_up is not None:
+        given = keeping.inputs(manifest.input, warm_up)
+        rows = _answered(path, model, given, "the rows to warm up with", are_all=False)
+    elif EXAMPLES_FILE in manifest.files:
+        return model.manifest
+    name = keeping.write(path, keeping.bounded(rows))
+    manifests.write(path, replace(manifest, files={**manifest.files, name: ""}))
+    return manifests.read(path)
+
+
+def _answered(path: Path, model: LoadedModel, rows: list[Input], what: str, *, are_all: bool) -> list[Input]:
+    """Return the rows that a packaged model answers; addresses are taken as they are.
+
+    Raises:
+        PackageError: it answers none, or not all of them.
+    """
+    predicted = predict_rows(model.runtime, model.manifest, rows)
+    is_read = model.manifest.input.by_reference
+    good = [
+        row
+        for row, outcome in zip(rows, predicted.outcomes, strict=True)
+        if outcome is Outcome.OK or (is_read and isinstance(row, str))
+    ]
+    if len(good) < (len(rows) if are_all else 1):
         why = predicted.fault or next(iter(predicted.messages.values()), "its answers are not finite")
-        raise PackageError(f"{path}: the packaged model does not answer the sample input: {why}")
-    return model.manifest
+        raise PackageError(f"{path}: the packaged model does not answer {what}: {why}")
+    return good

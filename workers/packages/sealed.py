@@ -8,12 +8,13 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from workers.errors import PackageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator
     from io import BufferedReader
     from pathlib import Path
 
@@ -33,6 +34,34 @@ def sealed(folder: Path, manifest: Manifest) -> Mapping[str, bytes]:
     for name, content in found.items():
         _check(folder, manifest, name, hashlib.sha256(content).hexdigest())
     return found
+
+
+class Opened(Mapping[str, bytes]):
+    """The files that the manifest lists, each read and checked when it is asked for."""
+
+    def __init__(self, folder: Path, manifest: Manifest) -> None:
+        self._folder, self._manifest = folder, manifest
+
+    def __getitem__(self, name: str) -> bytes:
+        """Return the content of a file.
+
+        Raises:
+            PackageError: as `sealed`.
+        """
+        if name not in self._manifest.files:
+            raise KeyError(name)
+        with _opened(self._folder, name) as file:
+            content = file.read()
+        _check(self._folder, self._manifest, name, hashlib.sha256(content).hexdigest())
+        return content
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the names."""
+        return iter(self._manifest.files)
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self._manifest.files)
 
 
 def verify(folder: Path, manifest: Manifest) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from workers.errors import PackageError, refusing
 from workers.extras import EXTRAS, install
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from workers.manifest import Manifest
-    from workers.runtimes.contract import Outputs, Runtime
+    from workers.manifest_form import NodeDocument
+    from workers.runtimes.contract import Outputs, Rows, Runtime
 
 # Runtime name -> its module. Imported only when a package asks for it, so that a worker loads torch for torch models
 # alone: the only place in the project that imports by name on demand.
@@ -31,6 +32,7 @@ RUNTIMES: Mapping[str, str] = {
     "onnx": "workers.runtimes.onnx",
     "trees": "workers.runtimes.trees",
     "linear": "workers.runtimes.linear",
+    "stages": "workers.runtimes.stages.plan",
 }
 # What an estimator can be converted to -> the module that does it.
 CONVERTERS: Mapping[str, str] = {
@@ -42,7 +44,19 @@ CONVERTERS: Mapping[str, str] = {
 # Forms that are made when a package is loaded and not stored. The first are made unasked, as they need no library.
 AT_LOAD = ("trees", "linear")
 ON_REQUEST = ("hummingbird",)
+STAGES = "stages"  # a package of steps, which is no second form of an estimator that is packaged whole
+_STEPS = "workers.runtimes.stages.conversion"
 EXAMPLES_FILE = "examples.npy"
+
+
+class Steps(Protocol):
+    """A pipeline in steps: their files by name, and its graph."""
+
+    files: Mapping[str, bytes]
+
+    def documents(self) -> list[NodeDocument]:
+        """Return the graph as a manifest holds it."""
+        ...
 
 
 class Form(NamedTuple):
@@ -116,7 +130,7 @@ def stored(
         raise
 
 
-def apart(expected: Outputs, form: Runtime, rows: NDArray[np.generic]) -> float:
+def apart(expected: Outputs, form: Runtime, rows: Rows) -> float:
     """Return how far a converted model's answers to rows lie from those expected, see `choice.difference`.
 
     Raises:
@@ -129,7 +143,7 @@ def apart(expected: Outputs, form: Runtime, rows: NDArray[np.generic]) -> float:
     return choices.difference(expected, found)
 
 
-def answers(runtime: Runtime, rows: NDArray[np.generic]) -> Outputs:
+def answers(runtime: Runtime, rows: Rows) -> Outputs:
     """Return a model's answers.
 
     Raises:
@@ -137,6 +151,20 @@ def answers(runtime: Runtime, rows: NDArray[np.generic]) -> Outputs:
     """
     with refusing("does not answer"):
         return runtime.predict_batch(rows)
+
+
+def steps_of(pipeline: object, dtype: np.dtype[np.generic] | None) -> Steps:
+    """Return the steps and the graph of a pipeline.
+
+    Args:
+        pipeline: fitted.
+        dtype: of its rows; None = texts.
+
+    Raises:
+        PackageError: it has a step that cannot be read so.
+    """
+    found: Steps = _imported(_STEPS, STAGES).Steps(pipeline, dtype)
+    return found
 
 
 def _imported(module: str, runtime: str) -> ModuleType:

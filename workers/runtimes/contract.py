@@ -53,7 +53,11 @@ class Runtime(Protocol):
 
 
 class RuntimeModule(Protocol):
-    """What the registry expects of a runtime's module."""
+    """What the registry expects of a runtime's module.
+
+    It may have a constant `READS_WHAT_IT_LACKS`. If that is true, a file is read and verified when `load` asks for it.
+    Otherwise all files have been before.
+    """
 
     def load(self, manifest: Manifest, files: Files, *, allow_pickle: bool, threads: int) -> Runtime:
         """Load the model from the verified files of a package, by name; it may read no others."""

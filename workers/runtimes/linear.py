@@ -86,7 +86,11 @@ class LinearRuntime:
 
     def predict_batch(self, rows: Rows) -> Outputs:
         """Multiply once for the whole batch."""
-        raw, kind = self._linear.raw(rows), self._manifest.output  # type: ignore[arg-type] # tensors: `load` checks
+        return self.outputs(self._linear.raw(rows))  # type: ignore[arg-type] # tensors: `load` checks
+
+    def outputs(self, raw: NDArray[np.floating]) -> Outputs:
+        """Return the answers of scores or values (n, k) or (n,), which may be overwritten."""
+        kind = self._manifest.output
         if kind == "label":
             return Outputs(self._taken(raw.argmax(axis=1) if raw.ndim == 2 else raw > 0))
         if kind == "value":
@@ -148,9 +152,18 @@ def check(manifest: Manifest, linear: Linear) -> None:
     Raises:
         PackageError: they do not fit.
     """
-    outputs = 2 if linear.weights.ndim == 1 else linear.weights.shape[1]
     if manifest.input.shape != linear.weights.shape[:1] or manifest.input.allow_nan:
         raise PackageError(f"{manifest.name}: a linear model takes rows of {len(linear.weights)} numbers without NaN")
+    check_answers(manifest, linear)
+
+
+def check_answers(manifest: Manifest, linear: Linear) -> None:
+    """Check that the arrays fit the form of answers.
+
+    Raises:
+        PackageError: they do not fit.
+    """
+    outputs = 2 if linear.weights.ndim == 1 else linear.weights.shape[1]
     if (manifest.output == "value") != (linear.link == "identity"):
         raise PackageError(
             f"{manifest.name}: a linear regressor has the output value, a linear classifier label or scores"

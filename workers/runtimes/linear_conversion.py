@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 _SOFTMAX = {"LogisticRegression", "LogisticRegressionCV"}
 _LABELS = {"RidgeClassifier", "RidgeClassifierCV", "LinearSVC", "SGDClassifier", "Perceptron"}
 _REGRESSORS = {"LinearRegression", "Ridge", "RidgeCV", "Lasso", "LassoCV", "ElasticNet", "ElasticNetCV", "SGDRegressor"}
-_LINEAR: Family[LinearModel] = Family(*_SOFTMAX, *_LABELS, *_REGRESSORS)
-_PIPELINES: Family[Pipeline] = Family("Pipeline")
-_STANDARD: Family[StandardScaler] = Family("StandardScaler")
-_MIN_MAX: Family[MinMaxScaler] = Family("MinMaxScaler")
+LINEAR: Family[LinearModel] = Family(*_SOFTMAX, *_LABELS, *_REGRESSORS)
+PIPELINES: Family[Pipeline] = Family("Pipeline")
+STANDARD: Family[StandardScaler] = Family("StandardScaler")
+MIN_MAX: Family[MinMaxScaler] = Family("MinMaxScaler")
 _FLOATS = ("float32", "float64")  # what BLAS computes in
 _refusal = partial(refusal, "compiled to arrays")
 
@@ -65,21 +65,22 @@ def compiled(estimator: object, dtype: np.dtype[np.generic]) -> Linear:
     Raises:
         PackageError: it is not one of those that can be compiled.
     """
-    *before, last = [step for _, step in estimator.steps] if _PIPELINES.has(estimator) else [estimator]
-    if not _LINEAR.has(last):
+    *before, last = [step for _, step in estimator.steps] if PIPELINES.has(estimator) else [estimator]
+    if not LINEAR.has(last):
         raise _refusal(last, "it is not one of scikit-learn's linear models, with scalers before it or without")
     scalers = [step for step in before if step is not None and step != "passthrough"]
-    link = _link(last)
-    weights, intercept = _coefficients(last)
+    link = link_of(last)
+    weights, intercept = coefficients(last)
     scaled = dtype if not scalers or dtype.name in _FLOATS else np.dtype("float64")
     computed = np.result_type(scaled, weights, intercept)
     if computed.name not in _FLOATS:
         raise _refusal(estimator, f"it computes in {computed.name}: give a sample of float32")
-    scaling = tuple(found for scaler in scalers for found in _operations(scaler, scaled))
+    scaling = tuple(found for scaler in scalers for found in operations_of(scaler, scaled))
     return Linear(weights.astype(computed), intercept.astype(computed), link, scaled, scaling)
 
 
-def _link(estimator: LinearModel) -> str:
+def link_of(estimator: LinearModel) -> str:
+    """Return what makes probabilities of its scores, one of `linear.LINKS`."""
     name = type(estimator).__name__
     if name in _REGRESSORS:
         return "identity"
@@ -92,7 +93,7 @@ def _classes(estimator: LinearModel) -> int:
     return len(getattr(estimator, "classes_", ()))
 
 
-def _coefficients(estimator: LinearModel) -> tuple[NDArray[np.generic], NDArray[np.generic]]:
+def coefficients(estimator: LinearModel) -> tuple[NDArray[np.generic], NDArray[np.generic]]:
     """Return weights (f, k) and intercept (k,), or (f,) and () of one output, laid out as scikit-learn multiplies."""
     weights, intercept = estimator.coef_, estimator.intercept_
     if not isinstance(weights, np.ndarray):
@@ -108,14 +109,14 @@ def _coefficients(estimator: LinearModel) -> tuple[NDArray[np.generic], NDArray[
     return weights.T, np.broadcast_to(added, (rows,))
 
 
-def _operations(scaler: object, dtype: np.dtype[np.generic]) -> Sequence[tuple[str, NDArray[np.generic]]]:
+def operations_of(scaler: object, dtype: np.dtype[np.generic]) -> Sequence[tuple[str, NDArray[np.generic]]]:
     """Return the operations of a scaler on rows of `dtype`, in its order and its dtypes."""
-    if _STANDARD.has(scaler):
+    if STANDARD.has(scaler):
         return [
             *([("subtract", scaler.mean_.astype(dtype))] if scaler.with_mean else []),
             *([("divide", scaler.scale_.astype(dtype))] if scaler.with_std else []),
         ]
-    if _MIN_MAX.has(scaler):
+    if MIN_MAX.has(scaler):
         clip = [("clip", np.asarray(scaler.feature_range, dtype=dtype))] if scaler.clip else []
         return [("multiply", scaler.scale_), ("add", scaler.min_), *clip]
     raise _refusal(scaler, "before a linear model only StandardScaler and MinMaxScaler can be converted")

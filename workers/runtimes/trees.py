@@ -64,7 +64,7 @@ class Trees:
         compared = self.compared(rows)
         step = max(1, _AT_ONCE // len(self.roots))
         parts = [self._sums(compared[start : start + step]) for start in range(0, len(compared), step)]
-        return self.base + np.concatenate(parts)
+        return np.concatenate(parts)
 
     def compared(self, rows: NDArray[np.generic]) -> NDArray[np.floating]:
         """Return rows in the thresholds' dtype."""
@@ -72,10 +72,13 @@ class Trees:
             return np.ascontiguousarray(rows, dtype=self.threshold.dtype)
 
     def _sums(self, rows: NDArray[np.floating]) -> NDArray[np.float64]:
-        """Add the leaves up one stage after the other: the sum does not depend on how many rows there are."""
-        found = self.leaves.take(self._reached(rows), axis=0).reshape(self.stages, -1)
+        """Add the leaves to the base one stage after the other, whatever the number of rows: as scikit-learn does."""
+        width = self.leaves.shape[1]
+        base = np.broadcast_to(self.base.reshape(-1, 1, width), (len(self.base) // width, len(rows), width))
+        leaves = self.leaves.take(self._reached(rows), axis=0).reshape(self.stages, -1)
+        found = np.concatenate([base.reshape(1, -1), leaves])
         sums = np.add.accumulate(found)[-1] if found.shape[1] == 1 else found.sum(axis=0)
-        groups: NDArray[np.float64] = sums.reshape(-1, len(rows), self.leaves.shape[1])
+        groups: NDArray[np.float64] = sums.reshape(-1, len(rows), width)
         return groups.transpose(1, 0, 2).reshape(len(rows), -1)
 
     def _reached(self, rows: NDArray[np.floating]) -> NDArray[np.intp]:
@@ -132,9 +135,9 @@ def quickest(trees: Trees) -> Callable[[NDArray[np.generic]], NDArray[np.float64
         raise ValueError(f"its base has the shape {trees.base.shape}, not ({way.outputs},)")
 
     def raw(rows: NDArray[np.generic]) -> NDArray[np.float64]:
-        sums = np.zeros((len(rows), way.outputs))
+        sums = np.empty((len(rows), way.outputs))
+        sums[:] = trees.base
         way.add(trees.compared(rows), sums)
-        sums += trees.base
         return sums
 
     return raw

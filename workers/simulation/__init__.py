@@ -10,6 +10,7 @@ legs        how long a record is on its way: constants, or recorded ones
 worker      one replica of a model, around `workers.kernel.batcher`
 selection   one process of the role `selection`: its polls, and which partition gets the rows
 simulator   events in order of time
+host        many models in one process: the real schedules and residency
 run         what became of every query and batch, and the figures
 calibration legs and service times out of what a deployment has logged
 theory      what queueing theory says of the simple cases

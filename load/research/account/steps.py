@@ -111,6 +111,7 @@ _RULES: Final[Mapping[str, str]] = {
     "streams.runtime.kafka.producer": "append",
     "streams.runtime.kafka.clients": "fetch",
     "streams.runtime.kafka.log_reader": "fetch",
+    "streams.runtime.kafka.merging": "fetch",
     "streams.runtime.kafka.fast.protocol:_topic": "receive",
     "streams.runtime.kafka.fast.protocol:fetch_request": "fetch",
     "streams.runtime.kafka.fast.protocol:produce_request": "append",

@@ -47,7 +47,7 @@ ASKED = ("fixed", "aimd", "inline", "converted", "floor_confluent", "faststream"
 SHORT = ("fixed", "aimd", "floor_confluent")
 TREES = 30
 _CEILING = (8_000, 16_000, 32_000, 64_000)
-_TURNS, _SHORT_TURNS = 6, 3
+_TURNS = 3
 _SAMPLE = 256
 _FAILURES = (PeerFailedError, PeerUnavailableError, psutil.NoSuchProcess, TimeoutError)
 _WARM_UP_RATE, _WARM_UP_S, _LIMIT_S = 100.0, 1.0, 20.0
@@ -164,9 +164,8 @@ async def _by_turns(stage: Stage, climbs: _Climbs) -> list[dict[str, Any]]:
     if batching.FIXED.name not in _named(stage) or {visit["objective_ms"] for visit in mine} < {*OBJECTIVES_MS}:
         return []
     rates = {ms: median([visit["rate_per_s"] for visit in mine if visit["objective_ms"] == ms]) for ms in OBJECTIVES_MS}
-    rounds = _SHORT_TURNS if stage.short else _TURNS
     try:
-        return await by_turns.compare(climbs.ground, rates, climbs.ceiling_per_s, rounds, _say)
+        return await by_turns.compare(climbs.ground, rates, climbs.ceiling_per_s, _TURNS, _say)
     except _FAILURES as error:
         climbs.leave_out(batching.FIXED, error)
         return []

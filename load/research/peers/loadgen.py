@@ -1,7 +1,7 @@
 """Finds with MLCommons' LoadGen the rate at which a contender still answers 99 % within an objective.
 
 Short stretches of the harness's own find where to ask, by halves. LoadGen decides, over a minute, and is asked about
-the next lower rate where it says no.
+the next lower rate where it says no, or where an answer was a default.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import asyncio
 import json
 import subprocess
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import psutil
@@ -24,7 +24,7 @@ from load.research.peers.task import MODEL
 from load.research.peers.wire_formats import V2
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from load.research.peers.answer_audit import Tally
@@ -43,14 +43,14 @@ _TAIL_CHARS = 300
 
 
 async def bounded_rate(contender: Contender, ground: Ground, setting: Mapping[str, object]) -> dict[str, Any]:
-    """Return a row: the highest rate that LoadGen says is VALID, 0 if it never does, and all that it was asked.
+    """Return a row: all rates that LoadGen was asked about, and what it said.
 
     A judge that fails costs nobody its figures: the row says why, and ends there.
 
     Raises:
         PeerFailedError: the contender did not start, or it ended.
     """
-    row: dict[str, Any] = {"system": contender.name, "label": contender.label, "valid_per_s": 0.0, "tried": []}
+    row: dict[str, Any] = {"system": contender.name, "label": contender.label, "tried": []}
     async with asked(contender, ground, setting) as client:
         await asyncio.to_thread(_judged, contender, client, row)
     return row
@@ -67,9 +67,27 @@ def _judged(contender: Contender, client: Client, row: dict[str, Any]) -> None:
             row["failed"] = str(error)
             return
         row["tried"].append({"rate_per_s": RATES[index], **asdict(judgement)})
-        if judgement.valid:
-            row["valid_per_s"] = RATES[index]
+        if verdict(row["tried"]).no_default_per_s:
             return
+
+
+class Verdict(NamedTuple):
+    """The highest rates (1/s) that LoadGen says are VALID, 0 where there is none.
+
+    Attributes:
+        no_default_per_s: without a default among the answers: this one counts.
+        valid_per_s: one answer in a hundred may have been a default, or late.
+    """
+
+    no_default_per_s: float
+    valid_per_s: float
+
+
+def verdict(tried: Sequence[Mapping[str, Any]]) -> Verdict:
+    """Return what LoadGen's answers come to; `tried` is what it said, by rate."""
+    valid = [said for said in tried if said["valid"]]
+    clean = [said for said in valid if not said["defaults"]]
+    return Verdict(*(max((said["rate_per_s"] for said in those), default=0.0) for those in (clean, valid)))
 
 
 def holds(tally: Tally) -> bool:

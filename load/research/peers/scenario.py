@@ -1,9 +1,9 @@
 """`peers`: Skysail and the alternatives, on the same queries, model, partitions and machine.
 
 The full form has the grid of settings, two interleaved rounds and the independent judge (about 30 minutes on two
-cores). Who cannot do the highest rate is visited once. The short form has the best known settings, one round and no
-judge. Unless others are named, it has six of the contenders (about 5 minutes). A contender that cannot be installed or
-that fails is left out, and the result gives the reason.
+cores). The second round is of Skysail, the floors and the three others that were quickest. The short form has the best
+known settings, one round and no judge. Unless others are named, it has six of the contenders (about 5 minutes). A
+contender that cannot be installed or that fails is left out, and the result gives the reason.
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ NAMES = tuple(contender.name for contender in CONTENDERS)
 SECONDS = 10.0
 SHORT = ("floor_confluent", "floor_confluent_two", SHORTEST.name, WHOLE.name, WHOLE_ONE.name, "quix")
 _ROUNDS, _SHORT_ROUNDS = 2, 1
+_NEAREST = 3
 _PLAN = Plan(SECONDS, 4.0, 10.0, RATES, (RATES[0], RATES[-1]))
 
 
@@ -95,9 +96,9 @@ class _Comparison:
                 self.leave_out(contender, error)
 
     async def round(self, summary: Summary, seed: int) -> None:
-        """Visit each contender once, in an order of this round; the first round has shown who is far behind."""
-        slow = {each.name for each in self.left if 0 < summary.capacity_per_s(each) < self.plan.rates[-1]}
-        order = [contender for contender in self.left if contender.name not in slow or contender.kind == "skysail"]
+        """Visit each contender once, in an order of this round; after the first only those nearest to Skysail."""
+        near = nearest(summary.rows())
+        order = [contender for contender in self.left if not near or contender.name in near]
         random.Random(seed).shuffle(order)  # noqa: S311  # an order, not a secret
         for contender in order:
             started_s = time.monotonic()
@@ -131,8 +132,15 @@ class _Comparison:
                 self.leave_out(contender, error)
 
 
+def nearest(rows: Sequence[Row]) -> set[str]:
+    """Return who is visited again: Skysail and the floors, and of all others the three with the highest rate."""
+    fixed = {row["name"] for row in rows if row["kind"] in ("skysail", "floor")}
+    others = sorted((row for row in rows if row["name"] not in fixed), key=lambda row: row["drained_per_s"][0])
+    return {*fixed, *(row["name"] for row in others[-_NEAREST:])}
+
+
 def to_judge(rows: Sequence[Row]) -> set[str]:
-    """Return whom the judge asks: those that learn, and the floor and the peer that keep most within its bound.
+    """Return whom the judge asks: the loop in one process, and the floor and peer that keep most within its bound.
 
     That is at the highest rate, of those that are sent any; of equals the faster one.
     """
@@ -146,7 +154,7 @@ def to_judge(rows: Sequence[Row]) -> set[str]:
         )
         for kind in ("floor", "peer")
     )
-    return {WHOLE.name, WHOLE_ONE.name, *(row["name"] for row in best if row is not None)}
+    return {WHOLE_ONE.name, *(row["name"] for row in best if row is not None)}
 
 
 # What must be reached beside the best floor, which has Skysail's codec and the model as arrays and nothing else.
@@ -158,9 +166,9 @@ _BOUNDS: Mapping[str, Bound] = {
         f"skysail_whole_one_to_floor_ratio_at_{rate}_{point}": at_most(2.0)
         for rate, point in product(RATES, ("p50", "p99"))
     },
-    "skysail_whole_one_to_peer_ratio_judged": at_least(1.0, IN_FULL),
+    "skysail_whole_one_to_peer_ratio_judged_no_default": at_least(1.0, IN_FULL),
 }
-_MORE_IS_BETTER = ("drained", "judged")
+_MORE_IS_BETTER = ("drained", "judged", "judged_no_default")
 FIGURES = Figures(
     *(
         (RATIO_RATE if end in _MORE_IS_BETTER else RATIO)(name, must=_BOUNDS.get(name, ()))

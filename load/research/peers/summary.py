@@ -14,6 +14,7 @@ from load.figures import CPU_US, MIB, PER_S, SHOWN, Better, Figures, Kind, quant
 from load.harness.recorder import SENDER_LATE
 from load.research.peers.answer_audit import p999_ms
 from load.research.peers.contenders import KINDS, SHORTEST, WHOLE, WHOLE_ONE
+from load.research.peers.loadgen import verdict
 from load.research.peers.measurement import COUNTS, Seen
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ RANKED: Mapping[str, bool] = {
     "peak_mib": False,
     **{f"at_{rate}_{point}_ms": False for rate in RATES for point in ("p50", "p99")},
     "judged_per_s": True,
+    "judged_no_default_per_s": True,
 }
 _DEFAULTS = re.compile(r"at_(\d+)_defaults")
 # Ratios, by the ending of their names: of which figure.
@@ -41,6 +43,7 @@ RATIOS: Mapping[str, str] = {
     "cpu": "cpu_us_per_query",
     "all_cpu": "all_cpu_us_per_query",
     "judged": "judged_per_s",
+    "judged_no_default": "judged_no_default_per_s",
     **{f"at_{rate}_{point}": f"at_{rate}_{point}_ms" for rate in RATES for point in ("p50", "p99")},
 }
 
@@ -73,8 +76,9 @@ class Summary:
         figures |= _rare(visits)
         if clean := no_default_rate(figures):
             figures["no_default_per_s"] = spread([clean])
-        if judged := [row["valid_per_s"] for row in self.judged if row["system"] == contender.name]:
-            figures["judged_per_s"] = spread(judged)
+        for said in [row for row in self.judged if row["system"] == contender.name]:
+            clean_per_s, valid_per_s = verdict(said["tried"])
+            figures |= {"judged_per_s": spread([valid_per_s]), "judged_no_default_per_s": spread([clean_per_s])}
         counts = {name: sum(seen.counts[name] for seen in visits) for name in COUNTS}
         about = {key: getattr(contender, key) for key in ("name", "label", "kind", "guarantee", "processes")}
         return {**about, "rounds": len(visits), "capacity_per_s": visits[0].capacity_per_s, **figures, **counts}
@@ -111,7 +115,8 @@ def declared(lane: str) -> Figures:
     """Declare Skysail's own figures in one of its lanes."""
     return Figures(
         Kind("1/s", Better.HIGHER, 0.4)(f"{lane}_no_default_per_s"),  # one of a few rates
-        PER_S(f"{lane}_drained_per_s", f"{lane}_answered_per_s", f"{lane}_judged_per_s"),
+        PER_S(f"{lane}_drained_per_s", f"{lane}_answered_per_s"),
+        PER_S(f"{lane}_judged_per_s", f"{lane}_judged_no_default_per_s"),
         CPU_US(f"{lane}_*cpu_us_per_query"),
         MIB(f"{lane}_peak_mib"),
         Kind("cores")(f"{lane}_own_cores", f"{lane}_all_cores"),

@@ -61,8 +61,9 @@ if TYPE_CHECKING:
 _SOURCE = itemgetter(0, 1)  # of a record: topic and partition
 _SHADOWS = frozenset((topics.SHADOWS,))
 _UNMATCHED = "no prediction with this query id was seen, or its window ended long ago"
-# Windows ended in one call, at 15 us each: records and acknowledgements get their turn in between.
-_AT_ONCE = 2_000
+# Windows ended in one call, at 15 us each: records, acknowledgements and selection, if it shares the process, get their
+# turn in between.
+_AT_ONCE = 128
 # How often windows that are held open are checked again.
 _AGAIN_US = 1_000_000
 

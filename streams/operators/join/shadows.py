@@ -143,11 +143,16 @@ class VersionLosses:
         shadows: tuple[ModelOutput, ...],
         span: float | None = None,
     ) -> tuple[VersionLoss, ...]:
-        """Return what each version cost, or would have cost."""
+        """Return what each version cost, or would have cost; none of a model whose version the application names.
+
+        Versions are compared on queries that are drawn for one or the other.
+        """
         configuration, found = self._configuration, []
+        deployed = configuration.applications.get(prediction.application)
+        named = () if deployed is None else deployed.application.versions
         for output in (*prediction.outputs, *shadows):
             model = configuration.models.get(output.model)
-            if model is None or not model.shares:
+            if model is None or not model.shares or output.model in named:
                 continue
             try:
                 loss = output_loss(output, prediction, feedback, kind, configuration.classes, span)

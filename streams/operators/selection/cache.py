@@ -112,7 +112,7 @@ class PredictionCache:
             asked = self._models[model.name] = _CachedModel(model)
         elif asked.model is not model:
             asked.deploy(model)
-        if query.version is not None:
+        if _names_version(query, model.name):
             return True  # the remembered outputs may be another version's
         given, source = query.input, asked.source_for(query.row_id) if model.shares else asked.source
         key = (source, given.dtype, given.shape, given.data) if type(given) is Tensor else _key(source, given)
@@ -164,7 +164,7 @@ class PredictionCache:
 
     def _found(self, model: Model, query: Pending) -> ModelOutput | _Awaited | None:
         asked, given = self._models.get(model.name), query.input
-        if asked is None or asked.model is not model or query.version is not None:
+        if asked is None or asked.model is not model or _names_version(query, model.name):
             return None
         source = asked.source_for(query.row_id) if model.shares else asked.source
         key = (source, given.dtype, given.shape, given.data) if type(given) is Tensor else _key(source, given)
@@ -306,6 +306,11 @@ class PredictionCache:
         for flight in (*awaited, self._late.pop(key, None)):
             if flight is not None and not isinstance(flight, ModelOutput):
                 self._models[key[0][0]].flights.get(flight[1], {}).pop(flight[2], None)
+
+
+def _names_version(query: Pending, model: str) -> bool:
+    """Tell whether a query, or its application, says which version of a model is to answer."""
+    return query.version is not None or (query.application is not None and model in query.application.versions)
 
 
 def _wants(query: Pending, key: _Key) -> bool:

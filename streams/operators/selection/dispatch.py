@@ -2,6 +2,7 @@
 
     MODEL@VERSION ─▶ that model, if the application asks one model alone
     VERSION       ─▶ the model that was drawn, if it runs that version; else one that does, by the query's own draw
+    neither       ─▶ the models that were drawn; the version that the application names for one of them, if it does
 
     query, query, query ──add──▶ rows by (models' topics, reply partition, form) ──flush──▶ ModelQueries, encoded once
 
@@ -11,6 +12,7 @@ with models that were never tried on such queries.
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias
 
 from policies.draw import uniform
@@ -21,7 +23,7 @@ from streams.operators.contract import Emit
 from streams.operators.selection.pending import size
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from schemas.codec import Codec
     from schemas.records import Input, Model
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 # Labels of the version that serves, and of those beside it that answer a share of the queries.
 STABLE, CANARY = "stable", "canary"
 
+_NONE: Mapping[str, str] = MappingProxyType({})
 # A quarter of what a record may hold: larger ones delay their first row for the sake of the last.
 _RECORD_BYTES = 131_072
 _ROW_BYTES = 64  # of a row beside its input: id and due time
@@ -74,7 +77,19 @@ def _runs(model: Model | None, version: str) -> bool:
         return False
     if version == CANARY:
         return any(share > 0 for share in model.shares.values())
-    return version in {STABLE, model.version} or model.shares.get(version, 0.0) > 0
+    if version in {STABLE, model.version} or version in model.labels:
+        return True
+    if version in model.shares:
+        return model.shares[version] > 0
+    return version in model.standby or version in model.labels.values()
+
+
+def _version(named: str | None, model: str, versions: Mapping[str, str]) -> str:
+    """Return what a model's row names: what the query does, if that is about this model, else the application."""
+    name, is_of_one, _ = (named or "").partition(topics.MODEL_VERSION)
+    if named and (not is_of_one or name == model):
+        return named
+    return versions.get(model, named or "")
 
 
 class Dispatcher:
@@ -105,19 +120,29 @@ class Dispatcher:
         self._models = models
         self._refuse = refuse
         self._inside = inside
-        self._groups: dict[tuple[tuple[str, ...], int, _Form, str | None], list[Row]] = {}
+        self._groups: dict[tuple[tuple[str, ...], int, _Form, str], list[Row]] = {}
         self._is_ranked = False  # some row gathered has a priority
         self.spare_us = 0
 
-    def add(self, asked: tuple[str, ...], rows: Iterable[Row]) -> None:
-        """Ask the models behind these topics."""
+    def add(self, asked: tuple[str, ...], rows: Sequence[Row], versions: Mapping[str, str] = _NONE) -> None:
+        """Ask the models behind these topics; `versions` are those that the application names, by model."""
+        if not versions:
+            self._add(asked, rows)
+            return
+        for topic in asked:  # each may name another version, which is said once a record
+            self._add((topic,), rows, topics.asked_model(topic), versions)
+
+    def _add(
+        self, asked: tuple[str, ...], rows: Iterable[Row], model: str = "", versions: Mapping[str, str] = _NONE
+    ) -> None:
         known: tuple[object, ...] | None = None
         for row in rows:
             query, _, given = row
             if query.priority:
                 self._is_ranked = True
             form = (given.dtype, given.shape) if given.__class__ is Tensor else None
-            key = query.partition, form, query.version
+            version = _version(query.version, model, versions) if versions else query.version or ""
+            key = query.partition, form, version
             if key != known:  # as a rule that of the row before, and comparing is cheaper than hashing
                 group = self._groups.setdefault((asked, *key), [])
                 known = key
@@ -133,10 +158,10 @@ class Dispatcher:
             self._groups,
             {},
         )  # first, so that rows that cannot be asked are not tried again and again
-        for (asked, reply_partition, form, _), rows in groups.items():
+        for (asked, reply_partition, form, version), rows in groups.items():
             step = max(1, _RECORD_BYTES // (_ROW_BYTES + size(rows[0][2])))
             for start in range(0, len(rows), step):
-                self._emit(asked, turn, reply_partition, form, rows[start : start + step], effects)
+                self._emit(asked, turn, reply_partition, form, version, rows[start : start + step], effects)
         self._is_ranked = False
 
     def _emit(
@@ -145,6 +170,7 @@ class Dispatcher:
         turn: int,
         reply_partition: int,
         form: _Form,
+        version: str,
         rows: list[Row],
         effects: Effects,
     ) -> None:
@@ -153,7 +179,6 @@ class Dispatcher:
         ids = tuple([query.row_id for query in queries])
         priorities = tuple([query.priority for query in queries]) if self._is_ranked else ()
         column = _stacked(form, inputs)
-        version = queries[0].version or ""
         spare_us = (
             0 if self._inside.issuperset(asked) else self.spare_us
         )  # a model inside this process needs no time for the way back
@@ -166,7 +191,7 @@ class Dispatcher:
                 effects += self._refuse(queries[0])
                 return
             for half in (rows[:middle], rows[middle:]):
-                self._emit(asked, turn, reply_partition, form, half, effects)
+                self._emit(asked, turn, reply_partition, form, version, half, effects)
         else:
             effects += [Emit(topic, self._place(topic, turn), None, value) for topic in asked]
 

@@ -116,8 +116,10 @@ class Serving:
         if return_budget_us >= 0:
             self._dispatcher.spare_us = max(0, return_budget_us - self._usual_us)
         self.combiner.open(opened)
+        application = queries[0].application
+        versions = {} if application is None else application.versions
         for model_topics, rows in asked.items():
-            self._dispatcher.add(model_topics, rows)
+            self._dispatcher.add(model_topics, rows, versions)
 
     def _name(self, query: Pending) -> None:
         """Choose a query's row id before the cache uses it."""
@@ -217,7 +219,7 @@ class Serving:
         """Take a model's outputs for queries of a partition; append the answers that they complete."""
         if self._admission is not None:
             model = self._models.get(batch.model)
-            is_beside = model is not None and batch.version in model.shares
+            is_beside = model is not None and (batch.version in model.shares or batch.version in model.standby)
             self._admission.report(batch, now_us, is_beside=is_beside)
         if self._cache is None:
             effects += self.combiner.on_outputs(partition, batch, now_us)

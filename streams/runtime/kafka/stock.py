@@ -31,6 +31,7 @@ from aiokafka.protocol.fetch import FetchRequest
 from streams.operators.contract import Record
 from streams.runtime.kafka.fast.record_batches import unpack
 from streams.runtime.kafka.mends import mend
+from streams.runtime.kafka.merging import ArrivalRate, merging
 from streams.runtime.kafka.ways import NOWHERE, InvalidRecordError
 
 if TYPE_CHECKING:
@@ -70,6 +71,8 @@ class StockSource:
         self._connection = connection
         self._settings = settings
         self._positions: dict[KafkaPartition, int] = {}
+        self._rate = ArrivalRate()
+        self._has_brought = False  # the last poll
 
     async def start(self) -> None:
         """Do nothing: aiokafka's consumer fetches by itself."""
@@ -87,6 +90,7 @@ class StockSource:
 
     async def poll(self, places: Collection[KafkaPartition], timeout_ms: int) -> Mapping[KafkaPartition, list[Record]]:
         """Return what has come; see `ways.Source`."""
+        await self._merge()
         try:
             fetched = await self._consumer.getmany(*places, timeout_ms=timeout_ms)
         except Exception as fault:
@@ -94,9 +98,18 @@ class StockSource:
                 raise
             return await self._poll_one_by_one(places)
         found = {place: self._records(place, records) for place, records in fetched.items() if place in self._positions}
+        self._has_brought = bool(found)
+        for records in found.values():
+            self._rate.add(len(records), 0, asyncio.get_running_loop().time())
         if places != [NOWHERE]:
             await self._look_up_positions()
         return found
+
+    async def _merge(self) -> None:
+        """Let records gather: aiokafka asks a broker again only when what it sent has been taken."""
+        if self._has_brought:
+            self._has_brought = False
+            await asyncio.sleep(merging(self._rate.per_s, 0.0, self._settings.merge_ms).wait_ms / 1000)
 
     def position(self, place: KafkaPartition) -> int | None:
         """Return what is read next; see `ways.Source`."""

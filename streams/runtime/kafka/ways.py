@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from aiokafka.errors import KafkaError
 from aiokafka.structs import TopicPartition as KafkaPartition
 
-from schemas.sizes import MAX_BYTES
-from streams.topology import DEAD_LETTER_ROOM, ROOM_BYTES
+from schemas.sizes import MAX_BYTES, ROOM_BYTES
+from streams.topology import DEAD_LETTER_ROOM
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -38,12 +38,14 @@ class FetchSettings:
     Attributes:
         wait_ms: how long a broker may hold a fetch without data.
         quiet_wait_ms: the same for a fetch after one that brought nothing; None = as long as any. Fast path only.
+        merge_ms: for how long records are gathered at most, if many come (`merging`); 0 = each travels at once.
         partition_bytes: per partition and fetch; bounds what one poll can return.
         request_timeout_ms: how long an answer is waited for.
     """
 
     wait_ms: int = 500
     quiet_wait_ms: int | None = None
+    merge_ms: int = 0
     partition_bytes: int = 1 << 20
     request_timeout_ms: int = 10_000
 

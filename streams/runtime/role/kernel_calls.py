@@ -146,6 +146,7 @@ class Timer:
             self._due.clear()
             self._deadline_us = None
             self.fire()
+            await asyncio.sleep(0)  # an event that is set is not waited for: others would have no turn till none is due
 
     def fire(self) -> None:
         """Call the kernel now."""

@@ -120,8 +120,9 @@ class Reader:
                 continue
             records = await self._ports.consumer.poll(POLL_MS if only is None else THROTTLED_POLL_MS, only)
             if records and not self._guard.failed:  # what was polled is read again when the kernel has started over
+                pause_s = 0.0 if self._is_behind(len(records)) else self._role.linger_s
                 await self._take(records)
-                await asyncio.sleep(self._role.linger_s)
+                await asyncio.sleep(pause_s)
 
     @property
     def throttled(self) -> bool:
@@ -135,6 +136,13 @@ class Reader:
             self._held = held
         if not self._full(self._held):
             self._relief.set()
+
+    def _is_behind(self, polled: int) -> bool:
+        """Tell whether a poll that has just returned brought much and left something: the next is full without a pause.
+
+        A partition that cannot be read is behind, too, and its neighbours bring little.
+        """
+        return polled > self._role.at_once and self._ports.consumer.vitals().lag > 0
 
     def _full(self, held: int) -> bool:
         return max(self._tracker.outstanding(), held) >= self._role.outstanding

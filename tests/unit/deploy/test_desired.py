@@ -121,6 +121,26 @@ def test_a_version_takes_over_from_one_that_keeps_a_share_in_one_record(publishe
     assert (published.serving, published.written) == (version("2", {"1": 0.1}), 1)
 
 
+def test_the_versions_added_last_stand_by_when_another_is_added(
+    published: Published, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two are kept: the oldest is unloaded when the third comes, and labels stay."""
+    published.serving = replace(published.serving, latest=2, standby=("1", "2"), labels={"nightly": "1"})
+    news: list[Model] = []
+    monkeypatch.setattr(catalog, "publish", lambda _settings, _codec, models: news.extend(models))
+    add(Settings(), CODEC, tmp_path, lambda *_: None)
+    (serving,) = news
+    assert (serving.version, serving.standby, serving.labels) == ("3", ("2", "3"), {"nightly": "1"})
+
+
+def test_a_version_that_is_called_as_a_label_is_refused(published: Published, tmp_path: Path) -> None:
+    """Before anything is published."""
+    published.serving = replace(published.serving, labels={"3": "1"})
+    with pytest.raises(UsageError, match="3 is a label of digits 1"):
+        add(Settings(), CODEC, tmp_path, lambda *_: None)
+    assert not published.written
+
+
 @pytest.mark.parametrize("share", [float("nan"), -0.1, 1.1, float("inf")])
 def test_what_is_no_share_is_refused(published: Published, tmp_path: Path, share: float) -> None:
     """Not a number least of all: the whole would be taken for it."""

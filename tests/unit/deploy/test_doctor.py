@@ -240,6 +240,25 @@ def test_a_version_that_is_wanted_and_fails_is_down() -> None:
     assert (rule.level, rule.found.partition(",")[0]) == (Level.DOWN, "rule cannot be loaded")
 
 
+def test_why_a_version_could_not_be_loaded_is_told() -> None:
+    """With the attempts, also of a version that is to run beside the one that serves."""
+    why = "reason=net.onnx_is_missing"
+    gauges = {
+        "serving{model=forest,version=2}": 1.0,
+        f"version_fault{{model=forest,version=3,{why}}}": 31.0,
+        "version_given_up{model=forest,version=3}": 1.0,
+    }
+    lost = {"model_not_loaded{model=rule}": 1.0, f"version_fault{{model=rule,version=1,{why}}}": 2.0}
+    forest, rule = check_versions(
+        [Report("worker.forest@1", "worker.forest", 0, {}, gauges), Report("worker.rule@1", "worker.rule", 0, {}, lost)]
+    )
+    assert forest.found == (
+        "forest 3 cannot run beside the version that serves; tried 31 times, and no more: add it again once it is"
+        " mended (net.onnx is missing)"
+    )
+    assert rule.found.endswith("its queries fail; tried 2 times (net.onnx is missing)")
+
+
 def test_a_redis_that_wants_a_password_is_told_without_its_own_words(monkeypatch: pytest.MonkeyPatch) -> None:
     """They speak of HELLO and AUTH, which nobody has typed."""
 

@@ -54,7 +54,7 @@ def test_it_prints_all_estimators_and_one_sentence(trace: Path) -> None:
     printed = run(trace, "--policy", "always:good")
     for name in ("replay", "ipw", "snipw", "clipped", "dr", "dr_os", "switch", "dm"):
         assert re.search(rf"^{name} +0\.\d{{4}} ", printed, re.MULTILINE), name
-    assert re.search(r"^full_information refused: in \d+ of \d+ decisions", printed, re.MULTILINE)
+    assert re.search(r"^full_information refused: in [\d,]+ of 1,\d\d\d decisions", printed, re.MULTILINE)
     assert "50% of all within 0.5 s" in printed
     assert "not judged: 59 (window not ended)" in printed
     assert printed.splitlines()[-1].startswith("always:good would have cost less")

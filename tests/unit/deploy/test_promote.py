@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import pytest
 from click.testing import CliRunner
 
 from deploy.cli import skysail
 from deploy.cli.promote import anew, refusal, steps_table
+from deploy.config.settings import Settings
+from deploy.state import evidence
 from deploy.state.candidates import policy_of, with_policy
 from policies.errors import PolicyError
-from schemas.records import Application
+from schemas.codec import Codec
+from schemas.records import Application, Observations
+from streams.operators.contract import Record
 from streams.promotion.evidence import Evidence
 from streams.promotion.lifecycle import POLICY, step
 from streams.promotion.verdict import Action, Verdict
-from tests.comparisons import plan
+from tests.comparisons import plan, seen
 
 UNDECIDED = Evidence(412, 412.0, 0.01, -0.02, 0.04, 0.1, 0.11, 0.0, 900)
 
@@ -27,16 +33,16 @@ def test_a_refusal_says_what_is_missing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("evidence", "said"),
+    ("known", "said"),
     [
         (Evidence(), "nothing is known about forest 2 beside 1: no observation compares them; let it see the queries"),
         (Evidence(500, 500.0, -0.1, -0.2, -0.01), "forest 2 is worse than 1: 500 comparisons"),
         (Evidence(500, 500.0, -0.01, -0.1, 0.1), "no number of such comparisons would be enough"),
     ],
 )
-def test_a_refusal_tells_its_kind(evidence: Evidence, said: str) -> None:
+def test_a_refusal_tells_its_kind(known: Evidence, said: str) -> None:
     """Nothing known, known to be worse, or nothing speaks for it."""
-    assert said in refusal(plan(), evidence)
+    assert said in refusal(plan(), known)
 
 
 def test_a_policy_that_has_not_learnt_along_is_said_to_start_anew() -> None:
@@ -44,6 +50,39 @@ def test_a_policy_that_has_not_learnt_along_is_said_to_start_anew() -> None:
     said = anew(plan(kind=POLICY, name="digits", candidate="thompson(gamma=0.01)"))
     assert said.startswith("thompson(gamma=0.01) of digits starts anew")
     assert "--apprentice" in said
+
+
+class Noted:
+    """Notes what is told of a progress."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def waits(self, what: str, still: str = "") -> None:
+        """Note what is waited for."""
+        self.told.append(f"{what} {still}".rstrip())
+
+    def done(self, what: str) -> None:
+        """Note what is reached."""
+        self.told.append(what)
+
+
+def test_reading_the_observations_is_told_as_it_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each thousand, and how many there were: a day of them takes seconds."""
+    codec, losses = Codec(), {"1": 0.0, "2": 1.0}
+    values = [codec.encode(Observations((seen(f"q{number}", losses),))) for number in range(2_500)]
+    read = [Record("observations", 0, number, number, None, value) for number, value in enumerate(values)]
+    monkeypatch.setattr(evidence, "answering", lambda _: nullcontext())
+    monkeypatch.setattr(evidence, "records", lambda *_: iter(read))
+    noted = Noted()
+    found = evidence.compared(Settings(), codec, plan(), learns_along=False, progress=noted)
+    assert found.evidence(0.05).pairs == 2_500
+    assert noted.told == [
+        "the observations",
+        "the observations 1,000 read",
+        "the observations 2,000 read",
+        "2,500 observations read",
+    ]
 
 
 def test_steps_are_shown_with_their_evidence() -> None:

@@ -41,3 +41,18 @@ def test_nothing_is_said_that_nobody_knows(capsys: pytest.CaptureFixture[str]) -
     """The deployment was not started from here; or the model has come since, and has a worker."""
     assert shown({}, capsys) == ["", "", ""]
     assert shown({"other": INSIDE["m"]}, capsys)[0] == "own process: new since the start"
+
+
+def test_labels_and_versions_that_stand_by_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    """Beside what a version is for; a label keeps its version loaded."""
+    serving = replace(SERVING, labels={"nightly": "3", "tested": "1"}, standby=("1", "2"))
+    versions = [(version, serving) for version in (SERVING, *OTHERS)]
+    print_versions(versions, {}, as_json=False)
+    assert "standby, nightly" in capsys.readouterr().out
+    print_versions(versions, {}, as_json=True)
+    found = json.loads(capsys.readouterr().out)
+    assert [(row["label"], row["labels"]) for row in found] == [
+        ("stable", ["tested"]),
+        ("canary", []),
+        ("standby", ["nightly"]),
+    ]

@@ -2,6 +2,9 @@
 
 import json
 import math
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -211,6 +214,15 @@ def test_the_highest_rate_that_holds_is_found_by_halves() -> None:
     assert loadgen.highest(lambda _: True, 13) == 12
 
 
+def test_a_judged_rate_counts_if_no_answer_was_a_default() -> None:
+    """Beside it stands the rate at which one in a hundred may have been one."""
+    said = [(4_000, False, 9), (2_800, True, 3), (2_000, True, 0)]
+    tried = [{"rate_per_s": rate, "valid": valid, "defaults": defaults} for rate, valid, defaults in said]
+    assert loadgen.verdict(tried) == (2_000, 2_800)
+    assert loadgen.verdict(tried[:2]) == (0, 2_800)
+    assert loadgen.verdict(()) == (0, 0)
+
+
 def test_a_rate_holds_with_99_percent_in_time_and_nothing_missing() -> None:
     """As the judge sees it: a default is not in time."""
     good = Tally(asked=100, answered=100, latencies_us=[1.0] * 100, right_us=[1] * 99 + [60_000])
@@ -291,8 +303,8 @@ def test_the_judge_asks_those_that_learn_and_the_floor_and_peer_that_keep_most(s
     """A minute each: not everybody."""
     rows = summary.rows()
     slower = {**rows[-1], "name": "slower", "at_10000_within_50ms_percent": [99.0, 99.0, 99.0]}
-    assert peers.to_judge([*rows, slower]) == {FLOOR.name, WHOLE.name, WHOLE_ONE.name, "slower"}
-    assert peers.to_judge(summary.rows()) == {FLOOR.name, WHOLE.name, WHOLE_ONE.name, PEER.name}
+    assert peers.to_judge([*rows, slower]) == {FLOOR.name, WHOLE_ONE.name, "slower"}
+    assert peers.to_judge(summary.rows()) == {FLOOR.name, WHOLE_ONE.name, PEER.name}
 
 
 def test_whoever_is_ahead_is_named(summary: Summary) -> None:
@@ -307,10 +319,10 @@ def test_whoever_is_ahead_is_named(summary: Summary) -> None:
 def test_the_page_shows_everybody_and_who_is_left_out(summary: Summary) -> None:
     """A failure stands with its reason; results survive JSON."""
     rows = summary.rows()
-    tried = {"valid_per_s": 5.0, "tried": [{"rate_per_s": 5.0, "valid": True, "p99_ms": 1.0, "defaults": 2}]}
+    tried = {"tried": [{"rate_per_s": 5.0, "valid": True, "p99_ms": 1.0, "defaults": 2}]}
     failed = "LoadGen ended with 1"
     judged = [{"system": "x", "label": "x", **tried}]
-    judged.append({"system": "z", "label": "z", "valid_per_s": 0.0, "tried": [], "failed": failed})
+    judged.append({"system": "z", "label": "z", "tried": [], "failed": failed})
     given = (("defaults", 5.0, "rate"), ("other", None, ""))
     series = {
         "systems": rows,
@@ -336,8 +348,8 @@ def test_the_page_shows_everybody_and_who_is_left_out(summary: Summary) -> None:
     assert "| Y | cannot be installed: no wheel |" in text
     assert "| x | defaults | 5 |  | 5 | rate |" in text
     assert "| x | other | does not work |  |  |  |" in text
-    assert "| x | 5 | 5: valid (1.0, 2 defaults) |" in text
-    assert "| z | 0 | LoadGen ended with 1 |" in text
+    assert "| x | 0 | 5 | 5: valid (1.0, 2 defaults) |" in text
+    assert "| z | 0 | 0 | LoadGen ended with 1 |" in text
     assert "\n- a note\n" in text
     assert "- Target missed: skysail_shortest_to_floor_ratio_drained is 0.45, and should be >= 0.6.\n" in text
 
@@ -410,7 +422,7 @@ def test_the_full_form_takes_about_half_an_hour() -> None:
     """By what each part took on two cores: whoever adds a contender or a rate sees what it costs.
 
     In seconds: a start with its warm-up 8, a backlog 8 and what the plan adds for learning, what a stretch takes beside
-    its length 0.6, a look at a setting 11, the harness alone 41, the judge 87 for each of five.
+    its length 0.6, a look at a setting 11, the harness alone 41, the judge 150 for each of four.
     """
     plan = peers._PLAN
 
@@ -420,9 +432,21 @@ def test_the_full_form_takes_about_half_an_hour() -> None:
         learning_s = (plan.learn_s - plan.drain_s) * contender.feedback
         return 8 * starts + 8 + learning_s + len(rates) * (plan.seconds + 0.6)
 
-    slow = [each for each in CONTENDERS if each.backlog / 3 < plan.rates[-1]]
-    rounds_s = sum(visit_s(each) * (1 if each in slow else peers._ROUNDS) for each in CONTENDERS)
+    near = peers.nearest([{"name": e.name, "kind": e.kind, "drained_per_s": [e.backlog]} for e in CONTENDERS])
+    rounds_s = sum(visit_s(each) * (peers._ROUNDS if each.name in near else 1) for each in CONTENDERS)
     looks_s = 11 * sum(len(each.grid) for each in CONTENDERS if len(each.grid) > 1)
-    assert (rounds_s + looks_s + 41 + 5 * 87) / 60 == pytest.approx(30, abs=1.5)
+    assert (rounds_s + looks_s + 41 + 4 * 150) / 60 == pytest.approx(30, abs=1.5)
     short = [each for each in CONTENDERS if each.name in peers.SHORT]
     assert (sum(visit_s(each) for each in short) + 25) / 60 < 6
+
+
+def test_what_a_peers_environment_imports_is_there(tmp_path: Path) -> None:
+    """It has numpy, fastavro and clients of its own, and of Skysail what measures and the schemas."""
+    modules = "load.harness.wire, load.harness.workload, load.research.peers.loadgen_case"
+    code = f"import sys, {modules}, load.research.peers.wire_formats; print(*sys.modules)"
+    environment = {"PYTHONPATH": str(environments.python_path(tmp_path)), "PATH": os.environ["PATH"]}
+    done = subprocess.run(
+        (sys.executable, "-P", "-c", code), env=environment, cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    ours = {name.partition(".")[0] for name in done.stdout.split()}
+    assert ours.isdisjoint({"streams", "workers", "policies", "deploy"})

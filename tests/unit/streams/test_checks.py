@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from schemas import topics
-from schemas.sizes import MAX_BYTES
+from schemas.sizes import MAX_BYTES, ROOM_BYTES
 from streams.checks import Finding, Found, check
-from streams.topology import DAY_MS, ROOM_BYTES, Topology, build
+from streams.topology import DAY_MS, Topology, build
 
 TOPOLOGY = build(["knn"], window_ms=600_000)
 LARGEST = MAX_BYTES + ROOM_BYTES

@@ -27,6 +27,7 @@ from workers.settings import DRAIN_US, WARM_UP_ROWS, WorkerSettings
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
+    from typing import Any
 
     from schemas.records import Input
 
@@ -37,10 +38,10 @@ LOADED_S = 4.0  # a version that is wanted runs by then
 CANARY = {"2": 0.3}
 
 
-def version(name: str, shares: Mapping[str, float] | None = None) -> Model:
-    """Make a version of the model, with others beside it."""
+def version(name: str, shares: Mapping[str, float] | None = None, **more: Any) -> Model:
+    """Make a version of the model, with others beside it; more fields of the record may be given."""
     folder, digest = f"/nowhere/{name}", f"digest {name}"
-    return Model("digits", name, "function", folder, digest, "label", "float32", (1,), shares=shares or {})
+    return Model("digits", name, "function", folder, digest, "label", "float32", (1,), shares=shares or {}, **more)
 
 
 class Answering:
@@ -132,11 +133,12 @@ class Scene:
         self.made.setdefault(model.version, []).append(made)
         return made
 
-    def want(self, name: str, shares: Mapping[str, float] | None = None) -> None:
-        """Say which version is to serve, and which beside it."""
-        for beside in shares or ():
+    def want(self, name: str, shares: Mapping[str, float] | None = None, **more: Any) -> None:
+        """Say which version is to serve, and which beside it; more fields of the record may be given."""
+        model = version(name, shares, **more)
+        for beside in {**model.shares, **dict.fromkeys((*model.standby, *model.labels.values()))}:
             self.broker.put(topics.MODELS, 0, CODEC.encode(version(beside)), key=f"digits@{beside}".encode())
-        self.broker.put(topics.MODELS, 0, CODEC.encode(version(name, shares)), key=b"digits")
+        self.broker.put(topics.MODELS, 0, CODEC.encode(model), key=b"digits")
 
     async def load(self, name: str, shares: Mapping[str, float] | None = None, seconds: float = LOADED_S) -> None:
         """Say what is to serve, and ask until it does."""
@@ -677,3 +679,100 @@ async def test_the_old_version_is_loaded_again_if_the_new_one_cannot_be() -> Non
     assert len(scene.made["1"]) == 2
     assert set(scene.answered_by(since=scene.asked - 50).values()) == {"1"}
     assert scene.last_report().counters["version_switches_total{model=digits}"] == 0
+
+
+@in_virtual_time
+async def test_a_version_that_stands_by_answers_those_who_name_it_and_nobody_else() -> None:
+    """By its number or a label of it; when it is wanted no longer, who names it gets no answer of another version."""
+    async with Scene().playing() as scene:
+        scene.want("1", standby=("1", "2"), labels={"nightly": "3", "tested": "1"})
+        await scene.ask(LOADED_S * 2)
+        plain = await scene.ask(1)
+        named = {name: await scene.ask(0.5, name) for name in ("2", "nightly", "digits@nightly", "tested", "canary")}
+        scene.want("1", labels={"nightly": "2"})
+        await scene.ask(1)
+        moved, gone = await scene.ask(0.5, "nightly"), await scene.ask(0.5, "3")
+    by = scene.answered_by()
+    assert {by[q] for q in plain} == {"1"}
+    expected = {"2": "2", "nightly": "3", "digits@nightly": "3", "tested": "1", "canary": "unknown_version"}
+    assert {name: {by[q] for q in queries} for name, queries in named.items()} == {
+        name: {found} for name, found in expected.items()
+    }
+    assert ({by[q] for q in moved}, {by[q] for q in gone}) == ({"2"}, {"unknown_version"})
+    assert [made.stopped for made in scene.made["3"]] == [True]
+    gauges = scene.last_report().gauges
+    assert gauges["standby{model=digits,version=2}"] == 1
+    assert gauges["labelled{model=digits,version=2,label=nightly}"] == 1
+
+
+@pytest.mark.parametrize("more", [{"standby": ("1",)}, {"labels": {"old": "1"}}, {"shares": {"1": 0.2}}])
+@in_virtual_time
+async def test_the_version_that_served_goes_on_beside_the_next_one_without_being_loaded_again(
+    more: Mapping[str, Any],
+) -> None:
+    """Whoever names it is answered by it throughout."""
+    async with Scene().playing() as scene:
+        scene.want("2", **more)
+        named = await scene.ask(LOADED_S + 2, "1")
+        rest = await scene.ask(1)
+    by = scene.answered_by()
+    assert {by[q] for q in named} == {"1"}
+    assert "2" in {by[q] for q in rest}
+    assert {v: len(made) for v, made in scene.made.items()} == {"1": 1, "2": 1}
+
+
+@in_virtual_time
+async def test_a_canary_that_comes_to_stand_by_goes_on_and_a_shadow_starts_again() -> None:
+    """A shadow's answers go to another topic."""
+    async with Scene().playing() as scene:
+        await scene.load("1", CANARY | {"3": 0.0}, seconds=LOADED_S * 2)
+        scene.want("1", standby=("2", "3"))
+        await scene.ask(0.5)
+        canary = await scene.ask(1, "2")
+        await scene.ask(LOADED_S + 1)
+        shadow = await scene.ask(1, "3")
+    by = scene.answered_by()
+    assert ({by[q] for q in canary}, {by[q] for q in shadow}) == ({"2"}, {"3"})
+    assert {v: len(made) for v, made in scene.made.items()} == {"1": 1, "2": 1, "3": 2}
+
+
+BOUNDED = WorkerSettings(load_retries=2, load_retry_us=1_000_000)
+
+
+@in_virtual_time
+async def test_a_version_that_cannot_be_loaded_is_given_up_after_its_retries_and_begins_anew_when_it_is_mended() -> (
+    None
+):
+    """The reports give the reason and the attempts; a record about the model, as for a mended package, begins anew."""
+    scene = Scene(BOUNDED, faults={"2": PackageError("/data/net-2: net.onnx is missing")})
+    async with scene.playing():
+        await scene.load("2", seconds=40)
+        given_up = scene.last_report().gauges
+        attempts = len(scene.made["2"])
+        del scene.faults["2"]
+        await scene.ask(5)
+        as_it_was = len(scene.made["2"])
+        await scene.load("2", seconds=LOADED_S + 1)
+    assert (attempts, as_it_was) == (3, 3)
+    fault = "version_fault{model=digits,version=2,reason=+data+net-2:_net.onnx_is_missing}"
+    assert (given_up[fault], given_up["version_given_up{model=digits,version=2}"]) == (3, 1)
+    assert scene.served() == ["1", "2"]
+    assert not [name for name in scene.last_report().gauges if name.startswith(("version_fault", "version_given_up"))]
+
+
+@pytest.mark.parametrize("more", [{"shares": {"2": 0.3}}, {"standby": ("2",)}])
+@in_virtual_time
+async def test_a_version_beside_another_is_given_up_after_its_retries(more: Mapping[str, Any]) -> None:
+    """The version that serves answers for it; others are loaded all the same."""
+    scene = Scene(BOUNDED, faults={"2": PackageError("damaged")})
+    async with scene.playing():
+        scene.want("1", **more)
+        await scene.ask(40)
+        scene.want("3", **more)
+        await scene.ask(LOADED_S + 1)
+        first = len(scene.made["2"])
+        await scene.ask(40)
+    assert scene.served() == ["1", "3"]
+    assert first > 3  # another record about the model began its attempts anew
+    assert len(scene.made["2"]) == 6
+    assert scene.last_report().gauges["version_given_up{model=digits,version=2}"] == 1

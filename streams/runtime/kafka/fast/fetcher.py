@@ -21,6 +21,7 @@ from aiokafka.errors import KafkaError
 from streams.runtime.kafka.fast.fetch_sessions import FORGOTTEN, FetchSessions
 from streams.runtime.kafka.fast.protocol import FETCH, fetch_request
 from streams.runtime.kafka.fast.record_batches import unpack
+from streams.runtime.kafka.merging import NONE, ArrivalRate, Merging, merging
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Mapping
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _UNKNOWN = -1  # stands for the leader of a partition that has none
-_LEAST_BYTES, _MOST_BYTES = 1, 50 << 20  # of an answer
+_MOST_BYTES = 50 << 20  # of an answer
 # How long undrained records of one partition may delay the other partitions of their broker (s).
 _HOLD_S = 0.1
 # Without being woken, the fetcher looks around after this (s).
@@ -102,6 +103,8 @@ class Fetcher:
         self._partitions: dict[KafkaPartition, _Partition] = {}
         self._held: dict[Place, _Held] = {}
         self._quiet: set[int] = set()  # brokers whose last answer brought nothing, for all that is asked of them
+        self._giving: set[int] = set()  # brokers whose last answer brought records
+        self._rate = ArrivalRate()
         # Brokers that have not answered yet.
         self._busy: dict[int, asyncio.Future[None] | asyncio.Future[FetchAnswer]] = {}
         self._resting: dict[int, float] = {}  # brokers that failed, and until when they are left alone
@@ -121,6 +124,7 @@ class Fetcher:
         self._rests.clear()
         self._resting.clear()
         self._quiet.clear()
+        self._giving.clear()
         self._sessions.clear()
         busy, self._busy = self._busy, {}
         for answer in busy.values():
@@ -208,6 +212,7 @@ class Fetcher:
             raise held.fault
         topic, partition = state.place
         records, state.position = unpack(held.records, self._names[topic], partition, held.offset)
+        self._rate.add(len(records), len(held.records), self._loop.time())
         return records
 
     def _wake(self) -> None:
@@ -304,13 +309,13 @@ class Fetcher:
             self._turn += 1
             first = self._turn % len(asked)
             wanted = wanted[first:] + wanted[:first]
-        given = self._settings
+        wait_ms, least_bytes = self._patience(node)
         body = fetch_request(
             wanted,
-            given.quiet_wait_ms or given.wait_ms if node in self._quiet else given.wait_ms,
-            _LEAST_BYTES,
+            wait_ms,
+            least_bytes,
             _MOST_BYTES,
-            given.partition_bytes,
+            self._settings.partition_bytes,
             (said.session, said.epoch),
         )
         try:
@@ -321,11 +326,21 @@ class Fetcher:
         self._busy[node] = answer
         answer.add_done_callback(partial(self._answered, node, asked))
 
+    def _patience(self, node: int) -> Merging:
+        """Return for how long a broker may hold a fetch, and for how few bytes; one without records waits for any."""
+        given, rate = self._settings, self._rate
+        merged = merging(rate.per_s, rate.bytes_per_s, given.merge_ms) if node in self._giving else NONE
+        if merged is not NONE:
+            return merged
+        wait_ms = given.quiet_wait_ms or given.wait_ms if node in self._quiet else given.wait_ms
+        return Merging(wait_ms, NONE.least_bytes)
+
     def _answered(self, node: int, asked: _Asked, answer: asyncio.Future[FetchAnswer]) -> None:
         if self._busy.get(node) is not answer:
             return  # it was asked for what is not ours any more
         del self._busy[node]
         self._quiet.discard(node)
+        self._giving.discard(node)
         fault = answer.exception()
         if isinstance(fault, KafkaError):
             self._failed(node, asked, fault)
@@ -336,6 +351,7 @@ class Fetcher:
         else:
             self._sessions.answered(node, answer.result().session, {at: offset for at, (_, offset) in asked.items()})
             if self._keep_all(asked, answer.result().partitions):
+                self._giving.add(node)
                 self._arrived()
             else:
                 if not self._held:

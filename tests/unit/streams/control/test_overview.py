@@ -550,6 +550,50 @@ def test_a_version_that_is_wanted_and_fails_is_told_with_the_way_back() -> None:
     assert second == ("bad: forest 4 is wanted, 2 answers; see its worker's log $ skysail model rollback forest")
 
 
+FAULT = "version_fault{model=forest,version=%s,reason=+data+forest:_model.skops_is_missing}"
+
+
+def test_a_version_that_could_not_be_loaded_is_told_with_its_attempts_and_the_reason() -> None:
+    """Also one that is to run beside the one that serves; one that was given up says what to do."""
+    page = Page()
+    page.everybody()
+    failing = {"serving{model=forest,version=2}": 1.0, "version_failing{model=forest,version=4}": 1.0}
+    given_up = {FAULT % "4": 31.0, "version_given_up{model=forest,version=4}": 1.0, FAULT % "3": 1.0}
+    page.report("worker.forest@1", failing | given_up)
+    page.report("worker.forest@2", failing | {FAULT % "4": 2.0})
+    wanted, beside = page.texts()
+    assert wanted == (
+        "bad: forest 4 is wanted, 2 answers; tried 31 times, and no more: add it again once it is mended"
+        " (/data/forest: model.skops is missing) $ skysail model rollback forest"
+    )
+    assert beside == (
+        "warn: forest 3 cannot run beside the version that serves; tried once (/data/forest: model.skops is missing)"
+        " $ skysail model show forest"
+    )
+
+
+def test_versions_that_stand_by_are_shown_with_their_labels() -> None:
+    """A version that serves and has a label, too."""
+    page = Page()
+    page.everybody()
+    standing = {"standby{model=forest,version=1}": 1.0, "canary{model=forest,version=3}": 0.25}
+    given = {
+        "labelled{model=forest,version=2,label=tested}": 1.0,
+        "labelled{model=forest,version=1,label=nightly}": 1.0,
+        "labelled{model=forest,version=1,label=audited}": 1.0,
+    }
+    page.report("worker.forest@1", {"serving{model=forest,version=2}": 1.0} | standing | given)
+    asked = {"candidate{application=digits,model=forest}": 1.0, "deployed{application=digits,policy=exp3}": 1.0}
+    page.report("selection@2", asked)
+    (application,) = page.shown()["applications"]
+    (forest,) = [row for row in application["models"] if row["name"] == "forest"]
+    assert [(row["version"], row["label"], row["share"]) for row in forest["versions"]] == [
+        ("2", "stable, tested", 0.75),
+        ("1", "standby, audited, nightly", 0.0),
+        ("3", "canary", 0.25),
+    ]
+
+
 def test_a_worker_that_was_stopped_is_forgotten_once_nobody_may_ask_its_model() -> None:
     """Its model was removed; while an application names it, the silence is told."""
     page = Page()

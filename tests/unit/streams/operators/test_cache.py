@@ -292,6 +292,14 @@ def test_a_query_that_names_a_version_is_asked() -> None:
     assert cached.ask("c", row(1.0)) == ["c=7"]
 
 
+def test_a_model_whose_version_the_application_names_is_asked() -> None:
+    """As if each of its queries did; other models of the application are remembered."""
+    cached = Cached("m", "n", versions={"m": "nightly"})
+    cached.ask("a", row(1.0))
+    cached.land("a", "m", "n")
+    assert cached.ask("b", row(1.0)) == ["m?b"]
+
+
 def test_two_clients_that_use_one_id_at_once_have_their_own_answers_remembered() -> None:
     """Each output is kept under the input that it answers."""
     cached = Cached("m")

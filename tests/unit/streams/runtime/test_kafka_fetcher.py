@@ -28,11 +28,12 @@ PLACES = (TopicPartition("p.t", 0), TopicPartition("p.t", 1))
 BACKOFF_S = 0.1
 
 
-def batch(value: bytes) -> bytes:
-    """Build a batch of one record with offset 0."""
+def batch(value: bytes, count: int = 1, first: int = 0) -> bytes:
+    """Build a batch of so many records, the first with this offset."""
     builder = DefaultRecordBatchBuilder(2, 0, 0, -1, -1, 0, 1 << 16)
-    builder.append(0, 1_000, None, value, [])
-    return bytes(builder.build())
+    for offset in range(count):
+        builder.append(offset, 1_000, None, value, [])
+    return first.to_bytes(8, "big") + bytes(builder.build())[8:]
 
 
 class Broker:
@@ -42,6 +43,7 @@ class Broker:
         self.asked: list[dict[TopicPartition, int]] = []
         self.sessions: list[tuple[int, int]] = []
         self.waits_ms: list[int] = []
+        self.least_bytes: list[int] = []
         self.refreshed = 0
         self.is_connected = True
         self.connects = True
@@ -76,6 +78,7 @@ class Broker:
         self.asked.append({TopicPartition(topic, p[0]): p[2] for topic, parts in said.topics for p in parts})
         self.sessions.append((said.session_id, said.session_epoch))
         self.waits_ms.append(said.max_wait_time)
+        self.least_bytes.append(said.min_bytes)
         self._answers.append(self._loop.create_future())
         return self._answers[-1]
 
@@ -95,7 +98,7 @@ class Scene:
 
     def __init__(self) -> None:
         self.broker = Broker()
-        settings = FetchSettings(quiet_wait_ms=3_000)
+        settings = FetchSettings(quiet_wait_ms=3_000, merge_ms=3)
         calls = cast("Calls", self.broker)
         self.fetcher = Fetcher(calls, {"p.t": "t"}, settings, BACKOFF_S, self.broker.oldest)
         for place in PLACES:
@@ -193,6 +196,24 @@ def test_a_broker_that_has_nothing_may_hold_the_next_request_longer_until_it_has
         assert await stage.poll(PLACES[1], timeout_s=0.2) == {}
         await broker.answer(sent(PLACES[1]))
         assert broker.waits_ms == [short_ms, 3_000, short_ms, short_ms]
+
+    play(act)
+
+
+@pytest.mark.parametrize(("count", "wait_ms"), [(40, 500), (60, 1), (120, 2), (1_000, 3)])
+def test_a_broker_gathers_records_while_many_come_and_waits_for_any_when_none_do(count: int, wait_ms: int) -> None:
+    """So many every 50 ms: no more than comes in the wait is asked for, and a lull costs no requests."""
+
+    async def act(stage: Scene, broker: Broker) -> None:
+        for turn in range(7):
+            records = batch(b"0123456789", count, turn * count)
+            await broker.answer(Fetched(tuple(PLACES[0]), 0, 7 * count, records), sent(PLACES[1]))
+            await asyncio.sleep(0.049)
+            assert len((await stage.poll())[PLACES[0]]) == count
+        assert broker.waits_ms[-1] == wait_ms
+        assert (broker.least_bytes[-1] > 10 * wait_ms) is (wait_ms < 500)
+        await broker.answer(sent(PLACES[0]), sent(PLACES[1]))
+        assert (broker.waits_ms[-1], broker.least_bytes[-1]) == (3_000, 1)
 
     play(act)
 

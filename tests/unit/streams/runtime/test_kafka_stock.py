@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -66,7 +67,7 @@ class Consumer:
 def reading(consumer: Consumer) -> StockSource:
     """Make a source that reads both partitions from offset 3 on."""
     names = {"p.t": "t"}
-    source = StockSource(cast("Any", consumer), names, KafkaConnection("nowhere:9092", "p"), FetchSettings())
+    source = StockSource(cast("Any", consumer), names, KafkaConnection("nowhere:9092", "p"), FetchSettings(merge_ms=3))
     source.own([ONE, TWO])
     for place in (ONE, TWO):
         source.seek(place, 3)
@@ -117,6 +118,26 @@ async def test_a_fetch_of_our_own_that_a_rebalance_overtakes_brings_nothing(monk
     monkeypatch.setattr(source, "_fetched", fetched)
     assert await source.poll([ONE], 100) == {}
     assert source.position(ONE) == 5
+
+
+@pytest.mark.parametrize(("count", "waited_ms"), [(40, 0), (120, 2), (1_000, 3)])
+@in_virtual_time
+async def test_polls_let_records_gather_while_many_come(count: int, waited_ms: int) -> None:
+    """So many every 50 ms; a poll after one that brought nothing returns what comes at once."""
+    consumer, now_s = Consumer(), asyncio.get_running_loop().time
+    source = reading(consumer)
+    consumer.alone = {ONE: [record(ONE, offset) for offset in range(count)]}
+    consumer.passed = 9
+    for _ in range(7):
+        await source.poll([ONE], 100)
+        await asyncio.sleep(0.05)
+    consumer.alone = {}
+    before_s = now_s()
+    await source.poll([ONE], 100)
+    assert round(1_000 * (now_s() - before_s)) == waited_ms
+    before_s = now_s()
+    await source.poll([ONE], 100)
+    assert now_s() == before_s
 
 
 @in_virtual_time

@@ -11,6 +11,7 @@ import pytest
 
 from schemas.records import Model, PolicyState
 from streams.operators.contract import (
+    NONE_UNREAD,
     DeadLetter,
     Emit,
     FetchStates,
@@ -27,6 +28,7 @@ from streams.runtime.corrupt import corrupt
 from streams.runtime.errors import KernelError, MisconfiguredError, StuckError
 from streams.runtime.ports import Loaded, Ran
 from streams.runtime.role.definition import Role
+from streams.runtime.role.kernel_calls import Guard, Timer
 from streams.runtime.role.loop import RoleLoop
 from streams.testing.broker import FakeBroker
 from tests.fakes import (
@@ -40,7 +42,7 @@ from tests.fakes import (
     echo,
     fake_ports,
 )
-from tests.virtual import START_US, elapse, run
+from tests.virtual import START_US, VirtualClock, elapse, run
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
@@ -371,6 +373,25 @@ def test_a_kernel_that_failed_starts_over_from_what_is_incomplete() -> None:
     run(scene())
 
 
+def test_a_timer_that_is_due_again_at_once_leaves_others_their_turn() -> None:
+    """A kernel ends thousands of windows in many short calls; answers go out in between."""
+
+    async def scene() -> None:
+        clock, turns = VirtualClock(), list[str]()
+        kernel = ScriptedKernel(timer=lambda _: turns.append("timer") or [])
+        guard = Guard("role", clock, lambda _: timer.set(clock.now_us() if len(turns) < 6 else None))
+        timer = Timer(kernel, clock, guard, lambda: NONE_UNREAD)
+        firing = asyncio.create_task(timer.run())
+        timer.set(clock.now_us())
+        for _ in range(3):
+            await asyncio.sleep(0)
+            turns.append("other")
+        firing.cancel()
+        assert turns == ["timer", "other"] * 3
+
+    run(scene())
+
+
 def test_a_kernel_whose_timer_fails_starts_over_from_what_is_incomplete(caplog: pytest.LogCaptureFixture) -> None:
     """What it held is given to it again, and the alarm set; the traceback is logged once, the failure counted."""
 
@@ -544,6 +565,24 @@ def test_a_role_without_replies_waits_for_room_and_notices_it_at_once() -> None:
             s.transport.up.set()
             await elapse(0.005)
             assert s.broker.values("out") == [b"1", b"2"]
+
+    run(scene())
+
+
+@pytest.mark.parametrize(("at_once", "pauses"), [(1, 0), (2, 3)])
+def test_a_role_that_pauses_for_fuller_polls_makes_none_while_they_are_full(at_once: int, pauses: int) -> None:
+    """A backlog is read poll by poll; with few records in a poll, the pause makes the next one fuller."""
+
+    async def scene() -> None:
+        kernel = ScriptedKernel()
+        async with running(kernel, role={"linger_s": 10.0, "at_once": at_once}) as s:
+            s.consumer.most = 2
+            s.broker.put(*Q, b"1", b"2", b"3", b"4", b"5", b"6", b"7")
+            await elapse(1)
+            for _ in range(pauses):
+                assert len(kernel.seen()) < 7
+                await elapse(10)
+            assert len(kernel.seen()) == 7
 
     run(scene())
 

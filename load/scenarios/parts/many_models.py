@@ -1,0 +1,93 @@
+"""Models of hosts: Clockwork's published ones, which only take time, and real small ones, as they are measured here."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from load.models.training import digits, small_models
+from workers.kernel.schedule.profiles import Kept
+from workers.packages.packaging import package_sklearn
+from workers.packages.sealed import sealed
+from workers.packages.variants import runtime_module
+from workers.simulation.host import HostModel
+from workers.simulation.service import Recorded
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from load.models.training import Digits, Estimator
+
+SIZES: Final = (1, 2, 4, 8, 16)
+# Of ResNet-50 on a V100, all sizes are published (us), and that its 102 MB of weights are loaded within 8.33 ms. Of the
+# others one row and sixteen are; the sizes between lie where those of ResNet-50 do. Weights are four bytes for each
+# parameter that torchvision's documentation gives (Clockwork, OSDI'20, and its docs).
+_RESNET50: Final = (2_610, 3_780, 5_610, 9_130, 15_670)
+_ENDS: Final = {
+    "resnet18": ((1_270, 7_020), 46_758_048),
+    "resnet50": ((2_610, 15_670), 102_228_128),
+    "resnet152": ((7_710, 44_600), 240_771_232),
+    "densenet169": ((5_180, 21_850), 56_597_920),
+    "inceptionv3": ((4_460, 26_170), 95_338_272),
+}
+_LOAD_US_A_BYTE: Final = 8_330 / 102_228_128
+# Batches take from 95 % of what is published, which is the 99th percentile, to all of it.
+_SPREAD: Final = 0.05
+_CALLS, _LOADS = 200, 5  # of each size, and of each package
+
+
+class Family(NamedTuple):
+    """Models that are alike: what batches and loading take (us), and bytes in memory."""
+
+    name: str
+    samples: dict[int, list[float]]
+    load_us: int
+    bytes: int
+
+    def model(self) -> HostModel:
+        """Return one of them, whose 99th percentiles are known."""
+        p99s = tuple(round(float(np.quantile(self.samples[size], 0.99, method="higher"))) for size in self.samples)
+        profile = Kept(self.name, "1", tuple(self.samples), p99s, self.load_us, self.bytes)
+        return HostModel(Recorded.of(self.samples), self.load_us, self.bytes, profile)
+
+
+def published() -> list[Family]:
+    """Return Clockwork's models: nothing is computed, they only take the time."""
+    found = []
+    for name, ((first, last), size_bytes) in _ENDS.items():
+        span = _RESNET50[-1] - _RESNET50[0]
+        times = [first + (us - _RESNET50[0]) * (last - first) / span for us in _RESNET50]
+        samples = {
+            size: [us * (1 - _SPREAD * step / 9) for step in range(10)] for size, us in zip(SIZES, times, strict=True)
+        }
+        found.append(Family(name, samples, round(size_bytes * _LOAD_US_A_BYTE), size_bytes))
+    return found
+
+
+def real(folder: Path) -> list[Family]:
+    """Measure small models of the digits, in the runtimes for linear models, for trees and ONNX, in one thread."""
+    data = digits()
+    return [_measured(name, estimator, data, folder / f"many-{name}") for name, estimator in small_models(data).items()]
+
+
+def _measured(runtime: str, estimator: Estimator, data: Digits, path: Path) -> Family:
+    manifest = package_sklearn(estimator, path, path.name, "1", data.test_x[:64], output="label", convert=runtime)
+    module, loads = runtime_module(runtime), []
+    for _ in range(_LOADS):
+        begun_s = time.perf_counter()
+        model = module.load(manifest, sealed(path, manifest), allow_pickle=False, threads=1)
+        model.predict_batch(data.test_x[:1])
+        loads.append((time.perf_counter() - begun_s) * 1e6)
+    samples = {}
+    for size in SIZES:
+        times = []
+        for call in range(_CALLS):
+            rows = data.test_x[call : call + size]
+            begun_s = time.perf_counter()
+            model.predict_batch(rows)
+            times.append((time.perf_counter() - begun_s) * 1e6)
+        samples[size] = sorted(times)[: _CALLS * 99 // 100]  # the slowest two are pauses of the machine
+    size_bytes = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+    return Family(runtime, samples, round(max(loads[1:])), size_bytes)
