@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
-import pytest
 
-from deploy.local.process import free_port
 from schemas import topics
 from schemas.codec import Codec
 from schemas.records import Model, ModelPredictions, Outcome, Tensor
@@ -22,7 +19,6 @@ from streams.runtime.kafka.log_reader import KafkaBroadcast, KafkaPositions, Kaf
 from streams.runtime.kafka.producer import KafkaTransport
 from streams.runtime.role.definition import Ports
 from streams.topology import host_role
-from tests.deployments import Toy, deployed
 from tests.samples import model_query
 from workers.hosting import Hosting
 from workers.manifest import digest
@@ -30,6 +26,7 @@ from workers.packages.packaging import package_function
 from workers.settings import WorkerSettings
 
 if TYPE_CHECKING:
+    from pathlib import Path
     from types import TracebackType
 
     from deploy.local.services import Broker

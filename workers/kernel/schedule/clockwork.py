@@ -1,21 +1,22 @@
 """`clockwork`: the model with the latest feasible start runs next, in the largest full batch that is in time.
 
-Each row stands in the queue of every batch size of its model (Clockwork, OSDI'20). A size's latest feasible start is the
-due time of its first row less what a batch of that size takes. The model whose start comes first goes first. Of its sizes
-the largest runs that has enough rows, all of them in time by the estimate. What cannot make it is refused at once.
+Each row stands in the queue of every batch size of its model (Clockwork, OSDI'20). A size's latest feasible start is
+the due time of its first row less what a batch of that size takes. The model whose start comes first goes first. Of its
+sizes the largest runs that has enough rows, all in time by the estimate. What cannot make it is refused at once.
 
-Three things differ from the publication. A batch of a size between two classes runs where that costs less a row, because
-models on a processor take any size. Rows are passed over for a larger batch only if that loses fewer rows. And a model
-whose estimates let nothing pass is tried with one row now and then, because only an execution corrects an estimate.
+Three things differ from the publication. A batch of a size between two classes runs where that costs less a row: models
+on a processor take any size. Rows are passed over for a larger batch only if no more are lost so. A model whose
+estimates let nothing pass is tried with one row now and then, because only an execution corrects an estimate.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from heapq import heappop, heappush
-from typing import TYPE_CHECKING, ClassVar, Final
+from heapq import heapify, heappop, heappush
+from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 
 from workers.kernel.schedule.contract import Refusal, Start
+from workers.kernel.schedule.demand import Demand
 from workers.kernel.schedule.profiles import class_of
 
 if TYPE_CHECKING:
@@ -26,19 +27,36 @@ if TYPE_CHECKING:
 
 # A model that may not run by its estimate is tried this often at most (us): ten tries renew the estimate within 1 s.
 PROBE_US: Final = 100_000
+# Entries a model in each heap, above which those that are outlived are taken out.
+_SPARSE: Final = 8
+
+_Entry: TypeAlias = "tuple[int, int, str]"  # when (us), number, model
 
 
 class _Model:
-    """One model: its queue, and which entries of the two heaps are its last ones."""
+    """One model.
 
-    __slots__ = ("entry", "lost_at_us", "probes", "queue", "ran_us")
+    Attributes:
+        queue: what waits for it.
+        entry: the number of its last entries in the heaps.
+        ran_us: when it last ran.
+        ready_us: when it can run at the earliest.
+        probes: its first row is tried although it may be late.
+    """
 
-    def __init__(self, queue: Queue) -> None:
-        self.queue = queue
+    __slots__ = ("entry", "probes", "queue", "ran_us", "ready_us")
+
+    def __init__(self, queue: Queue, now_us: int) -> None:
         self.entry = 0
-        self.lost_at_us: int | None = None
         self.ran_us = 0
         self.probes = False
+        self.take(queue, now_us)
+
+    def take(self, queue: Queue, now_us: int) -> None:
+        """Take what now waits."""
+        self.queue = queue
+        self.ready_us = now_us + queue.load_us
+        self.probes = self.probes and queue.is_resident and bool(queue.dues_us)
 
 
 class Clockwork:
@@ -50,30 +68,38 @@ class Clockwork:
         """Start with nothing queued; `lanes` batches run at a time."""
         self.profiles = profiles
         self._lanes = lanes
+        self._demand = Demand(profiles)
         self._models: dict[str, _Model] = {}
         self._ends_us: dict[str, int] = {}  # when what runs should be over
         self._number = 0
         # Entries that are not the last of their model are dropped when they come up.
-        self._starts: list[tuple[int, int, str]] = []  # latest feasible start, number, model
-        self._losses: list[tuple[int, int, str]] = []  # the last moment for the first row, number, model
+        self._starts: list[_Entry] = []  # by latest feasible start
+        self._losses: list[_Entry] = []  # by the last moment for the first row
 
     def changed(self, queue: Queue, now_us: int) -> None:
         """Take what now waits for one model."""
         model = self._models.get(queue.model)
         if model is None:
-            model = self._models[queue.model] = _Model(queue)
-        model.queue = queue
+            model = self._models[queue.model] = _Model(queue, now_us)
+        else:
+            model.take(queue, now_us)
+        self._demand.changed(queue)
         self._enter(model, now_us)
 
     def refused(self, now_us: int) -> Sequence[Refusal]:
         """Return the rows that cannot be in time, even if their model runs next, and those passed over."""
         free_us = self._free_us(now_us)
-        found = []
+        found, kept = [], []
         while self._losses and self._losses[0][0] < free_us:
             _, number, name = heappop(self._losses)
             model = self._models[name]
-            if number == model.entry and (refusal := self._lost(model, free_us, now_us)):
-                found.append(refusal)
+            if number == model.entry:
+                refusal = self._lost(model, free_us, now_us)
+                found.append(refusal) if refusal is not None else kept.append(model)
+        for model in kept:
+            self._enter(model, now_us)
+        for refusal in found:
+            self._demand.refused(self._models[refusal.model].queue, refusal.rows, now_us)
         if not found and len(self._ends_us) < self._lanes and (top := self._top()) is not None:
             found.extend(self._passed(top, now_us))
         return found
@@ -88,13 +114,17 @@ class Clockwork:
         took_us = times[class_of(rows)]
         self._ends_us[queue.model] = now_us + took_us
         model.probes = False
-        return Start(queue.model, rows, now_us, queue.dues_us[0] - took_us)
+        return Start(queue.model, rows, now_us, max(now_us, queue.dues_us[0] - took_us))
 
     def due_us(self) -> int | None:
         """Return when the next row is lost, if nothing runs before."""
         while self._losses and self._losses[0][1] != self._models[self._losses[0][2]].entry:
             heappop(self._losses)
         return self._losses[0][0] + 1 if self._losses else None
+
+    def demand(self, model: str, now_us: int) -> int:
+        """Return a model's demand (see `demand`)."""
+        return self._demand.of(model, now_us)
 
     def done(self, model: str, rows: int, took_us: int, now_us: int) -> None:
         """Take that a batch is over; the model's estimates have changed."""
@@ -117,13 +147,20 @@ class Clockwork:
         if not queue.dues_us:
             return
         due_us, times = queue.dues_us[0], self.profiles.of(queue.model).by_class
-        # What a model that is not resident cannot make is lost now: by and by less is left of loading it.
-        late = not queue.is_resident and due_us - times[0] - queue.load_us < now_us
-        lost_us = now_us - 1 if late else due_us if model.probes else due_us - times[0]
-        heappush(self._losses, (lost_us, model.entry, queue.model))
+        lost_us = due_us if model.probes else due_us - times[0]
+        if lost_us < model.ready_us and not queue.is_resident:
+            lost_us = now_us - 1  # even if it is loaded at once
+        self._push(self._losses, (lost_us, model.entry, queue.model))
         if queue.is_resident and queue.model not in self._ends_us:
-            start_us = due_us - times[class_of(self._full(queue))]
-            heappush(self._starts, (start_us, model.entry, queue.model))
+            start_us = due_us if model.probes else due_us - times[class_of(_full(queue))]
+            self._push(self._starts, (start_us, model.entry, queue.model))
+
+    def _push(self, heap: list[_Entry], entry: _Entry) -> None:
+        """Add an entry; now and then those that models have outlived are taken out."""
+        if len(heap) > _SPARSE * len(self._models) + _SPARSE:
+            heap[:] = [each for each in heap if each[1] == self._models[each[2]].entry]
+            heapify(heap)
+        heappush(heap, entry)
 
     def _top(self) -> _Model | None:
         """Return the model that goes first."""
@@ -136,19 +173,18 @@ class Clockwork:
         return None
 
     def _lost(self, model: _Model, free_us: int, now_us: int) -> Refusal | None:
-        """Return the rows of a model that cannot be in time, and remember when to look again."""
+        """Return the rows of a model that cannot be in time."""
         queue = model.queue
         least_us = self.profiles.of(queue.model).by_class[0]
-        needed_us = least_us if queue.is_resident else least_us + queue.load_us
-        ready_us = free_us if queue.is_resident else max(free_us, now_us + queue.load_us)
-        rows = bisect_left(queue.dues_us, now_us if model.probes else ready_us + least_us)
+        least_end_us = max(free_us, model.ready_us) + least_us
+        rows = bisect_left(queue.dues_us, now_us if model.probes else least_end_us)
         if rows == len(queue.dues_us) and self._may_probe(model, now_us):
             model.probes, rows = True, rows - 1
         if not rows:
-            self._enter(model, now_us)
             return None
-        why = "" if queue.is_resident else ", of which loading takes most"
-        return Refusal(queue.model, rows, f"too late: it takes {max(needed_us, 0) / 1e3:.1f} ms{why}")
+        if queue.is_resident:
+            return Refusal(queue.model, rows, f"no time is left: one row takes {least_us / 1e3:.1f} ms")
+        return Refusal(queue.model, rows, f"the model is not loaded: that takes {queue.load_us / 1e3:.1f} ms more")
 
     def _may_probe(self, model: _Model, now_us: int) -> bool:
         """Tell whether a model of whose rows none can make it is tried all the same."""
@@ -157,31 +193,33 @@ class Clockwork:
         return is_free and queue.dues_us[-1] > now_us and now_us - model.ran_us >= PROBE_US
 
     def _passed(self, model: _Model, now_us: int) -> Iterator[Refusal]:
-        """Yield the rows that are passed over for a larger batch, if more would be lost otherwise."""
+        """Yield the rows that are passed over for a larger batch, if as many would be lost otherwise."""
         queue, times = model.queue, self.profiles.of(model.queue.model).by_class
-        dues_us, most = queue.dues_us, min(queue.cap, len(queue.dues_us))
-        if model.probes or most < 2:
+        dues_us = queue.dues_us
+        if model.probes:
             return
-        for index in range(class_of(most + 1), 0, -1):
+        for index in range(class_of(_full(queue)), 0, -1):
             passed = bisect_left(dues_us, now_us + times[index])
-            if 1 << index <= min(most, len(dues_us) - passed):
-                first = self._rows(queue, dues_us[0] - now_us)
-                later_us = now_us + times[class_of(first)] + times[index]
-                if passed and bisect_left(dues_us, later_us) - first > passed:
-                    yield Refusal(queue.model, passed, "too late: a larger batch goes first")
-                return
-
-    def _full(self, queue: Queue) -> int:
-        """Return the rows of the largest batch that is full."""
-        return 1 << min(queue.cap, len(queue.dues_us)).bit_length() - 1
+            if len(dues_us) - passed < 1 << index:
+                continue
+            first = self._rows(queue, dues_us[0] - now_us)
+            then_us = now_us + times[class_of(first)] + times[index]
+            if passed and bisect_left(dues_us, then_us) - first >= passed:
+                yield Refusal(queue.model, passed, "no time is left: a larger batch of later rows runs instead")
+            return
 
     def _rows(self, queue: Queue, slack_us: int) -> int:
         """Return how many rows run: the largest full batch that is in time, or all rows if that costs less a row."""
         times = self.profiles.of(queue.model).by_class
         most = min(queue.cap, len(queue.dues_us))
-        index = class_of(self._full(queue))
+        index = class_of(_full(queue))
         while index and times[index] > slack_us:
             index -= 1
         rows, whole = 1 << index, class_of(most)
         is_cheaper = times[whole] * rows <= times[index] * most
         return most if most > rows and times[whole] <= slack_us and is_cheaper else rows
+
+
+def _full(queue: Queue) -> int:
+    """Return the rows of the largest batch that is full."""
+    return 1 << min(queue.cap, len(queue.dues_us)).bit_length() - 1

@@ -4,8 +4,8 @@
                  │
                next ─▶ Start ─▶ the host takes the rows, says `changed`, and runs them ─▶ done
 
-`refused` comes before `next`: a row that cannot make it would otherwise make the batch smaller. A model that was started
-is not started again before it is done.
+`refused` comes before `next`: a row that cannot make it would otherwise make the batch smaller. A model that was
+started is not started again before it is done.
 """
 
 from __future__ import annotations
@@ -88,6 +88,10 @@ class Schedule(Protocol):
 
     def due_us(self) -> int | None:
         """Return when `refused` may have something new if nothing changes before; None = never."""
+        ...
+
+    def demand(self, model: str, now_us: int) -> int:
+        """Return how much a model is worth having in memory, for `Residency`; 0 = nothing asks for it."""
         ...
 
     def done(self, model: str, rows: int, took_us: int, now_us: int) -> None:

@@ -52,6 +52,10 @@ class Fifo:
         """Return None: nothing is refused."""
         return None
 
+    def demand(self, model: str, now_us: int) -> int:
+        """Return 0: models are loaded in the order in which they are asked."""
+        return 0
+
     def done(self, model: str, rows: int, took_us: int, now_us: int) -> None:
         """Take that a batch is over."""
         self.profiles.observe(model, rows, took_us)

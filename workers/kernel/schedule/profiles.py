@@ -78,7 +78,7 @@ class Times:
         self.bytes = 0
         self._samples: dict[int, deque[int]] = {}
         self._loads: deque[int] = deque(maxlen=SAMPLES)
-        self.by_class = (UNPROFILED_US,) * CLASSES
+        self.by_class: tuple[int, ...] = (UNPROFILED_US,) * CLASSES
 
     def observe(self, index: int, took_us: int) -> None:
         """Take what a batch of a class took."""
@@ -106,7 +106,7 @@ class Times:
         return Kept(model, self.version, sizes, times, self.load_us, self.bytes)
 
     def _estimates(self) -> Iterable[int]:
-        """Yield the estimate of each class; one that was not run takes no longer than in proportion to a smaller one."""
+        """Yield the estimate of each class; one never run takes no longer than in proportion to a smaller one."""
         known = {index: quantile(samples, QUANTILE) for index, samples in self._samples.items()}
         smaller = -1
         for index in range(CLASSES):

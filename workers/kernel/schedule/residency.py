@@ -1,6 +1,9 @@
 """Which models of a host are in memory: those that are asked, as many as a budget of bytes holds.
 
 rows wait, or a copy is wanted ─▶ wanted ─▶ load it, and unload those that were not used for longest to make room
+
+With a `demand` (see `demand`) the unit of the largest is loaded first, and one with demand makes room only for a unit
+with more. Without it units are loaded in the order of the wishes.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 # A model of unknown size is reckoned to take so much: what a small one takes with its objects.
 UNKNOWN_BYTES: Final = 1 << 20
@@ -53,8 +56,17 @@ class Residency:
         used_bytes: that they take, those that are being loaded included.
     """
 
-    def __init__(self, budget_bytes: int, loading: int = 1) -> None:
-        """Start with nothing; so many units are loaded at a time."""
+    def __init__(
+        self, budget_bytes: int, loading: int = 1, demand: Callable[[str, int], int] = lambda _unit, _now_us: 0
+    ) -> None:
+        """Start with nothing.
+
+        Args:
+            budget_bytes: that all units together may take.
+            loading: so many units are loaded at a time.
+            demand: returns a unit's demand at a time (us); a schedule has it.
+        """
+        self._demand = demand
         self.budget_bytes = budget_bytes
         self.used_bytes = 0
         self._most_loading = loading
@@ -123,16 +135,18 @@ class Residency:
 
     def changes(self, now_us: int) -> Iterator[Change]:
         """Yield what is to be loaded now, and what is to be unloaded for it."""
-        for unit, size_bytes in tuple(self._wishes.items()):
+        wishes = [(-self._demand(unit, now_us), place, unit) for place, unit in enumerate(self._wishes)]
+        for demand, _, unit in sorted(wishes):
+            size_bytes = self._wishes[unit]
             if self._loading >= self._most_loading:
                 return
             if size_bytes > self.budget_bytes:
                 del self._wishes[unit]
                 self._too_large.append(unit)
                 continue
-            victims = self._victims(size_bytes)
+            victims = self._victims(size_bytes, -demand, now_us)
             if victims is None:
-                return
+                continue
             evictions = tuple(Eviction(victim, unit, now_us - self._units[victim].used_us) for victim in victims)
             for victim in victims:
                 self.drop(victim)
@@ -152,13 +166,27 @@ class Residency:
             self.drop(victim)
             yield Eviction(victim, "", idle_us)
 
-    def _victims(self, size_bytes: int) -> list[str] | None:
-        """Return which units make room for so many bytes; None = too many are busy."""
-        free, victims = self.budget_bytes - self.used_bytes, list[str]()
+    def _victims(self, size_bytes: int, demand: int, now_us: int) -> list[str] | None:
+        """Return which units make room for so many bytes; None = too many are busy, or worth more."""
+        free, victims, asked = self.budget_bytes - self.used_bytes, list[str](), list[tuple[int, str]]()
+        if free >= size_bytes:
+            return victims
         for unit, known in self._units.items():
+            if known.is_busy or known.is_loading:
+                continue
+            its = self._demand(unit, now_us)
+            if its:
+                asked.append((its, unit))
+                continue
+            victims.append(unit)
+            free += known.size_bytes
             if free >= size_bytes:
-                break
-            if not known.is_busy and not known.is_loading:
-                victims.append(unit)
-                free += known.size_bytes
-        return victims if free >= size_bytes else None
+                return victims
+        for its, unit in sorted(asked):
+            if its >= demand:
+                return None
+            victims.append(unit)
+            free += self._units[unit].size_bytes
+            if free >= size_bytes:
+                return victims
+        return None
