@@ -180,6 +180,20 @@ def test_a_model_that_hangs_is_taken_out_and_the_others_go_on() -> None:
     assert bench.outcomes[again] == [Outcome.OK]
 
 
+def test_its_figures_say_what_is_in_memory_and_why_something_is_not() -> None:
+    """The model that was unloaded last is named, with the one that it made room for."""
+    bench = Bench(budget=1)
+    bench.add("a", "b", "c")
+    for number, name in enumerate(("a", "b")):
+        bench.ask(name, number)
+        bench.run(1)
+    figures = bench.host.statistics()
+    assert (figures["host_known_models"], figures["host_resident_models"]) == (3.0, 1.0)
+    assert figures["resident{model=b,version=1}"] == 1.0
+    assert figures["host_evictions_total"] == 1.0
+    assert "host_last_eviction_idle_s{model=a,needed_by=b}" in figures
+
+
 def test_topics_follow_the_models() -> None:
     """A new model's topic is read, a removed one's is not, a stranger's never."""
     bench = Bench()
