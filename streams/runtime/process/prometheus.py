@@ -46,7 +46,7 @@ MEANINGS: Final = {
     "host_budget_bytes": "memory that the models of a host may take",
     "host_evictions_total": "models that a host has unloaded to make room",
     "host_known_models": "models of a host, in memory or not",
-    "host_last_eviction_idle_s": "seconds for which the model that a host unloaded last, to make room for another, was not used",
+    "host_last_eviction_idle_s": "seconds for which the model that a host unloaded last had not been used",
     "host_loads_total": "models that a host has begun to load",
     "host_process_ends_total": "times that the process of a host's models ended, or was ended because one hung",
     "host_process_starts_total": "processes that a host has started for its models",
