@@ -54,15 +54,19 @@ class Placement(NamedTuple):
         is_inside: whether it runs in the process of selection.
         reason: why, for people.
         is_measured: whether measuring has decided it.
+        pool: in whose host it runs; empty = in none.
     """
 
     digest: str
     is_inside: bool
     reason: str
     is_measured: bool = False
+    pool: str = ""
 
     def __str__(self) -> str:
-        """Return it for people: `inline: 41 us a call`."""
+        """Return it for people: `inline: 41 us a call`, `host small: named in hosts`."""
+        if self.pool:
+            return f"host {self.pool}: {self.reason}"
         return f"{'inline' if self.is_inside else 'own process'}: {self.reason}"
 
 
@@ -113,6 +117,9 @@ def judged(digest: str, times: Mapping[int, float] | str) -> Placement:
 
 def _ruled(settings: Settings, model: Model) -> Placement | None:
     """Return where a model runs without being measured; None = it is to be measured."""
+    if (pool := settings.pool_of(model.name)) is not None:
+        reason = "named in hosts" if model.name in settings.hosts[pool].models else "all others"
+        return Placement(model.digest, is_inside=False, reason=reason, pool=pool)
     if settings.selection.inline != "auto":
         is_named = model.name in settings.selection.named_inline
         reason = "named in selection.inline" if is_named else "not named in selection.inline"

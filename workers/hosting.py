@@ -62,13 +62,14 @@ class Hosting:
             lanes: batches that run at a time.
             tells_process: whether its reports tell what the process costs.
         """
+        chosen = SCHEDULES.get(schedule, SCHEDULES[FIFO])(Profiles(), lanes)
         kernel = Host(
             codec,
             instance,
             settings,
             belongs,
-            SCHEDULES.get(schedule, SCHEDULES[FIFO])(Profiles(), lanes),
-            Residency(memory_bytes),
+            chosen,
+            Residency(memory_bytes, demand=chosen.demand),
             lanes,
         )
         role = Role(

@@ -302,7 +302,7 @@ class Host(Section):
     (`worker.isolated`)."""
     memory_mib: MiB = 512
     """How many MiB the models may take that are in memory at a time. Beyond it the one that was not asked for longest
-    makes room, and is loaded again when it is asked. Python and libraries come on top: 60 MiB, with scikit-learn 160."""
+    makes room, and is loaded again when it is asked. Python and libraries come on top (60 MiB, scikit-learn 160)."""
     controller: Literal["aimd", "deferred", "fixed", "quantile", "clockwork"] = "aimd"
     """What runs next, and in batches of which size. With `clockwork` it is the model whose latest start comes first, in
     the largest batch that is in time, and what cannot be in time is refused at once. With the others, which are those

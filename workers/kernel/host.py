@@ -17,12 +17,13 @@ from __future__ import annotations
 from collections import Counter, deque
 from heapq import heappop, heappush
 from itertools import count
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from schemas import topics
 from schemas.errors import DecodeError
 from schemas.records import Model
 from streams.operators.contract import NONE_UNREAD, Load, Log, Needs, Operator, Predict, Unload
+from streams.operators.statistics import render
 from workers.kernel.hosted import Copy, Hosted
 from workers.kernel.schedule.contract import Queue
 from workers.kernel.worker import ModelWorker
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
     from workers.kernel.schedule.contract import Schedule
     from workers.kernel.schedule.residency import Eviction, Residency
     from workers.settings import WorkerSettings
+
+# Models whose own figures a report has: with more it would grow too large.
+MOST_TOLD: Final = 64
 
 
 class _Running(NamedTuple):
@@ -205,8 +209,25 @@ class Host(Operator):
                 self._touch(hosted)
 
     def statistics(self) -> Mapping[str, float]:
-        """Return the figures of the host."""
-        return {name: float(number) for name, number in self.counters.items()}
+        """Return the figures of the host, and of the models that were asked; of many, those that are in memory."""
+        asked = [hosted for hosted in self._models.values() if hosted.worker is not None]
+        if len(asked) > MOST_TOLD:
+            asked = [self._units[unit][0] for unit in self._residency if "@" not in unit]
+        figures = {name: float(number) for name, number in self.counters.items()}
+        for hosted in asked[-MOST_TOLD:]:
+            figures |= hosted.worker.statistics() if hosted.worker is not None else {}
+        for unit in self._residency:
+            model = self._units[unit][1].load.model
+            figures[render(("resident", "model", model.name, "version", model.version))] = 1.0
+        if (last := self.last_eviction) is not None:
+            labels = ("model", last.unit, "needed_by", last.needed_by or "memory")
+            figures[render(("host_last_eviction_idle_s", *labels))] = last.idle_us / 1e6
+        return figures | {
+            "host_known_models": float(len(self._models)),
+            "host_resident_models": float(len(self._residency)),
+            "host_resident_bytes": float(self._residency.used_bytes),
+            "host_budget_bytes": float(self._residency.budget_bytes),
+        }
 
     def _on_model(self, record: Record, now_us: int) -> Effects:
         """Take what topic `models` says about a model that runs here."""

@@ -1,0 +1,230 @@
+"""A host in virtual time: one lane, a budget of memory, a model that hangs, models that come and go."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from schemas import topics
+from schemas.codec import Codec
+from schemas.records import Model, ModelPredictions, Outcome, Tensor
+from streams.operators.contract import Emit, Load, Predict, Predicted, Record, Unload
+from tests.samples import model_query
+from workers.kernel.host import Host
+from workers.kernel.schedule.fifo import Fifo
+from workers.kernel.schedule.profiles import Profiles
+from workers.kernel.schedule.residency import Residency
+from workers.settings import WorkerSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from streams.operators.contract import Effects
+
+CODEC = Codec()
+MIB = 1 << 20
+SECOND = 1_000_000
+PATIENCE_US = 5 * SECOND
+
+
+class Bench:
+    """A host and the process of its models, in virtual time: a load takes 10 ms, a batch 1 ms."""
+
+    def __init__(self, budget: int = 2, hangs: Iterable[str] = ()) -> None:
+        self.hangs = {*hangs}
+        self.now_us = 1_000 * SECOND
+        self.outcomes: dict[str, list[Outcome]] = {}
+        self.in_memory: set[tuple[str, int]] = set()
+        self.most = self.most_running = self._running = 0
+        self.loads: list[str] = []
+        self._later: list[tuple[int, int, Load | Predict]] = []
+        self._order = self._offset = 0
+        profiles = Profiles()
+        self.host = Host(
+            CODEC, "one", WorkerSettings(), lambda name: name != "stranger", Fifo(profiles), Residency(budget * MIB)
+        )
+
+    def add(self, *names: str) -> None:
+        """Publish models of a MiB each."""
+        for name in names:
+            model = Model(name, "1", "function", "", "", "label", "float32", (2,), partitions=1, bytes=MIB)
+            self._give(topics.MODELS, name.encode(), CODEC.encode(model))
+
+    def remove(self, name: str) -> None:
+        """Remove a model."""
+        self._give(topics.MODELS, name.encode(), None)
+
+    def ask(self, name: str, number: int, slack_us: int = SECOND) -> str:
+        """Ask a model; returns the query's id."""
+        query_id = f"{name}-{number}"
+        row = Tensor.of(np.zeros(2, np.float32))
+        query = model_query(query_id, 0, self.now_us + slack_us, row)
+        self._give(topics.model_queries(name), None, CODEC.encode(query))
+        return query_id
+
+    def run(self, seconds: float) -> None:
+        """Let time pass."""
+        end_us = self.now_us + int(seconds * 1e6)
+        while True:
+            due_us = self.host.needs().deadline_us
+            next_us = min([each[0] for each in self._later] + ([] if due_us is None else [due_us]), default=end_us + 1)
+            if next_us > end_us:
+                break
+            self.now_us = max(self.now_us, next_us)
+            if self._later and self._later[0][0] <= self.now_us:
+                _, _, effect = self._later.pop(0)
+                self._tell(effect)
+            else:
+                self._perform(self.host.on_timer(self.now_us))
+        self.now_us = end_us
+
+    def _give(self, topic: str, key: bytes | None, value: bytes | None) -> None:
+        self._offset += 1
+        record = Record(topic, 0, self._offset, self.now_us, key, value)
+        self._perform(self.host.on_records([record], self.now_us))
+
+    def _perform(self, effects: Effects) -> None:
+        for effect in effects:
+            if isinstance(effect, Emit):
+                batch = CODEC.decode(ModelPredictions, effect.value)
+                for query_id, outcome in zip(batch.query_ids, batch.outcomes, strict=True):
+                    self.outcomes.setdefault(query_id, []).append(outcome)
+            elif isinstance(effect, Load):
+                self.loads.append(effect.model.name)
+                self.in_memory.add((effect.model.name, effect.copy))
+                self.most = max(self.most, len(self.in_memory))
+                self._put(10_000, effect)
+            elif isinstance(effect, Unload):
+                self.in_memory.discard((effect.model, effect.copy))
+            elif isinstance(effect, Predict):
+                assert (effect.model, effect.copy) in self.in_memory
+                self._running += 1
+                self.most_running = max(self.most_running, self._running)
+                self._put(PATIENCE_US if effect.model in self.hangs else 1_000, effect)
+
+    def _put(self, after_us: int, effect: Load | Predict) -> None:
+        self._order += 1
+        self._later.append((self.now_us + after_us, self._order, effect))
+        self._later.sort()
+
+    def _tell(self, effect: Load | Predict) -> None:
+        if isinstance(effect, Load):
+            name, version = effect.model.name, effect.model.version
+            self._perform(
+                self.host.on_loaded(name, version, None, 10_000, self.now_us, copy=effect.copy, size_bytes=MIB)
+            )
+            return
+        self._running -= 1
+        rows = len(effect.rows)
+        if effect.model in self.hangs:
+            lost = [load for _, _, load in self._later if isinstance(load, Load)]
+            self._later.clear()
+            self.in_memory.clear()
+            failed = Predicted.failed(rows, "it hangs")
+            self._perform(self.host.on_predicted(effect.batch_id, failed, PATIENCE_US, self.now_us, is_lost=True))
+            for load in lost:
+                name, version = load.model.name, load.model.version
+                told = self.host.on_loaded(name, version, None, 0, self.now_us, copy=load.copy, is_lost=True)
+                self._perform(told)
+            return
+        answers = Predicted((Outcome.OK,) * rows, np.zeros(rows, np.int64))
+        self._perform(self.host.on_predicted(effect.batch_id, answers, 1_000, self.now_us))
+
+
+def test_models_are_loaded_when_they_are_asked_and_no_sooner() -> None:
+    """Of three that are known one is asked, and loaded."""
+    bench = Bench()
+    bench.add("a", "b", "c")
+    bench.run(1)
+    assert bench.loads == []
+    query = bench.ask("b", 1)
+    bench.run(1)
+    assert bench.loads == ["b"]
+    assert bench.outcomes[query] == [Outcome.OK]
+
+
+def test_the_one_that_was_not_asked_for_longest_makes_room() -> None:
+    """Two fit: the third replaces the first, which is loaded again when it is asked."""
+    bench = Bench(budget=2)
+    bench.add("a", "b", "c")
+    for number, name in enumerate(("a", "b", "c", "a")):
+        bench.ask(name, number)
+        bench.run(1)
+    assert bench.loads == ["a", "b", "c", "a"]
+    assert bench.most == 2
+    assert bench.host.last_eviction is not None
+    assert (bench.host.last_eviction.unit, bench.host.last_eviction.needed_by) == ("b", "a")
+
+
+def test_a_model_that_hangs_is_taken_out_and_the_others_go_on() -> None:
+    """Its rows fail at once while it is out; what was in memory beside it is loaded again without being asked."""
+    bench = Bench(budget=3, hangs=("bad",))
+    bench.add("good", "bad")
+    bench.ask("good", 1)
+    bench.run(1)
+    hung = bench.ask("bad", 1, slack_us=20 * SECOND)
+    bench.run(6)
+    assert bench.outcomes[hung] == [Outcome.FAILED]
+    assert bench.loads == ["good", "bad", "good"]
+    out, beside = bench.ask("bad", 2), bench.ask("good", 2)
+    bench.run(0.1)
+    assert bench.outcomes[out] == [Outcome.FAILED]
+    assert bench.outcomes[beside] == [Outcome.OK]
+    bench.hangs.clear()
+    bench.run(10)
+    again = bench.ask("bad", 3)
+    bench.run(1)
+    assert bench.outcomes[again] == [Outcome.OK]
+
+
+def test_its_figures_say_what_is_in_memory_and_why_something_is_not() -> None:
+    """The model that was unloaded last is named, with the one that it made room for."""
+    bench = Bench(budget=1)
+    bench.add("a", "b", "c")
+    for number, name in enumerate(("a", "b")):
+        bench.ask(name, number)
+        bench.run(1)
+    figures = bench.host.statistics()
+    assert (figures["host_known_models"], figures["host_resident_models"]) == (3.0, 1.0)
+    assert figures["resident{model=b,version=1}"] == 1.0
+    assert figures["host_evictions_total"] == 1.0
+    assert "host_last_eviction_idle_s{model=a,needed_by=b}" in figures
+
+
+def test_topics_follow_the_models() -> None:
+    """A new model's topic is read, a removed one's is not, a stranger's never."""
+    bench = Bench()
+    bench.add("a", "b", "stranger")
+    bench.ask("a", 1)
+    bench.remove("a")
+    assert bench.host.needs().topics == {topics.model_queries("b")}
+
+
+def test_a_model_larger_than_the_budget_fails_with_the_reason() -> None:
+    """It is not loaded at all."""
+    bench = Bench(budget=0)
+    bench.add("a")
+    query = bench.ask("a", 1)
+    bench.run(1)
+    assert bench.outcomes[query] == [Outcome.FAILED]
+    assert bench.loads == []
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from("abcde"), st.integers(0, 40_000)), max_size=60), st.integers(1, 4))
+def test_every_query_has_one_outcome_within_one_lane_and_the_budget(asked: list[tuple[str, int]], budget: int) -> None:
+    """Whatever is asked when, of models one of which hangs."""
+    bench = Bench(budget=budget, hangs=("e",))
+    bench.add(*"abcde")
+    queries = []
+    for number, (name, pause_us) in enumerate(asked):
+        queries.append(bench.ask(name, number, slack_us=100_000))
+        bench.run(pause_us / 1e6)
+    bench.run(60)
+    assert {query: len(found) for query, found in bench.outcomes.items()} == dict.fromkeys(queries, 1)
+    assert bench.most_running <= 1
+    assert bench.most <= budget
+    assert bench.host.needs().held == 0
