@@ -10,7 +10,7 @@ import numpy as np
 
 from schemas import topics
 from schemas.codec import Codec
-from schemas.records import Model, ModelPredictions, Outcome, Tensor
+from schemas.records import Model, ModelPredictions, Outcome, Status, Tensor
 from streams.operators.contract import Emit
 from streams.runtime.clock import SystemClock
 from streams.runtime.kafka.connection import KafkaConnection
@@ -19,6 +19,7 @@ from streams.runtime.kafka.log_reader import KafkaBroadcast, KafkaPositions, Kaf
 from streams.runtime.kafka.producer import KafkaTransport
 from streams.runtime.role.definition import Ports
 from streams.topology import host_role
+from tests.deployments import Toy, deployed
 from tests.samples import model_query
 from workers.hosting import Hosting
 from workers.manifest import digest
@@ -128,3 +129,22 @@ async def test_a_host_serves_several_models_by_their_topics(kafka: Broker, prefi
         stop.set()
         await serving
     assert {*pool.outcomes.values()} == {Outcome.OK}
+
+
+async def test_a_deployment_survives_a_model_that_dies_and_a_host_that_is_killed(
+    kafka: Broker, redis_url: str, prefix: str, tmp_path: Path
+) -> None:
+    """The model's query gets the default with the reason, its neighbour answers, and the killed host comes back."""
+    models = {"moody": Toy("tests.toys:moody", ["a"]), "shout": Toy("tests.toys:shout", ["a"])}
+    app = {"policy": "single", "slo_ms": 10_000, "default_output": "none"}
+    applications = {name: {**app, "models": [name]} for name in models}
+    hosts = {"small": {"models": [*models], "memory_mib": 64}}
+    async with deployed(kafka, redis_url, prefix, tmp_path, models, applications, hosts=hosts) as there:
+        assert {"host.small"} == {name for name in there.system.pids if name.startswith(("host", "worker"))}
+        assert (await there.client.predict("moody", "calm")).answer == "calm"
+        assert (await there.client.predict("shout", "loud")).answer == "LOUD"
+        lost = await there.client.predict("moody", "die")
+        assert (lost.answer, lost.status) == ("none", Status.DEFAULT)
+        assert (await there.client.predict("shout", "still")).answer == "STILL"
+        await there.system.restarted("host.small", there.system.kill("host.small"))
+        assert (await there.client.predict("shout", "again")).answer == "AGAIN"
