@@ -65,7 +65,7 @@ class Models:
         self._output = output
         self._writing = threading.Lock()
         self._copies: dict[object, Callable[[Sequence[Input]], Predicted]] = {}
-        self._loads: queue.SimpleQueue[tuple[int, object, Package]] = queue.SimpleQueue()
+        self._loads: queue.SimpleQueue[tuple[int, object, Package | None]] = queue.SimpleQueue()
         self._batches: queue.SimpleQueue[tuple[int, object, Any]] = queue.SimpleQueue()
         self._process = psutil.Process()
 
@@ -73,19 +73,20 @@ class Models:
         """Hand out what is asked; ends the process when nobody can ask any more."""
         while (frame := frames.read(stream)) is not None:
             number, what, copy, argument = pickle.loads(frame)  # noqa: S301 - from the host that started this process
-            if what == LOAD:
-                self._loads.put((number, copy, argument))
-            elif what == PREDICT:
+            if what == PREDICT:
                 self._batches.put((number, copy, argument))
-            elif self._copies.pop(copy, None) is not None:
-                _give_back()
+            else:  # in their order: a copy may be let go of while it is being loaded
+                self._loads.put((number, copy, argument))
         os._exit(0)
 
     def load(self) -> None:
-        """Load what is to be loaded, one after the other, without end."""
+        """Load copies and let go of them, one after the other, without end."""
         while True:
             number, copy, package = self._loads.get()
-            self._answer(number, self._loaded(copy, package))
+            if package is not None:
+                self._answer(number, self._loaded(copy, package))
+            elif self._copies.pop(copy, None) is not None:
+                _give_back()
 
     def predict(self) -> None:
         """Predict batch after batch, without end."""

@@ -87,6 +87,7 @@ class Host(Operator):
         self._topics: frozenset[str] = frozenset()
         self._units: dict[str, tuple[Hosted, Copy]] = {}
         self._changed: dict[str, None] = {}  # units that the schedule must hear of
+        self._emptied: list[str] = []  # names under which nothing waits any more
         self._number = count().__next__  # each worker counts its own batches
         self._running: dict[int, _Running] = {}
         self._trials: deque[tuple[Hosted, Predict]] = deque()  # wait for their turn: they come before all others
@@ -180,12 +181,13 @@ class Host(Operator):
         is_lost: bool = False,
     ) -> Effects:
         """Take the outcome of loading a copy; without a fault, one that is lost was lost through another model."""
+        is_awaited = (model, copy) in self._loading
         epoch = self._loading.pop((model, copy), self._epoch)
         if is_lost and epoch == self._epoch:
             self._lose(now_us)
         hosted = self._models.get(model)
         known = hosted.copies.get(copy) if hosted is not None else None
-        if hosted is None or known is None:
+        if hosted is None or known is None or not (is_awaited or is_lost):
             return self._advance(now_us)
         if fault is None and not is_lost:
             return self._loaded(hosted, known, took_us, size_bytes, now_us) + self._advance(now_us)
@@ -261,12 +263,14 @@ class Host(Operator):
         if hosted is None:
             return []
         self._topics -= {topics.model_queries(name)}
+        self._paused -= {topics.model_queries(name)}
         self._held -= hosted.held
         effects: Effects = []
         for copy in hosted.copies.values():
-            if copy.unit in self._residency or (name, copy.load.copy) in self._loading:
+            is_loading = self._loading.pop((name, copy.load.copy), None) is not None
+            if is_loading or copy.unit in self._residency:
                 effects.append(Unload(name, copy.load.model.version, copy.load.copy))
-            self._retire(copy.unit, now_us)
+            self._retire(copy.unit)
         hosted.copies.clear()
         self._trials = deque(trial for trial in self._trials if trial[0] is not hosted)
         return effects
@@ -310,7 +314,7 @@ class Host(Operator):
             if copy is None or lane.fault is not None:
                 continue
             if copy.unit != (unit := hosted.unit_of(lane)) and unit not in self._units:
-                self._rename(copy, unit)
+                self._rename(hosted, copy, unit)
             self._changed[copy.unit] = None
 
     def _pause(self, hosted: Hosted) -> None:
@@ -320,10 +324,14 @@ class Host(Operator):
         if is_full != (topic in self._paused):
             self._paused ^= {topic}
 
-    def _rename(self, copy: Copy, unit: str) -> None:
+    def _rename(self, hosted: Hosted, copy: Copy, unit: str) -> None:
+        """Let a copy have another name, because it serves now, or no longer; nothing waits under the old one."""
+        self._emptied.append(copy.unit)
         self._units[unit] = self._units.pop(copy.unit)
         self._residency.rename(copy.unit, unit)
-        copy.unit = unit
+        copy.unit, copy.due_us = unit, None
+        if (out := hosted.out.get(copy.load.model.version)) is not None:
+            heappush(self._later, (out.until_us, unit))
 
     def _on_wanted(self, hosted: Hosted, load: Load, now_us: int) -> None:
         """Note that a worker wants a copy of a version."""
@@ -352,12 +360,12 @@ class Host(Operator):
         if copy is None:
             return []
         is_there = copy.unit in self._residency or (unload.model, unload.copy) in self._loading
-        self._retire(copy.unit, now_us)
+        self._retire(copy.unit)
         return [unload] if is_there else []
 
-    def _retire(self, unit: str, now_us: int) -> None:
+    def _retire(self, unit: str) -> None:
         """Forget a unit: nobody wants it any more."""
-        self._schedule.changed(Queue(unit, (), now_us, False, 0, 0, 1), now_us)
+        self._emptied.append(unit)
         self._drop(unit)
         self._units.pop(unit, None)
 
@@ -380,6 +388,9 @@ class Host(Operator):
         return effects + self._move(now_us)
 
     def _tell_schedule(self, now_us: int) -> None:
+        emptied, self._emptied = self._emptied, []
+        for unit in emptied:
+            self._schedule.changed(Queue(unit, (), now_us, False, 0, 0, 1), now_us)
         changed, self._changed = self._changed, {}
         for unit in changed:
             if unit in self._units:
@@ -393,7 +404,7 @@ class Host(Operator):
             return
         batcher, is_there = lane.batcher, unit in self._residency
         waits = lane.fault is None and len(batcher) > 0
-        load_us = 0 if is_there else self._schedule.profiles.load_us(unit)
+        load_us = 0 if is_there else self._left_to_load(hosted, copy, now_us)
         dues_us: Sequence[int] = batcher.dues_us if waits else ()
         since_us = batcher.since_us if waits else now_us
         size_bytes = copy.load.model.bytes
@@ -405,6 +416,13 @@ class Host(Operator):
         if waits and not is_there:
             self._want(unit, now_us)
 
+    def _left_to_load(self, hosted: Hosted, copy: Copy, now_us: int) -> int:
+        """Return what is left of loading a copy (us), if it starts now or has started."""
+        takes_us = self._schedule.profiles.load_us(copy.unit)
+        if (hosted.model.name, copy.load.copy) not in self._loading:
+            return takes_us
+        return max(0, copy.loading_us + takes_us - now_us)
+
     def _start(self, now_us: int) -> Effects | None:
         """Start one batch; None = none can start now."""
         if len(self._running) >= self._lanes:
@@ -414,6 +432,7 @@ class Host(Operator):
             if copy is None or copy.unit in self._residency:
                 del self._trials[index]
                 return [] if copy is None else [self._given(hosted, predict, copy.unit, now_us, is_scheduled=False)]
+            self._want(copy.unit, now_us)  # it has made room for another one meanwhile
         start = self._schedule.next(now_us)
         if start is None:
             return None
@@ -472,6 +491,8 @@ class Host(Operator):
                 effects += self._evict(eviction)
             hosted, copy = self._units[load]
             self._loading[hosted.model.name, copy.load.copy] = self._epoch
+            copy.loading_us = now_us
+            self._changed[load] = None
             self.counters["host_loads_total"] += 1
             effects.append(copy.load._replace(is_vital=False))
         for unit in self._residency.too_large():
@@ -520,15 +541,23 @@ class Host(Operator):
         copy = hosted.copies.get(number)
         if copy is None:
             return []
+        is_loading = (hosted.model.name, number) in self._loading
+        if fault is None and is_loading:
+            return []  # it is on its way already
         self._drop(copy.unit)
         if fault is None:
+            copy.is_told &= hosted.lane_of(number) is not None  # a plan that tries it waits for it
             self._want(copy.unit, now_us)
             return []
+        if is_loading:
+            del self._loading[hosted.model.name, number]
         version = copy.load.model.version
         until_us = hosted.take_out(version, now_us)
         wait_s = (until_us - now_us) / 1e6
         message = f"{hosted.model.name} {version} is taken out for {wait_s:g} s, the other models go on: {fault}"
-        return [Log(message, is_fault=True), *self._refused(hosted, number, f"it is taken out: {fault}", now_us)]
+        unload = [Unload(hosted.model.name, version, number)] if is_loading else []
+        told = self._refused(hosted, number, f"it is taken out: {fault}", now_us)
+        return [*unload, Log(message, is_fault=True), *told]
 
     def _refused(self, hosted: Hosted, number: int, fault: str, now_us: int) -> Effects:
         """Tell a worker that it cannot have a copy."""
@@ -539,7 +568,7 @@ class Host(Operator):
             return self._of_worker(hosted, worker.fail(fault, now_us), now_us)
         if hosted.lane_of(number) is None or not copy.is_told:
             hosted.copies.pop(number)
-            self._retire(copy.unit, now_us)
+            self._retire(copy.unit)
         model = copy.load.model
         told = worker.on_loaded(model.name, model.version, fault, 0, now_us, copy=number)
         return self._of_worker(hosted, told, now_us)

@@ -29,12 +29,14 @@ class Copy:
         is_told: whether the worker has heard that it was loaded. It hears of that once: it does not notice when a copy
             leaves memory and comes back.
         due_us: when its rows are looked at for those that are too late.
+        loading_us: since when it was loaded last.
     """
 
     load: Load
     unit: str
     is_told: bool = False
     due_us: int | None = None
+    loading_us: int = 0
 
 
 class Out(NamedTuple):

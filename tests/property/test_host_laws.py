@@ -1,0 +1,161 @@
+"""Laws of hosts in virtual time: real kernels on the broker-free driver, models that take long, hang, and come late."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from schemas import topics
+from schemas.records import Model, ModelPredictions, Outcome
+from streams.testing import Crash, Driver, Service
+from streams.topology import build, host_role
+from tests.loops import CODEC, row, served
+from tests.samples import model_query
+from workers.kernel.host import Host
+from workers.kernel.schedule.profiles import Profiles
+from workers.kernel.schedule.registry import SCHEDULES
+from workers.kernel.schedule.residency import Residency
+from workers.settings import WorkerSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from streams.operators.contract import Load
+    from streams.testing import Fault
+
+MS = 1_000
+MIB = 1 << 20
+ROLE = host_role("small")
+NAMES = "abcdef"
+PATIENCE_S = 1.0
+
+
+class Asked(NamedTuple):
+    """A query: of which model, and how long after the one before (us)."""
+
+    model: str
+    pause_us: int
+
+
+class Bench:
+    """A host of models that take a MiB each, 10 ms to load and 1 ms a batch; those that hang never answer."""
+
+    def __init__(
+        self, schedule: str, lanes: int, budget: int, hanging: Iterable[str] = (), faults: Iterable[Fault] = ()
+    ) -> None:
+        self.resident: list[float] = []
+        self.sent_us: dict[str, int] = {}
+        self.due_us: dict[str, int] = {}
+
+        def host() -> Host:
+            chosen = SCHEDULES[schedule](Profiles(), lanes)
+            memory = Residency(budget * MIB, demand=chosen.demand)
+            how = WorkerSettings(1, patience_s=PATIENCE_S)
+            return Host(CODEC, "one", how, lambda name: name in NAMES, chosen, memory, lanes)
+
+        services = {name: _service(name in {*hanging}) for name in NAMES}
+        topology = build(NAMES, 1, dict.fromkeys(NAMES, 1), hosts={"small": NAMES})
+        self.driver = Driver(topology, {ROLE: host}, faults, services)
+        for name in NAMES:
+            model = Model(
+                name, "1", "function", "", f"digest {name}", "label", "float32", (1,), partitions=1, bytes=MIB
+            )
+            self.driver.produce(topics.MODELS, 0, CODEC.encode(model), name.encode())
+        self.driver.run(0.001)
+
+    def ask(self, asked: Sequence[Asked], slack_us: int) -> None:
+        """Ask one query after the other, and look after each how many models are in memory."""
+        for name, pause_us in asked:
+            query_id = f"{name}{len(self.due_us)}"
+            due_us = self.due_us[query_id] = self.driver.now_us + slack_us
+            self.sent_us[query_id] = self.driver.now_us
+            query = model_query(query_id, 0, due_us, row())
+            self.driver.produce(topics.model_queries(name), 0, CODEC.encode(query))
+            self.driver.run(pause_us / 1e6)
+            self.resident.append(self.figure("host_resident_bytes"))
+
+    def figure(self, name: str) -> float:
+        """Return a figure of the host that runs now."""
+        host = self.driver.operator(ROLE)
+        assert isinstance(host, Host)
+        return host.statistics()[name]
+
+    def outcomes(self) -> dict[str, list[tuple[Outcome, int]]]:
+        """Return what became of each query, and when."""
+        found: dict[str, list[tuple[Outcome, int]]] = {}
+        for record in self.driver.read(topics.MODEL_PREDICTIONS):
+            batch = CODEC.decode(ModelPredictions, record.value)
+            for query_id, outcome in zip(batch.query_ids, batch.outcomes, strict=True):
+                found.setdefault(query_id, []).append((outcome, record.timestamp_us))
+        return found
+
+
+def _service(hangs: bool) -> Service:
+    return served(lambda _: None if hangs else 1, 900, 100, load=_load)
+
+
+def _load(_load: Load) -> tuple[str | None, int]:
+    return None, 10 * MS
+
+
+SCHEDULE = st.sampled_from(sorted(SCHEDULES))
+ASKED = st.lists(st.builds(Asked, st.sampled_from(NAMES), st.integers(0, 30 * MS)), min_size=1, max_size=50)
+
+
+@settings(max_examples=25, deadline=None)
+@given(SCHEDULE, st.integers(1, 3), st.integers(1, 6), ASKED, st.integers(20 * MS, 500 * MS))
+def test_every_query_has_one_outcome_within_the_budget(
+    schedule: str, lanes: int, budget: int, asked: list[Asked], slack_us: int
+) -> None:
+    """Whatever is asked when, of however many models fit: nothing waits for ever, and nothing is answered twice."""
+    bench = Bench(schedule, lanes, budget)
+    bench.ask(asked, slack_us)
+    bench.driver.run(2)
+
+    assert {query_id: len(found) for query_id, found in bench.outcomes().items()} == dict.fromkeys(bench.due_us, 1)
+    assert max(bench.resident) <= budget * MIB
+    assert bench.driver.operator(ROLE).needs().held == 0
+
+
+@settings(max_examples=25, deadline=None)
+@given(SCHEDULE, st.integers(1, 3), ASKED)
+def test_with_time_and_memory_for_all_every_query_is_answered_in_time(
+    schedule: str, lanes: int, asked: list[Asked]
+) -> None:
+    """Six loads and fifty batches take 0.11 s: nobody who has a second is refused."""
+    bench = Bench(schedule, lanes, len(NAMES))
+    bench.ask(asked, 1_000 * MS)
+    bench.driver.run(2)
+
+    assert {found[0][0] for found in bench.outcomes().values()} == {Outcome.OK}
+    assert all(found[0][1] <= bench.due_us[query_id] for query_id, found in bench.outcomes().items())
+
+
+@settings(max_examples=25, deadline=None)
+@given(SCHEDULE, st.integers(1, 3), ASKED)
+def test_models_that_hang_cost_the_others_time_and_nothing_else(schedule: str, lanes: int, asked: list[Asked]) -> None:
+    """Each hang holds the lane for its patience; then the model is out, and its neighbours are answered."""
+    bench = Bench(schedule, lanes, len(NAMES), hanging="ab")
+    bench.ask(asked, 20_000 * MS)
+    bench.driver.run(60)
+    outcomes = bench.outcomes()
+
+    assert {query_id: len(found) for query_id, found in outcomes.items()} == dict.fromkeys(bench.due_us, 1)
+    of_good = {found[0][0] for query_id, found in outcomes.items() if query_id[0] not in "ab"}
+    of_bad = {found[0][0] for query_id, found in outcomes.items() if query_id[0] in "ab"}
+    assert of_good <= {Outcome.OK}
+    assert Outcome.OK not in of_bad
+
+
+@settings(max_examples=25, deadline=None)
+@given(SCHEDULE, st.integers(1, 4), ASKED, st.integers(0, 800 * MS))
+def test_a_host_that_crashes_loses_no_query(schedule: str, budget: int, asked: list[Asked], at_us: int) -> None:
+    """What it held is read again: each query has an outcome, perhaps twice, and the figures begin anew."""
+    bench = Bench(schedule, 1, budget, faults=[Crash(at_us=at_us, role=ROLE)])
+    bench.ask(asked, 300 * MS)
+    bench.driver.run(3)
+
+    assert bench.outcomes().keys() == bench.due_us.keys()
+    assert max(bench.resident) <= budget * MIB
