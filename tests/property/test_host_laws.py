@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -59,11 +59,13 @@ class Bench:
         topology = build(NAMES, 1, dict.fromkeys(NAMES, 1), hosts={"small": NAMES})
         self.driver = Driver(topology, {ROLE: host}, faults, services)
         for name in NAMES:
-            model = Model(
-                name, "1", "function", "", f"digest {name}", "label", "float32", (1,), partitions=1, bytes=MIB
-            )
-            self.driver.produce(topics.MODELS, 0, CODEC.encode(model), name.encode())
+            self.publish(_version(name, "1"))
         self.driver.run(0.001)
+
+    def publish(self, model: Model) -> None:
+        """Let a version serve."""
+        for key in (topics.model_version(model.name, model.version), model.name):
+            self.driver.produce(topics.MODELS, 0, CODEC.encode(model), key.encode())
 
     def ask(self, asked: Sequence[Asked], slack_us: int) -> None:
         """Ask one query after the other, and look after each how many models are in memory."""
@@ -90,6 +92,11 @@ class Bench:
             for query_id, outcome in zip(batch.query_ids, batch.outcomes, strict=True):
                 found.setdefault(query_id, []).append((outcome, record.timestamp_us))
         return found
+
+
+def _version(name: str, version: str, **beside: Any) -> Model:
+    digest = f"digest {name} {version}"
+    return Model(name, version, "function", "", digest, "label", "float32", (1,), partitions=1, bytes=MIB, **beside)
 
 
 def _service(hangs: bool) -> Service:
@@ -158,4 +165,28 @@ def test_a_host_that_crashes_loses_no_query(schedule: str, budget: int, asked: l
     bench.driver.run(3)
 
     assert bench.outcomes().keys() == bench.due_us.keys()
+    assert max(bench.resident) <= budget * MIB
+
+
+BESIDE = st.sampled_from(({}, {"shares": {"1": 0.5}}, {"shares": {"1": 0.0}}, {"standby": ("1",)}))
+
+
+@settings(max_examples=25, deadline=None)
+@given(SCHEDULE, st.integers(1, 3), st.integers(2, 6), ASKED, ASKED, BESIDE)
+def test_a_version_that_takes_over_costs_no_query_an_answer(
+    schedule: str, lanes: int, budget: int, before: list[Asked], after: list[Asked], beside: dict[str, Any]
+) -> None:
+    """Whether the old one goes, stands by, or has a share; whatever has to make room for the two meanwhile."""
+    bench = Bench(schedule, lanes, budget)
+    bench.ask(before, 3_000 * MS)
+    for name in NAMES:
+        bench.publish(_version(name, "2", **beside))
+    bench.ask(after, 3_000 * MS)
+    bench.driver.run(2)
+    bench.ask([Asked(name, 0) for name in NAMES], 3_000 * MS)
+    bench.driver.run(4)
+    outcomes = bench.outcomes()
+
+    assert {query_id: len(found) for query_id, found in outcomes.items()} == dict.fromkeys(bench.due_us, 1)
+    assert {found[0][0] for found in outcomes.values()} == {Outcome.OK}
     assert max(bench.resident) <= budget * MIB
