@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
-    from deploy.local.services import Broker
+    from deploy.local.services import Broker, RedisServer
 
 CODEC = Codec()
 SECOND = 1_000_000
@@ -132,14 +132,14 @@ async def test_a_host_serves_several_models_by_their_topics(kafka: Broker, prefi
 
 
 async def test_a_deployment_survives_a_model_that_dies_and_a_host_that_is_killed(
-    kafka: Broker, redis_url: str, prefix: str, tmp_path: Path
+    kafka: Broker, redis_server: RedisServer, prefix: str, tmp_path: Path
 ) -> None:
     """The model's query gets the default with the reason, its neighbour answers, and the killed host comes back."""
     models = {"moody": Toy("tests.toys:moody", ["a"]), "shout": Toy("tests.toys:shout", ["a"])}
     app = {"policy": "single", "slo_ms": 10_000, "default_output": "none"}
     applications = {name: {**app, "models": [name]} for name in models}
     hosts = {"small": {"models": [*models], "memory_mib": 64}}
-    async with deployed(kafka, redis_url, prefix, tmp_path, models, applications, hosts=hosts) as there:
+    async with deployed(kafka, redis_server.url, prefix, tmp_path, models, applications, hosts=hosts) as there:
         assert {"host.small"} == {name for name in there.system.pids if name.startswith(("host", "worker"))}
         assert (await there.client.predict("moody", "calm")).answer == "calm"
         assert (await there.client.predict("shout", "loud")).answer == "LOUD"
