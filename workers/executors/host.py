@@ -117,6 +117,7 @@ class HostExecutors:
         # Models are loaded in another thread than they are asked in, and OpenMP's limits belong to a thread.
         self._environment = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), str(threads))
         self._child: _Child | None = None
+        self._wanted: dict[tuple[str, int], Load] = {}
         self._starting = asyncio.Lock()
         self._jobs: set[asyncio.Task[None]] = set()
         self._starts = 0
@@ -133,11 +134,13 @@ class HostExecutors:
 
     def load(self, load: Load) -> None:
         """Load a copy of a version."""
+        self._wanted[load.model.name, load.copy] = load
         self._do(self._load(load))
 
     def unload(self, unload: Unload) -> None:
-        """Let go of a copy."""
+        """Let go of a copy; nobody hears of one whose loading has not begun."""
         child, copy = self._child, (unload.model, unload.copy)
+        self._wanted.pop(copy, None)
         if child is not None and child.holds.pop(copy, None) is not None:
             child.tell(UNLOAD, copy)
 
@@ -172,6 +175,8 @@ class HostExecutors:
     async def _load(self, load: Load) -> None:
         copy, started_s = (load.model.name, load.copy), time.perf_counter()
         child = await self._started()
+        if self._wanted.get(copy) is not load:
+            return
         child.holds[copy] = load
         fault: str | None = None
         size_bytes = 0

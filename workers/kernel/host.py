@@ -359,7 +359,8 @@ class Host(Operator):
         copy = hosted.copies.pop(unload.copy, None)
         if copy is None:
             return []
-        is_there = copy.unit in self._residency or (unload.model, unload.copy) in self._loading
+        is_loading = self._loading.pop((unload.model, unload.copy), None) is not None
+        is_there = is_loading or copy.unit in self._residency
         self._retire(copy.unit)
         return [unload] if is_there else []
 

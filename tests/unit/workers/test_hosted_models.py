@@ -1,0 +1,126 @@
+"""The process of a host's models: several in one child, which ends with the one that is to blame."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from schemas.records import Model, Outcome
+from streams.operators.contract import Load, Predict, Unload
+from streams.runtime.ports import ExecutorEvents
+from workers.executors.factory import hosted_by
+from workers.manifest import digest
+from workers.packages.packaging import package_function
+from workers.settings import WorkerSettings
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from streams.runtime.ports import Loaded, Ran
+    from workers.executors.host import HostExecutors
+
+
+class Models:
+    """What the child was asked, and what it has answered; waits end when an answer is there."""
+
+    def __init__(self, folder: Path, executors: HostExecutors) -> None:
+        self._folder = folder
+        self.executors = executors
+        self.loads: asyncio.Queue[tuple[str, Loaded]] = asyncio.Queue()
+        self.batches: asyncio.Queue[tuple[str, Ran]] = asyncio.Queue()
+
+    async def load(self, name: str, function: str) -> Loaded:
+        """Load a model that is a function; returns what became of that."""
+        self.begin(name, function)
+        found, loaded = await self.loads.get()
+        assert found == name
+        return loaded
+
+    def begin(self, name: str, function: str) -> None:
+        """Begin to load a model that is a function."""
+        package = self._folder / name
+        if not package.exists():
+            package_function(function, package, name, "1", ["a"])
+        model = Model(name, "1", "function", str(package), digest(package), "label", None, ())
+        self.executors.load(Load(model))
+
+    def ask(self, name: str, text: str, patience_s: float = 30.0) -> None:
+        """Ask a model."""
+        self.executors.predict(Predict(0, name, "1", (text,), int(patience_s * 1e6)))
+
+    async def answer(self) -> tuple[str, Outcome, bool, str | None]:
+        """Return which model has answered, the outcome, whether it was lost, and the fault."""
+        name, ran = await self.batches.get()
+        return name, ran.results.outcomes[0], ran.is_lost, ran.results.fault
+
+
+@asynccontextmanager
+async def child(folder: Path, lanes: int = 1) -> AsyncIterator[Models]:
+    """Run models in a child until the block ends."""
+    executors = hosted_by(WorkerSettings(), lambda: 0, lanes)
+    models = Models(folder, executors)
+    events = ExecutorEvents(
+        lambda batch, ran: models.batches.put_nowait((batch.model, ran)),
+        lambda load, loaded: models.loads.put_nowait((load.model.name, loaded)),
+    )
+    async with asyncio.TaskGroup() as tasks:
+        executors.connect(events, tasks)
+        try:
+            yield models
+        finally:
+            await executors.stop()
+
+
+async def test_several_models_answer_from_one_process(tmp_path: Path) -> None:
+    """The second is loaded beside the first, into the same child."""
+    async with child(tmp_path) as models:
+        assert (await models.load("moody", "tests.toys:moody")).fault is None
+        pid = models.executors.pid
+        assert (await models.load("shout", "tests.toys:shout")).fault is None
+        assert models.executors.pid == pid
+        for name in ("moody", "shout"):
+            models.ask(name, "calm")
+            assert await models.answer() == (name, Outcome.OK, False, None)
+
+
+async def test_a_model_that_ends_the_process_is_to_blame_and_can_be_loaded_again(tmp_path: Path) -> None:
+    """Its batch is lost with the reason; another child takes the next loads."""
+    async with child(tmp_path) as models:
+        await models.load("moody", "tests.toys:moody")
+        first = models.executors.pid
+        models.ask("moody", "die")
+        name, outcome, is_lost, fault = await models.answer()
+        assert (name, outcome, is_lost) == ("moody", Outcome.FAILED, True)
+        assert fault is not None
+        assert "ended while it was at work" in fault
+        await models.load("moody", "tests.toys:moody")
+        assert models.executors.pid != first
+        models.ask("moody", "calm")
+        assert (await models.answer())[:3] == ("moody", Outcome.OK, False)
+
+
+async def test_a_model_that_hangs_is_to_blame_and_its_neighbour_is_not(tmp_path: Path) -> None:
+    """With two lanes the neighbour's batch goes on beside it; what it is asked later is lost without a fault."""
+    async with child(tmp_path, lanes=2) as models:
+        await models.load("moody", "tests.toys:moody")
+        await models.load("shout", "tests.toys:shout")
+        models.ask("moody", "hang", patience_s=0.5)
+        models.ask("shout", "loud")
+        assert await models.answer() == ("shout", Outcome.OK, False, None)
+        name, _, is_lost, fault = await models.answer()
+        assert (name, is_lost, fault) == ("moody", True, "the model did not answer 1 rows within 0.5 s")
+        models.ask("shout", "still")
+        assert await models.answer() == ("shout", Outcome.FAILED, True, None)
+
+
+async def test_a_copy_that_is_let_go_of_before_it_is_loaded_can_be_loaded_again_at_once(tmp_path: Path) -> None:
+    """Nobody hears of the first attempt."""
+    async with child(tmp_path) as models:
+        models.begin("shout", "tests.toys:shout")
+        models.executors.unload(Unload("shout", "1", 0))
+        assert (await models.load("shout", "tests.toys:shout")).fault is None
+        models.ask("shout", "loud")
+        assert (await models.answer())[:3] == ("shout", Outcome.OK, False)
+        assert models.loads.empty()
