@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 NAME = "clockwork"
 PARTS = ("profiled", "real", "objectives")
 MODELS, RESIDENT = 200, 0.1
-# A million of these come within the load.
+# Of these a million come within the load where the models are the profiled ones, and 740,000 where they are real.
 QUERIES, SHORT_QUERIES, OBJECTIVE_QUERIES = 2_600_000, 30_000, 100_000
 LOAD: Final = 0.7
 SLO_MS: Final = 100.0
