@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
 
     from load.figures import Figures
     from load.harness.environment import Environment
@@ -36,6 +36,7 @@ class Scenario:
         any_arrivals: whether its arrivals can be chosen.
         tables: a result for the screen, beside its figures.
         page: a result and its environment as a page of the documentation, in Markdown.
+        plots: pictures that the page shows, SVG by the name of the file beside it.
         html: what that page is called where it is HTML and is written beside the result.
         seconds: of a measured stretch, unless one asks for another length.
         parts: that can be asked for by themselves.
@@ -49,6 +50,7 @@ class Scenario:
     any_arrivals: bool = False
     tables: Callable[[Result], Sequence[Table]] | None = None
     page: Callable[[Result, Environment], str] | None = None
+    plots: Callable[[Result], Mapping[str, str]] | None = None
     html: str = ""
     seconds: float = 20.0
     parts: tuple[str, ...] = ()

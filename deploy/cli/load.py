@@ -150,11 +150,13 @@ def run(
 
 
 def _write_pages(scenario: Scenario, result: Result, machine: Environment, paths: list[Path]) -> None:
-    """Write the page to every path that was asked for."""
+    """Write the page to every path that was asked for, and its pictures beside it."""
     if scenario.page is None:
         return
     for path in paths:
         path.write_text(scenario.page(result, machine), encoding="utf-8")
+        for name, picture in (scenario.plots(result) if scenario.plots else {}).items():
+            path.with_name(name).write_text(picture, encoding="utf-8")
         click.echo(f"page written to {path}", err=True)
 
 

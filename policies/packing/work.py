@@ -141,9 +141,18 @@ class Share:
 
 @dataclass(frozen=True)
 class Node:
-    """What one host does in turns; of each model one share."""
+    """What one host does in turns; of each model one share. Those that are not asked take neither time nor memory."""
 
     shares: tuple[Share, ...] = field(default=())
+
+    @cached_property
+    def _asked(self) -> tuple[Share, ...]:
+        return tuple(share for share in self.shares if share.per_s)
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether any of its models is asked anything."""
+        return bool(self._asked)
 
     @cached_property
     def duty_us(self) -> float:
@@ -151,22 +160,22 @@ class Node:
 
         No share allows a longer one. A little shorter, a batch has one row less, and that may leave more time unused.
         """
-        longest_us = min([share.duty_us for share in self.shares], default=0.0)
-        shorter = [int(longest_us / share.gap_us + _EPSILON) * share.gap_us for share in self.shares]
+        longest_us = min([share.duty_us for share in self._asked], default=0.0)
+        shorter = [int(longest_us / share.gap_us + _EPSILON) * share.gap_us for share in self._asked]
         return min([longest_us, *filter(None, shorter)], key=self._occupancy)
 
     @cached_property
     def occupancy(self) -> float:
         """The part of its time that is taken; above 1 it cannot keep up."""
-        return self._occupancy(self.duty_us) if self.shares else 0.0
+        return self._occupancy(self.duty_us) if self._asked else 0.0
 
     def _occupancy(self, duty_us: float) -> float:
-        return sum([share.took_us(duty_us) for share in self.shares]) / duty_us if duty_us > 0 else float("inf")
+        return sum([share.took_us(duty_us) for share in self._asked]) / duty_us if duty_us > 0 else float("inf")
 
     @cached_property
     def bytes(self) -> int:
         """Of its models in memory."""
-        return sum([share.work.bytes for share in self.shares])
+        return sum([share.work.bytes for share in self._asked])
 
     def fits(self, memory_bytes: int | None) -> bool:
         """Tell whether everything is in time, and in memory (None = that is no bound)."""

@@ -1,0 +1,205 @@
+"""`nexus`: how few hosts answer 99 % of a day's rows in time, by the way in which models are placed.
+
+    planned   the planner of `policies.packing`, which knows nothing beforehand; moves and loading count
+    spread    whole models spread evenly over the hosts, once, as Kafka does without a plan
+    known     packed once for the busiest five minutes of each model: it knows the whole day beforehand
+    workers   a worker for each model, and one more for each that needs it
+
+Ten applications with three models each are asked as ten companies were named in a day (`parts.pool_traffic`). All four
+use the same simulated hosts with the worker's own batcher. Nothing is computed: batch times are Clockwork's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from load.figures import IN_FULL, RIGHT, SHOWN, SHOWN_S, Better, Figures, Kind, at_least, at_most
+from load.harness.progress import say
+from load.results.results import Result
+from load.scenarios.parts.pool_traffic import COUNTS, MEMORY_BYTES, day
+from policies.packing.epochs import Pace, Planned, planned
+from policies.packing.moving import Terms
+from policies.packing.squishy import pack
+from workers.simulation.pool import Site, play
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from load.harness.system import Stage
+    from load.scenarios.parts.pool_traffic import Day
+    from workers.simulation.pool import Homes, Planner, Played
+
+NAME = "nexus"
+WANTED: Final = 0.99
+SPEED: Final = 30.0  # five minutes in ten seconds
+BUSY_HOSTS: Final = 1.5  # that full batches of all rows would take, on the average of the day
+_SHORT_COUNTS: Final = 48
+_PAUSE_US: Final = 200_000
+_HEADROOM: Final = 1.2
+_MOST: Final = 32  # hosts that are tried
+
+HOSTS = Kind("", Better.LOWER, 0.0, 1.0)
+FIGURES = Figures(
+    HOSTS("planned_hosts", "spread_hosts", "known_hosts", "workers_hosts"),
+    RIGHT("planned_in_time", must=at_least(WANTED)),
+    SHOWN("*_in_time"),
+    Kind("", Better.HIGHER, 0.1)("workers_ratio", must=at_least(1.8, IN_FULL)),
+    Kind("", Better.HIGHER, 0.1)("spread_ratio", must=at_least(1.0, IN_FULL)),
+    Kind("s", Better.LOWER, 0.5)("plan_s", must=at_most(0.5)),
+    SHOWN("planned_changes", "planned_moves", "planned_loads", "planned_mean_hosts", "rows", "models", "plans"),
+    SHOWN_S("simulated_s"),
+)
+
+
+class _Fixed(NamedTuple):
+    """A placement that stays."""
+
+    placement: Homes
+
+    def homes(self, rates: Mapping[str, float], now_us: int) -> Homes:  # noqa: ARG002 - it heeds nothing
+        """Return it."""
+        return self.placement
+
+
+class _Planning:
+    """The planner, as the control role runs it: every second it is told what was asked lately."""
+
+    def __init__(self, its: Day, hosts: int) -> None:
+        self._works = its.traffic.works
+        self._hosts = _named(hosts)
+        self._pace = Pace(terms=Terms(MEMORY_BYTES, pause_us=_PAUSE_US), headroom=_HEADROOM)
+        self._homes: Homes = {}
+        self.last: Planned | None = None
+        self.plans = 0
+        self.longest_s = 0.0
+
+    def homes(self, rates: Mapping[str, float], now_us: int) -> Homes:
+        """Plan, if it is time; see `workers.simulation.pool.Planner`."""
+        started_s, before = time.perf_counter(), self.last
+        works = [replace(work, per_s=rates[work.model]) for work in self._works]
+        self.last = planned(before, works, self._hosts, now_us, self._pace)
+        if before is None or self.last.changed_us != before.changed_us:
+            self._homes = self.last.placement.hosts_of()
+        self.plans += self.last is not before
+        self.longest_s = max(self.longest_s, time.perf_counter() - started_s)
+        return self._homes
+
+
+async def run(stage: Stage) -> Result:
+    """Play the day with every way of placing models."""
+    return await asyncio.to_thread(_run, stage)
+
+
+def _run(stage: Stage) -> Result:
+    its = day(stage.seed, BUSY_HOSTS, SPEED, _SHORT_COUNTS if stage.short else COUNTS)
+    planners: dict[int, _Planning] = {}
+
+    def plan(hosts: int) -> Planner:
+        return planners.setdefault(hosts, _Planning(its, hosts))
+
+    planned_hosts, found = _fewest(its, plan)
+    spread_hosts, spread = _fewest(its, lambda hosts: _Fixed(_spread(its, hosts)))
+    known_hosts, known = _known(its)
+    workers_hosts, workers = _workers(its)
+    planner = planners[planned_hosts]
+    figures = {
+        "planned_hosts": planned_hosts,
+        "planned_in_time": found.share_in_time,
+        "planned_changes": found.changes,
+        "planned_moves": found.moves,
+        "planned_loads": found.loads,
+        "planned_mean_hosts": sum(found.hosts) / len(found.hosts),
+        "spread_hosts": spread_hosts,
+        "spread_in_time": spread.share_in_time,
+        "known_hosts": known_hosts,
+        "known_in_time": known.share_in_time,
+        "workers_hosts": workers_hosts,
+        "workers_in_time": workers.share_in_time,
+        "workers_ratio": workers_hosts / planned_hosts,
+        "spread_ratio": spread_hosts / planned_hosts,
+        "plans": planner.plans,
+        "plan_s": planner.longest_s,
+        "rows": sum(found.rows.values()),
+        "models": len(its.traffic.works),
+        "simulated_s": its.until_us / 1e6,
+    }
+    course = [
+        {"second": second, "hosts": hosts, "asked": asked}
+        for second, (hosts, asked) in enumerate(zip(found.hosts, found.asked, strict=True))
+    ]
+    reasons = planner.last.placement.reasons if planner.last is not None else ()
+    return Result(
+        NAME,
+        {name: float(value) for name, value in figures.items()},
+        {"form": stage.form, "seed": float(stage.seed), "speed": SPEED, "pause_ms": _PAUSE_US / 1e3},
+        {"course": course},
+        tuple(f"The last plan: {reason}." for reason in reasons[:3]),
+    )
+
+
+def _fewest(its: Day, planner: Callable[[int], Planner]) -> tuple[int, Played]:
+    """Return the fewest hosts with which 99 % are in time, found by halving, and what became of the rows."""
+    low, high = 1, _MOST
+    best = _play(its, planner(high), "fixed")
+    while low < high:
+        hosts = (low + high) // 2 if high < _MOST else 8  # where it ends is near
+        played = _play(its, planner(hosts), "fixed")
+        if played.share_in_time >= WANTED:
+            high, best = hosts, played
+        else:
+            low = hosts + 1
+            if high == _MOST:
+                high = _MOST - 1
+    return high, best
+
+
+def _known(its: Day) -> tuple[int, Played]:
+    """Return the hosts that the busiest five minutes of each model take, and what becomes of the rows."""
+    nodes = pack([replace(work, per_s=its.peaks[work.model]) for work in its.traffic.works], MEMORY_BYTES).nodes
+    homes = {
+        (share.work.model, number): f"host-{at}"
+        for at, node in enumerate(nodes)
+        for share in node.shares
+        for number in share.partitions
+    }
+    return len(nodes), _play(its, _Fixed(homes), "fixed")
+
+
+def _spread(its: Day, hosts: int) -> Homes:
+    """Return whole models, one after the other, over the hosts."""
+    names = _named(hosts)
+    return {
+        (work.model, number): names[at % hosts]
+        for at, work in enumerate(its.traffic.works)
+        for number in range(work.partitions)
+    }
+
+
+def _workers(its: Day) -> tuple[int, Played]:
+    """Return a worker for each model, and more for those that need them; batches are sized by AIMD."""
+    counts = {work.model: 1 for work in its.traffic.works}
+    while True:
+        homes = {
+            (work.model, number): f"{work.model}-{number % counts[work.model]}"
+            for work in its.traffic.works
+            for number in range(work.partitions)
+        }
+        played = _play(its, _Fixed(homes), "aimd")
+        late = {name: played.rows[name] - played.in_time[name] for name in counts}
+        able = [work.model for work in its.traffic.works if counts[work.model] < work.partitions]
+        if played.share_in_time >= WANTED or not able:
+            return sum(counts.values()), played
+        counts[max(able, key=lambda name: late[name])] += 1
+
+
+def _play(its: Day, planner: Planner, controller: str) -> Played:
+    played = play(its.traffic, planner, its.until_us, controller, Site(MEMORY_BYTES, _PAUSE_US))
+    say(NAME, f"{played.share_in_time:.2%} in time, {max(played.hosts)} hosts")
+    return played
+
+
+def _named(hosts: int) -> list[str]:
+    return [f"host-{number:02}" for number in range(1, hosts + 1)]
