@@ -59,7 +59,7 @@ class _Fixed(NamedTuple):
 
     placement: Homes
 
-    def homes(self, rates: Mapping[str, float], now_us: int) -> Homes:  # noqa: ARG002 - it heeds nothing
+    def homes(self, rates: Mapping[str, float], now_us: int) -> Homes:
         """Return it."""
         return self.placement
 
@@ -82,7 +82,7 @@ class _Planning:
         works = [replace(work, per_s=rates[work.model]) for work in self._works]
         self.last = planned(before, works, self._hosts, now_us, self._pace)
         if before is None or self.last.changed_us != before.changed_us:
-            self._homes = self.last.placement.hosts_of()
+            self._homes = self.last.homes
         self.plans += self.last is not before
         self.longest_s = max(self.longest_s, time.perf_counter() - started_s)
         return self._homes
@@ -130,7 +130,7 @@ def _run(stage: Stage) -> Result:
         {"second": second, "hosts": hosts, "asked": asked}
         for second, (hosts, asked) in enumerate(zip(found.hosts, found.asked, strict=True))
     ]
-    reasons = planner.last.placement.reasons if planner.last is not None else ()
+    reasons = planner.last.placement.reasons if planner.last is not None and planner.last.placement is not None else ()
     return Result(
         NAME,
         {name: float(value) for name, value in figures.items()},

@@ -27,8 +27,8 @@ _INTRODUCTION: Final = """\
 Written by `skysail load run nexus --docs docs/nexus.md`. [Planning](planning.md) says how hosts are planned.
 
 Ten applications with three models each are asked for a day. The counts are Numenta's, of how often ten companies were
-named on Twitter, and are played as they are, only faster; within five minutes rows come at random. All ways of
-placing models have the same hosts, with the worker's own batcher. **Everything is simulated**: hosts, Kafka and time. Batch
+named on Twitter, and are played as they are, only faster; within five minutes rows come at random. All ways of placing
+models have the same hosts, with the worker's own batcher. **Everything is simulated**: hosts, Kafka and time. Batch
 times are those that Clockwork published for a V100, and weights are read from a disk at 500 MB/s.
 """
 _READING: Final = """\

@@ -45,18 +45,22 @@ class Planned:
     """What was planned last.
 
     Attributes:
-        placement: what each host does.
+        homes: the host of each (model, partition).
+        hosts: that there were.
         per_s: the rates that are provided for, by model.
         at_us: when.
         changed_us: when the placement last was another one than before; hosts have followed it since.
         why: that there is a new plan.
+        placement: what each host does; None = that was before a restart.
     """
 
-    placement: Placement
+    homes: Mapping[tuple[str, int], str]
+    hosts: tuple[str, ...]
     per_s: Mapping[str, float]
     at_us: int
     changed_us: int
     why: str
+    placement: Placement | None = None
 
 
 def planned(before: Planned | None, works: Sequence[Work], hosts: Sequence[str], now_us: int, pace: Pace) -> Planned:
@@ -73,11 +77,13 @@ def planned(before: Planned | None, works: Sequence[Work], hosts: Sequence[str],
     if before is not None and not why:
         return before
     given = [replace(work, per_s=work.per_s * pace.headroom) for work in works]
-    held = before.placement.hosts_of() if before is not None else {}
+    held = {} if before is None else before.homes
     placement = moved(held, given, hosts, pace.terms, now_us - before.changed_us if before is not None else 0)
-    is_same = before is not None and placement.hosts_of() == held
+    homes = placement.hosts_of()
+    is_same = before is not None and homes == held
     changed_us = before.changed_us if before is not None and is_same else now_us
-    return Planned(placement, {work.model: work.per_s for work in given}, now_us, changed_us, why)
+    per_s = {work.model: work.per_s for work in given}
+    return Planned(homes, tuple(hosts), per_s, now_us, changed_us, why, placement)
 
 
 def _why(before: Planned | None, works: Sequence[Work], hosts: Sequence[str], now_us: int, pace: Pace) -> str:
@@ -85,7 +91,7 @@ def _why(before: Planned | None, works: Sequence[Work], hosts: Sequence[str], no
     if before is None:
         return "the first plan"
     since_us = now_us - before.at_us
-    if gone := sorted(before.placement.nodes.keys() - {*hosts}):
+    if gone := sorted({*before.hosts} - {*hosts}):
         return f"{', '.join(gone)} gone"
     if {work.model for work in works} != before.per_s.keys():
         return "models have come or gone"
