@@ -215,6 +215,11 @@ def worker_role(model: str) -> str:
     return f"worker.{model}"
 
 
+def host_role(pool: str) -> str:
+    """Return the name of the role that runs the models of one pool."""
+    return f"host.{pool}"
+
+
 def _circle(partitions: int, window_ms: int) -> list[Topic]:
     """Return the topics on the circle of data."""
     return [

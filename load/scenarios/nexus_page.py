@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _PICTURE: Final = f"{NAME}.svg"
 _WAYS: Final = {
     "planned": "planned, knows nothing beforehand",
-    "spread": "whole models spread evenly, once",
+    "spread": "spread evenly, once, each model on two hosts",
     "known": "packed once for the day's peaks, known beforehand",
     "workers": "a worker a model",
 }
