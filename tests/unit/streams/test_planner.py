@@ -13,7 +13,7 @@ HOSTS = {"small": ["host.small", "host.small@2", "host.small@3"]}
 
 
 def _model(name: str, partitions: int = 1) -> Model:
-    return Model(name, "1", "linear", "", "", "label", "<f4", (4,), partitions=partitions)
+    return Model(name, "1", "linear", "", "", "label", "float32", (4,), partitions=partitions)
 
 
 def _planner() -> Planner:

@@ -54,7 +54,8 @@ def test_models_that_do_not_fit_together_are_loaded_again_and_again() -> None:
     roomy = _play(homes, Site(memory_bytes=200), works=(WORK, OTHER))
     assert roomy.loads == 2
     assert crowded.loads > 20
-    assert crowded.share_in_time < 0.9 < 0.99 < roomy.share_in_time  # one row waits for both to load
+    assert crowded.share_in_time < 0.9
+    assert roomy.share_in_time >= 0.99  # one row waits for both to load
 
 
 def test_a_change_stops_all_hosts_and_loses_no_row() -> None:
