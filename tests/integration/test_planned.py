@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import pytest
+from click.testing import CliRunner
+
+from deploy.cli import skysail
+from deploy.config import configuration
+from deploy.config.settings import Settings
+from deploy.errors import UsageError
+from deploy.state import catalog
 from load.harness.topics import delete
 from schemas import topics
+from schemas.codec import Codec
 from schemas.records import Place, Plan
 from streams.runtime.kafka.connection import KafkaConnection
 from streams.runtime.kafka.consumer import KafkaConsumer
@@ -16,10 +26,12 @@ from tests.kafka import CLOCK, QUICK, producing, put, until
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
+    from pathlib import Path
 
     from deploy.local.services import Broker
     from streams.runtime.ports import TopicPartition
 
+CODEC = Codec()
 MODELS = ("a", "b", "c")
 TOPICS = tuple(map(topics.model_queries, MODELS))
 
@@ -84,6 +96,29 @@ async def test_members_read_what_the_plan_names_for_them(kafka: Broker, prefix: 
         for task in polling:
             task.cancel()
         await two.consumer.stop(3)
+        await asyncio.to_thread(delete, kafka.bootstrap, prefix)
+
+
+async def test_the_last_plan_is_shown_with_its_reasons(kafka: Broker, prefix: str, tmp_path: Path) -> None:
+    """As a table and as JSON; a pool without a plan is refused."""
+    settings = Settings.model_validate({"prefix": prefix, "kafka": {"bootstrap": kafka.bootstrap}})
+    config = ("--config", str(configuration.write(settings, tmp_path / "skysail.yaml")))
+    await asyncio.to_thread(kafka.create_topics, {f"{prefix}.{topics.PLAN}": 1})
+    plan = _plan(one=("a",), two=("b",))._replace(reasons=("b moves from one to two: one would be 104% busy",))
+    written = [(topics.PLAN, "small", CODEC.encode(each)) for each in (_plan(one=("a", "b")), plan)]
+    await asyncio.to_thread(catalog.write, settings, written)
+    try:
+        shown = await asyncio.to_thread(CliRunner().invoke, skysail, ["plan", "show", *config])
+        assert "planned because: a test" in shown.output
+        assert "b moves from one to two" in shown.output
+        plain = await asyncio.to_thread(CliRunner().invoke, skysail, ["plan", "show", "--json", *config])
+        (told,) = json.loads(plain.output)
+        assert [place["host"] for place in told["places"]] == ["one", "two"]
+        with pytest.raises(UsageError, match="no plan of pool large"):
+            await asyncio.to_thread(
+                lambda: CliRunner().invoke(skysail, ["plan", "show", "large", *config], catch_exceptions=False)
+            )
+    finally:
         await asyncio.to_thread(delete, kafka.bootstrap, prefix)
 
 
