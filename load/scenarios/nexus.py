@@ -7,14 +7,17 @@
     workers   a worker for each model, and one more for each that needs it
 
 Ten applications with three models each are asked as ten companies were named in a day (`parts.pool_traffic`). All four
-use the same simulated hosts with the worker's own batcher. Nothing is computed: batch times are Clockwork's.
+use the same simulated hosts with the worker's own batcher. Nothing is computed: batch times are Clockwork's. Two
+processes share the work.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
+from multiprocessing import get_context
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from load.figures import IN_FULL, RIGHT, SHOWN, SHOWN_S, Better, Figures, Kind, at_least, at_most
@@ -24,7 +27,7 @@ from load.scenarios.parts.pool_traffic import COUNTS, MEMORY_BYTES, day
 from policies.packing.epochs import Pace, Planned, planned
 from policies.packing.moving import Terms
 from policies.packing.squishy import pack
-from workers.simulation.pool import Site, play
+from workers.simulation.pool import TICK_US, Site, play
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -95,17 +98,13 @@ async def run(stage: Stage) -> Result:
 
 
 def _run(stage: Stage) -> Result:
-    its = day(stage.seed, BUSY_HOSTS, SPEED, _SHORT_COUNTS if stage.short else COUNTS)
-    planners: dict[int, _Planning] = {}
-
-    def plan(hosts: int) -> Planner:
-        return planners.setdefault(hosts, _Planning(its, hosts))
-
-    planned_hosts, found = _fewest(its, plan)
-    spread_hosts, spread = _fewest(its, lambda hosts: _Fixed(_spread(its, hosts)))
-    known_hosts, known = _known(its)
-    workers_hosts, workers = _workers(its)
-    planner = planners[planned_hosts]
+    form = (stage.seed, _SHORT_COUNTS if stage.short else COUNTS)
+    with ProcessPoolExecutor(2, get_context("spawn")) as processes:
+        planning = processes.submit(_planned, *form)
+        spreading, others = processes.submit(_spread_out, *form), processes.submit(_others, *form)
+        planned_hosts, found, planner = planning.result()
+        spread_hosts, spread = spreading.result()
+        (known_hosts, known), (workers_hosts, workers) = others.result()
     figures = {
         "planned_hosts": planned_hosts,
         "planned_in_time": found.share_in_time,
@@ -124,8 +123,8 @@ def _run(stage: Stage) -> Result:
         "plans": planner.plans,
         "plan_s": planner.longest_s,
         "rows": sum(found.rows.values()),
-        "models": len(its.traffic.works),
-        "simulated_s": its.until_us / 1e6,
+        "models": len(found.rows),
+        "simulated_s": len(found.hosts) * TICK_US / 1e6,
     }
     course = [
         {"second": second, "hosts": hosts, "asked": asked}
@@ -139,6 +138,30 @@ def _run(stage: Stage) -> Result:
         {"course": course},
         tuple(f"The last plan: {reason}." for reason in reasons[:3]),
     )
+
+
+def _day(seed: int, counts: int) -> Day:
+    return day(seed, BUSY_HOSTS, SPEED, counts)
+
+
+def _planned(seed: int, counts: int) -> tuple[int, Played, _Planning]:
+    """Return the fewest hosts by plan, what became of the rows, and the planner."""
+    its = _day(seed, counts)
+    planners: dict[int, _Planning] = {}
+    hosts, played = _fewest(its, lambda hosts: planners.setdefault(hosts, _Planning(its, hosts)))
+    return hosts, played, planners[hosts]
+
+
+def _spread_out(seed: int, counts: int) -> tuple[int, Played]:
+    """Return the fewest hosts over which models are spread evenly."""
+    its = _day(seed, counts)
+    return _fewest(its, lambda hosts: _Fixed(_spread(its, hosts)))
+
+
+def _others(seed: int, counts: int) -> tuple[tuple[int, Played], tuple[int, Played]]:
+    """Return the hosts for peaks that are known beforehand, and the workers."""
+    its = _day(seed, counts)
+    return _known(its), _workers(its)
 
 
 def _fewest(its: Day, planner: Callable[[int], Planner]) -> tuple[int, Played]:
