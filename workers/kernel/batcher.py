@@ -219,6 +219,10 @@ class Batcher(Generic[T]):
         behind = queue[at:]
         queue[at:] = sorted(behind + rows) if behind else rows
 
+    def due_us(self, index: int) -> int:
+        """Return when a row is due (us), by its place in the queue."""
+        return self._queue[index].due_us
+
     def take(self, now_us: int) -> Take[T]:
         """Take the batch to predict now, or say until when to wait; the other rows expire, or wait.
 

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 
     from aiokafka import AIOKafkaConsumer
+    from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
     from aiokafka.structs import TopicPartition as KafkaPartition
 
     from streams.operators.contract import Record
@@ -112,8 +113,10 @@ class KafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafk
         group: str,
         clock: Clock,
         settings: ConsumerSettings | None = None,
+        assignor: type[AbstractPartitionAssignor] = RangePartitionAssignor,
     ) -> None:
         self._connection = connection
+        self._assignor = assignor
         self._names = {connection.real(topic): topic for topic in topics}
         self._group = connection.real(group)
         self._clock = clock
@@ -150,7 +153,7 @@ class KafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafk
             fetching,
             group_id=self._group,
             group_instance_id=settings.member,
-            partition_assignment_strategy=(RangePartitionAssignor,),
+            partition_assignment_strategy=(self._assignor,),
             session_timeout_ms=settings.session_timeout_ms,
             heartbeat_interval_ms=settings.heartbeat_ms,
             rebalance_timeout_ms=settings.rebalance_timeout_ms,
@@ -170,6 +173,15 @@ class KafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafk
             await self.stop(settings.commit_s)
             raise BrokerUnavailableError(f"no topic {', '.join(sorted(missing))}; run `skysail topics create`")
         self._consumer.subscribe(topics=list(self._names), listener=self)
+
+    def rejoin(self) -> None:
+        """Join the group anew, because its assignor has something else to say now.
+
+        A rebalance waits for all members, and those that do not know of it find out by their next heartbeat. So all of
+        them are to call this at about the same time.
+        """
+        consumer = self._running()
+        consumer.subscribe(topics=sorted(consumer.subscription()), listener=self)
 
     async def poll(self, timeout_ms: int, only: frozenset[str] | None = None) -> list[Record]:
         """Return everything fetched; see `ports.Consumer`."""
