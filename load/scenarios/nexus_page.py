@@ -34,7 +34,7 @@ times are those that Clockwork published for a V100, and weights are read from a
 _READING: Final = """\
 - *Hosts* are the fewest with which 99 % of the rows were answered in time, found by halving.
 - *Planned* starts without any rate, and sees each rate after it was asked. When the plan changes, all hosts stand still
-  for the time named below. A model that is not in memory is loaded while its host does nothing else.
+  for 200 ms. A model that is not in memory is loaded while its host does nothing else.
 - *Known* could not be built: nobody knows the peaks of a day beforehand.
 - *A worker a model* has a host's whole memory and processor for each model, as a process of its own has on a machine
   with enough cores.
@@ -58,7 +58,7 @@ def page(result: Result, environment: Environment) -> str:
     found = result.figures
     machine = (
         f"{found['rows']:,.0f} rows of {found['models']:.0f} models in {found['simulated_s']:,.0f} simulated seconds,"
-        f" {result.given}. Simulated on one core of {environment['processor']}."
+        f" {result.given}. Simulated by two processes on {environment['processor']}."
     )
     said = (
         f"The plan was made {found['plans']:.0f} times, and was another one {found['planned_changes']:.0f} times;"
@@ -68,6 +68,8 @@ def page(result: Result, environment: Environment) -> str:
     shown = [
         textwrap.fill(text, 120, break_long_words=False, break_on_hyphens=False) + "\n" for text in (machine, said)
     ]
+    if result.parameters.get("form") == "short":
+        shown[0] += "\n**This is the short form: the first two hours of the day, which are at night.**\n"
     notes = [f"- {sentence}" for sentence in (*result.notes, *missed(result, FIGURES))]
     picture = f"![Hosts that were used, and rows that were asked, over the day]({_PICTURE})\n"
     table = tables(result)[0]
