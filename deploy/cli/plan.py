@@ -42,7 +42,7 @@ def show(settings: Settings, *, pool: str | None, as_json: bool) -> None:
     for each in found:
         _show(each)
     if not found:
-        click.echo("nothing is planned: there is no pool with a host, or the control role does not run")
+        click.echo("nothing is planned: the role that runs the models of a pool is still to come (docs/planning.md)")
 
 
 def _show(found: Plan) -> None:
