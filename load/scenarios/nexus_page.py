@@ -33,7 +33,7 @@ times are those that Clockwork published for a V100, and weights are read from a
 """
 _READING: Final = """\
 - *Hosts* are the fewest with which 99 % of the rows were answered in time, found by halving.
-- The day was chosen: it is the calmest of nine that were looked at, and *spread* was given two hosts a model, since with
+- The day was chosen: it is the calmest of nine that were looked at. *Spread* was given two hosts a model, since with
   whole models on one it never came to 99 %. On a day with steeper rises the planner, which sees a rise only afterwards,
   had 98.99 % with 30 hosts.
 - *Planned* starts without any rate, and sees each rate after it was asked. When the plan changes, all hosts stand still
