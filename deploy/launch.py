@@ -397,4 +397,6 @@ def launcher(bootstrap: str, redis_url: str, folder: Path) -> Launch:
 
 def _without_name(application: Application) -> dict[str, object]:
     """Return an application as settings have it; its apprentice is set by a command alone."""
-    return {key: value for key, value in asdict(application).items() if key not in {"name", "apprentice"}}
+    fields = {key: value for key, value in asdict(application).items() if key not in {"name", "apprentice", "versions"}}
+    asked = {name: f"{name}{names.MODEL_VERSION}{version}" for name, version in application.versions.items()}
+    return {**fields, "models": tuple(asked.get(name, name) for name in application.models)}

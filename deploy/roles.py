@@ -31,6 +31,7 @@ from streams import topology
 from streams.runtime.clock import SystemClock
 from streams.runtime.kafka.consumer import ConsumerSettings, KafkaConsumer
 from streams.runtime.kafka.log_reader import KafkaBroadcast, KafkaPositions, KafkaRecent
+from streams.runtime.kafka.planned import planned
 from streams.runtime.kafka.producer import KafkaTransport
 from streams.runtime.process.cpu_profiler import sampling
 from streams.runtime.process.run import kafka_loop, run_process
@@ -257,8 +258,9 @@ def host(common: Shared, pool: str) -> Hosting:
 
     name, given = topology.host_role(pool), common.settings.hosts[pool]
     node = topology.build((), hosts={pool: ()}).node(name)
+    spread = planned(common.name(name), common.kafka.real(""), lambda: None)
     ports = Ports(
-        consumer=KafkaConsumer(common.kafka, (), node.group, common.clock, _consumer(common)),
+        consumer=KafkaConsumer(common.kafka, (), node.group, common.clock, _consumer(common), spread),
         transport=common.transport,
         clock=common.clock,
         encode=common.codec.encode,

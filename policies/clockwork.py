@@ -45,8 +45,8 @@ class Clockwork(Linger):
 
     A size that was not run lies on the line through the two next to it that were. One late batch may be a pause: it
     costs a step down, and only a size that never ran before remembers it. A second late batch in a row means that the
-    model has changed: it and each later one halve the cap, and earlier times are forgotten. In a host, `clockwork`
-    orders the models, too (docs/hosts.md).
+    model has changed: it and each later one halve the cap, and earlier times are forgotten. What orders several models
+    of one process is `workers.kernel.schedule`.
 
     Args:
         max_rows: The cap never passes this.

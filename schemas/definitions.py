@@ -29,6 +29,8 @@ RECORDS: tuple[type, ...] = (
     records.PolicyState,
     records.Candidate,
     records.Promotion,
+    records.Profile,
+    records.Plan,
 )
 
 _HERE = Path(__file__).parent

@@ -314,6 +314,41 @@ class Promotion(NamedTuple):
     offsets: tuple[int, ...] = ()  # by partition of `observations`: behind the last that the evidence goes by; 0 = none
 
 
+class Profile(NamedTuple):
+    """What a model's batches and its loading take. Topic `profiles` (compacted), key = model."""
+
+    model: str
+    version: str  # that was measured
+    sizes: tuple[int, ...]  # rows of batches, rising
+    p99_us: tuple[int, ...]  # what each takes
+    load_us: int = 0  # 0 = not known
+    bytes: int = 0  # in memory; 0 = not known
+
+
+class Place(NamedTuple):
+    """A model on a host; part of a `Plan`."""
+
+    host: str  # instance
+    model: str
+    partitions: tuple[int, ...]  # of the model's topic, that the host reads
+    per_s: float  # rows a second that are provided for; 0 = nobody asks
+    rows: int  # of a batch
+    duty_us: int  # after which the host comes to the model again; 0 = nobody asks
+
+
+class Plan(NamedTuple):
+    """Which host of a pool reads the queries of which models, and why. Topic `plan` (compacted), key = pool."""
+
+    pool: str
+    time_us: int
+    changed_us: int  # when the places last were others than before
+    needed: int  # hosts that it takes
+    hosts: tuple[str, ...]  # instances of those that there were
+    places: tuple[Place, ...]
+    why: str  # it was planned
+    reasons: tuple[str, ...] = ()  # what moves, and what no host can do
+
+
 STOPPED = "stopped"  # gauge of the last report of a process that stops by a signal
 
 

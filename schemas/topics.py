@@ -18,6 +18,8 @@ MODELS: Final = "models"
 REPORTS: Final = "reports"
 CANDIDATES: Final = "candidates"
 PROMOTIONS: Final = "promotions"
+PROFILES: Final = "profiles"
+PLAN: Final = "plan"
 
 # Between name and version in keys of `models`; the record under the bare name is the version that serves.
 MODEL_VERSION: Final = "@"

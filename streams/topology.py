@@ -199,8 +199,11 @@ def build(
     table = Topic(CONTROL_TABLE, "JSON", "instance", 1, "compact")
     candidates = Topic(topics.CANDIDATES, "Candidate", "kind/name", 1, "compact")
     promotions = Topic(topics.PROMOTIONS, "Promotion", "kind/name", 1, retention_ms=365 * DAY_MS)
+    profiles = Topic(topics.PROFILES, "Profile", "model", 1, "compact")
+    plan = Topic(topics.PLAN, "Plan", "pool", 1, "compact")
+    slow = (reports, table, candidates, promotions, profiles, plan)
     return Topology(
-        topics={topic.name: topic for topic in (*consumed, *dead, reports, table, candidates, promotions)},
+        topics={topic.name: topic for topic in (*consumed, *dead, *slow)},
         nodes=_nodes(names, {pool: tuple(sorted(its)) for pool, its in sorted((hosts or {}).items())}),
         copartitioned=(tuple(topic.name for topic in circle),),
         record_bytes=record_bytes,
@@ -312,8 +315,15 @@ def _nodes(models: tuple[str, ...], hosts: Mapping[str, tuple[str, ...]]) -> tup
             "control",
             consumes=(topics.REPORTS,),
             # A candidate's steps change what is wanted.
-            produces=(topics.REPORTS, CONTROL_TABLE, topics.PROMOTIONS, *config),
-            follows=(topics.CANDIDATES, topics.PROMOTIONS, topics.OBSERVATIONS, *config),
+            produces=(topics.REPORTS, CONTROL_TABLE, topics.PROMOTIONS, topics.PLAN, *config),
+            follows=(
+                topics.CANDIDATES,
+                topics.PROMOTIONS,
+                topics.OBSERVATIONS,
+                topics.PROFILES,
+                topics.PLAN,
+                *config,
+            ),
             group="control",
         ),
     )

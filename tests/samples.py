@@ -19,8 +19,11 @@ from schemas.records import (
     Observations,
     OtherState,
     Outcome,
+    Place,
+    Plan,
     PolicyState,
     Prediction,
+    Profile,
     Promotion,
     Query,
     Report,
@@ -134,6 +137,12 @@ FULL: tuple[object, ...] = (
         *("version", "good", "2", "1", NOW_US, NOW_US + 9, "step", 0.1, "it may cost little", 412, 300.5),
         *(0.01, -0.02, 0.04, 0.1, 0.11, -2.5, {"failures": 0.01}, (412, 0, 7)),
     ),
+    Profile("good", "1", (1, 8), (2_100, 9_000), 12_000, 4_096),
+    Plan(
+        *("small", NOW_US, NOW_US - 9, 2, ("host.small", "host.small@2")),
+        (Place("host.small", "good", (0, 2), 12.5, 8, 125_000),),
+        *("the epoch is over", ("good moves from host.small@2 to host.small: host.small@2 would be 104% busy",)),
+    ),
 )
 
 BARE: tuple[object, ...] = (
@@ -150,6 +159,8 @@ BARE: tuple[object, ...] = (
     PolicyState("single()", (), 0, ()),
     Candidate("policy", "digits", "thompson()", "exp3()", 0, ()),
     Promotion("policy", "digits", "thompson()", "exp3()", 0, 0, "begin", 0.0, ""),
+    Profile("good", "1", (), ()),
+    Plan("small", 0, 0, 0, (), (), ""),
 )
 
 ALL = FULL + BARE

@@ -39,6 +39,8 @@ SUBJECTS: Final = {
     "PolicyState": "policy-states-value",
     "Candidate": f"{topics.CANDIDATES}-value",
     "Promotion": f"{topics.PROMOTIONS}-value",
+    "Profile": f"{topics.PROFILES}-value",
+    "Plan": f"{topics.PLAN}-value",
 }
 
 

@@ -16,10 +16,13 @@ from streams.promotion.copies import Copies
 from streams.promotion.lifecycle import comparison
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from deploy.config.settings import Settings
     from deploy.progress import Progress
     from schemas.codec import Codec
-    from schemas.records import Candidate
+    from schemas.records import Candidate, Observation
+    from streams.operators.contract import Record
     from streams.promotion.lifecycle import Comparison
 
 _TOLD = 1_000  # observations between two words on the progress
@@ -53,18 +56,22 @@ def compared(
     window = JoinerSettings(window_us=int(joiner.window_s * 1e6), early_us=int(joiner.early_s * 1e6))
     copies = Copies(window.memory_us, settings.control.ids_mib << 20)
     found = comparison(plan, window.memory_us, application, learns_along=learns_along)
-    progress, count, told = progress or Silent(), 0, 0
+    progress, count = progress or Silent(), 0
     progress.waits("the observations")
     with answering(settings):
-        for record in records(settings, topics.OBSERVATIONS, plan.since_us):
-            with suppress(DecodeError):  # the learner makes a dead letter of it
-                several = codec.decode(Observations, record.value).items
-                count += len(several)
-                if count - told >= _TOLD:
-                    told = count
-                    progress.waits("the observations", f"{count:,} read")
-                for seen in several:
-                    if not copies.has(seen.query_id, record.timestamp_us, record.partition):
-                        found.take(seen, record.timestamp_us)
+        for record, seen in _observations(settings, codec, plan.since_us):
+            count += 1
+            if count % _TOLD == 0:
+                progress.waits("the observations", f"{count:,} read")
+            if not copies.has(seen.query_id, record.timestamp_us, record.partition):
+                found.take(seen, record.timestamp_us)
     progress.done(f"{count:,} observations read")
     return found
+
+
+def _observations(settings: Settings, codec: Codec, since_us: int) -> Iterator[tuple[Record, Observation]]:
+    """Yield what was observed since a time, with the records that hold it."""
+    for record in records(settings, topics.OBSERVATIONS, since_us):
+        with suppress(DecodeError):  # the learner makes a dead letter of it
+            for seen in codec.decode(Observations, record.value).items:
+                yield record, seen

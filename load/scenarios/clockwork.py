@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 NAME = "clockwork"
 PARTS = ("profiled", "real", "objectives")
 MODELS, RESIDENT = 200, 0.1
-QUERIES, SHORT_QUERIES, OBJECTIVE_QUERIES = 1_000_000, 30_000, 100_000
+# Of these a million come within the load where the models are the profiled ones, and 740,000 where they are real.
+QUERIES, SHORT_QUERIES, OBJECTIVE_QUERIES = 2_600_000, 30_000, 100_000
 LOAD: Final = 0.7
 SLO_MS: Final = 100.0
 OBJECTIVES_MS: Final = (100, 75, 50, 40, 30, 25, 20, 15, 12, 10)
@@ -44,8 +45,8 @@ _SHARES: Final = ("cold_share", "refused_share", "expired_share", "late_share", 
 _ERRORS: Final = ("under_p99_us", "over_p99_us")
 
 FIGURES = Figures(
-    WITHIN_SLO("profiled_clockwork_goodput_within", must=at_least(0.9999, IN_FULL)),
-    WITHIN_SLO("real_clockwork_goodput_within", must=at_least(0.999, IN_FULL)),
+    WITHIN_SLO("profiled_clockwork_goodput", must=at_least(0.9999, IN_FULL)),
+    WITHIN_SLO("real_clockwork_goodput", must=at_least(0.999, IN_FULL)),
     *(
         (
             *WITHIN_SLO(f"{part}_{lane}_goodput", f"{part}_{lane}_goodput_within"),

@@ -114,6 +114,7 @@ def page(result: Result, environment: Environment) -> str:
     """Return the page."""
     figures = result.figures
     machine = f"{environment['cores_usable']} cores of {environment['processor']}; {result.given}."
+    machine += f" Load average at the end: {environment['load_average'][0]:.1f}; other work makes p99s longer."
     said = (
         f"The most processes that were started take {figures['memory_gain_over_processes']:.1f} times the memory of as"
         f" many pipelines in one process with the store, and in stages {figures['memory_gain_over_staged']:.1f} times."

@@ -6,5 +6,6 @@ figures          live figures of each process; history: sums of the last minutes
 overview         what the page shows; page_types: the shape of it
 alerts           faults in words; advice: of an application; outages: of Kafka and Redis
 promoting        carries candidates from step to step; guards: what figures say about one; promotion_rows: what is shown
+planning         plans the hosts of pools
 visibility       whether the page can read Kafka
 """

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import faust
 from faust.web.drivers.aiohttp import Web
 
+from schemas import topics
 from schemas.errors import DecodeError
 from schemas.records import Report
 from streams.control.faust_kafka import FaustTransport
@@ -24,6 +25,7 @@ from streams.control.history import History
 from streams.control.host_guard import guard, headers, names, runner
 from streams.control.outages import fails
 from streams.control.overview import overview
+from streams.control.planning import asked
 from streams.control.promotion_rows import promotion_rows
 from streams.control.report_filter import make_room, sound
 from streams.control.visibility import Deployment, Visibility
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from faust.web import Request, Response, View
 
     from schemas.codec import Codec
+    from streams.control.planning import Planning
     from streams.control.promoting import Promoting
     from streams.runtime.metrics import MetricsHook
 
@@ -50,6 +53,8 @@ REPORT_EVERY_S = 1.0
 LISTEN_EVERY_S = 2.0
 # How often candidates are judged.
 PROMOTE_EVERY_S = 2.0
+# How often it is looked whether hosts are to be planned anew.
+PLAN_EVERY_S = 2.0
 # Pages that ask at once get the same answer.
 SAME_US = 500_000
 # As for the other roles; Faust's default of a minute would mean a minute without figures after a crash.
@@ -74,6 +79,7 @@ class Options:
     names: tuple[str, ...] = ()  # of this host, besides its own and its addresses
     hooks: tuple[MetricsHook, ...] = ()
     promoting: Promoting | None = None  # carries candidates on; None = nobody does
+    planning: Planning | None = None  # plans hosts; None = there are no pools
     tells_process: bool = True  # its reports tell CPU and memory of the process
 
 
@@ -86,12 +92,13 @@ def create(options: Options, codec: Codec) -> faust.App:
     )
     place = Deployment(options.prefix, options.instance, options.bootstrap, options.redis)
     live = app.Table("live", key_type=str, partitions=1, help="figures of each process")
-    state = _State(live, Visibility(place, _now_us()), options.promoting)
+    state = _State(live, Visibility(place, _now_us()), options.promoting, options.planning)
     _read(app, reports, state, codec)
     _show(app, state)
     _report(app, reports, codec, options, state)
     _listen(app, state)
     _promote(app, state)
+    _plan(app, codec, options, state)
     return app
 
 
@@ -102,6 +109,7 @@ class _State:
     live: MutableMapping[str, Figures]  # by instance: a table of Faust's
     sight: Visibility
     promoting: Promoting | None
+    planning: Planning | None
     history: History = field(default_factory=History)
     answer: tuple[int, dict[str, object]] | None = None  # the last, and when it was made
 
@@ -188,7 +196,8 @@ def _show(app: faust.App, state: _State) -> None:
 def _status(state: _State, now_us: int) -> dict[str, object]:
     entries: list[Figures] = list(state.live.values())
     found = overview(heard_lately(entries, now_us), state.history, now_us, state.sight.view(now_us))
-    return {**status(entries, now_us), "overview": {**found, **promotion_rows(state.promoting)}}
+    plans = state.planning.rows() if state.planning is not None else []
+    return {**status(entries, now_us), "overview": {**found, **promotion_rows(state.promoting), "plans": plans}}
 
 
 def _listen(app: faust.App, state: _State) -> None:
@@ -220,6 +229,31 @@ def _promote(app: faust.App, state: _State) -> None:
             await promoting.stop()
 
     app.timer(PROMOTE_EVERY_S, name="promote")(promote)
+
+
+def _plan(app: faust.App, codec: Codec, options: Options, state: _State) -> None:
+    planning = state.planning
+    if planning is None:
+        return
+    topic = app.topic(
+        f"{options.prefix}.{topics.PLAN}",
+        key_type=bytes,
+        value_type=bytes,
+        key_serializer="raw",
+        value_serializer="raw",
+    )
+
+    async def plan() -> None:
+        """Plan the hosts of each pool, if it is time."""
+        now_us = _now_us()
+        try:
+            for found in await planning.tick(asked(state.live.values(), state.history, now_us), now_us):
+                await topic.send(key=found.pool.encode(), value=codec.encode(found))
+        except Exception:  # noqa: BLE001 - Faust would end the app, and the page with it
+            _log.exception("hosts could not be planned; that is tried again")
+            await planning.stop()
+
+    app.timer(PLAN_EVERY_S, name="plan")(plan)
 
 
 def _report(app: faust.App, reports: TopicT, codec: Codec, options: Options, state: _State) -> None:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from schemas.codec import Codec
-    from schemas.records import Input
+    from schemas.records import Input, Observation
     from streams.operators.contract import Predicted, Record
     from streams.replay.as_it_was import Deployment
     from streams.replay.difference import Moment
@@ -237,12 +237,15 @@ class WhatIf:
                 with suppress(DecodeError):
                     if record.topic == topics.MODEL_PREDICTIONS:
                         models.learn_time(self._codec.decode(ModelPredictions, record.value))
-                        continue
-                    for one in self._codec.decode(Observations, record.value).items:
-                        if one.application == self.application.name and one.loss is not None:
-                            found.ids.append(one.query_id)
-                            found.losses.append(one.loss)
+                    else:
+                        self._note_losses(self._codec.decode(Observations, record.value).items, found)
         return found._replace(times_us=models.times_us())
+
+    def _note_losses(self, several: Sequence[Observation], found: Beside) -> None:
+        for one in several:
+            if one.application == self.application.name and one.loss is not None:
+                found.ids.append(one.query_id)
+                found.losses.append(one.loss)
 
     def _application(self, name: str | None) -> Application:
         found = {

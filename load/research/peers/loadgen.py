@@ -1,7 +1,8 @@
 """Finds with MLCommons' LoadGen the rate at which a contender still answers 99 % within an objective.
 
-Short stretches of the harness's own find where to ask, by halves. LoadGen decides, over a minute, and is asked about
-the next lower rate where it says no, or where an answer was a default.
+Short stretches of the harness's own find where to begin, by halves. One of them may have been a busy moment of the
+machine, so they decide nothing. LoadGen does, over a minute: where it says no, or an answer was a default, it is asked
+about the next lower rate, and else about the next higher one, until it has answered on both sides, four times at most.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ ENVIRONMENT = "loadgen"
 OBJECTIVE_MS = 50.0
 SECONDS = 60.0  # of its own rules for the Server scenario
 RATES = tuple(round(1_000 * 2 ** (half / 2), -2) for half in range(13))  # to 64,000
-_TRIES = 2
+_TRIES = 4
 _LOOK_S, _SHARE = 3.0, 0.99
 _LIMIT_S = 60.0  # more than its minute
 _TAIL_CHARS = 300
@@ -58,8 +59,8 @@ async def bounded_rate(contender: Contender, ground: Ground, setting: Mapping[st
 
 def _judged(contender: Contender, client: Client, row: dict[str, Any]) -> None:
     client.slo_ms = OBJECTIVE_MS
-    found = highest(lambda index: holds(client.stretch(RATES[index], _LOOK_S, _LIMIT_S).tally), len(RATES))
-    for index in range(found, max(-1, found - _TRIES), -1):
+    index: int | None = highest(lambda at: holds(client.stretch(RATES[at], _LOOK_S, _LIMIT_S).tally), len(RATES))
+    while index is not None:
         try:
             rest(client.running.pids)  # until it has worked off the rate before
             judgement = _judge(_case(contender, client, RATES[index]), client.ground.stage.folder / "path")
@@ -67,8 +68,20 @@ def _judged(contender: Contender, client: Client, row: dict[str, Any]) -> None:
             row["failed"] = str(error)
             return
         row["tried"].append({"rate_per_s": RATES[index], **asdict(judgement)})
-        if verdict(row["tried"]).no_default_per_s:
-            return
+        index = next_rate(row["tried"])
+
+
+def next_rate(tried: Sequence[Mapping[str, Any]]) -> int | None:
+    """Return the index of the rate to ask about next; None if enough is known.
+
+    Args:
+        tried: what LoadGen said so far, by rate.
+    """
+    last = tried[-1]
+    does = last["valid"] and not last["defaults"]
+    index = RATES.index(last["rate_per_s"]) + (1 if does else -1)
+    is_known = any(said["rate_per_s"] == RATES[index] for said in tried) if 0 <= index < len(RATES) else True
+    return None if is_known or len(tried) == _TRIES else index
 
 
 class Verdict(NamedTuple):

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 from aiokafka import ConsumerRebalanceListener
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
-from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.errors import (
     AuthenticationFailedError,
     ClusterAuthorizationFailedError,
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
 
     from aiokafka import AIOKafkaConsumer
+    from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
     from aiokafka.structs import TopicPartition as KafkaPartition
 
     from streams.operators.contract import Record
@@ -114,8 +114,10 @@ class KafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafk
         group: str,
         clock: Clock,
         settings: ConsumerSettings | None = None,
+        assignor: type[AbstractPartitionAssignor] = RangePartitionAssignor,
     ) -> None:
         self._connection = connection
+        self._assignor = assignor
         self._names = {connection.real(topic): topic for topic in topics}
         # Where topics change, members divide all partitions of all topics; else the same numbers of every topic.
         self._is_changing = False
@@ -157,9 +159,7 @@ class KafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafk
             fetching,
             group_id=self._group,
             group_instance_id=settings.member,
-            partition_assignment_strategy=(
-                RoundRobinPartitionAssignor if self._is_changing else RangePartitionAssignor,
-            ),
+            partition_assignment_strategy=(self._assignor,),
             session_timeout_ms=settings.session_timeout_ms,
             heartbeat_interval_ms=settings.heartbeat_ms,
             rebalance_timeout_ms=settings.rebalance_timeout_ms,
@@ -189,6 +189,15 @@ class KafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafk
         self._wanted_topics = topics
         self._names |= {self._connection.real(topic): topic for topic in topics}
         self._look_us = 0
+
+    def rejoin(self) -> None:
+        """Join the group anew, because its assignor has something else to say now.
+
+        A rebalance waits for all members, and those that do not know of it find out by their next heartbeat. So all of
+        them are to call this at about the same time.
+        """
+        consumer = self._running()
+        consumer.subscribe(topics=sorted(consumer.subscription()), listener=self)
 
     async def poll(self, timeout_ms: int, only: frozenset[str] | None = None) -> list[Record]:
         """Return everything fetched; see `ports.Consumer`."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pydantic import ValidationError
 
-from deploy import grouping
+from deploy import grouping, launch
 from deploy.config.settings import Settings
 from deploy.errors import StartError
 from deploy.grouping import plan
@@ -17,7 +17,7 @@ from deploy.local.supervisor import ChildStatus
 from deploy.new_models import removed_by
 from deploy.state import desired
 from schemas.codec import Codec
-from schemas.records import Model
+from schemas.records import Application, Model
 from streams.operators.contract import Record
 
 if TYPE_CHECKING:
@@ -147,3 +147,11 @@ async def test_a_taken_port_is_found_before_anything_is_published(
         with pytest.raises(StartError, match=r"control\.port.*is taken by"):
             await System(settings, Codec(), tmp_path).__aenter__()
     assert published == []
+
+
+@pytest.mark.parametrize("versions", [{}, {"forest": "nightly"}])
+def test_an_application_of_a_scenario_comes_out_of_the_settings_as_it_was(versions: dict[str, str]) -> None:
+    """Settings write a version that is asked for as MODEL@VERSION."""
+    application = Application("digits", ("forest", "bayes"), "exp3", versions=versions)
+    settings = Settings.model_validate({"applications": {"digits": launch._without_name(application)}})
+    assert desired.applications(settings) == [application]

@@ -214,6 +214,27 @@ def test_the_highest_rate_that_holds_is_found_by_halves() -> None:
     assert loadgen.highest(lambda _: True, 13) == 12
 
 
+@pytest.mark.parametrize(
+    ("begins", "holds_to", "asked"),
+    [
+        (5_700, 11_300, [5_700, 8_000, 11_300, 16_000]),
+        (16_000, 8_000, [16_000, 11_300, 8_000]),
+        (22_600, 4_000, [22_600, 16_000, 11_300, 8_000]),
+        (1_000, 500, [1_000]),
+        (64_000, 64_000, [64_000]),
+    ],
+)
+def test_the_judge_is_asked_until_it_has_answered_on_both_sides(begins: int, holds_to: int, asked: list[int]) -> None:
+    """Four minutes at most, and no rate twice."""
+    tried: list[dict[str, float | bool]] = []
+    index: int | None = loadgen.RATES.index(begins)
+    while index is not None:
+        rate = loadgen.RATES[index]
+        tried.append({"rate_per_s": rate, "valid": rate <= holds_to, "defaults": 0})
+        index = loadgen.next_rate(tried)
+    assert [said["rate_per_s"] for said in tried] == asked
+
+
 def test_a_judged_rate_counts_if_no_answer_was_a_default() -> None:
     """Beside it stands the rate at which one in a hundred may have been one."""
     said = [(4_000, False, 9), (2_800, True, 3), (2_000, True, 0)]
@@ -422,7 +443,7 @@ def test_the_full_form_takes_about_half_an_hour() -> None:
     """By what each part took on two cores: whoever adds a contender or a rate sees what it costs.
 
     In seconds: a start with its warm-up 8, a backlog 8 and what the plan adds for learning, what a stretch takes beside
-    its length 0.6, a look at a setting 11, the harness alone 41, the judge 150 for each of four.
+    its length 0.6, a look at a setting 11, the harness alone 41, the judge 165 for each of four.
     """
     plan = peers._PLAN
 
@@ -435,7 +456,7 @@ def test_the_full_form_takes_about_half_an_hour() -> None:
     near = peers.nearest([{"name": e.name, "kind": e.kind, "drained_per_s": [e.backlog]} for e in CONTENDERS])
     rounds_s = sum(visit_s(each) * (peers._ROUNDS if each.name in near else 1) for each in CONTENDERS)
     looks_s = 11 * sum(len(each.grid) for each in CONTENDERS if len(each.grid) > 1)
-    assert (rounds_s + looks_s + 41 + 4 * 150) / 60 == pytest.approx(30, abs=1.5)
+    assert (rounds_s + looks_s + 41 + 4 * 165) / 60 == pytest.approx(31, abs=1.5)
     short = [each for each in CONTENDERS if each.name in peers.SHORT]
     assert (sum(visit_s(each) for each in short) + 25) / 60 < 6
 

@@ -1,113 +1,75 @@
-"""Batches divided among several processes: the parts, and putting them together again."""
+"""A pool of hosts in simulated time: every row has an end, and what loading and changes cost."""
 
 from __future__ import annotations
 
-from itertools import pairwise
-from pathlib import Path
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from schemas.records import Model, Outcome
-from streams.operators.contract import Predicted
-from workers.executors.factory import executor_of
-from workers.executors.pool import edges_of, joined
-from workers.manifest import digest
-from workers.packages.packaging import package_function
-from workers.settings import WorkerSettings
+from policies.packing.work import Times, Work
+from workers.simulation.pool import Site, Traffic, play
 
-OK, FAILED, INVALID = Outcome.OK, Outcome.FAILED, Outcome.INVALID
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
+    from workers.simulation.pool import Homes, Played
 
-@given(st.lists(st.integers(1, 5), min_size=1, max_size=6))
-def test_parts_put_together_are_the_batch(sizes: list[int]) -> None:
-    """Outcomes, answers, scores and reasons of every row are where they would be in one piece."""
-    rows = sum(sizes)
-    outcomes = tuple(INVALID if row % 3 == 2 else OK for row in range(rows))
-    answers, scores = np.arange(rows), np.arange(2.0 * rows).reshape(rows, 2)
-    edges = np.cumsum([0, *sizes]).tolist()
-    parts = [
-        Predicted(
-            outcomes[start:end],
-            answers[start:end],
-            scores[start:end],
-            {row - start: "shape" for row in range(start, end) if outcomes[row] is INVALID},
-        )
-        for start, end in pairwise(edges)
-    ]
-    found = joined(parts)
-    assert found.outcomes == outcomes
-    assert np.array_equal(np.asarray(found.answers), answers)
-    assert found.scores is not None
-    assert np.array_equal(found.scores, scores)
-    assert sorted(found.reasons) == [row for row in range(rows) if outcomes[row] is INVALID]
+S = 1_000_000
+WORK = Work("m", 0.0, 100_000, Times((1, 8), (4_000, 10_000)), bytes=100, load_us=50_000)
+OTHER = replace(WORK, model="n")
 
 
-def test_a_part_that_failed_is_filled_up_in_the_form_of_the_others() -> None:
-    """Texts beside texts, scores beside scores; the fault is told."""
-    texts = joined([Predicted.failed(2, "it died"), Predicted((OK,), ("a",))])
-    assert texts == Predicted((FAILED, FAILED, OK), ("", "", "a"), fault="it died")
-    scores = joined([Predicted((OK,), np.array([1]), np.array([[0.25, 0.75]])), Predicted.failed(1, "it died")])
-    assert scores.scores is not None
-    assert scores.scores.tolist() == [[0.25, 0.75], [0.0, 0.0]]
+class Script:
+    """Placements by the second in which they begin."""
+
+    def __init__(self, homes: Mapping[int, Homes]) -> None:
+        self._homes = homes
+
+    def homes(self, rates: Mapping[str, float], now_us: int) -> Homes:
+        """Return the last that has begun."""
+        assert all(rate >= 0 for rate in rates.values())
+        return self._homes[max(second for second in self._homes if second * S <= now_us)]
 
 
-@pytest.mark.parametrize("other", [Predicted((OK,), ("a",)), Predicted((OK,), np.array([1]), np.array([[1.0]]))])
-def test_a_part_with_answers_of_another_form_has_failed(other: Predicted) -> None:
-    """The first form counts, as in one piece."""
-    found = joined([Predicted((OK,), np.array([7])), other])
-    assert (found.outcomes, np.asarray(found.answers).tolist()) == ((OK, FAILED), [7, 0])
-    assert found.fault is not None
+def _play(
+    homes: Mapping[int, Homes], site: Site, per_s: int = 20, seconds: int = 5, works: tuple[Work, ...] = (WORK,)
+) -> Played:
+    times_us = np.arange(per_s * seconds, dtype=np.int64) * (S // per_s)
+    traffic = Traffic(works, {work.model: [times_us] for work in works})
+    return play(traffic, Script(homes), seconds * S, "fixed", site)
 
 
-def test_if_all_parts_failed_the_first_fault_is_told() -> None:
-    """None of the rows has an answer."""
-    found = joined([Predicted.failed(1, "first"), Predicted.failed(2, "second")])
-    assert (found.outcomes, found.fault) == ((FAILED,) * 3, "first")
+def test_a_host_with_time_answers_everything_but_what_comes_while_it_loads() -> None:
+    """The first row waits for loading, and is still in time."""
+    played = _play({0: {("m", 0): "one"}}, Site())
+    assert (played.rows["m"], played.in_time["m"], played.loads) == (100, 100, 1)
+    assert played.changes == played.moves == 0
 
 
-@given(st.integers(1, 200), st.integers(1, 8), st.sampled_from(((), (1,), (1, 8, 32), (4, 64))))
-def test_a_batch_is_cut_into_as_many_parts_as_there_are_children_at_most(
-    rows: int, children: int, sizes: tuple[int, ...]
-) -> None:
-    """Every row is in one part, and none is empty; without fixed sizes they differ by a row."""
-    edges = edges_of(rows, children, sizes)
-    lengths = [end - start for start, end in pairwise(edges)]
-    assert (edges[0], edges[-1]) == (0, rows)
-    assert 1 <= len(lengths) <= children
-    assert min(lengths) >= 1
-    assert sizes or max(lengths) - min(lengths) <= 1
+def test_models_that_do_not_fit_together_are_loaded_again_and_again() -> None:
+    """With memory for one, every turn of the other one loads it; with memory for both, each is loaded once."""
+    homes = {0: {("m", 0): "one", ("n", 0): "one"}}
+    crowded = _play(homes, Site(memory_bytes=100), works=(WORK, OTHER))
+    roomy = _play(homes, Site(memory_bytes=200), works=(WORK, OTHER))
+    assert roomy.loads == 2
+    assert crowded.loads > 20
+    assert crowded.share_in_time < 0.9
+    assert roomy.share_in_time >= 0.99  # one row waits for both to load
 
 
-def test_parts_fill_the_allowed_sizes() -> None:
-    """Three parts of 11 rows would each be padded to 32: one child does as much alone."""
-    assert edges_of(32, 3, (1, 8, 32)) == [0, 32]
-    assert edges_of(24, 3, (1, 8, 32)) == [0, 8, 16, 24]
+def test_a_change_stops_all_hosts_and_loses_no_row() -> None:
+    """The rows of the pause are late, the others are answered by the new host."""
+    homes = {0: {("m", 0): "one"}, 2: {("m", 0): "two"}}
+    still = _play(homes, Site(pause_us=300_000))
+    quick = _play(homes, Site(pause_us=0))
+    assert (quick.changes, quick.moves, quick.loads) == (1, 1, 2)
+    assert quick.in_time["m"] == 100
+    assert 100 - 8 <= still.in_time["m"] <= 100 - 4  # those that come in the first 200 to 300 ms
 
 
-def test_how_many_processes_a_model_has_is_said_for_all_or_by_name() -> None:
-    """One whose memory is bounded has one anyway."""
-    assert WorkerSettings(processes=2).processes_of("net") == 2
-    by_name = WorkerSettings(processes={"net": 3}, memory_bytes={"rule": 1 << 20})
-    assert [by_name.processes_of(name) for name in ("net", "rule", "forest")] == [3, 1, 0]
-
-
-def test_another_version_of_a_trusted_model_has_a_process() -> None:
-    """It may do anything; models of which none is trusted run as the settings say."""
-    settings = WorkerSettings(trusted={"net": "d1"})
-    assert [settings.processes_of("net", digest) for digest in ("d1", "d2")] == [0, 1]
-    assert settings.processes_of("rule", "d2") == 0
-
-
-async def test_a_model_with_several_processes_runs_in_a_pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As the settings say, by its name."""
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))
-    manifest = package_function("tests.toys:whereabouts", tmp_path / "w", "w", "1", ["x"])
-    model = Model("w", "1", manifest.runtime, str(tmp_path / "w"), digest(tmp_path / "w"), "label", "", ())
-    executor = executor_of(model, WorkerSettings(processes={"w": 2}), lambda: 0, lambda _: None)
-    await executor.start()
-    answers = (await executor.run(["a", "b"], 30.0)).predicted.answers
-    await executor.stop()
-    assert len({str(answer).split()[1] for answer in answers}) == 2
+def test_too_few_hosts_drop_early_and_answer_what_they_can() -> None:
+    """Asked twice what full batches do, a host answers near its full rate in time."""
+    rate = WORK.most_per_s
+    played = _play({0: {("m", 0): "one"}}, Site(), per_s=round(2 * rate), seconds=3)
+    assert 0.85 * rate * 3 <= played.in_time["m"] <= rate * (3 + 0.1)  # what waits at the end is answered, too
