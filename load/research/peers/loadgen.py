@@ -1,9 +1,9 @@
 """Finds with MLCommons' LoadGen the rate at which a contender still answers 99 % within an objective.
 
 Short stretches of the harness's own find where to begin, by halves. One of them may fall into a busy moment of the
-machine, so a rate is looked at twice before it counts as too much, and they decide nothing. LoadGen does, over a minute:
-where it says no, or an answer was a default, it is asked about the next lower rate, and else about the next higher one,
-until it has answered on both sides, six times at most.
+machine, so a rate is looked at twice before it counts as too much, and they decide nothing. LoadGen does, over a
+minute: where it says no, or an answer was a default, it is asked about the next lower rate, and else about the next
+higher one, until it has answered on both sides, six times at most.
 """
 
 from __future__ import annotations
