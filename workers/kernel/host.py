@@ -147,7 +147,7 @@ class Host(Operator):
         for unit in _due(self._later, now_us):
             self._want(unit, now_us)
         if (due_us := self._profile_log.due_us) is not None and due_us <= now_us:
-            effects += self._profile_log.write()
+            effects += self._profile_log.write(now_us)
         if (due_us := self._follower.due_us) is not None and due_us <= now_us:
             self._follower.advance(now_us)
             effects += self._follow(now_us)
@@ -155,7 +155,7 @@ class Host(Operator):
 
     def on_stop(self, now_us: int) -> Effects:
         """Write the profiles that have changed."""
-        return self._profile_log.write()
+        return self._profile_log.write_all(now_us)
 
     @property
     def plan(self) -> Plan | None:

@@ -1,6 +1,6 @@
 """What models' batches take, as it stands in topic `profiles`: read from the beginning, and written when it changes.
 
-measured ─▶ every 10 s ─▶ what differs from the topic by a tenth ─▶ topic `profiles` ─▶ restored when a model is wanted
+measured ─▶ at most every 10 s ─▶ differs from the topic by a tenth ─▶ topic `profiles` ─▶ restored when it is wanted
 
 So estimates survive a restart, go along with a model that another host takes over, and are what the planner reckons by.
 """
@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from streams.operators.contract import Effects, Record
     from workers.kernel.schedule.profiles import Profiles
 
-# A model's profile is written at most this often (us): ten batches renew an estimate.
+# A model's profile is written at most this often (us). The first one is written sooner, for the planner.
 WRITTEN_US: Final = 10_000_000
+FIRST_US: Final = 1_000_000
 # By which part a time or a size must have changed. The largest of ten samples moves by as much all the time.
 CHANGED: Final = 0.1
 # Models whose profiles are remembered, of some 300 bytes each; of more, those that were written longest ago are not.
@@ -39,8 +40,9 @@ class ProfileLog:
         """Know nothing; `profiles` are those that are measured."""
         self._codec = codec
         self._profiles = profiles
-        self._known: dict[str, Profile] = {}  # as the topic has them, those that were written last at the end
-        self._measured: dict[str, None] = {}  # models that have been measured since
+        # As the topic has them, and when they were written (us); those that were written last at the end.
+        self._known: dict[str, tuple[Profile, int]] = {}
+        self._measured: dict[str, int] = {}  # models that have been measured since, and when they may be written (us)
         self.due_us: int | None = None
 
     def on_record(self, record: Record) -> Effects:
@@ -55,39 +57,54 @@ class ProfileLog:
             return [Log(f"skipped a record about the times of model {name}: {fault}", is_fault=True)]
         if profile.model != name or not _is_sound(profile):
             return [Log(f"skipped a record about the times of model {name}: it is no profile of it", is_fault=True)]
-        self._note(profile)
+        self._note(profile, record.timestamp_us)
         return []
 
     def restore(self, model: str, version: str) -> None:
         """Take what the topic has of a version, unless it has been measured here."""
-        found = self._known.get(model)
-        if found is not None and found.version == version:
-            self._profiles.restore(Kept(*found))
+        known = self._known.get(model)
+        if known is not None and known[0].version == version:
+            self._profiles.restore(Kept(*known[0]))
 
     def measured(self, model: str, now_us: int) -> None:
         """Note that the version that serves was run or loaded."""
-        self._measured[model] = None
-        if self.due_us is None:
-            self.due_us = now_us + WRITTEN_US
+        if model in self._measured:
+            return
+        known = self._known.get(model)
+        due_us = now_us + FIRST_US if known is None else max(now_us + FIRST_US, known[1] + WRITTEN_US)
+        self._measured[model] = due_us
+        self.due_us = due_us if self.due_us is None else min(self.due_us, due_us)
 
-    def write(self) -> Effects:
-        """Write what has changed since it was written last."""
-        measured, self._measured, self.due_us = self._measured, {}, None
-        found = [Profile(*self._profiles.kept(model)) for model in measured]
-        return [self._written(profile) for profile in found if profile.version and self._has_changed(profile)]
+    def write(self, now_us: int) -> Effects:
+        """Write what is due and has changed since it was written last."""
+        due = [model for model, due_us in self._measured.items() if due_us <= now_us]
+        effects = self._write(due, now_us)
+        self.due_us = min(self._measured.values(), default=None)
+        return effects
 
-    def _written(self, profile: Profile) -> Emit:
-        self._note(profile)
+    def write_all(self, now_us: int) -> Effects:
+        """Write all that has changed since it was written last."""
+        self.due_us = None
+        return self._write([*self._measured], now_us)
+
+    def _write(self, models: list[str], now_us: int) -> Effects:
+        for model in models:
+            del self._measured[model]
+        found = [Profile(*self._profiles.kept(model)) for model in models]
+        return [self._written(profile, now_us) for profile in found if profile.version and self._has_changed(profile)]
+
+    def _written(self, profile: Profile, now_us: int) -> Emit:
+        self._note(profile, now_us)
         return Emit(topics.PROFILES, 0, profile.model.encode(), self._codec.encode(profile))
 
-    def _note(self, profile: Profile) -> None:
+    def _note(self, profile: Profile, time_us: int) -> None:
         self._known.pop(profile.model, None)
-        self._known[profile.model] = profile
+        self._known[profile.model] = profile, time_us
         if len(self._known) > MOST:
             del self._known[next(iter(self._known))]
 
     def _has_changed(self, profile: Profile) -> bool:
-        known = self._known.get(profile.model)
+        known, _ = self._known.get(profile.model, (None, 0))
         if known is None or (known.version, known.sizes) != (profile.version, profile.sizes):
             return True
         before, after = ((*each.p99_us, each.load_us, each.bytes) for each in (known, profile))

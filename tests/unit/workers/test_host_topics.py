@@ -14,7 +14,7 @@ from streams.topology import build, host_role
 from tests.loops import CODEC, row, served
 from tests.samples import model_query
 from workers.kernel.host import Host
-from workers.kernel.profile_log import WRITTEN_US, ProfileLog
+from workers.kernel.profile_log import FIRST_US, WRITTEN_US, ProfileLog
 from workers.kernel.schedule.fifo import Fifo
 from workers.kernel.schedule.profiles import Profiles
 from workers.kernel.schedule.residency import Residency
@@ -95,10 +95,11 @@ def test_estimates_survive_a_restart_of_the_host() -> None:
     bench = Bench(faults=[Crash(at_us=30_000_000, role=ROLE)])
     bench.serve("a")
     bench.ask("a")
-    bench.driver.run(1)
+    bench.driver.run(2)
     bench.ask("a", 4)
     bench.driver.run(30)
-    (profile,) = bench.written()
+    first, profile = bench.written()
+    assert first.sizes == (1,)
     assert (profile.model, profile.version, profile.load_us, profile.bytes) == ("a", "1", LOAD_US, MIB)
     bench.ask("a")
     bench.driver.run(1)
@@ -115,7 +116,7 @@ def test_times_of_a_version_that_serves_no_more_do_not_count() -> None:
     bench.serve("a", "2")
     bench.ask("a")
     bench.driver.run(31)
-    (profile,) = [profile for profile in bench.written() if profile.version == "2"]
+    profile = next(profile for profile in bench.written() if profile.version == "2")
     assert (profile.sizes, profile.load_us) == ((1,), LOAD_US)
     bench.serve("a", "3")
     bench.ask("a")
@@ -160,21 +161,33 @@ def test_what_a_plan_takes_away_from_a_host_makes_room_first() -> None:
 
 
 def test_a_profile_is_written_seldom_and_only_if_it_has_changed() -> None:
-    """Once in ten seconds, and not if a tenth is all that it differs by; at a stop all that is left is."""
+    """The first one soon, then one in ten seconds, and none that differs by a tenth or less."""
     log, profiles = _log()
     profiles.observe("a", 1, 1_000)
     log.measured("a", 0)
-    profiles.observe("a", 1, 5_000)
-    log.measured("a", WRITTEN_US - 1)
-    assert log.due_us == WRITTEN_US
-    assert [profile.p99_us for profile in _written(log.write())] == [(5_000,)]
+    assert log.due_us == FIRST_US
+    assert [profile.p99_us for profile in _written(log.write(FIRST_US))] == [(1_000,)]
     assert log.due_us is None
+    profiles.observe("a", 1, 5_000)
+    log.measured("a", FIRST_US + 1)
+    assert log.due_us == FIRST_US + WRITTEN_US
+    assert log.write(WRITTEN_US) == []
+    assert [profile.p99_us for profile in _written(log.write(FIRST_US + WRITTEN_US))] == [(5_000,)]
     profiles.observe("a", 1, 5_500)
-    log.measured("a", WRITTEN_US)
-    assert log.write() == []
-    profiles.observe("a", 1, 5_501)
-    log.measured("a", WRITTEN_US)
-    assert [profile.p99_us for profile in _written(log.write())] == [(5_501,)]
+    log.measured("a", 100 * WRITTEN_US)
+    assert log.write(101 * WRITTEN_US) == []
+
+
+def test_at_a_stop_all_that_has_changed_is_written() -> None:
+    """However lately it was written last."""
+    log, profiles = _log()
+    profiles.observe("a", 1, 1_000)
+    log.measured("a", 0)
+    log.write(FIRST_US)
+    profiles.observe("a", 1, 1_101)
+    log.measured("a", FIRST_US)
+    assert [profile.p99_us for profile in _written(log.write_all(FIRST_US))] == [(1_101,)]
+    assert log.write_all(FIRST_US) == []
 
 
 @pytest.mark.parametrize(
