@@ -347,6 +347,7 @@ class Plan(NamedTuple):
     places: tuple[Place, ...]
     why: str  # it was planned
     reasons: tuple[str, ...] = ()  # what moves, and what no host can do
+    from_us: int = 0  # when hosts follow it: what moves is being loaded until then; 0 = at once
 
 
 STOPPED = "stopped"  # gauge of the last report of a process that stops by a signal

@@ -43,6 +43,7 @@ MEANINGS: Final = {
     "full_loss_share": "share of the latest losses of numbers that were 1: near 1, models cannot be compared",
     "held": "queries of an application that wait for their answer",
     "held_limit": "queries of an application that may wait for their answer now",
+    "host_asked_total": "rows that a host has read for a model, since the model was first asked within a minute",
     "host_budget_bytes": "memory that the models of a host may take",
     "host_evictions_total": "models that a host has unloaded to make room",
     "host_known_models": "models of a host, in memory or not",
