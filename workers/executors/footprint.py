@@ -13,6 +13,7 @@ from __future__ import annotations
 import ctypes
 import resource
 import sys
+import time
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 import psutil
@@ -54,8 +55,8 @@ class Footprint:
         self._libraries = self._taken().data
         self._bound()
 
-    def measured(self, folder: Path, load: Callable[[], T]) -> tuple[T, int]:
-        """Load a package; returns what `load` gave, and what it takes (bytes).
+    def measured(self, folder: Path, load: Callable[[], T]) -> tuple[T, int, int]:
+        """Load a package; returns what `load` gave, what it takes (bytes), and how long it took (us).
 
         Raises:
             PackageError: it cannot be loaded.
@@ -65,13 +66,13 @@ class Footprint:
         least, modules, before = _unshared(folder, manifest), len(sys.modules), self._taken()
         self._bound(LIBRARY_BYTES)
         try:
-            loaded = load()
+            loaded, took_us = _timed(load)
             if len(sys.modules) > modules and manifest.runtime != FUNCTION:
                 del loaded  # what was imported stays: the second time it is the model alone
                 give_back()
                 self._libraries += max(0, self._taken().data - before.data)
                 before = self._taken()
-                loaded = load()
+                loaded, took_us = _timed(load)
             after = self._taken()
         finally:
             self._bound()
@@ -79,7 +80,7 @@ class Footprint:
         if len(sys.modules) > modules and manifest.runtime == FUNCTION:
             self._libraries += max(0, after.data - before.data - grown)
             self._bound()
-        return loaded, grown
+        return loaded, grown, took_us
 
     def _bound(self, more_bytes: int = 0) -> None:
         if not self._most:
@@ -97,6 +98,12 @@ def give_back() -> None:
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
+
+
+def _timed(load: Callable[[], T]) -> tuple[T, int]:
+    began_s = time.perf_counter()
+    loaded = load()
+    return loaded, int((time.perf_counter() - began_s) * 1e6)
 
 
 def _unshared(folder: Path, manifest: Manifest) -> int:
