@@ -23,6 +23,7 @@ from load.scenarios import (
     floor,
     gpu,
     hostile,
+    hosts,
     idle,
     images,
     latecomer,
@@ -264,6 +265,11 @@ _OWN = (
         page=policies.page,
         short=True,
         offline=True,
+    ),
+    Scenario(
+        hosts,
+        "1,000 models known to one host, a quarter of them in memory: what they take, hot and cold queries, a restart",
+        short=True,
     ),
     Scenario(
         pretzel,
