@@ -233,6 +233,7 @@ _OWN = (
         short=True,
         offline=True,
         any_processes=True,
+        hosted=True,
     ),
     Scenario(
         clockwork,
@@ -257,6 +258,7 @@ _OWN = (
         parts=hostile.PARTS,
         short=True,
         any_processes=True,
+        hosted=True,
     ),
     Scenario(
         policies,
