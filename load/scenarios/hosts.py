@@ -30,7 +30,7 @@ from load.models.training import digits, small_models
 from load.results.results import Result
 from schemas import topics
 from schemas.codec import Codec
-from schemas.records import Application, Query, Report
+from schemas.records import Application, Query, Report, Tensor
 from workers.packages.packaging import package_sklearn
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from load.harness.driving import Driver, Stretch
     from load.harness.system import Stage
     from load.models.training import Digits
-    from schemas.records import Prediction, Tensor, Value
+    from schemas.records import Prediction, Value
 
 NAME: Final = "hosts"
 _say = partial(say, NAME)
@@ -250,4 +250,4 @@ async def _timed(waiting: Awaitable[object], began_s: float) -> float:
 
 
 def _number(answer: Value) -> int:
-    return int(float(answer))
+    return -1 if isinstance(answer, Tensor) else int(float(answer))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from load.seeds.models import SimulatedModel
 from streams.operators.contract import Predicted
@@ -95,17 +95,19 @@ class SimulatedModels:
         asked = asyncio.ensure_future(model.run(predict.rows, predict.patience_us / 1e6))
         lost = await self._within(copy, asked)
         if lost is None:
-            self._events.predicted(predict, Ran(*asked.result()))
+            timed = asked.result()
+            self._events.predicted(predict, Ran(timed.predicted, timed.predict_us))
         else:
             results = Predicted.failed(rows, lost) if lost else _innocent(rows)
             self._events.predicted(predict, Ran(results, 0, is_lost=True))
 
-    async def _within(self, copy: tuple[str, int], work: asyncio.Future[object]) -> str | None:
+    async def _within(self, copy: tuple[str, int], work: asyncio.Future[Any]) -> str | None:
         """Return None when work is done, else why it is lost; "" = through another copy."""
         over = self._over
         if self._random.random() < self._faulty * _ENDS:
             asyncio.get_running_loop().call_later(self._random.uniform(0.0, 0.01), self._end, over, None, "it ended")
-        await asyncio.wait({work, over}, return_when=asyncio.FIRST_COMPLETED)
+        either: set[asyncio.Future[Any]] = {work, over}
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if not over.done() and isinstance(work.exception(), HungError):
             self._end(over, copy, "it hangs")
         if not over.done():
