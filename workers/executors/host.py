@@ -94,7 +94,7 @@ class HostExecutors:
         now_us: the clock that batches are timed by.
         lanes: batches that run at a time.
         load_s: how long one attempt to load may take.
-        memory_bytes: that the child may take; 0 = as much as there is.
+        memory_bytes: that models and batches may take in the child, beside libraries; 0 = as much as there is.
         threads: for the arithmetic of one batch.
     """
 

@@ -255,6 +255,10 @@ class ModelWorker(Operator):
         self._serving.fault = fault
         return self._with_given(self._go_on(now_us))
 
+    def give_up(self, version: str, fault: str) -> None:
+        """Try to load a version no more, until a record about the model says that there is another package."""
+        self._rollout.retries.give_up(version, fault)
+
     def recover(self) -> None:
         """Ask the model again, which has been loaded again."""
         self._serving.is_ready, self._serving.fault = True, None

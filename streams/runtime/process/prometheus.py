@@ -131,6 +131,7 @@ MEANINGS: Final = {
     "store_waiting_bytes": "memory that policy states take which wait to be written",
     "store_waiting_reads": "policy states that wait to be read",
     "store_writes_total": "writes of policy states",
+    "taken_out": "times in a row that a version was taken out of its host; there while it is, and the label says why",
     "trace_bytes": "size of the trace on disk",
     "trace_dropped": "records deleted from the trace to keep its bound on disk",
     "trace_missed": "records that Kafka had deleted before they were recorded",
