@@ -238,9 +238,9 @@ _OWN = (
         "200 models on a host of which a tenth fit: Clockwork's schedule beside fifo with aimd, and a worker a model",
         tables=clockwork_page.tables,
         page=clockwork_page.page,
+        plots=clockwork_page.plots,
         parts=clockwork.PARTS,
         short=True,
-        offline=True,
     ),
     Scenario(
         simulated,

@@ -131,6 +131,10 @@ class ModelPredictions(NamedTuple):
     queue_rows: int  # rows still waiting when the batch was taken
     released: str = ""  # why the batch started: cap, eager, deadline, linger; "" = none ran
     messages: tuple[str, ...] = ()  # one a row: why its outcome is not OK, for a person; empty where no row has one
+    earliest_us: int = 0  # when the batch could start, and did; 0 = none ran
+    latest_us: int = (
+        0  # when it had to start so that its most urgent row would be in time, by the estimate; 0 = none ran
+    )
 
 
 class Decision(NamedTuple):
