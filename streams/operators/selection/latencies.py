@@ -96,6 +96,11 @@ class Latencies:
         known = map(self._models.get, models)
         return tuple([0.0 if model is None else model.expected_us(now_us) for model in known])
 
+    def usual_us(self, model: str) -> float:
+        """Return a model's latency at `QUANTILE` without asking it on probation; 0.0 where none is known."""
+        known = self._models.get(model)
+        return 0.0 if known is None or not known.samples else known.quantile_us()
+
     def _known(self, model: str) -> _ModelLatency:
         known = self._models.get(model)
         if known is None:
