@@ -18,7 +18,6 @@ from streams.operators.configuration import RUNNING_MEAN
 from streams.operators.contract import Emit
 from streams.operators.late_outputs import LateOutputs
 from streams.operators.selection.answer import Substitutes, answered, predicted
-from streams.operators.selection.plan import is_due
 from streams.operators.statistics import Durations
 
 if TYPE_CHECKING:
@@ -127,7 +126,7 @@ class Combiner:
         known = query.outputs.get(output.model)
         if known is None or known.outcome is not Outcome.OK:
             query.outputs[output.model] = output
-            if query.plan is not None and is_due(query):
+            if query.plan is not None and query.is_due:
                 self.ready.append(query)
 
     def _note(self, waiting: Mapping[str, Pending], batch: ModelPredictions, now_us: int) -> None:

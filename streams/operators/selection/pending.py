@@ -224,6 +224,11 @@ class Pending:
         """Whether one model was to be asked, and no other."""
         return self.decision is not None and len(self.decision.chosen) == 1
 
+    @property
+    def is_due(self) -> bool:
+        """Whether all outputs are there that were asked for; with a plan, those asked for last, if they are good."""
+        return len(self.outputs) == len(self.models) or (self.plan is not None and self.plan.is_due(self.outputs))
+
     def asked_us(self, model: str) -> int:
         """Return when a model was asked: when the query was read, or by a later step of its plan."""
         if self.plan is not None and self.decision is not None:

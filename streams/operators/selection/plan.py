@@ -10,25 +10,22 @@ is decided alike by the same state. The decision that is logged has the probabil
 
 from __future__ import annotations
 
-import heapq
 from typing import TYPE_CHECKING, Final
 
 from policies.draw import uniform
 from schemas.records import Outcome, Step
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from policies.contract import Ask, Steps
     from schemas.records import Decision, ModelOutput
-    from streams.operators.selection.pending import Pending
 
 ESCALATE: Final = "escalate"
 OVERDUE: Final = "overdue"
 ASKED: Final = "asked"
 KEPT: Final = "kept"
 LATE: Final = "late"
-_BUCKET_US: Final = 1_000  # as the combiner keeps deadlines
 
 
 class QueryPlan:
@@ -52,37 +49,52 @@ class QueryPlan:
         """Whether nothing more is asked, because the last question was not."""
         return bool(self.taken) and self.taken[-1].outcome != ASKED
 
-    def ask(self, query: Pending) -> Ask | None:
-        """Return the next question; None = there is none."""
-        decision = query.decision
-        return None if self.is_over or decision is None else self.steps.after(decision.chosen, outputs_by_arm(query))
+    def ask(self, decision: Decision, outputs: Mapping[str, ModelOutput]) -> Ask | None:
+        """Return the next question; None = there is none.
+
+        Args:
+            decision: so far.
+            outputs: that have come, by model.
+        """
+        if self.is_over:
+            return None
+        arms = decision.arms
+        return self.steps.after(
+            decision.chosen, {arm: outputs[arms[arm]] for arm in decision.chosen if arms[arm] in outputs}
+        )
 
     def confidence(self, outputs: Mapping[int, ModelOutput], otherwise: float) -> float:
         """Return how sure the models are of the answer made of these outputs."""
         known = self.steps.confidence(outputs)
         return otherwise if known is None else known
 
-    def decide(self, query: Pending, ask: Ask, kind: str, needed_us: int, now_us: int) -> bool:
-        """Decide on a question, and note it in plan and decision; tells whether it is asked.
+    def decide(
+        self, query_id: str, decision: Decision, ask: Ask, kind: str, needed_us: int, left_us: int, now_us: int
+    ) -> Decision:
+        """Decide on a question, and return the decision with it; `is_over` tells whether it is asked.
 
         Args:
-            query: whose plan it is.
+            query_id: draws.
+            decision: so far.
             ask: the question.
             kind: why it comes now.
             needed_us: what its models take to answer; 0 = not known.
+            left_us: until the answer has to leave.
             now_us: the time.
         """
-        decision = query.decision
-        assert decision is not None
-        if needed_us > query.until_us - now_us:
+        if needed_us > left_us:
             probability, outcome = 0.0, LATE
         else:
-            drawn = uniform(query.query_id, f"step {len(self.taken) + 1}")
+            drawn = uniform(query_id, f"step {len(self.taken) + 1}")
             probability, outcome = ask.probability, ASKED if drawn < ask.probability else KEPT
         step = Step(kind, ask.arms, now_us, probability, outcome, ask.confidence, ask.threshold, needed_us)
         self.taken += (step,)
-        query.decision = _with(decision, step)
-        return outcome is ASKED
+        return _with(decision, step)
+
+    def is_due(self, outputs: Mapping[str, ModelOutput]) -> bool:
+        """Tell whether the models that were asked last have answered, and well."""
+        known = [outputs.get(model) for model in self.latest]
+        return all(output is not None and output.outcome is Outcome.OK for output in known)
 
 
 def _with(decision: Decision, step: Step) -> Decision:
@@ -93,62 +105,3 @@ def _with(decision: Decision, step: Step) -> Decision:
         propensities[arm] = reached * step.probability
     chosen = decision.chosen + step.arms if step.outcome == ASKED else decision.chosen
     return decision._replace(chosen=chosen, propensities=tuple(propensities))
-
-
-def outputs_by_arm(query: Pending) -> dict[int, ModelOutput]:
-    """Return the outputs that have come, by the arm that was asked."""
-    decision, outputs = query.decision, query.outputs
-    if decision is None:
-        return {}
-    return {arm: outputs[name] for arm in decision.chosen if (name := decision.arms[arm]) in outputs}
-
-
-def is_due(query: Pending) -> bool:
-    """Tell whether all that was asked has been answered, or all that was asked last, well."""
-    outputs, plan = query.outputs, query.plan
-    if len(outputs) == len(query.models):
-        return True
-    return plan is not None and all(
-        (output := outputs.get(model)) is not None and output.outcome is Outcome.OK for model in plan.latest
-    )
-
-
-class DueSteps:
-    """Queries whose answers are overdue at some time, by the millisecond."""
-
-    __slots__ = ("_buckets", "_due")
-
-    def __init__(self) -> None:
-        self._due: dict[int, list[tuple[Pending, int]]] = {}
-        self._buckets: list[int] = []
-
-    def add(self, query: Pending, at_us: int) -> None:
-        """Expect a query's latest models to have answered by then."""
-        assert query.plan is not None
-        bucket = at_us // _BUCKET_US
-        if bucket not in self._due:
-            self._due[bucket] = []
-            heapq.heappush(self._buckets, bucket)
-        self._due[bucket].append((query, len(query.plan.taken)))
-
-    def next_due(self) -> int | None:
-        """Return when the next is overdue (us); what was answered or has gone on is dropped."""
-        while self._buckets:
-            due = self._due[self._buckets[0]]
-            due[:] = filter(_still_waits, due)
-            if due:
-                return self._buckets[0] * _BUCKET_US
-            del self._due[heapq.heappop(self._buckets)]
-        return None
-
-    def due(self, now_us: int) -> Iterator[Pending]:
-        """Remove and yield queries whose latest models have not answered in time."""
-        while self._buckets and self._buckets[0] * _BUCKET_US <= now_us:
-            for waiting in self._due.pop(heapq.heappop(self._buckets)):
-                if _still_waits(waiting):
-                    yield waiting[0]
-
-
-def _still_waits(waiting: tuple[Pending, int]) -> bool:
-    query, taken = waiting
-    return not query.answered and query.plan is not None and len(query.plan.taken) == taken

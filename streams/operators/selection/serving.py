@@ -22,7 +22,8 @@ from streams.operators.contract import Skip
 from streams.operators.selection.combiner import Combiner
 from streams.operators.selection.dispatch import Dispatcher, named
 from streams.operators.selection.latencies import Latencies, RunningQuantile
-from streams.operators.selection.plan import ESCALATE, OVERDUE, DueSteps, QueryPlan, is_due
+from streams.operators.selection.overdue import DueSteps
+from streams.operators.selection.plan import ESCALATE, OVERDUE, QueryPlan
 from streams.operators.statistics import Counters, render
 
 if TYPE_CHECKING:
@@ -142,25 +143,26 @@ class Serving:
                 continue
             self.combiner.latencies = self.combiner.latencies or Latencies()
             query.keep_input()
-            if is_due(query):
+            if query.is_due:
                 self._go_on(query, now_us, effects)
             else:
                 self._expect(query, now_us)
 
     def _go_on(self, query: Pending, now_us: int, effects: Effects, kind: str = ESCALATE) -> None:
         """Ask what a query's plan asks next, or answer it; without an answer it waits until its deadline."""
-        plan = query.plan
-        ask = None if plan is None else plan.ask(query)
-        if plan is not None and ask is not None and query.decision is not None:
-            models = tuple([query.decision.arms[arm] for arm in ask.arms])
-            is_asked = plan.decide(query, ask, kind, self._needed_us(models, query, now_us), now_us)
+        plan, decision = query.plan, query.decision
+        ask = None if plan is None or decision is None else plan.ask(decision, query.outputs)
+        if plan is not None and decision is not None and ask is not None:
+            models, left_us = tuple([decision.arms[arm] for arm in ask.arms]), query.until_us - now_us
+            needed_us = self._needed_us(models, query, now_us)
+            query.decision = plan.decide(query.query_id, decision, ask, kind, needed_us, left_us, now_us)
             labels = ("application", query.application_name, "kind", kind, "outcome", plan.taken[-1].outcome)
             self._counters["steps_total", *labels] += 1
-            if is_asked and self._ask_more(query, plan, models, now_us):
-                if is_due(query):
+            if not plan.is_over and self._ask_more(query, plan, models, now_us):
+                if query.is_due:
                     self._go_on(query, now_us, effects)
                 return
-        if is_due(query):
+        if query.is_due:
             effects.append(self.combiner.answer(query, now_us))
 
     def _ask_more(self, query: Pending, plan: QueryPlan, models: tuple[str, ...], now_us: int) -> bool:
@@ -191,12 +193,13 @@ class Serving:
     def _expect(self, query: Pending, now_us: int) -> None:
         """Note when the next model must be asked without an answer, if its latency is known."""
         decision, latencies = query.decision, self.combiner.latencies
-        if decision is None or latencies is None or len(decision.chosen) == len(decision.arms) or is_due(query):
+        if decision is None or latencies is None or len(decision.chosen) == len(decision.arms) or query.is_due:
             return
         following = decision.arms[len(decision.chosen)]
-        needed_us = int(latencies.usual_us(following)) + self._return_us_of(query, (following,))
-        if latencies.usual_us(following) and query.until_us - needed_us > now_us:
-            self._due.add(query, query.until_us - needed_us)
+        until_us = query.until_us - self._return_us_of(query, (following,))
+        at_us = latencies.last_chance_us(following, until_us)
+        if at_us is not None and at_us > now_us:
+            self._due.add(query, at_us)
 
     def _needed_us(self, models: tuple[str, ...], query: Pending, now_us: int) -> int:
         """Return what models take to answer, at a high quantile; 0 = not known, or to be tried again."""
@@ -330,7 +333,7 @@ class Serving:
             outputs = outputs_of(batch)
             effects += self.combiner.on_outputs(partition, batch, now_us, outputs)
             for query in self._cache.take_outputs(partition, batch, outputs):
-                if is_due(query):
+                if query.is_due:
                     self._settle(query, now_us, effects)
         self._settle_ready(now_us, effects)
 
@@ -418,7 +421,7 @@ class Serving:
             if self._admission is not None:
                 self._admission.ask((orphan.model,), orphan.due_us, now_us)
             self._dispatcher.add((topics.model_queries(orphan.model),), [(pending, orphan.due_us, orphan.input)])
-        elif is_due(pending):
+        elif pending.is_due:
             self._settle(pending, now_us, effects)
         if pending.plan is None:
             pending.input = None  # which the cache looks at
