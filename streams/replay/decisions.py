@@ -164,7 +164,8 @@ class Decisions:
         if replayed is None or replayed.decision != one.prediction.decision:
             self._differ(one, replayed)
         else:
-            self._report.unchecked["running_mean"] += 1
+            is_decoded = any(output.reconstructed for output in one.prediction.outputs)
+            self._report.unchecked["reconstructed" if is_decoded else "running_mean"] += 1
             self._report.checked[ANSWERS] -= 1
 
     def _differ(self, one: Asked, replayed: Prediction | None) -> None:
