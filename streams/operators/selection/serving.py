@@ -126,11 +126,15 @@ class Serving:
                 asked.setdefault(left, []).append((query, due_us, given))
         if return_budget_us >= 0:
             self._dispatcher.spare_us = max(0, return_budget_us - self._usual_us)
-        self._open(opened, asked, queries[0].application)
+        self._open(opened, asked, queries[0].application, now_us)
         self._begin(planned, now_us, effects)
 
     def _open(
-        self, opened: Sequence[Pending], asked: Mapping[tuple[str, ...], list[Row]], application: Application | None
+        self,
+        opened: Sequence[Pending],
+        asked: Mapping[tuple[str, ...], list[Row]],
+        application: Application | None,
+        now_us: int,
     ) -> None:
         """Wait for the outputs of queries, and ask for them by topics."""
         self.combiner.open(opened)
