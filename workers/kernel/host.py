@@ -256,12 +256,23 @@ class Host(Operator):
         if (last := self.last_eviction) is not None:
             labels = ("model", last.unit, "needed_by", last.needed_by or "memory")
             figures[render(("host_last_eviction_idle_s", *labels))] = last.idle_us / 1e6
-        figures |= self._asked.figures()
+        figures |= {**self._asked.figures(), **self._predicted()}
         return figures | {
             "host_known_models": float(len(self._models)),
             "host_resident_models": float(len(self._residency)),
             "host_resident_bytes": float(self._residency.used_bytes),
             "host_budget_bytes": float(self._residency.budget_bytes),
+        }
+
+    def _predicted(self) -> dict[str, float]:
+        """Return how well the times of batches were predicted."""
+        errors = self._schedule.profiles.errors()
+        return {
+            "host_predicted_batches_total": float(errors.batches),
+            "host_predicted_too_short_total": float(errors.under),
+            "host_predicted_too_long_total": float(errors.over),
+            "host_predicted_too_short_p99_us": float(errors.under_p99_us),
+            "host_predicted_too_long_p99_us": float(errors.over_p99_us),
         }
 
     def _taken_out_now(self) -> dict[str, float]:
@@ -544,7 +555,7 @@ class Host(Operator):
         assert hosted.worker is not None and lane is not None, "the schedule has heard of it"  # noqa: PT018 - one truth
         effects: Effects = []
         is_started = False
-        for effect in hosted.worker.start_now(lane, start.rows, now_us):
+        for effect in hosted.worker.start_now(lane, start.rows, now_us, start.latest_us):
             if isinstance(effect, Predict):
                 effects.append(self._given(hosted, effect, copy.unit, now_us, is_scheduled=True))
                 is_started = True

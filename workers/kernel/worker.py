@@ -237,10 +237,17 @@ class ModelWorker(Operator):
         """The lanes of all versions, that of the one that serves first."""
         return self._lanes()
 
-    def start_now(self, lane: Lane, most: int, now_us: int) -> Effects:
-        """Let a lane begin a batch of at most so many rows; without a `Predict` among the effects none has begun."""
+    def start_now(self, lane: Lane, most: int, now_us: int, latest_us: int) -> Effects:
+        """Let a lane begin a batch of at most so many rows; without a `Predict` among the effects none has begun.
+
+        Args:
+            lane: which.
+            most: rows.
+            now_us: the time.
+            latest_us: when the batch has to start, by the estimate of who chose it.
+        """
         effects: Effects = []
-        self._perform_start(lane, lane.start_now(now_us, self._number, most), effects)
+        self._perform_start(lane, lane.start_now(now_us, self._number, most, latest_us), effects)
         return self._with_given(effects)
 
     def fail(self, fault: str, now_us: int) -> Effects:

@@ -15,8 +15,8 @@ from streams.operators.contract import Emit, Load, Predict, Predicted, Record, U
 from streams.operators.statistics import as_label
 from tests.samples import model_query
 from workers.kernel.host import Host
-from workers.kernel.schedule.fifo import Fifo
 from workers.kernel.schedule.profiles import Profiles
+from workers.kernel.schedule.registry import SCHEDULES
 from workers.kernel.schedule.residency import Residency
 from workers.settings import WorkerSettings
 
@@ -34,8 +34,10 @@ PATIENCE_US = 5 * SECOND
 class Bench:
     """A host and the process of its models, in virtual time: a load takes 10 ms, a batch 1 ms."""
 
-    def __init__(self, budget: int = 2, hangs: Iterable[str] = ()) -> None:
+    def __init__(self, budget: int = 2, hangs: Iterable[str] = (), schedule: str = "fifo") -> None:
         self.hangs = {*hangs}
+        self.batch_us = 1_000
+        self.batches: list[ModelPredictions] = []
         self.sizes: dict[str, int] = {}  # that models take, where it is not a MiB
         self.now_us = 1_000 * SECOND
         self.outcomes: dict[str, list[Outcome]] = {}
@@ -44,10 +46,9 @@ class Bench:
         self.loads: list[str] = []
         self._later: list[tuple[int, int, Load | Predict]] = []
         self._order = self._offset = 0
-        profiles = Profiles()
-        self.host = Host(
-            CODEC, "one", WorkerSettings(), lambda name: name != "stranger", Fifo(profiles), Residency(budget * MIB)
-        )
+        chosen = SCHEDULES[schedule](Profiles())
+        residency = Residency(budget * MIB, demand=chosen.demand)
+        self.host = Host(CODEC, "one", WorkerSettings(), lambda name: name != "stranger", chosen, residency)
 
     def add(self, *names: str, version: str = "1") -> None:
         """Publish models of a MiB each."""
@@ -93,6 +94,7 @@ class Bench:
         for effect in effects:
             if isinstance(effect, Emit) and effect.topic == topics.MODEL_PREDICTIONS:
                 batch = CODEC.decode(ModelPredictions, effect.value)
+                self.batches.append(batch)
                 for query_id, outcome in zip(batch.query_ids, batch.outcomes, strict=True):
                     self.outcomes.setdefault(query_id, []).append(outcome)
             elif isinstance(effect, Load):
@@ -106,7 +108,7 @@ class Bench:
                 assert (effect.model, effect.copy) in self.in_memory
                 self._running += 1
                 self.most_running = max(self.most_running, self._running)
-                self._put(PATIENCE_US if effect.model in self.hangs else 1_000, effect)
+                self._put(PATIENCE_US if effect.model in self.hangs else self.batch_us, effect)
 
     def _put(self, after_us: int, effect: Load | Predict) -> None:
         self._order += 1
@@ -135,7 +137,7 @@ class Bench:
                 self._perform(told)
             return
         answers = Predicted((Outcome.OK,) * rows, np.zeros(rows, np.int64))
-        self._perform(self.host.on_predicted(effect.batch_id, answers, 1_000, self.now_us))
+        self._perform(self.host.on_predicted(effect.batch_id, answers, self.batch_us, self.now_us))
 
 
 def test_models_are_loaded_when_they_are_asked_and_no_sooner() -> None:
@@ -196,6 +198,33 @@ def test_its_figures_say_what_is_in_memory_and_why_something_is_not() -> None:
     assert figures["resident{model=b,version=1}"] == 1.0
     assert figures["host_evictions_total"] == 1.0
     assert "host_last_eviction_idle_s{model=a,needed_by=b}" in figures
+
+
+def test_its_figures_say_how_well_batches_were_predicted() -> None:
+    """The second batch took as long as the first, by which it was predicted; the third took 2 ms more."""
+    bench = Bench()
+    bench.add("a")
+    for number, batch_us in enumerate((1_000, 1_000, 3_000)):
+        bench.batch_us = batch_us
+        bench.ask("a", number)
+        bench.run(1)
+    figures = bench.host.statistics()
+    assert figures["host_predicted_batches_total"] == 2.0
+    assert figures["host_predicted_too_short_total"] == 1.0
+    assert figures["host_predicted_too_short_p99_us"] == 2_000.0
+    assert figures["host_predicted_too_long_total"] == 0.0
+
+
+def test_a_batch_says_by_when_it_had_to_start() -> None:
+    """A model whose last batch took 1 ms had to start so long before its row is due."""
+    bench = Bench(schedule="clockwork")
+    bench.add("a")
+    bench.ask("a", 1)
+    bench.run(1)
+    due_us = bench.now_us + SECOND
+    bench.ask("a", 2)
+    bench.run(1)
+    assert (bench.batches[-1].earliest_us, bench.batches[-1].latest_us) == (due_us - SECOND, due_us - 1_000)
 
 
 def test_topics_follow_the_models() -> None:
