@@ -31,7 +31,7 @@ SERVED_S = 15.0
 # Members notice new partitions within 10 s, and rebalance; on a busy machine that takes several times as long.
 TAKEN_S = 90.0
 POLL_S = 0.02
-# Topics that one request creates: a busy machine creates so many within `CREATE_S`.
+# Topics that one request creates, or asks about: a busy machine does so many within `CREATE_S` and `ANSWER_S`.
 AT_ONCE = 100
 
 
@@ -194,12 +194,18 @@ def _configs(client: AdminClient, names: list[str]) -> dict[str, dict[str, str]]
     """Return configurations; without those that the broker keeps to itself."""
     if not names:
         return {}
-    resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
+    found: dict[str, dict[str, str]] = {}
+    for start in range(0, len(names), AT_ONCE):
+        found |= _told(client, [ConfigResource(ResourceType.TOPIC, name) for name in names[start : start + AT_ONCE]])
+    return found
+
+
+def _told(client: AdminClient, resources: list[ConfigResource]) -> dict[str, dict[str, str]]:
     found = {}
     for resource, future in client.describe_configs(resources, request_timeout=ANSWER_S).items():
         try:
             entries = future.result(ANSWER_S)
-        except KafkaException:
-            continue  # deleted since, or no right to look: the check reports that it could not
+        except (KafkaException, TimeoutError):
+            continue  # deleted since, no right to look, or no answer: the check reports that it could not
         found[resource.name] = {entry.name: entry.value for entry in entries.values()}
     return found
