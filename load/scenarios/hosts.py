@@ -18,7 +18,22 @@ from typing import TYPE_CHECKING, Final
 
 import psutil
 
-from load.figures import FAULTS, IN_FULL, MIB, NONE, P50_MS, P99_MS, RIGHT, SHOWN, Better, Figures, Kind, at_least
+from load.figures import (
+    CPU_US,
+    FAULTS,
+    IN_FULL,
+    MIB,
+    NONE,
+    P50_MS,
+    P99_MS,
+    RIGHT,
+    SHOWN,
+    SHOWN_US,
+    Better,
+    Figures,
+    Kind,
+    at_least,
+)
 from load.harness import topics as made
 from load.harness.driving import deployed
 from load.harness.openloop import Asked
@@ -63,6 +78,8 @@ FIGURES: Final = Figures(
     RIGHT("resident_models", must=at_least(KNOWN * HOT, IN_FULL)),
     FAULTS("lost", "duplicates", "wrong", must=NONE),
     FAULTS("*_defaults"),
+    CPU_US("hot_host_cpu_us", "hot_loop_cpu_us"),
+    SHOWN_US("cold_*_cpu_us"),
     MIB("host_pss_mib", "models_pss_mib"),
     SHOWN("budget_mib", "loads", "evictions"),
     _SECOND("deployed_s", "known_again_s", "answers_again_s"),
@@ -196,8 +213,9 @@ async def _ask(
 
 
 def _latencies(what: str, stretch: Stretch) -> dict[str, float]:
-    found = stretch.recorder.figures()
-    return {f"{what}_{name}": found[name] for name in ("p50_ms", "p99_ms", "defaults")}
+    found, sent = stretch.recorder.figures(), max(1, stretch.recorder.total.sent)
+    cpu = {f"{what}_{name.partition('.')[0]}_cpu_us": spent / sent * 1e6 for name, spent in stretch.cpu_s.items()}
+    return {f"{what}_{name}": found[name] for name in ("p50_ms", "p99_ms", "defaults")} | cpu
 
 
 def _pss(driver: Driver) -> dict[str, float]:
