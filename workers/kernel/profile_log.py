@@ -13,7 +13,7 @@ from schemas import topics
 from schemas.errors import DecodeError
 from schemas.records import Profile
 from streams.operators.contract import Emit, Log
-from workers.kernel.schedule.profiles import Kept
+from workers.kernel.schedule.profiles import Kept, class_of
 
 if TYPE_CHECKING:
     from schemas.codec import Codec
@@ -105,10 +105,14 @@ class ProfileLog:
 
     def _has_changed(self, profile: Profile) -> bool:
         known, _ = self._known.get(profile.model, (None, 0))
-        if known is None or (known.version, known.sizes) != (profile.version, profile.sizes):
+        if known is None or known.version != profile.version or _classes(known) != _classes(profile):
             return True
-        before, after = ((*each.p99_us, each.load_us, each.bytes) for each in (known, profile))
+        before, after = ((*each.sizes, *each.p99_us, each.load_us, each.bytes) for each in (known, profile))
         return any(abs(new - old) > CHANGED * old for old, new in zip(before, after, strict=True))
+
+
+def _classes(profile: Profile) -> list[int]:
+    return [class_of(rows) for rows in profile.sizes]
 
 
 def _is_sound(profile: Profile) -> bool:

@@ -31,7 +31,7 @@ class Kept(NamedTuple):
 
     Attributes:
         model, version: whose.
-        sizes: rows of the classes that were run, rising.
+        sizes: the most rows that were run of each class, rising.
         p99_us: what each of them takes.
         load_us: what loading takes; 0 = not known.
         bytes: in memory; 0 = not known.
@@ -76,13 +76,13 @@ class Times:
         """Start with nothing measured."""
         self.version = version
         self.bytes = 0
-        self._samples: dict[int, deque[int]] = {}
+        self._samples: dict[int, deque[tuple[int, int]]] = {}  # what batches of each class took (us), and their rows
         self._loads: deque[int] = deque(maxlen=SAMPLES)
         self.by_class: tuple[int, ...] = (UNPROFILED_US,) * CLASSES
 
-    def observe(self, index: int, took_us: int) -> None:
-        """Take what a batch of a class took."""
-        self._samples.setdefault(index, deque(maxlen=SAMPLES)).append(took_us)
+    def observe(self, rows: int, took_us: int) -> None:
+        """Take what a batch took."""
+        self._samples.setdefault(class_of(rows), deque(maxlen=SAMPLES)).append((took_us, rows))
         self.by_class = tuple(self._estimates())
 
     def loaded(self, took_us: int) -> None:
@@ -102,12 +102,15 @@ class Times:
     def kept(self, model: str) -> Kept:
         """Return what survives a restart."""
         classes = sorted(self._samples)
-        sizes, times = tuple(1 << index for index in classes), tuple(self.by_class[index] for index in classes)
+        sizes = tuple(max(rows for _, rows in self._samples[index]) for index in classes)
+        times = tuple(self.by_class[index] for index in classes)
         return Kept(model, self.version, sizes, times, self.load_us, self.bytes)
 
     def _estimates(self) -> Iterable[int]:
         """Yield the estimate of each class; one never run takes no longer than in proportion to a smaller one."""
-        known = {index: quantile(samples, QUANTILE) for index, samples in self._samples.items()}
+        known = {
+            index: quantile([took_us for took_us, _ in samples], QUANTILE) for index, samples in self._samples.items()
+        }
         smaller = -1
         for index in range(CLASSES):
             if index in known:
@@ -146,7 +149,7 @@ class Profiles:
             self._batches += 1
             self._under += error_us > 0
             self._over += error_us < 0
-        times.observe(index, took_us)
+        times.observe(rows, took_us)
 
     def loaded(self, model: str, took_us: int, size_bytes: int) -> None:
         """Take what loading a model took, and its size in memory."""
@@ -193,7 +196,7 @@ class Profiles:
             return
         times = self._models[kept.model] = Times(kept.version)
         for rows, took_us in zip(kept.sizes, kept.p99_us, strict=True):
-            times.observe(class_of(rows), took_us)
+            times.observe(rows, took_us)
         if kept.load_us:
             self.loaded(kept.model, kept.load_us, kept.bytes)
 
