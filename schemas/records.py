@@ -131,6 +131,10 @@ class ModelPredictions(NamedTuple):
     queue_rows: int  # rows still waiting when the batch was taken
     released: str = ""  # why the batch started: cap, eager, deadline, linger; "" = none ran
     messages: tuple[str, ...] = ()  # one a row: why its outcome is not OK, for a person; empty where no row has one
+    earliest_us: int = 0  # when the batch could start, and did; 0 = none ran
+    latest_us: int = (
+        0  # when it had to start so that its most urgent row would be in time, by the estimate; 0 = none ran
+    )
 
 
 class Decision(NamedTuple):
@@ -158,6 +162,9 @@ class ModelOutput(NamedTuple):
     outcome: Outcome
     answer: Value | None  # if the outcome is not OK: its substitute, if there is one
     scores: Tensor | None = None
+    reconstructed: bool = (
+        False  # answer and scores are not the model's own, which is missing: a parity model's sum tells
+    )
 
 
 class Prediction(NamedTuple):
@@ -245,6 +252,7 @@ class Application:
     spread: bool = False  # whether the contexts lie in all partitions of `observations`, instead of one
     forget_s: float | None = None  # a context that was taught nothing for longer starts anew; None = never
     versions: Mapping[str, str] = field(default_factory=dict)  # that answer for models: a version or a label, by model
+    parity: str = ""  # a parity model, by which missing outputs of the model that it belongs to are decoded; "" = none
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,6 +276,8 @@ class Model:
     standby: tuple[str, ...] = ()
     latest: int = 0  # so many of the versions added last stand by, whichever these are; 0 = those of `standby` as it is
     bytes: int = 0  # of the package's files; 0 = not known
+    parity_of: str = ""  # MODEL@VERSION of whose outputs this model answers the sum; "" = it is no parity model
+    parity_k: int = 0  # of so many rows' outputs, given the sum of their inputs
 
 
 @dataclass(frozen=True, slots=True)
@@ -397,7 +407,10 @@ def outputs_of(batch: ModelPredictions) -> list[ModelOutput]:
     ok = Outcome.OK
     return [
         new_tuple(
-            ModelOutput, (model, version, ok, label, score) if outcome is ok else (model, version, outcome, None, None)
+            ModelOutput,
+            (model, version, ok, label, score, False)
+            if outcome is ok
+            else (model, version, outcome, None, None, False),
         )
         for outcome, label, score in zip(batch.outcomes, labels, scores, strict=False)
     ]

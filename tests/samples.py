@@ -75,6 +75,8 @@ FULL: tuple[object, ...] = (
         queue_rows=1000,
         released="deadline",
         messages=("", "model good takes float32[64], got float32[5]"),
+        earliest_us=NOW_US,
+        latest_us=NOW_US + 30_000,
     ),
     Prediction(
         "q-1",

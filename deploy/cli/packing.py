@@ -122,7 +122,7 @@ def package(
         if by_reference:
             raise UsageError("--by-reference is for functions, networks and graphs: make the estimator a function")
         return package_sklearn(_read(file), folder, **known, output=output, allow_pickle=allow_pickle, convert=convert)
-    built = dict(map(_argument, arguments))
+    built = dict(map(argument, arguments))
     return package_torch(file, folder, **known, **answers, architecture=architecture, arguments=built)
 
 
@@ -226,7 +226,12 @@ def _read(file: Path) -> object:
     return found
 
 
-def _argument(text: str) -> tuple[str, object]:
+def argument(text: str) -> tuple[str, object]:
+    """Return the name and the value of an argument, NAME=JSON.
+
+    Raises:
+        UsageError: the value is no JSON.
+    """
     name, _, value = text.partition("=")
     try:
         return name, json.loads(value)

@@ -471,6 +471,10 @@ class ApplicationSettings(Section):
     confidence_floor: float = Field(default=0.0, ge=0, le=1)
     """Below this confidence the answer is `default_output`, with the reason `low_confidence`. Confidence is the weight
     of the asked models that agree with the answer."""
+    parity: str = ""
+    """A parity model (`skysail parity train`). Rows of the model that it belongs to are asked in groups, and an output
+    that is late is decoded from the others and from the parity model's. Such an answer is partial, with the reason
+    `reconstructed`. By default nothing is coded."""
     missing: Literal["leave_out", "running_mean"] = "leave_out"
     """The substitute for a model that has not answered in time. `running_mean` uses the mean of its answers so far (for
     labels the most frequent one); it does not add to the confidence."""

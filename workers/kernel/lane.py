@@ -188,9 +188,9 @@ class Lane:
         rows = inputs_of(take.rows)
         return Predict(number(), model, version, rows, patience, self.copy, take.queued, is_vital)
 
-    def start_now(self, now_us: int, number: Callable[[], int], most: int) -> Effects:
+    def start_now(self, now_us: int, number: Callable[[], int], most: int, latest_us: int) -> Effects:
         """Give the model its next batch, of at most so many rows, because a schedule says so; report what expires."""
-        take = self.batcher.take_now(now_us, most)
+        take = self.batcher.take_now(now_us, most, latest_us)
         if take.rows:
             return [self._asking(take, now_us, number, is_vital=False)]
         return self.unpredicted(take, Outcome.EXPIRED, now_us) if take.expired else []

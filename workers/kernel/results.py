@@ -97,6 +97,7 @@ class Batch(NamedTuple):
     queued: int
     released: str = ""
     messages: Mapping[int, str] = NO_MESSAGES
+    latest_us: int = 0
 
     @classmethod
     def of(cls, take: Take[Asked], predicted: Predicted, started_us: int, predict_us: int) -> Batch:
@@ -109,7 +110,9 @@ class Batch(NamedTuple):
         outcomes = predicted.outcomes + (Outcome.EXPIRED,) * late
         rows = take.rows + take.expired
         figures = (len(take.rows), take.cap, take.queued, take.reason)
-        return cls(rows, outcomes, answers, scores, started_us, predict_us, *figures, predicted.messages)
+        return cls(
+            rows, outcomes, answers, scores, started_us, predict_us, *figures, predicted.messages, take.latest_us
+        )
 
     @classmethod
     def unpredicted(cls, take: Take[Asked], outcome: Outcome, now_us: int, message: str = "") -> Batch:
@@ -148,6 +151,8 @@ class Batch(NamedTuple):
             queue_rows=self.queued,
             released=self.released,
             messages=tuple([self.messages.get(row, "") for row in range(len(self.asked))]) if self.messages else (),
+            earliest_us=started_us if self.rows else 0,
+            latest_us=self.latest_us,
         )
 
     def halves(self) -> tuple[Batch, Batch]:

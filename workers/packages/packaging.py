@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from schemas.records import Input
-    from workers.manifest_form import Options
+    from workers.manifest_form import Options, Parity
     from workers.packages.loading import LoadedModel
     from workers.runtimes.contract import Rows
 
@@ -148,6 +148,7 @@ def package_torch(
     by_reference: bool = False,
     min_rows: int | None = None,
     compile: bool = False,  # noqa: A002 - torch's own word
+    parity: Parity | None = None,
     warm_up: Rows | Frame | None = None,
 ) -> Manifest:
     """Package a torch module: its state as safetensors, its architecture as a dotted path.
@@ -168,6 +169,7 @@ def package_torch(
         min_rows: smaller batches are filled up; with 16, scores do not depend on the batch by even the last bit, at the
             cost of 16 rows for one (see `runtimes.torch.MIN_ROWS`).
         compile: run it through `torch.compile`, here and in workers; where that fails it runs as it is.
+        parity: whose outputs it answers the sum of; None = it is no parity model.
         warm_up: up to 1,000 rows, kept in the package, that a process has answered before it takes queries; None = the
             sample, an empty list = no rows.
 
@@ -179,6 +181,8 @@ def package_torch(
         options["min_rows"] = min_rows
     if compile:
         options["compile"] = True
+    if parity is not None:
+        options["parity"] = parity
     sample_input = samples.batch(sample_input)
     signature = samples.signature(sample_input, allow_nan=allow_nan, by_reference=by_reference)
     if signature.kind != "tensor":
