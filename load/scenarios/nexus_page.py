@@ -9,7 +9,7 @@ from load.results.drawing import COLOURS, panels, svg
 from load.results.pages import missed
 from load.results.tables import Table
 from load.scenarios.nexus import FIGURES, NAME
-from load.scenarios.nexus_live import HOSTS, SLO_MS
+from load.scenarios.nexus_live import HOSTS, SLO_MS, SLOWER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -114,7 +114,8 @@ def _asked(found: Mapping[str, float]) -> str:
     return _filled(
         f"{found['measured_models']:.0f} of the models are asked {found['measured_queries']:,.0f} queries,"
         f" {found['measured_per_s']:,.0f} a second, as the day begins and as fast; each is due after {SLO_MS:g} ms."
-        " These are real hosts on a real Kafka. The models sleep as long as a V100 takes."
+        f" These are real hosts on a real Kafka. The models sleep {SLOWER} times as long as a V100 takes, and are asked"
+        " as much less often."
     )
 
 
