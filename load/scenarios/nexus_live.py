@@ -16,15 +16,18 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from load.figures import SHOWN, SHOWN_MS, WITHIN_SLO, Figures, Kind
+from load.harness.driving import deployed
 from load.harness.openloop import Asked
 from load.harness.probes import written
 from load.harness.progress import say
+from load.harness.system import Deployment
+from load.harness.topics import new_prefix
 from load.harness.workload import query_id
 from load.models.published import published
-from load.scenarios.parts.live_host import GOOD, NO_ANSWER, POOL, Fleet, copies, greeted, outcome
+from load.scenarios.parts.live_host import GOOD, NO_ANSWER, POOL, Fleet, copies, outcome
 from load.scenarios.parts.pool_traffic import day
 from schemas import topics
-from schemas.records import Plan, Query, Tensor
+from schemas.records import Application, Plan, Query, Tensor
 from streams.runtime.clock import SystemClock
 from workers.packages.packaging import package_function
 
@@ -110,8 +113,9 @@ async def run(stage: Stage, speed: float) -> dict[str, float]:
     }
     for lane, roles in LANES.items():
         say("nexus", f"{figures['measured_per_s']:,.0f} queries a second on {HOSTS} hosts, {lane}")
-        hosts = {POOL: {"controller": "clockwork", "memory_mib": _MEMORY_MIB, "replicas": HOSTS}}
-        async with greeted(stage, fleet, {"hosts": hosts, "roles": roles, "log_level": "warning"}) as driver:
+        async with deployed(stage, _deployment(fleet, roles)) as driver:
+            for name in fleet.packages:
+                await driver.greet(name, fleet.rows[0])
             found = await _ask(driver, fleet, trace, stage.seed)
         figures |= {
             f"measured_{lane}_goodput": float((found.outcomes == GOOD).mean()),
@@ -121,6 +125,14 @@ async def run(stage: Stage, speed: float) -> dict[str, float]:
         if lane == "planned":
             figures |= changes(found)
     return figures
+
+
+def _deployment(fleet: Fleet, roles: Sequence[str]) -> Deployment:
+    """Return what is to run: an application for each model, and hosts that share them."""
+    applications = tuple(Application(name, (name,), "single", slo_ms=SLO_MS) for name in fleet.packages)
+    hosts = {POOL: {"controller": "clockwork", "memory_mib": _MEMORY_MIB, "replicas": HOSTS}}
+    settings = {"hosts": hosts, "log_level": "warning"}
+    return Deployment(new_prefix("nexus"), applications, fleet.packages, 1, tuple(roles), settings)
 
 
 async def _ask(driver: Driver, fleet: Fleet, trace: _Trace, seed: int) -> Found:
