@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 HOSTS, SLOWER, SLO_MS = 2, 8, 800.0
 LANES: Mapping[str, Sequence[str]] = {"planned": ("selection", "worker", "control"), "spread": ("selection", "worker")}
 # Of the simulated day: so many hosts would be kept busy by full batches of all thirty models.
-_BUSY_HOSTS: Final = 1.8
+_BUSY_HOSTS: Final = 0.9
 _COUNTS, _SHORT_COUNTS = 6, 2  # of the day, 15 s each
 _MEMORY_MIB: Final = 64  # all models fit
 # For so long after a change of the plan what is late is put down to it.
