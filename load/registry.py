@@ -235,8 +235,8 @@ _OWN = (
         tables=nexus_page.tables,
         page=nexus_page.page,
         plots=nexus_page.plots,
+        parts=nexus.PARTS,
         short=True,
-        offline=True,
     ),
     Scenario(
         seeds,

@@ -91,7 +91,9 @@ class _Gauges:
         return {key.model for key in self._values if key.name == "candidate" and key.application == application}
 
 
-def overview(known: Sequence[Figures], history: History, now_us: int, view: View = HERE) -> Overview:
+def overview(
+    known: Sequence[Figures], history: History, now_us: int, view: View = HERE, hosted: Collection[str] = ()
+) -> Overview:
     """Return what is shown at `now_us` of these processes, those that are silent included.
 
     Where nothing comes back from Kafka, it is what was known when something last did.
@@ -101,6 +103,7 @@ def overview(known: Sequence[Figures], history: History, now_us: int, view: View
         history: of what they reported.
         now_us: the time.
         view: the page's knowledge of itself.
+        hosted: models that are planned on a host.
     """
     then_us = now_us if view.as_of_us is None else view.as_of_us
     seconds, risen = history.since(MINUTE_US, then_us)
@@ -113,7 +116,7 @@ def overview(known: Sequence[Figures], history: History, now_us: int, view: View
     letters = _letters(known, risen)
     lately = history.since(LATELY_US, then_us)[1]
     faults = load_faults(entry["gauges"] for entry in known if not is_silent(entry, then_us))
-    versions = WorkerVersions(gauges.versions, gauges.failing, gauges.not_loaded, faults)
+    versions = WorkerVersions(gauges.versions, gauges.failing, gauges.not_loaded, faults, hosted)
     found = alerts(applications, processes, letters, (risen, lately), versions, view, now_us)
     return Overview(
         prefix=view.place.prefix,

@@ -29,6 +29,7 @@ class Page:
         self.live: dict[str, Figures] = {}
         self.history = History()
         self.now_us = START
+        self.hosted: set[str] = set()
         self.sight = Visibility(
             Deployment("skysail", "control@1", "127.0.0.1:9092", "127.0.0.1:6379"), START - 60 * SECOND
         )
@@ -57,9 +58,8 @@ class Page:
 
     def shown(self) -> Overview:
         """Return what the page shows."""
-        return overview(
-            heard_lately(self.live.values(), self.now_us), self.history, self.now_us, self.sight.view(self.now_us)
-        )
+        known, view = heard_lately(self.live.values(), self.now_us), self.sight.view(self.now_us)
+        return overview(known, self.history, self.now_us, view, self.hosted)
 
     def texts(self) -> list[str]:
         """Return what is wrong, with what to type."""
@@ -329,6 +329,8 @@ def test_a_model_that_no_worker_serves_is_told() -> None:
     page.report("selection@1", deployed)
     page.report("worker.svc@1", {"serving{model=svc,version=1}": 1.0})
     assert page.texts() == ["bad: digits: no worker serves tree $ skysail run --role worker --model tree"]
+    page.hosted = {"tree"}
+    assert page.texts() == []
 
 
 def test_the_history_is_bounded() -> None:
