@@ -1,7 +1,7 @@
 """What models take in the process of a host, and the bound on all of it.
 
     at start        the process may take its own data and so much more: models and batches
-    a library       is imported without the bound, and comes on top of it
+    a library       comes with the first model that needs it, and on top of the bound; that model is loaded once more
     a model         takes what the process grew by when it was loaded, at least what its files take that are new here
 
 The bound is on data (setrlimit(2): RLIMIT_DATA), not on addresses, of which libraries reserve many gigabytes. What
@@ -13,13 +13,14 @@ from __future__ import annotations
 import ctypes
 import resource
 import sys
-from typing import TYPE_CHECKING, Final, TypeVar
+import time
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 import psutil
 
 from workers import manifest as manifests
 from workers.errors import WorkerError, refusing
-from workers.packages.variants import STAGES, runtime_module
+from workers.packages.variants import STAGES
 from workers.runtimes.stages.store import HERE
 
 if TYPE_CHECKING:
@@ -30,6 +31,15 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 FUNCTION: Final = "function"  # the runtime of functions: what their modules hold is the model
+# So much more is there while a package is loaded, which may bring a library: torch takes 780 MiB.
+LIBRARY_BYTES: Final = 1 << 30
+
+
+class _Taken(NamedTuple):
+    """What this process takes (bytes): pages in memory, and data."""
+
+    rss: int
+    data: int
 
 
 class Footprint:
@@ -42,50 +52,45 @@ class Footprint:
     def __init__(self, most_bytes: int) -> None:
         self._process = psutil.Process()
         self._most = most_bytes
-        self._libraries = self._data()
+        self._libraries = self._taken().data
         self._bound()
 
-    def measured(self, folder: Path, load: Callable[[], T]) -> tuple[T, int]:
-        """Load a package; returns what `load` gave, and what it takes (bytes).
+    def measured(self, folder: Path, load: Callable[[], T]) -> tuple[T, int, int]:
+        """Load a package; returns what `load` gave, what it takes (bytes), and how long it took (us).
 
         Raises:
             PackageError: it cannot be loaded.
             MemoryError: it does not fit.
         """
         manifest = manifests.pinned(folder).manifest
-        self._import(manifest.runtime)
-        least, modules = _unshared(folder, manifest), len(sys.modules)
-        loaded, grown = self._growth(load)
-        if len(sys.modules) > modules and manifest.runtime != FUNCTION:
-            del loaded  # parts of its library came with it, and stay: the second time it is the model alone
-            give_back()
-            loaded, grown = self._growth(load)
-        return loaded, max(grown, least)
-
-    def _growth(self, load: Callable[[], T]) -> tuple[T, int]:
-        before = self._process.memory_info().rss
-        loaded = load()
-        return loaded, self._process.memory_info().rss - before
-
-    def _import(self, runtime: str) -> None:
-        """Import a runtime with its library, which may take what it needs."""
-        before = self._data()
-        if self._most:
-            resource.setrlimit(resource.RLIMIT_DATA, (_hard(), _hard()))
+        least, modules, before = _unshared(folder, manifest), len(sys.modules), self._taken()
+        self._bound(LIBRARY_BYTES)
         try:
-            runtime_module(runtime)
+            loaded, took_us = _timed(load)
+            if len(sys.modules) > modules and manifest.runtime != FUNCTION:
+                del loaded  # what was imported stays: the second time it is the model alone
+                give_back()
+                self._libraries += max(0, self._taken().data - before.data)
+                before = self._taken()
+                loaded, took_us = _timed(load)
+            after = self._taken()
         finally:
-            self._libraries += max(0, self._data() - before)
             self._bound()
+        grown = max(after.rss - before.rss, least)
+        if len(sys.modules) > modules and manifest.runtime == FUNCTION:
+            self._libraries += max(0, after.data - before.data - grown)
+            self._bound()
+        return loaded, grown, took_us
 
-    def _bound(self) -> None:
+    def _bound(self, more_bytes: int = 0) -> None:
         if not self._most:
             return
-        most, hard = self._libraries + self._most, _hard()
+        most, hard = self._libraries + self._most + more_bytes, resource.getrlimit(resource.RLIMIT_DATA)[1]
         resource.setrlimit(resource.RLIMIT_DATA, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
 
-    def _data(self) -> int:
-        return int(self._process.memory_info().data)
+    def _taken(self) -> _Taken:
+        found = self._process.memory_info()
+        return _Taken(int(found.rss), int(found.data))
 
 
 def give_back() -> None:
@@ -95,12 +100,14 @@ def give_back() -> None:
         trim(0)
 
 
+def _timed(load: Callable[[], T]) -> tuple[T, int]:
+    began_s = time.perf_counter()
+    loaded = load()
+    return loaded, int((time.perf_counter() - began_s) * 1e6)
+
+
 def _unshared(folder: Path, manifest: Manifest) -> int:
     """Return the size of a package's files, without the steps that other models here hold already."""
     held: Container[object] = HERE if manifest.runtime == STAGES else ()
     with refusing(f"{folder} cannot be loaded", but=(WorkerError,)):
         return sum((folder / name).stat().st_size for name, digest in manifest.files.items() if digest not in held)
-
-
-def _hard() -> int:
-    return resource.getrlimit(resource.RLIMIT_DATA)[1]

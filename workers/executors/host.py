@@ -2,7 +2,7 @@
 
     Load, Predict, Unload ─▶ a frame each ─▶ the child ─▶ answers by number ─▶ loaded, predicted
 
-The child is started when there is something to load. If a model hangs, the child is killed. If it ends, everything that
+The child is started with the host. If a model hangs, the child is killed. If it ends, everything that
 was with it fails, and the kernel is told that all is lost; the next `Load` starts another child. A model is to blame if
 it hung, or if it was at work when the child ended.
 """
@@ -15,7 +15,6 @@ import logging
 import os
 import pickle
 import sys
-import time
 from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -126,6 +125,7 @@ class HostExecutors:
         """Set who hears of events, and who owns the tasks."""
         self._events = events
         self._tasks = tasks
+        self._do(self._begin())
 
     @property
     def pid(self) -> int | None:
@@ -173,26 +173,25 @@ class HostExecutors:
         task.add_done_callback(self._jobs.discard)
 
     async def _load(self, load: Load) -> None:
-        copy, started_s = (load.model.name, load.copy), time.perf_counter()
+        copy = load.model.name, load.copy
         child = await self._started()
         if self._wanted.get(copy) is not load:
             return
         child.holds[copy] = load
         fault: str | None = None
-        size_bytes = 0
+        size_bytes = took_us = 0
         found = await self._within(self._load_s, child, LOAD, copy, self._package(load.model), "it was not loaded")
         if isinstance(found, _Lost):
             self._events.loaded(load, Loaded(found.fault or None, 0, is_lost=True))
             return
         try:
-            choice, size_bytes = frames.unpack_hosted(found)
+            choice, size_bytes, took_us = frames.unpack_hosted(found)
         except PackageError as error:
             fault = str(error)
             child.holds.pop(copy, None)
         else:
             if choice is not None:
                 _log.info("%s %s runs under %s", load.model.name, load.model.version, choice)
-        took_us = int((time.perf_counter() - started_s) * 1e6)
         self._events.loaded(load, Loaded(fault, took_us, size_bytes))
 
     async def _predict(self, predict: Predict) -> None:
@@ -226,6 +225,10 @@ class HostExecutors:
         if not done:
             child.end(copy, f"{late} within {patience_s:.1f} s")
         return await asking
+
+    async def _begin(self) -> None:
+        """Start the child before it is needed: that takes a second, which is no query's."""
+        await self._started()
 
     async def _started(self) -> _Child:
         async with self._starting:

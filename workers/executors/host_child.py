@@ -95,13 +95,13 @@ class Models:
 
     def _loaded(self, copy: object, package: Package) -> bytes:
         try:
-            (predict, choice), size_bytes = self._footprint.measured(Path(package.folder), lambda: _predictor(package))
+            loaded, *cost = self._footprint.measured(Path(package.folder), lambda: _predictor(package))
         except PackageError as error:
             return str(error).encode()
         except MemoryError:
             return b"it does not fit into the memory of its host (hosts.<pool>.memory_mib)"
-        self._copies[copy] = predict
-        return frames.pack_hosted(choice, size_bytes)
+        self._copies[copy], choice = loaded
+        return frames.pack_hosted(choice, *cost)
 
     def _answer(self, number: int, body: bytes) -> None:
         with self._writing:

@@ -35,9 +35,10 @@ def _package(folder: Path) -> Path:
 
 def test_a_model_takes_what_the_process_grows_by(tmp_path: Path) -> None:
     """32 MiB that are touched, within a MiB of what else happens."""
-    loaded, size_bytes = Footprint(0).measured(_package(tmp_path / "m"), lambda: np.ones(32 * MIB, np.uint8))
+    loaded, size_bytes, took_us = Footprint(0).measured(_package(tmp_path / "m"), lambda: np.ones(32 * MIB, np.uint8))
     assert len(loaded) == 32 * MIB
     assert 31 * MIB < size_bytes < 40 * MIB
+    assert took_us > 0
 
 
 def test_a_model_takes_at_least_what_its_files_take(tmp_path: Path) -> None:
