@@ -85,7 +85,8 @@ FIGURES = Figures(
         for part in PARTS[:2]
         for lane in LANES
     ),
-    SHOWN("live_apart_workers", "*_budget_mib"),
+    SHOWN("live_apart_workers"),
+    SHOWN_MIB("*_budget_mib"),
     *(WITHIN_SLO(f"live_objective_{ms}_{lane}_goodput") for ms in OBJECTIVES_MS for lane in CONTROLLERS),
 )
 
