@@ -69,6 +69,7 @@ def batches() -> st.SearchStrategy[ModelPredictions]:
             waited_us=st.lists(INTS, min_size=rows, max_size=rows).map(tuple),
             **dict.fromkeys(("predict_us", "batch_rows", "batch_cap", "queue_rows", "earliest_us", "latest_us"), INTS),
             messages=st.just(()) | st.lists(TEXT, min_size=rows, max_size=rows).map(tuple),
+            steps=st.just(()) | st.lists(INTS, min_size=rows, max_size=rows).map(tuple),
             **dict.fromkeys(("model", "version", "worker", "released"), TEXT),
         )
     )
@@ -86,6 +87,7 @@ def asked() -> st.SearchStrategy[ModelQueries]:
             | st.lists(TEXT | st.binary(max_size=9), min_size=rows, max_size=rows).map(tuple),
             priorities=st.just(()) | st.lists(INTS, min_size=rows, max_size=rows).map(tuple),
             spare_us=LONGS,
+            step=INTS,
         )
     )
 

@@ -256,8 +256,7 @@ class Host(Operator):
         if (last := self.last_eviction) is not None:
             labels = ("model", last.unit, "needed_by", last.needed_by or "memory")
             figures[render(("host_last_eviction_idle_s", *labels))] = last.idle_us / 1e6
-        figures |= self._asked.figures()
-        figures |= self._predicted()
+        figures |= {**self._asked.figures(), **self._predicted()}
         return figures | {
             "host_known_models": float(len(self._models)),
             "host_resident_models": float(len(self._residency)),

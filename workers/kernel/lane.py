@@ -151,7 +151,9 @@ class Lane:
             source = copies.get(id(row.source))
             if source is None:  # one row more than there are: it is never the last, and completes nothing
                 given = row.source
-                source = copies[id(given)] = Source(given.position, given.reply_partition, given.column, given.left + 1)
+                source = copies[id(given)] = Source(
+                    given.position, given.reply_partition, given.column, given.left + 1, given.step
+                )
             items.append((due_us, row._replace(source=source)))
         self.offer(items, now_us, {})
 

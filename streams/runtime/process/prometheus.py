@@ -121,6 +121,7 @@ MEANINGS: Final = {
     "states_bytes": "memory that policy states take",
     "states_cached": "policy states held in memory",
     "states_unread": "policy states that decide for applications and have not been read yet",
+    "steps_total": "questions after a query's first one, by kind and outcome: asked, kept (not needed) or late",
     "stopped": "1 in the last report of a process that stops on request",
     "store_blocked_partitions": "partitions that learn nothing since a policy state of theirs cannot be read",
     "store_failures_total": "attempts to read or write policy states that Redis did not answer",

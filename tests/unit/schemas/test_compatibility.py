@@ -145,7 +145,7 @@ def test_a_batch_of_a_released_version_says_nothing_of_why_it_started(is_compile
     read = compiling.reader(schema, ModelPredictions, is_compiled=is_compiled)
     assert (batch.released, read(value, 0)) == (
         "deadline",
-        (batch._replace(released="", messages=(), earliest_us=0, latest_us=0), len(value)),
+        (batch._replace(released="", messages=(), earliest_us=0, latest_us=0, steps=()), len(value)),
     )
 
 
