@@ -6,6 +6,7 @@ It stands on librdkafka's client, since everything that starts programs does; ro
 from __future__ import annotations
 
 import time
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 ANSWER_S = 10.0
 CREATE_S = 30.0
 SERVED_S = 15.0
+# Topics of one request: a broker on a busy machine did not create 640 within a minute.
+AT_ONCE = 64
 # Members notice new partitions within 10 s, and rebalance; on a busy machine that takes several times as long.
 TAKEN_S = 90.0
 POLL_S = 0.02
@@ -90,7 +93,10 @@ def create(
     configs = configs or {}
     wanted = [NewTopic(name, count, replication, config=dict(configs.get(name, {}))) for name, count in counts.items()]
     created = []
-    for name, future in client.create_topics(wanted, operation_timeout=CREATE_S).items():
+    asked = (wanted[first : first + AT_ONCE] for first in range(0, len(wanted), AT_ONCE))
+    for name, future in chain.from_iterable(
+        client.create_topics(some, operation_timeout=CREATE_S).items() for some in asked
+    ):
         try:
             future.result(CREATE_S)
         except KafkaException as error:
