@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from load.scenarios.parts.live_host import Found
 
 PARTS: Final = ("live", "sleeping", "live_objectives")
-MODELS, SHORT_MODELS = 200, 60
+MODELS, SHORT_MODELS = 200, 120
 RESIDENT, LOAD, SLO_MS = 0.1, 0.7, 100.0
 LANES: Mapping[str, str] = {"clockwork": "clockwork", "fifo": "fifo, aimd", "apart": "workers in as much memory"}
 CONTROLLERS: Mapping[str, str] = {"clockwork": "clockwork", "fifo": "aimd"}
