@@ -23,6 +23,7 @@ from load.scenarios import (
     floor,
     gpu,
     hostile,
+    hosts,
     idle,
     images,
     latecomer,
@@ -243,6 +244,7 @@ _OWN = (
         short=True,
         offline=True,
         any_processes=True,
+        hosted=True,
     ),
     Scenario(
         clockwork,
@@ -267,6 +269,7 @@ _OWN = (
         parts=hostile.PARTS,
         short=True,
         any_processes=True,
+        hosted=True,
     ),
     Scenario(
         policies,
@@ -275,6 +278,11 @@ _OWN = (
         page=policies.page,
         short=True,
         offline=True,
+    ),
+    Scenario(
+        hosts,
+        "1,000 models known to one host, a quarter of them in memory: what they take, hot and cold queries, a restart",
+        short=True,
     ),
     Scenario(
         pretzel,

@@ -302,7 +302,8 @@ class Host(Section):
     (`worker.isolated`)."""
     memory_mib: MiB = 512
     """How many MiB the models may take that are in memory at a time. Beyond it the one that was not asked for longest
-    makes room, and is loaded again when it is asked. Python and libraries come on top (60 MiB, scikit-learn 160)."""
+    makes room, and is loaded again when it is asked. Python and libraries come on top (60 MiB, scikit-learn 160), and
+    for batches a quarter of this, at least 128 MiB."""
     controller: Literal["aimd", "deferred", "fixed", "quantile", "clockwork"] = "aimd"
     """What runs next, and in batches of which size. With `clockwork` it is the model whose latest start comes first, in
     the largest batch that is in time, and what cannot be in time is refused at once. With the others, which are those
@@ -525,8 +526,8 @@ class Settings(Section):
     record: Record = Record()
     metrics: Metrics = Metrics()
     hosts: dict[Name, Host] = Field(default_factory=dict)
-    """Pools of models that share a process each, by name. `skysail run` makes one by itself where there are many
-    models (docs/hosts.md)."""
+    """Pools of models that share a process each, by name. `skysail run` makes one by itself, `others`, where more than
+    8 models of an application would each get a process (docs/hosts.md)."""
     models: dict[Name, Path] = Field(default_factory=dict)
     """Package folders by model name, published at start beside those of `skysail model add`. Relative paths start at
     the folder of the settings file; in the environment they start where the command is started."""
