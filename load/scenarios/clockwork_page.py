@@ -30,12 +30,12 @@ those of Clockwork (OSDI'20) by its published times on a V100. They compute noth
 and so does loading, beside batches. Each holds a 64th of the weights' bytes. Clockwork's own `docs/withoutgpus.md` does
 the same. The memory of a tenth is reckoned from what a host with room for all says that they take. Each model was asked
 once before. As many single workers are started as fit into the memory of the host's processes, for the models that are
-asked most; all other queries are misses. A shorter objective is that of the query. A query that fails leaves no batch.
+asked most; all other queries are misses. Where objectives are shorter, it is the query that names its own.
 
-**Simulated**, the kernel's own schedules and residency run a hundred times as many queries in virtual time, without
-Kafka, selection and the way to the models' process. The *profiled* models are the sleeping ones. The *real* ones are
-the same three packages, as they are measured on this machine; one process loads and runs them in turn. A worker a model
-has only the model's own bytes to hold there.
+**Simulated**, the kernel's own schedules and residency run many times as many queries in virtual time, without Kafka,
+selection and the way to the models' process. The *profiled* models are the sleeping ones. The *real* ones are the same
+three packages, as they are measured on this machine; one process loads and runs them in turn. A worker a model has only
+the model's own bytes to hold there.
 
 The simulated load is 70 % on average, reckoned with batches of one row, and so is that of the sleeping models. The
 targets, 99.99 % for profiled and sleeping models and 99.9 % for real ones, are of all queries. A second share is of the
@@ -115,7 +115,7 @@ def _lanes(part: str, figures: Mapping[str, float]) -> list[tuple[str, str]]:
 
 def _live(part: str, name: str, figures: Mapping[str, float]) -> Table:
     rows = tuple(
-        (label, *(f"{figures[f'{part}_{lane}_{head}']:.2%}" for head in _LIVE_HEADS))
+        (label, *(f"{figures[f'{part}_{lane}_{head}']:.3%}" for head in _LIVE_HEADS))
         for lane, label in _lanes(part, figures)
     )
     queries, per_s = figures[f"{part}_queries"], figures[f"{part}_per_s"]
@@ -170,7 +170,7 @@ def _measured_ms(figures: Mapping[str, float], part: str, value: str) -> list[in
 
 def _steps(figures: Mapping[str, float], part: str, value: str, title: str) -> Table:
     rows = tuple(
-        (f"{ms} ms", *(f"{figures[f'{part}_{ms}_{lane}_{value}']:.2%}" for lane in clockwork_live.CONTROLLERS))
+        (f"{ms} ms", *(f"{figures[f'{part}_{ms}_{lane}_{value}']:.3%}" for lane in clockwork_live.CONTROLLERS))
         for ms in _measured_ms(figures, part, value)
     )
     return Table(title, ("", "clockwork", "fifo, aimd"), rows)
