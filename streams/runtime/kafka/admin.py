@@ -165,7 +165,7 @@ def _await_served(client: AdminClient, counts: Mapping[str, int]) -> None:
     waiting = {TopicPartition(name, number) for name, count in counts.items() for number in range(count)}
     end_s = time.monotonic() + SERVED_S
     while left := _unserved(client, waiting):
-        if len(left) < len(waiting):  # a busy broker takes some 40 ms a topic, and there may be hundreds
+        if len(left) < len(waiting):
             end_s = time.monotonic() + SERVED_S
         elif time.monotonic() > end_s:
             names = ", ".join(sorted({place.topic for place in left}))
