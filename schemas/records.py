@@ -268,6 +268,8 @@ class Model:
     standby: tuple[str, ...] = ()
     latest: int = 0  # so many of the versions added last stand by, whichever these are; 0 = those of `standby` as it is
     bytes: int = 0  # of the package's files; 0 = not known
+    trunk: str = ""  # digest of the leading part, which models of one host share; "" = none
+    trunk_bytes: int = 0  # of the trunk's files, which are among `bytes`
 
 
 @dataclass(frozen=True, slots=True)

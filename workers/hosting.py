@@ -18,6 +18,7 @@ from workers.kernel.host import Host
 from workers.kernel.schedule.profiles import Profiles
 from workers.kernel.schedule.registry import SCHEDULES
 from workers.kernel.schedule.residency import Residency
+from workers.kernel.schedule.trunks import ByTrunk
 
 if TYPE_CHECKING:
     import asyncio
@@ -62,7 +63,7 @@ class Hosting:
             lanes: batches that run at a time.
             tells_process: whether its reports tell what the process costs.
         """
-        chosen = SCHEDULES.get(schedule, SCHEDULES[FIFO])(Profiles(), lanes)
+        chosen = ByTrunk(SCHEDULES.get(schedule, SCHEDULES[FIFO])(Profiles(), lanes))
         kernel = Host(
             codec,
             instance,

@@ -31,11 +31,19 @@ Conversion = TypedDict(
 
 
 class NodeDocument(TypedDict, total=False):
-    """A node of a pipeline's graph, see `runtimes.stages.graph.Node`."""
+    """A node of a pipeline's graph, see `runtimes.nodes.Node`."""
 
     file: Required[str]
     of: Required[list[int]]
     scale: float
+
+
+class TrunkDocument(TypedDict, total=False):
+    """The trunk of a network, see `workers.runtimes.trunks`."""
+
+    file: Required[str]
+    architecture: Required[str]
+    arguments: dict[str, object]
 
 
 class Options(TypedDict, total=False):
@@ -48,6 +56,7 @@ class Options(TypedDict, total=False):
     compile: bool
     conversion: Conversion
     graph: list[NodeDocument]
+    trunk: TrunkDocument
 
 
 class SignatureDocument(TypedDict, total=False):
@@ -169,6 +178,10 @@ def _is_node(value: object) -> bool:
     return {"file", "of"} <= _check(value, _NODE, "a node of the graph").keys()
 
 
+def _is_trunk(value: object) -> bool:
+    return {"file", "architecture"} <= _check(value, _TRUNK, "trunk").keys()
+
+
 def _listed(fits: Callable[[object], bool], most: int | None = None) -> Callable[[object], bool]:
     return lambda value: isinstance(value, list) and all(map(fits, value)) and (most is None or len(value) <= most)
 
@@ -205,6 +218,11 @@ _NODE = {
     "of": _listed(_is_source, MAX_NODES),
     "scale": lambda value: type(value) is float,
 }
+_TRUNK = {
+    "file": _is_text,
+    "architecture": _is_text,
+    "arguments": lambda value: isinstance(value, dict),
+}
 _OPTIONS = {
     "architecture": _is_text,
     "arguments": lambda value: isinstance(value, dict),
@@ -213,4 +231,5 @@ _OPTIONS = {
     "compile": lambda value: isinstance(value, bool),
     "conversion": _is_conversion,
     "graph": _listed(_is_node, MAX_NODES),
+    "trunk": _is_trunk,
 }

@@ -27,6 +27,7 @@ from streams import topology
 from streams.checks import Finding
 from streams.operators.configuration import apprentice_of, check
 from workers.packages.loading import checked as checked_package
+from workers.runtimes.trunks import trunk_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -49,6 +50,7 @@ def model_record(package: Path) -> Model:
         PackageError: the folder is no package, or its files have changed.
     """
     manifest, digest = checked_package(package)
+    trunk = trunk_of(manifest)
     return Model(
         name=manifest.name,
         version=manifest.version,
@@ -60,6 +62,8 @@ def model_record(package: Path) -> Model:
         shape=manifest.input.shape,
         classes=tuple(str(name) for name in manifest.classes),
         bytes=sum((package / name).stat().st_size for name in manifest.files),
+        trunk=trunk.digest,
+        trunk_bytes=sum((package / name).stat().st_size for name in trunk.files),
     )
 
 

@@ -2,9 +2,11 @@
 
     python -m workers.executors.host_child LANES [--memory=BYTES]
 
-    host ── (number, what, copy, argument), pickled ──▶ child      load: a `Package`; predict: rows; unload: nothing
+    host ── (what, parts), pickled ───────────────────▶ child      a part: number, copy, and to load a `Package`,
+                                                                   to predict rows, to unload nothing
     host ◀─ number, and what `frames` has for it ────── child      in the order in which they are done
 
+Several parts to predict are one batch (`together`); each is answered as soon as it is done, in their order.
 So many lanes predict at a time, the first one in the main thread. A thread of its own loads, so that no batch waits for
 a model that is read from the disk. The input is read in another thread, so that the child also ends when its host dies
 while a model hangs. Output that models print goes to standard error.
@@ -29,17 +31,14 @@ from workers.errors import PackageError
 from workers.executors import frames
 from workers.executors.child import bound
 from workers.executors.predictor import predictor
+from workers.executors.together import Copy, headed, together
 from workers.inputs.references import References
 from workers.packages.autotune import SIZES
 from workers.packages.loading import load_package
 from workers.packages.variants import runtime_module
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
     from typing import BinaryIO
-
-    from schemas.records import Input
-    from streams.operators.contract import Predicted
 
 NUMBER: Final = struct.Struct(">Q")
 LOAD, UNLOAD, PREDICT = "load", "unload", "predict"
@@ -64,19 +63,19 @@ class Models:
     def __init__(self, output: BinaryIO) -> None:
         self._output = output
         self._writing = threading.Lock()
-        self._copies: dict[object, Callable[[Sequence[Input]], Predicted]] = {}
+        self._copies: dict[object, Copy] = {}
         self._loads: queue.SimpleQueue[tuple[int, object, Package | None]] = queue.SimpleQueue()
-        self._batches: queue.SimpleQueue[tuple[int, object, Any]] = queue.SimpleQueue()
+        self._batches: queue.SimpleQueue[list[tuple[int, object, Any]]] = queue.SimpleQueue()
         self._process = psutil.Process()
 
     def read(self, stream: BinaryIO) -> None:
         """Hand out what is asked; ends the process when nobody can ask any more."""
         while (frame := frames.read(stream)) is not None:
-            number, what, copy, argument = pickle.loads(frame)  # noqa: S301 - from the host that started this process
+            what, parts = pickle.loads(frame)  # noqa: S301 - from the host that started this process
             if what == PREDICT:
-                self._batches.put((number, copy, argument))
+                self._batches.put(parts)
             else:  # in their order: a copy may be let go of while it is being loaded
-                self._loads.put((number, copy, argument))
+                self._loads.put(parts[0])
         os._exit(0)
 
     def load(self) -> None:
@@ -91,8 +90,10 @@ class Models:
     def predict(self) -> None:
         """Predict batch after batch, without end."""
         while True:
-            number, copy, rows = self._batches.get()
-            self._answer(number, frames.pack(self._copies[copy](rows)))
+            parts = self._batches.get()
+            found = together([(self._copies[copy], rows) for _, copy, rows in parts])
+            for (number, _, _), predicted in zip(parts, found, strict=True):
+                self._answer(number, frames.pack(predicted))
 
     def _loaded(self, copy: object, package: Package) -> bytes:
         try:
@@ -106,7 +107,8 @@ class Models:
                 sizes=package.measured_sizes,
                 code=package.code,
             )
-            self._copies[copy] = predictor(model, package.sizes, package.references)
+            predict = predictor(model, package.sizes, package.references)
+            self._copies[copy] = Copy(predict, headed(model, package.sizes))
         except PackageError as error:
             return str(error).encode()
         except MemoryError:

@@ -232,10 +232,13 @@ class ModelWorker(Operator):
         """The lanes of all versions, that of the one that serves first."""
         return self._lanes()
 
-    def start_now(self, lane: Lane, most: int, now_us: int) -> Effects:
-        """Let a lane begin a batch of at most so many rows; without a `Predict` among the effects none has begun."""
+    def start_now(self, lane: Lane, most: int, now_us: int, whole: int = 0) -> Effects:
+        """Let a lane begin a batch of at most so many rows; without a `Predict` among the effects none has begun.
+
+        With a `whole`, they are a part of a batch of so many rows.
+        """
         effects: Effects = []
-        self._perform_start(lane, lane.start_now(now_us, self._number, most), effects)
+        self._perform_start(lane, lane.start_now(now_us, self._number, most, whole), effects)
         return self._with_given(effects)
 
     def fail(self, fault: str, now_us: int) -> Effects:

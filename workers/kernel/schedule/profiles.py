@@ -61,29 +61,48 @@ class Errors(NamedTuple):
     over_p99_us: int
 
 
+class _Executions:
+    """What batches took, by class, and what one of each class is reckoned to take (us)."""
+
+    __slots__ = ("by_class", "samples")
+
+    def __init__(self) -> None:
+        self.samples: dict[int, deque[int]] = {}
+        self.by_class: tuple[int, ...] = (UNPROFILED_US,) * CLASSES
+
+
 class Times:
     """The times of one model.
 
     Attributes:
         version: that was measured.
         bytes: in memory.
-        by_class: what a batch of each class is reckoned to take (us), from one row on; never empty.
     """
 
-    __slots__ = ("_loads", "_samples", "by_class", "bytes", "version")
+    __slots__ = ("_executions", "_loads", "bytes", "version")
 
     def __init__(self, version: str = "") -> None:
         """Start with nothing measured."""
         self.version = version
         self.bytes = 0
-        self._samples: dict[int, deque[int]] = {}
+        self._executions = _Executions()
         self._loads: deque[int] = deque(maxlen=SAMPLES)
-        self.by_class: tuple[int, ...] = (UNPROFILED_US,) * CLASSES
+
+    @property
+    def by_class(self) -> tuple[int, ...]:
+        """What a batch of each class is reckoned to take (us), from one row on; never empty."""
+        return self._executions.by_class
 
     def observe(self, index: int, took_us: int) -> None:
         """Take what a batch of a class took."""
-        self._samples.setdefault(index, deque(maxlen=SAMPLES)).append(took_us)
-        self.by_class = tuple(self._estimates())
+        self._executions.samples.setdefault(index, deque(maxlen=SAMPLES)).append(took_us)
+        self._executions.by_class = tuple(self._estimates())
+
+    def share(self, other: Times) -> None:
+        """Have executions in common with another from now on: what that one knows of them, or else this one."""
+        if not other.is_known and self.is_known:
+            other._executions = self._executions
+        self._executions = other._executions
 
     def loaded(self, took_us: int) -> None:
         """Take what loading took."""
@@ -92,7 +111,7 @@ class Times:
     @property
     def is_known(self) -> bool:
         """Whether any batch was measured."""
-        return bool(self._samples)
+        return bool(self._executions.samples)
 
     @property
     def load_us(self) -> int:
@@ -101,13 +120,13 @@ class Times:
 
     def kept(self, model: str) -> Kept:
         """Return what survives a restart."""
-        classes = sorted(self._samples)
+        classes = sorted(self._executions.samples)
         sizes, times = tuple(1 << index for index in classes), tuple(self.by_class[index] for index in classes)
         return Kept(model, self.version, sizes, times, self.load_us, self.bytes)
 
     def _estimates(self) -> Iterable[int]:
         """Yield the estimate of each class; one never run takes no longer than in proportion to a smaller one."""
-        known = {index: quantile(samples, QUANTILE) for index, samples in self._samples.items()}
+        known = {index: quantile(samples, QUANTILE) for index, samples in self._executions.samples.items()}
         smaller = -1
         for index in range(CLASSES):
             if index in known:
@@ -166,6 +185,10 @@ class Profiles:
         """Forget the times of other versions of a model."""
         if self.of(model).version != version:
             self._models[model] = Times(version)
+
+    def share(self, model: str, trunk: str) -> None:
+        """Let the executions of a model count as those of its trunk, of which it has a part in each."""
+        self.of(model).share(self.of(trunk))
 
     def errors(self) -> Errors:
         """Return how well executions were predicted."""
