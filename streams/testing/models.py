@@ -103,7 +103,7 @@ class Services:
     def _together(self, batch: Predict, role: str, start: int, now_us: int) -> None:
         """Predict the parts of a batch, which takes as long as the longest; after one that hangs none is answered."""
         at_us, is_lost = now_us, False
-        for part in (batch._replace(joined=()), *batch.joined):
+        for part in (batch, *batch.joined):
             found = None if is_lost else self._service(part.model).predict(part)
             if found is not None:
                 at_us = max(at_us, now_us + found[1])

@@ -202,6 +202,11 @@ class Batcher(Generic[T]):
         self.bytes += self._bytes_of(rows)
         return [*self._refuse_rows(), *self._refuse_bytes()]
 
+    def put_back(self, rows: Sequence[Waiting[T]]) -> None:
+        """Queue rows again that were taken; they keep their places."""
+        self._queue_up([*rows])
+        self.bytes += self._bytes_of(rows)
+
     def _refuse_rows(self) -> list[Waiting[T]]:
         if self.room >= 0:
             return []

@@ -9,7 +9,8 @@ next is the schedule's choice among all models, and so many batches run at a tim
 parts of several models that have one trunk. Rows that wait for a copy are answered in time, or expire.
 
 All models run in one child process. When it ends, or is ended because a model hangs, every copy is lost. The model to
-blame is taken out: its rows fail with the reason, and it is loaded again later, seldom. The others are loaded again.
+blame is taken out: its rows fail with the reason, and it is loaded again later, seldom. The others are loaded again,
+and asked again about the rows that they had.
 """
 
 from __future__ import annotations
@@ -166,9 +167,11 @@ class Host(Operator):
         elif not is_lost:
             hosted.out.pop(predict.version, None)
         assert hosted.worker is not None, "it has asked"
-        told = hosted.worker.on_predicted(
-            predict.batch_id, results, took_us, now_us, is_blocking=is_blocking, is_lost=is_lost
-        )
+        told: Effects = []
+        if not is_lost or results.fault is not None or not hosted.worker.again(predict.batch_id):
+            told = hosted.worker.on_predicted(
+                predict.batch_id, results, took_us, now_us, is_blocking=is_blocking, is_lost=is_lost
+            )
         effects = self._of_worker(hosted, told, now_us)
         if is_lost:
             effects += self._lost_over(hosted, predict.copy, results.fault, now_us)

@@ -268,6 +268,13 @@ class Lane:
             self._listening = now_us + BREATH_US, now_us + min(LISTEN_US, took_us // 2)
         return running
 
+    def again(self) -> None:
+        """Queue the rows of the running batch again, for when the model is back: it was lost through another one."""
+        running, self.running = self.running, None
+        assert running is not None, "it has been started"
+        self.is_ready = False
+        self.batcher.put_back(running.take.rows + running.take.expired)
+
     def answers(self, running: Running, predicted: Predicted, took_us: int) -> Effects:
         """Turn a predicted batch into records; its expired rows go into the same ones."""
         take, identity, started_us, joint = running

@@ -241,6 +241,14 @@ class ModelWorker(Operator):
         self._perform_start(lane, lane.start_now(now_us, self._number, most, whole), effects)
         return self._with_given(effects)
 
+    def again(self, batch_id: int) -> bool:
+        """Queue the rows of a batch again which was lost through another model; False = it was a trial."""
+        lane, _ = self._running.pop(batch_id, (None, ()))
+        if lane is None:
+            return False
+        lane.again()
+        return True
+
     def fail(self, fault: str, now_us: int) -> Effects:
         """Fail the rows of the version that serves at once, until `recover`: its model has been taken out."""
         self._serving.fault = fault
