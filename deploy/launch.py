@@ -39,6 +39,7 @@ from schemas.errors import DecodeError
 from schemas.records import Report
 from streams.runtime.kafka.log_reader import KafkaTail
 from streams.runtime.stopping import PATIENCE_S
+from streams.topology import host_role
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Container, Iterable, Mapping
@@ -109,6 +110,7 @@ class System:
         self._inside: dict[str, str] = {}  # digests of the measured models inside selection, by name
         self._served: set[str] = set()  # models that run
         self._absent: set[str] = set()  # models whose missing package was logged
+        self._shared = {host_role(pool) for pool, its in settings.hosts.items() if its.replicas > 1}
         self.metrics_ports: dict[str, int] = {}
 
     @property
@@ -338,7 +340,9 @@ class System:
             report = self._codec.decode(Report, value)
         except DecodeError:
             return ""
-        is_ready = report.role == PAGE or report.gauges.get("partitions", 0) > 0
+        # Of several hosts one may have nothing to do: then it stands by.
+        least = 0 if report.role in self._shared else 1
+        is_ready = report.role == PAGE or report.gauges.get("partitions", -1) >= least
         name = report.instance.removesuffix("@1")
         return name if is_ready and report.gauges.get("pid") == self._pid(name) else ""
 

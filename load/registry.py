@@ -27,6 +27,7 @@ from load.scenarios import (
     images,
     latecomer,
     learn,
+    linear,
     lock,
     loop,
     nexus,
@@ -89,6 +90,11 @@ _OWN = (
     Scenario(
         specialists,
         "models that know different classes: a weight for each class that a model answers, against one a model",
+        short=True,
+    ),
+    Scenario(
+        linear,
+        "models that suit different features, users who differ a little: linucb and linear_thompson beside exp3",
         short=True,
     ),
     Scenario(

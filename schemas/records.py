@@ -158,6 +158,9 @@ class ModelOutput(NamedTuple):
     outcome: Outcome
     answer: Value | None  # if the outcome is not OK: its substitute, if there is one
     scores: Tensor | None = None
+    reconstructed: bool = (
+        False  # answer and scores are not the model's own, which is missing: a parity model's sum tells
+    )
 
 
 class Prediction(NamedTuple):
@@ -245,6 +248,7 @@ class Application:
     spread: bool = False  # whether the contexts lie in all partitions of `observations`, instead of one
     forget_s: float | None = None  # a context that was taught nothing for longer starts anew; None = never
     versions: Mapping[str, str] = field(default_factory=dict)  # that answer for models: a version or a label, by model
+    parity: str = ""  # a parity model, by which missing outputs of the model that it belongs to are decoded; "" = none
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,6 +272,8 @@ class Model:
     standby: tuple[str, ...] = ()
     latest: int = 0  # so many of the versions added last stand by, whichever these are; 0 = those of `standby` as it is
     bytes: int = 0  # of the package's files; 0 = not known
+    parity_of: str = ""  # MODEL@VERSION of whose outputs this model answers the sum; "" = it is no parity model
+    parity_k: int = 0  # of so many rows' outputs, given the sum of their inputs
     trunk: str = ""  # digest of the leading part, which models of one host share; "" = none
     trunk_bytes: int = 0  # of the trunk's files, which are among `bytes`
 
@@ -349,6 +355,7 @@ class Plan(NamedTuple):
     places: tuple[Place, ...]
     why: str  # it was planned
     reasons: tuple[str, ...] = ()  # what moves, and what no host can do
+    from_us: int = 0  # when hosts follow it: what moves is being loaded until then; 0 = at once
 
 
 STOPPED = "stopped"  # gauge of the last report of a process that stops by a signal
@@ -398,7 +405,10 @@ def outputs_of(batch: ModelPredictions) -> list[ModelOutput]:
     ok = Outcome.OK
     return [
         new_tuple(
-            ModelOutput, (model, version, ok, label, score) if outcome is ok else (model, version, outcome, None, None)
+            ModelOutput,
+            (model, version, ok, label, score, False)
+            if outcome is ok
+            else (model, version, outcome, None, None, False),
         )
         for outcome, label, score in zip(batch.outcomes, labels, scores, strict=False)
     ]

@@ -38,6 +38,13 @@ class NodeDocument(TypedDict, total=False):
     scale: float
 
 
+class Parity(TypedDict):
+    """Whose outputs a parity model answers the sum of, given the sum of the inputs."""
+
+    of: str  # MODEL@VERSION
+    k: int  # rows
+
+
 class TrunkDocument(TypedDict, total=False):
     """The trunk of a network, see `workers.runtimes.trunks`."""
 
@@ -56,6 +63,7 @@ class Options(TypedDict, total=False):
     compile: bool
     conversion: Conversion
     graph: list[NodeDocument]
+    parity: Parity
     trunk: TrunkDocument
 
 
@@ -170,6 +178,10 @@ def _is_conversion(value: object) -> bool:
     return True
 
 
+def _is_parity(value: object) -> bool:
+    return _PARITY.keys() == _check(value, _PARITY, "parity").keys()
+
+
 def _is_source(value: object) -> bool:
     return type(value) is int and -1 <= value < MAX_NODES
 
@@ -213,6 +225,7 @@ _CONVERSION = {
     "refused": lambda value: isinstance(value, dict) and all(map(_is_text, value.values())),
     "batch_us": _are_times,
 }
+_PARITY = {"of": _is_text, "k": lambda value: type(value) is int and 2 <= value <= 4}
 _NODE = {
     "file": _is_text,
     "of": _listed(_is_source, MAX_NODES),
@@ -231,5 +244,6 @@ _OPTIONS = {
     "compile": lambda value: isinstance(value, bool),
     "conversion": _is_conversion,
     "graph": _listed(_is_node, MAX_NODES),
+    "parity": _is_parity,
     "trunk": _is_trunk,
 }

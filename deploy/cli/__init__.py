@@ -51,6 +51,7 @@ VERBS = {
     "topics": Entry("deploy.cli.topics", "Create, check and describe the topics."),
     "model": Entry("deploy.cli.model", "Package models, deploy them, list them."),
     "app": Entry("deploy.cli.app", "Create applications, change them, list them."),
+    "parity": Entry("deploy.cli.parity", "Make the models that tell a late output from the other ones.", "torch"),
     "plan": Entry("deploy.cli.plan", "Show which host runs which models, and why."),
     "states": Entry("deploy.cli.states", "Forget contexts without feedback for a long time."),
     "query": Entry("deploy.cli.query", "Ask an application and print the prediction."),

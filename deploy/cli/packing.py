@@ -135,10 +135,10 @@ def package(
         **known,
         **answers,
         architecture=architecture,
-        arguments=dict(map(_argument, arguments)),
+        arguments=dict(map(argument, arguments)),
         trunk=trunk,
         trunk_architecture=trunk_architecture,
-        trunk_arguments=dict(map(_argument, trunk_arguments)),
+        trunk_arguments=dict(map(argument, trunk_arguments)),
     )
 
 
@@ -252,7 +252,12 @@ def _read(file: Path) -> object:
     return found
 
 
-def _argument(text: str) -> tuple[str, object]:
+def argument(text: str) -> tuple[str, object]:
+    """Return the name and the value of an argument, NAME=JSON.
+
+    Raises:
+        UsageError: the value is no JSON.
+    """
     name, _, value = text.partition("=")
     try:
         return name, json.loads(value)

@@ -310,6 +310,9 @@ class Host(Section):
     lanes: int = Field(default=1, gt=0)
     """How many batches run at a time. More than one pays off only for models that leave Python's lock, on free
     cores."""
+    replicas: int = Field(default=1, gt=0)
+    """How many hosts share the models, each with this memory. The control role plans which host runs which models
+    (docs/planning.md)."""
 
 
 class Selection(Section):
@@ -468,6 +471,10 @@ class ApplicationSettings(Section):
     confidence_floor: float = Field(default=0.0, ge=0, le=1)
     """Below this confidence the answer is `default_output`, with the reason `low_confidence`. Confidence is the weight
     of the asked models that agree with the answer."""
+    parity: str = ""
+    """A parity model (`skysail parity train`). Rows of the model that it belongs to are asked in groups, and an output
+    that is late is decoded from the others and from the parity model's. Such an answer is partial, with the reason
+    `reconstructed`. By default nothing is coded."""
     missing: Literal["leave_out", "running_mean"] = "leave_out"
     """The substitute for a model that has not answered in time. `running_mean` uses the mean of its answers so far (for
     labels the most frequent one); it does not add to the confidence."""
@@ -493,8 +500,8 @@ class Settings(Section):
     replication: int = Field(default=1, gt=0)
     """Copies of each topic; use 3 in production."""
     roles: tuple[Role, ...] = ROLES
-    """The roles that `skysail run` starts. `worker` stands for one process per pool of `hosts`, and one per model that
-    is in no pool; `host` for those of pools alone. `record` is started only if it is named here."""
+    """The roles that `skysail run` starts. `worker` stands for the hosts of each pool of `hosts`, and one process per
+    model that is in no pool; `host` for those of pools alone. `record` is started only if it is named here."""
     processes: Literal["auto", "each", "shared"] = "auto"
     """Which roles share a process. With `shared`, `skysail run` runs selection, joiner, learner and cheap models
     (`selection.inline`) in one. With `each`, every role has its own, and so has every model. `auto` shares on up to 4

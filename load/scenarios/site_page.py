@@ -21,7 +21,8 @@ What a site of this rate takes, and what breaks first. Written by `skysail load 
 number is from its results.
 
 - **Measured** are the two tables of lanes below, on the machine named here. All processes share its cores. So rates say
-  nothing about a site; costs a query do. A cost at a modest rate is mostly requests, and falls as they fill.
+  nothing about a site; costs a query do. A cost at a modest rate is mostly requests, and falls as they fill. Three
+  brokers and the roles take all of two cores even at the modest rate: that lane's latency is the one of a queue.
 - **Computed** is what follows from these costs in proportion (`workers/simulation/sizing.py`), with the assumptions
   that are listed. They are the costs of full batches, so a site that wants latency needs more. Bytes are those that
   brokers hold; observations reach them uncompressed.

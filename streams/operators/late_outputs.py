@@ -3,7 +3,7 @@
     answered without m ─▶ remembered ─▶ m's output ─▶ topic `shadows` ─▶ the joiner, which takes it for the missing one
 
 So a voting policy learns how good a slow model is, not that it was slow. A model that is asked alone has no late
-outputs: without its output nothing was answered.
+outputs: without its output nothing was answered, unless that was reconstructed.
 """
 
 from __future__ import annotations
@@ -145,7 +145,8 @@ def completed(prediction: Prediction, come: Sequence[SideOutput]) -> tuple[Predi
     """
     missing = {output.model for output in prediction.outputs if output.outcome is Outcome.MISSING}
     late = {one.output.model: one.output for one in come if one.is_late and one.output.model in missing}
-    if not late or len(prediction.outputs) == 1:
+    is_alone = len(prediction.outputs) == 1 and not prediction.outputs[0].reconstructed
+    if not late or is_alone:
         return prediction, tuple([one.output for one in come])
     # At the end: the outputs that the answer was made of come first.
     outputs = [output for output in prediction.outputs if output.model not in late] + [*late.values()]

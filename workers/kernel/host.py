@@ -25,15 +25,20 @@ from schemas.errors import DecodeError
 from schemas.records import Model
 from streams.operators.contract import NONE_UNREAD, Load, Log, Needs, Operator, Predict, Unload
 from streams.operators.statistics import render
+from workers.kernel.asked import AskedLately
 from workers.kernel.hosted import Copy, Hosted
 from workers.kernel.joint import Batch, Part, Trunks, joined
+from workers.kernel.plan_follower import PlanFollower
+from workers.kernel.profile_log import ProfileLog
 from workers.kernel.schedule.contract import Queue
+from workers.kernel.schedule.residency import UNKNOWN_BYTES
 from workers.kernel.worker import ModelWorker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from schemas.codec import Codec
+    from schemas.records import Plan
     from streams.operators.contract import Effects, Predicted, Record, Unread
     from workers.kernel.schedule.contract import Schedule, Start
     from workers.kernel.schedule.residency import Eviction, Residency
@@ -65,6 +70,7 @@ class Host(Operator):
         schedule: Schedule,
         residency: Residency,
         lanes: int = 1,
+        pool: str = "",
     ) -> None:
         """Know no model.
 
@@ -76,6 +82,7 @@ class Host(Operator):
             schedule: chooses the next batch.
             residency: chooses which models are in memory.
             lanes: so many batches run at a time.
+            pool: whose plan it follows.
         """
         self._codec = codec
         self._instance = instance
@@ -102,6 +109,9 @@ class Host(Operator):
         self._later: list[tuple[int, str]] = []  # units that were taken out
         self._held = 0
         self._paused: frozenset[str] = frozenset()
+        self._profile_log = ProfileLog(codec, schedule.profiles)
+        self._follower = PlanFollower(codec, pool, instance)
+        self._asked = AskedLately()
         self.counters: Counter[str] = Counter()
         self.last_eviction: Eviction | None = None
 
@@ -112,13 +122,19 @@ class Host(Operator):
         for record in records:
             if record.topic == topics.MODELS:
                 effects += self._on_model(record, now_us)
+            elif record.topic == topics.PROFILES:
+                effects += self._on_profile(record)
+            elif record.topic == topics.PLAN:
+                effects += self._on_plan(record, now_us)
             elif record.topic in self._topics:
                 by_model.setdefault(topics.asked_model(record.topic), []).append(record)
         for name, its in by_model.items():
             hosted = self._models[name]
             effects += self._made(hosted, now_us)
             assert hosted.worker is not None, "it has just been made"
+            before = hosted.worker.asked
             effects += self._of_worker(hosted, hosted.worker.on_records(its, now_us), now_us)
+            self._asked.add(name, hosted.worker.asked - before, now_us)
         return effects + self._advance(now_us)
 
     def on_timer(self, now_us: int, unread: Unread = NONE_UNREAD) -> Effects:
@@ -134,14 +150,29 @@ class Host(Operator):
             effects += self._expire(unit, now_us)
         for unit in _due(self._later, now_us):
             self._want(unit, now_us)
+        if (due_us := self._profile_log.due_us) is not None and due_us <= now_us:
+            effects += self._profile_log.write(now_us)
+        if (due_us := self._follower.due_us) is not None and due_us <= now_us:
+            self._follower.advance(now_us)
+            effects += self._follow(now_us)
         return effects + self._advance(now_us)
+
+    def on_stop(self, now_us: int) -> Effects:
+        """Write the profiles that have changed."""
+        return self._profile_log.write_all(now_us)
+
+    @property
+    def plan(self) -> Plan | None:
+        """The plan of its pool that it follows; None = there is none."""
+        return self._follower.plan
 
     def needs(self) -> Needs:
         """Tell when something is due, how many rows wait, and which topics belong to the models."""
         dues = [heap[0][0] for heap in (self._timers, self._dues, self._later) if heap]
-        if (due_us := self._schedule.due_us()) is not None:
-            dues.append(due_us)
-        return Needs(min(dues, default=None), self._held, self._paused, topics=self._topics)
+        others = (self._schedule.due_us(), self._profile_log.due_us, self._follower.due_us)
+        dues += [due_us for due_us in others if due_us is not None]
+        due_us, homes = min(dues, default=None), self._follower.homes
+        return Needs(due_us, self._held, self._paused, topics=self._topics, spread=homes)
 
     def on_predicted(
         self,
@@ -161,6 +192,8 @@ class Host(Operator):
             self._at_work -= 1
             if batch.name:
                 self._schedule.done(batch.name, 0 if is_lost else batch.rows, took_us, now_us)
+        if batch.name:
+            self._measured(unit, hosted, now_us)
         self._residency.use(unit, now_us, is_busy=False)
         if is_lost and epoch == self._epoch:
             self._lose(now_us)
@@ -233,6 +266,7 @@ class Host(Operator):
         if (last := self.last_eviction) is not None:
             labels = ("model", last.unit, "needed_by", last.needed_by or "memory")
             figures[render(("host_last_eviction_idle_s", *labels))] = last.idle_us / 1e6
+        figures |= self._asked.figures()
         return figures | {
             "host_known_models": float(len(self._models)),
             "host_resident_models": float(len(self._residency)),
@@ -265,6 +299,52 @@ class Host(Operator):
         if hosted is None or hosted.worker is None:
             return []
         return self._of_worker(hosted, hosted.worker.on_records([record], now_us), now_us)
+
+    def _on_profile(self, record: Record) -> Effects:
+        """Take what topic `profiles` says of a model; what is in memory of that version may be waiting for it."""
+        effects = self._profile_log.on_record(record)
+        unit = (record.key or b"").decode(errors="replace")
+        if unit in self._units:
+            self._profile_log.restore(unit, self._units[unit][1].load.model.version)
+        return effects
+
+    def _measured(self, unit: str, hosted: Hosted, now_us: int) -> None:
+        """Note that a unit was run or loaded; profiles that are kept are of versions that serve."""
+        if unit == hosted.model.name:
+            self._profile_log.measured(unit, now_us)
+
+    def _on_plan(self, record: Record, now_us: int) -> Effects:
+        """Take the next plan: a model that comes is loaded beforehand, if there is room."""
+        before = self._follower.homes
+        effects = self._follower.on_record(record, now_us)
+        if self._follower.homes is not before:
+            return effects + self._follow(now_us)
+        free_bytes = self._residency.budget_bytes - self._residency.used_bytes
+        for name, per_s in self._follower.coming.items():
+            hosted = self._models.get(name)
+            size_bytes = hosted.model.bytes or UNKNOWN_BYTES if hosted is not None else 0
+            if per_s and hosted is not None and size_bytes <= free_bytes:
+                free_bytes -= size_bytes
+                effects += self._load(hosted, now_us)
+        return effects
+
+    def _follow(self, now_us: int) -> Effects:
+        """Load what is asked here from now on; what is not read here any more makes room before all others."""
+        own = self._follower.own
+        for unit in [*self._residency] if self._follower.plan is not None else ():
+            if self._units[unit][0].model.name not in own:
+                self._residency.release(unit)
+        effects: Effects = []
+        for name, per_s in own.items():
+            if per_s and (hosted := self._models.get(name)) is not None:
+                effects += self._load(hosted, now_us)
+        return effects
+
+    def _load(self, hosted: Hosted, now_us: int) -> Effects:
+        """Have the version that serves loaded, although it may not have been asked yet."""
+        effects = self._made(hosted, now_us)
+        self._want(hosted.model.name, now_us)
+        return effects
 
     def _forget(self, name: str, now_us: int) -> Effects:
         """Drop a model that was removed, with what waits for it: its topic is read no more."""
@@ -338,6 +418,7 @@ class Host(Operator):
         self._emptied.append(copy.unit)
         self._units[unit] = self._units.pop(copy.unit)
         self._residency.rename(copy.unit, unit)
+        self._schedule.profiles.rename(copy.unit, unit)
         copy.unit, copy.due_us = unit, None
         if (out := hosted.out.get(copy.load.model.version)) is not None:
             heappush(self._later, (out.until_us, unit))
@@ -350,6 +431,8 @@ class Host(Operator):
             unit = f"{name}@{version}#{load.copy}"
         copy = hosted.copies[load.copy] = Copy(load, unit)
         self._units[unit] = hosted, copy
+        if unit == name:
+            self._profile_log.restore(name, version)
         self._want(unit, now_us)
 
     def _want(self, unit: str, now_us: int) -> None:
@@ -379,6 +462,7 @@ class Host(Operator):
         self._emptied.append(unit)
         self._drop(unit)
         self._units.pop(unit, None)
+        self._schedule.profiles.forget(unit)
 
     def _drop(self, unit: str) -> None:
         self._residency.drop(unit)
@@ -540,6 +624,7 @@ class Host(Operator):
         self._residency.loaded(copy.unit, size_bytes, now_us)
         self._schedule.profiles.switched(copy.unit, copy.load.model.version)
         self._schedule.profiles.loaded(copy.unit, took_us, size_bytes or copy.load.model.bytes)
+        self._measured(copy.unit, hosted, now_us)
         self._changed[copy.unit] = None
         worker, model = hosted.worker, copy.load.model
         lane = hosted.lane_of(copy.load.copy)

@@ -51,7 +51,11 @@ class _Unwritten(NamedTuple):
 
 
 class ModelWorker(Operator):
-    """The kernel of one replica of one model."""
+    """The kernel of one replica of one model.
+
+    Attributes:
+        asked: rows that it has read.
+    """
 
     def __init__(
         self,
@@ -92,6 +96,7 @@ class ModelWorker(Operator):
         self._given: Effects = []  # effects for models: performed even if a call fails after deciding them
         self._unwritten: list[_Unwritten] = []
         self._written_us = 0
+        self.asked = 0
 
     def recall(self, rows: Sequence[Input]) -> None:
         """Take the rows that the model was asked last before this start; versions are tried on them."""
@@ -314,6 +319,7 @@ class ModelWorker(Operator):
         for lane in routes.takers.values():
             lane.batcher.spare_us = queries.spare_us
         asked = asked_of(queries, record.position)
+        self.asked += len(asked)
         if asked:
             self._recent.ask(asked[0][1].source.column, len(asked))
         ranked = dict(zip(queries.query_ids, queries.priorities, strict=True)) if queries.priorities else {}

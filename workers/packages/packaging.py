@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from schemas.records import Input
-    from workers.manifest_form import Options, TrunkDocument
+    from workers.manifest_form import Options, Parity, TrunkDocument
     from workers.packages.loading import LoadedModel
     from workers.runtimes.contract import Rows
 
@@ -150,6 +150,7 @@ def package_torch(
     by_reference: bool = False,
     min_rows: int | None = None,
     compile: bool = False,  # noqa: A002 - torch's own word
+    parity: Parity | None = None,
     trunk: object = None,
     trunk_architecture: str | None = None,
     trunk_arguments: Mapping[str, object] | None = None,
@@ -176,6 +177,7 @@ def package_torch(
         min_rows: smaller batches are filled up; with 16, scores do not depend on the batch by even the last bit, at the
             cost of 16 rows for one (see `runtimes.torch.MIN_ROWS`).
         compile: run it through `torch.compile`, here and in workers; where that fails it runs as it is.
+        parity: whose outputs it answers the sum of; None = it is no parity model.
         trunk: what comes before the head, a network or the file of its state, as `module`; None = nothing does.
         trunk_architecture: factory of the trunk, as `architecture`.
         trunk_arguments: of that factory.
@@ -190,6 +192,8 @@ def package_torch(
         options["min_rows"] = min_rows
     if compile:
         options["compile"] = True
+    if parity is not None:
+        options["parity"] = parity
     if (trunk is None) != (trunk_architecture is None) or (compile and trunk is not None):
         raise PackageError("a trunk needs what builds it (trunk_architecture), and is not compiled")
     sample_input = samples.batch(sample_input)

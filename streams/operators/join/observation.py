@@ -257,11 +257,16 @@ def _has_answered(output: ModelOutput) -> bool:
     return output.outcome is _OK and output.answer is not None
 
 
+def _tells_nothing(output: ModelOutput) -> bool:
+    """Tell whether an output says nothing about its model: what was decoded in its place is another's answer."""
+    return output.reconstructed or output.outcome in _TELLING_NOTHING
+
+
 def _silent_loss(output: ModelOutput, default_loss: float) -> float | None:
     """Return the loss of an output without feedback."""
     if _has_answered(output):
         return default_loss
-    return None if output.outcome in _TELLING_NOTHING else max(default_loss, NO_ANSWER_LOSS)
+    return None if _tells_nothing(output) else max(default_loss, NO_ANSWER_LOSS)
 
 
 def _arm_loss(
@@ -274,7 +279,7 @@ def _arm_loss(
     span: float | None,
 ) -> float | None:
     if output.answer is None or output.outcome is not _OK:
-        return None if output.outcome in _TELLING_NOTHING else NO_ANSWER_LOSS
+        return None if _tells_nothing(output) else NO_ANSWER_LOSS
     alike = output.answer == prediction.answer
     if feedback.loss is not None:
         return feedback.loss if alike else None

@@ -9,6 +9,9 @@ kernel        the role's kernel: decodes a query and finds the policy state that
 serving       a decided query: admission, cache, models, answer
 dispatch      the rows that models are asked, and queries that name a version
 combiner      waits for outputs until all are there, or the deadline comes
+coding        sums of inputs, and outputs from sums
+groups        rows that are coded together
+reconstruction  forms groups as rows are asked; decoded outputs for the missing ones
 answer        outputs ─▶ answer: combined, partial or default; running means as substitutes
 pending       one query in hand, each application's quota, queries parked for a state
 state_view    the policy states that were read lately

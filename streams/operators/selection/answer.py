@@ -32,6 +32,8 @@ _NOT_IN_TIME = (
 )  # a model that failed on this input is not replaced by others' answers
 _LABELS = 1_000  # different ones that are counted, for each model
 
+RECONSTRUCTED = "reconstructed"  # why an answer is partial that took a decoded output for a missing one
+
 _Key: TypeAlias = tuple[str, str]  # application and model
 # Why no model's output could be used, by precedence: reasons that the caller can remove come first.
 _REASONS = (
@@ -104,6 +106,8 @@ class Substitutes:
         return {arm: self._filled(application, output) for arm, output in outputs.items()}
 
     def _filled(self, application: str, output: ModelOutput) -> ModelOutput:
+        if output.reconstructed:
+            return output
         mean = self._means.get((application, output.model))
         return output._replace(answer=mean.value) if mean is not None and output.outcome in _NOT_IN_TIME else output
 
@@ -115,7 +119,7 @@ def predicted(query: Pending, now_us: int, reason: str | None, substitutes: Subs
         if only is not None and only.outcome is Outcome.OK:
             return answered(query, now_us, Status.COMPLETE, None, only.answer, 1.0, (only,))
     outputs = _asked(query)
-    usable = {arm: output for arm, output in outputs.items() if output.outcome is Outcome.OK}
+    usable = {arm: output for arm, output in outputs.items() if output.outcome is Outcome.OK or output.reconstructed}
     application = query.application
     answer: Value | None
     if usable and reason is None and application is not None:
@@ -123,7 +127,8 @@ def predicted(query: Pending, now_us: int, reason: str | None, substitutes: Subs
             substitutes.learn(application.name, usable.values())
             outputs = substitutes.fill(application.name, outputs)
         answer, confidence = _combined(query.weights, outputs, usable, application.combine)
-        status = Status.COMPLETE if len(usable) == len(outputs) else Status.PARTIAL
+        is_own = all(output.outcome is Outcome.OK for output in outputs.values())
+        status = Status.COMPLETE if is_own else Status.PARTIAL
         reason = None if status is Status.COMPLETE else _why(outputs)
         if confidence < application.confidence_floor:
             answer, status, reason = application.default_output, Status.DEFAULT, "low_confidence"
@@ -198,6 +203,15 @@ def _combined(
     return answer, sum(votes[arm] for arm in usable if agrees(answers[arm], answer)) / total
 
 
+def missing_of(query: Pending) -> list[str]:
+    """Return the models whose own outputs will be of use when they come after the answer: of an ensemble, or coded."""
+    outputs = query.outputs
+    if len(query.models) == 1:
+        return [model for model, output in outputs.items() if output.reconstructed]
+    return [model for model in query.models if model not in outputs or outputs[model].reconstructed]
+
+
 def _why(outputs: Mapping[int, ModelOutput]) -> str:
-    outcomes = {output.outcome for output in outputs.values()}
-    return next((reason for outcome, reason in _REASONS if outcome in outcomes), "deadline")
+    outcomes = {output.outcome for output in outputs.values() if not output.reconstructed}
+    why = next((reason for outcome, reason in _REASONS if outcome in outcomes), None)
+    return why or (RECONSTRUCTED if any(output.reconstructed for output in outputs.values()) else "deadline")

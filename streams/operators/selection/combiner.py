@@ -17,7 +17,7 @@ from schemas.records import ModelOutput, Outcome, Status, new_tuple, outputs_of
 from streams.operators.configuration import RUNNING_MEAN
 from streams.operators.contract import Emit
 from streams.operators.late_outputs import LateOutputs
-from streams.operators.selection.answer import Substitutes, answered, predicted
+from streams.operators.selection.answer import Substitutes, answered, missing_of, predicted
 from streams.operators.statistics import Durations
 
 if TYPE_CHECKING:
@@ -77,6 +77,10 @@ class Combiner:
         waiting = self._pending.setdefault(query.partition, {})
         if waiting.setdefault(query.row_id, query) is not query:
             _rename(waiting, query)
+
+    def find(self, partition: int, row_id: str) -> Pending | None:
+        """Return the query that waits under this id; None if none does."""
+        return self._pending.get(partition, {}).get(row_id)
 
     def on_outputs(
         self, partition: int, batch: ModelPredictions, now_us: int, outputs: Sequence[ModelOutput] | None = None
@@ -166,8 +170,8 @@ class Combiner:
 
     def answer(self, query: Pending, now_us: int, reason: str | None = None) -> Emit:
         """Make the prediction of a query from its outputs, or its default output for the given reason."""
-        if reason is None and len(query.outputs) < len(query.models) > 1:
-            missing = [model for model in query.models if model not in query.outputs]
+        missing = [] if reason is not None else missing_of(query)
+        if missing:
             known = query.application
             mean_of = known.name if known is not None and known.missing == RUNNING_MEAN else None
             self._late.expect(query.partition, query.row_id, missing, mean_of)

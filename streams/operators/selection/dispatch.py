@@ -37,6 +37,7 @@ _NONE: Mapping[str, str] = MappingProxyType({})
 # A quarter of what a record may hold: larger ones delay their first row for the sake of the last.
 _RECORD_BYTES = 131_072
 _ROW_BYTES = 64  # of a row beside its input: id and due time
+_ITS_TURN = -1  # the place of rows that go to the partition whose turn it is
 # Rows of one form can be stacked: dtype and shape of a tensor; None = text and byte strings.
 _Form: TypeAlias = tuple[str, tuple[int, ...]] | None
 # A query, when its output is due (us), its input: a plain tuple, as there is one a query.
@@ -120,20 +121,38 @@ class Dispatcher:
         self._models = models
         self._refuse = refuse
         self._inside = inside
-        self._groups: dict[tuple[tuple[str, ...], int, _Form, str], list[Row]] = {}
+        self._groups: dict[tuple[tuple[str, ...], int, _Form, str, int], list[Row]] = {}
         self._is_ranked = False  # some row gathered has a priority
         self.spare_us = 0
 
-    def add(self, asked: tuple[str, ...], rows: Sequence[Row], versions: Mapping[str, str] = _NONE) -> None:
-        """Ask the models behind these topics; `versions` are those that the application names, by model."""
+    def add(
+        self,
+        asked: tuple[str, ...],
+        rows: Sequence[Row],
+        versions: Mapping[str, str] = _NONE,
+        place: int = _ITS_TURN,
+    ) -> None:
+        """Ask the models behind these topics.
+
+        Args:
+            asked: the topics.
+            rows: of inputs.
+            versions: that the application names, by model.
+            place: the partition that the rows go to; by default the one whose turn it is.
+        """
         if not versions:
-            self._add(asked, rows)
+            self._add(asked, rows, place)
             return
         for topic in asked:  # each may name another version, which is said once a record
-            self._add((topic,), rows, topics.asked_model(topic), versions)
+            self._add((topic,), rows, place, topics.asked_model(topic), versions)
 
     def _add(
-        self, asked: tuple[str, ...], rows: Iterable[Row], model: str = "", versions: Mapping[str, str] = _NONE
+        self,
+        asked: tuple[str, ...],
+        rows: Iterable[Row],
+        place: int,
+        model: str = "",
+        versions: Mapping[str, str] = _NONE,
     ) -> None:
         known: tuple[object, ...] | None = None
         for row in rows:
@@ -142,7 +161,7 @@ class Dispatcher:
                 self._is_ranked = True
             form = (given.dtype, given.shape) if given.__class__ is Tensor else None
             version = _version(query.version, model, versions) if versions else query.version or ""
-            key = query.partition, form, version
+            key = query.partition, form, version, place
             if key != known:  # as a rule that of the row before, and comparing is cheaper than hashing
                 group = self._groups.setdefault((asked, *key), [])
                 known = key
@@ -158,10 +177,11 @@ class Dispatcher:
             self._groups,
             {},
         )  # first, so that rows that cannot be asked are not tried again and again
-        for (asked, reply_partition, form, version), rows in groups.items():
+        for (asked, reply_partition, form, version, place), rows in groups.items():
             step = max(1, _RECORD_BYTES // (_ROW_BYTES + size(rows[0][2])))
+            its = turn if place == _ITS_TURN else place
             for start in range(0, len(rows), step):
-                self._emit(asked, turn, reply_partition, form, version, rows[start : start + step], effects)
+                self._emit(asked, its, reply_partition, form, version, rows[start : start + step], effects)
         self._is_ranked = False
 
     def _emit(

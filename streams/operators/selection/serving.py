@@ -20,13 +20,14 @@ from streams.operators.contract import Skip
 from streams.operators.selection.combiner import Combiner
 from streams.operators.selection.dispatch import Dispatcher, named
 from streams.operators.selection.latencies import Latencies, RunningQuantile
+from streams.operators.selection.reconstruction import Reconstruction
 from streams.operators.statistics import Counters, render
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from schemas.codec import Codec
-    from schemas.records import Decision, Model
+    from schemas.records import Application, Decision, Model, ModelOutput
     from streams.operators.contract import Effects, Record
     from streams.operators.selection.admission import Admission
     from streams.operators.selection.cache import Orphan, PredictionCache
@@ -72,6 +73,7 @@ class Serving:
         self._counters = counters
         self._inside = inside
         self._dispatcher = Dispatcher(codec, models, self._refuse, inside)
+        self._coded = Reconstruction(codec, models, self._dispatcher, self.combiner, counters)
         self._asked: defaultdict[str, Counter[tuple[str, ...]]] = defaultdict(Counter)  # models by application
         # From a worker's record timestamp to here (us); starts at one measured leg.
         self._slow_return_us, self._return_us = RunningQuantile(0.95, 2_000.0), RunningQuantile(0.5, 2_000.0)
@@ -116,10 +118,17 @@ class Serving:
         if return_budget_us >= 0:
             self._dispatcher.spare_us = max(0, return_budget_us - self._usual_us)
         self.combiner.open(opened)
-        application = queries[0].application
+        self._dispatch(queries[0].application, asked, now_us)
+
+    def _dispatch(
+        self, application: Application | None, asked: Mapping[tuple[str, ...], list[Row]], now_us: int
+    ) -> None:
         versions = {} if application is None else application.versions
         for model_topics, rows in asked.items():
-            self._dispatcher.add(model_topics, rows, versions)
+            if application is not None and application.parity and not self._inside.issuperset(model_topics):
+                self._coded.ask(application, model_topics, rows, versions, now_us)
+            else:
+                self._dispatcher.add(model_topics, rows, versions)
 
     def _name(self, query: Pending) -> None:
         """Choose a query's row id before the cache uses it."""
@@ -196,6 +205,7 @@ class Serving:
             effects: to which the records are appended.
         """
         self._dispatcher.flush(turn, effects)
+        self._coded.flush(effects)
         while self._cache is not None and (orphans := self._cache.orphans()):
             for orphan in orphans:
                 self._ask_again(self._cache, orphan, now_us, effects)
@@ -221,10 +231,16 @@ class Serving:
             model = self._models.get(batch.model)
             is_beside = model is not None and (batch.version in model.shares or batch.version in model.standby)
             self._admission.report(batch, now_us, is_beside=is_beside)
+        outputs: list[ModelOutput] | None = None
+        if self._coded.waits:
+            is_parity, outputs = self._coded.is_parity(partition, batch), outputs_of(batch)
+            self._coded.on_outputs(partition, batch, outputs, now_us, effects)
+            if is_parity:
+                return
         if self._cache is None:
-            effects += self.combiner.on_outputs(partition, batch, now_us)
+            effects += self.combiner.on_outputs(partition, batch, now_us, outputs)
         else:
-            outputs = outputs_of(batch)
+            outputs = outputs or outputs_of(batch)
             effects += self.combiner.on_outputs(partition, batch, now_us, outputs)
             for query in self._cache.take_outputs(partition, batch, outputs):
                 if len(query.outputs) == len(query.models):
@@ -232,15 +248,21 @@ class Serving:
 
     def on_timer(self, now_us: int) -> Effects:
         """Answer due queries."""
-        return list(self.combiner.on_timer(now_us))
+        effects: Effects = []
+        self._coded.on_timer(now_us, effects)  # first: what is decoded at its deadline is in time
+        return effects + self.combiner.on_timer(now_us)
 
     def next_deadline(self) -> int | None:
         """Return when the next answer is due (us); 0 if a query waits for an output that does not come."""
-        return 0 if self._cache is not None and self._cache.has_orphans else self.combiner.next_deadline()
+        if self._cache is not None and self._cache.has_orphans:
+            return 0
+        due = (self.combiner.next_deadline(), self._coded.next_due())
+        return min((time_us for time_us in due if time_us is not None), default=None)
 
     def drop(self, partitions: Sequence[int]) -> None:
         """Forget pending queries of these partitions."""
         self._dispatcher.clear()
+        self._coded.drop(partitions)
         self.combiner.drop(partitions)
         if self._admission is not None:
             self._admission.clear()
@@ -258,7 +280,8 @@ class Serving:
     def statistics(self) -> dict[str, float]:
         """Return gauges of pending queries, of the cache, and of the time for the way back."""
         cached = self._cache.statistics() if self._cache is not None else {}
-        return {**self.combiner.statistics(), **cached, "return_us": self._return_us.value}
+        coded = self._coded.statistics() if self._coded.is_used else {}
+        return {**self.combiner.statistics(), **cached, **coded, "return_us": self._return_us.value}
 
     def _in_situation(self, query: Pending, arms: Arms, now_us: int) -> ArmChoice:
         """Draw by the situation that the arms' policy uses; latencies are watched once a policy uses them."""

@@ -219,13 +219,13 @@ def test_the_highest_rate_that_holds_is_found_by_halves() -> None:
     [
         (5_700, 11_300, [5_700, 8_000, 11_300, 16_000]),
         (16_000, 8_000, [16_000, 11_300, 8_000]),
-        (22_600, 4_000, [22_600, 16_000, 11_300, 8_000]),
+        (22_600, 2_800, [22_600, 16_000, 11_300, 8_000, 5_700, 4_000]),
         (1_000, 500, [1_000]),
         (64_000, 64_000, [64_000]),
     ],
 )
 def test_the_judge_is_asked_until_it_has_answered_on_both_sides(begins: int, holds_to: int, asked: list[int]) -> None:
-    """Four minutes at most, and no rate twice."""
+    """Six minutes at most, and no rate twice."""
     tried: list[dict[str, float | bool]] = []
     index: int | None = loadgen.RATES.index(begins)
     while index is not None:

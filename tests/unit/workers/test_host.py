@@ -88,7 +88,7 @@ class Bench:
 
     def _perform(self, effects: Effects) -> None:
         for effect in effects:
-            if isinstance(effect, Emit):
+            if isinstance(effect, Emit) and effect.topic == topics.MODEL_PREDICTIONS:
                 batch = CODEC.decode(ModelPredictions, effect.value)
                 for query_id, outcome in zip(batch.query_ids, batch.outcomes, strict=True):
                     self.outcomes.setdefault(query_id, []).append(outcome)

@@ -186,6 +186,15 @@ class Profiles:
         if self.of(model).version != version:
             self._models[model] = Times(version)
 
+    def rename(self, model: str, name: str) -> None:
+        """Let a model have another name."""
+        if (times := self._models.pop(model, None)) is not None:
+            self._models[name] = times
+
+    def forget(self, model: str) -> None:
+        """Forget a model."""
+        self._models.pop(model, None)
+
     def share(self, model: str, trunk: str) -> None:
         """Let the executions of a model count as those of its trunk, of which it has a part in each."""
         self.of(model).share(self.of(trunk))
