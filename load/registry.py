@@ -36,6 +36,8 @@ from load.scenarios import (
     parm,
     personal,
     policies,
+    prefix,
+    prefix_page,
     pretzel,
     pretzel_page,
     processes,
@@ -264,6 +266,14 @@ _OWN = (
         page=policies.page,
         short=True,
         offline=True,
+    ),
+    Scenario(
+        prefix,
+        "models with one trunk in a host: rows a second, memory and latency beside the same models whole",
+        tables=prefix_page.tables,
+        page=prefix_page.page,
+        plots=prefix_page.plots,
+        short=True,
     ),
     Scenario(
         pretzel,

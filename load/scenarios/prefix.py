@@ -1,0 +1,159 @@
+"""`prefix`: k models on one trunk in a host, beside the same k models whole in the same host, on a real Kafka.
+
+own    each model has eight clients, who ask about rows of their own
+same   eight clients ask all models about one row at a time, as an application with an ensemble does
+
+Clients ask again when they have their answer. Both hosts run all the time, and one is asked at a time, by turns. Models
+are loaded when they are asked first, so memory is measured with k of them. Prefix batching is Nexus's (SOSP'19).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any, Final
+
+import psutil
+
+from load.figures import FAULTS, GAIN, IN_FULL, MIB, NONE, P50_MS, P99_MS, PER_S, SHOWN, SHOWN_MIB, Figures, at_least
+from load.harness import topics
+from load.harness.aggregates import over_rounds, turned
+from load.harness.system import Deployment
+from load.results.results import Result
+from load.scenarios.parts.clients import Clients
+from load.scenarios.parts.pipeline_process import pss_mib
+from schemas.records import Application
+from workers.entry_point import resolve
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from load.harness.system import Stage, System
+
+NAME: Final = "prefix"
+TRUNKS: Final = ("image", "recurrent")
+WAYS: Final = ("heads", "whole")
+ASKED: Final = ("own", "same")
+COUNTS: Final = (1, 2, 4, 8, 16)
+SHORT_TRUNKS: Final = ("image",)
+SHORT_COUNTS: Final = (1, 16)
+CLIENTS: Final = 8
+_POOL: Final = "small"
+_HOST: Final = f"host.{_POOL}"
+_ROUNDS, _SHORT_ROUNDS = 3, 1
+_SECONDS, _SHORT_SECONDS = 3.0, 2.0
+_SETTLE_S, _SHORT_SETTLE_S = 2.0, 1.0  # batches find their size meanwhile
+_ROWS: Final = 500
+
+FIGURES: Final = Figures(
+    *(
+        (
+            *PER_S(f"*_{asked}_{way}_*_per_s"),
+            *P50_MS(f"*_{asked}_{way}_*_p50_ms"),
+            *P99_MS(f"*_{asked}_{way}_*_p99_ms"),
+            *SHOWN(f"*_{asked}_{way}_*_rows_a_batch"),
+        )
+        for asked in ASKED
+        for way in WAYS
+    ),
+    *(GAIN(f"{trunk}_same_{COUNTS[-1]}_gain_a_head", must=at_least(0.8, IN_FULL)) for trunk in TRUNKS),
+    GAIN("*_gain", "*_gain_a_head"),
+    FAULTS("failed", must=NONE),
+    MIB("*_pss_mib"),
+    SHOWN_MIB("*_a_model_mib"),
+)
+
+
+async def run(stage: Stage) -> Result:
+    """Measure each trunk with more and more models on it."""
+    figures: dict[str, float] = {"failed": 0.0}
+    trunks, counts = (SHORT_TRUNKS, SHORT_COUNTS) if stage.short else (TRUNKS, COUNTS)
+    for trunk in trunks:
+        found = await _of_trunk(stage, trunk, counts)
+        figures["failed"] += found.pop("failed")
+        figures |= {f"{trunk}_{name}": value for name, value in found.items()}
+    return Result(
+        NAME,
+        figures,
+        {"form": stage.form, "seed": stage.seed, "clients": CLIENTS, "models": counts[-1]},
+    )
+
+
+async def _of_trunk(stage: Stage, trunk: str, counts: tuple[int, ...]) -> dict[str, float]:
+    """Return the figures of one trunk."""
+    folder, names = stage.folder / trunk, [f"m{number:02}" for number in range(counts[-1])]
+    await asyncio.to_thread(_with_torch("package"), trunk, names, folder, stage.seed)
+    rows = _with_torch("rows")(trunk, _ROWS, stage.seed)
+    figures: dict[str, float] = {"failed": 0.0}
+    async with AsyncExitStack() as stack:
+        systems: dict[str, System] = {}
+        clients: dict[str, Clients] = {}
+        for way in WAYS:
+            deployment = _deployment({name: folder / way / name for name in names})
+            stack.callback(topics.delete, stage.bootstrap, deployment.prefix)
+            systems[way] = await stack.enter_async_context(stage.launch(deployment))
+            clients[way] = stack.enter_context(Clients(stage, deployment.prefix, rows))
+        for count in counts:
+            for asked in ASKED:
+                found = await asyncio.to_thread(_measured, stage, clients, names[:count], asked)
+                figures["failed"] += found.pop("failed")
+                figures |= found
+            figures |= {f"{way}_{count}_pss_mib": _pss_mib(systems[way].pids[_HOST]) for way in WAYS}
+    for way in WAYS:
+        grown = figures[f"{way}_{counts[-1]}_pss_mib"] - figures[f"{way}_{counts[0]}_pss_mib"]
+        figures[f"{way}_a_model_mib"] = grown / (counts[-1] - counts[0])
+    return figures
+
+
+def _measured(stage: Stage, clients: Mapping[str, Clients], names: list[str], asked: str) -> dict[str, float]:
+    """Ask so many models in both hosts by turns."""
+    seconds, settle_s, rounds = (
+        (_SHORT_SECONDS, _SHORT_SETTLE_S, _SHORT_ROUNDS) if stage.short else (_SECONDS, _SETTLE_S, _ROUNDS)
+    )
+    is_same, count = asked == "same", len(names)
+    for way in WAYS:
+        clients[way].greet(names)
+    failed = sum(clients[way].ask(names, CLIENTS, settle_s, is_same=is_same).failed for way in WAYS)
+    turns: list[dict[str, float]] = []
+    for turn in range(rounds):
+        told: dict[str, float] = {}
+        for way in turned(WAYS, turn):
+            found = clients[way].ask(names, CLIENTS, seconds, is_same=is_same)
+            failed += found.failed
+            told |= {f"{asked}_{way}_{count}_{name}": float(getattr(found, name)) for name in _TOLD}
+        turns.append(told)
+    figures = over_rounds(turns)
+    gain = figures[f"{asked}_heads_{count}_per_s"] / figures[f"{asked}_whole_{count}_per_s"]
+    return {
+        **figures,
+        f"{asked}_{count}_gain": gain,
+        f"{asked}_{count}_gain_a_head": gain / count,
+        "failed": float(failed),
+    }
+
+
+_TOLD: Final = ("per_s", "p50_ms", "p99_ms", "rows_a_batch")
+
+
+def _deployment(packages: Mapping[str, Path]) -> Deployment:
+    """Return a host of these models that has room for all of them, whichever way they are packaged."""
+    return Deployment(
+        topics.new_prefix(NAME),
+        tuple(Application(name, (name,), "single") for name in packages),
+        packages,
+        1,
+        ("worker",),
+        {"hosts": {_POOL: {"memory_mib": 4096}}, "log_level": "warning"},
+    )
+
+
+def _pss_mib(pid: int) -> float:
+    """Return what a host and the process of its models take."""
+    process = psutil.Process(pid)
+    return sum(pss_mib(each.pid) for each in (process, *process.children(recursive=True)))
+
+
+def _with_torch(name: str) -> Any:
+    """Return a function of `load.models.trunks`, found as workers do: who lists scenarios needs no torch."""
+    return resolve(f"load.models.trunks:{name}")
