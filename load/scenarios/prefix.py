@@ -4,13 +4,15 @@ own    each model has eight clients, who ask about rows of their own
 same   eight clients ask all models about one row at a time, as an application with an ensemble does
 
 Clients ask again when they have their answer. Both hosts run all the time, and one is asked at a time, by turns. Models
-are loaded when they are asked first, so memory is measured with k of them. Prefix batching is Nexus's (SOSP'19).
+are loaded when they are asked first: memory is measured when k of them have been, each asked once. Prefix batching is
+Nexus's (SOSP'19).
 """
 
 from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
+from itertools import product
 from typing import TYPE_CHECKING, Any, Final
 
 import psutil
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
     from load.harness.system import Stage, System
 
 NAME: Final = "prefix"
-TRUNKS: Final = ("image", "recurrent")
+TRUNKS: Final = ("image", "wide")
 WAYS: Final = ("heads", "whole")
 ASKED: Final = ("own", "same")
 COUNTS: Final = (1, 2, 4, 8, 16)
@@ -95,11 +97,13 @@ async def _of_trunk(stage: Stage, trunk: str, counts: tuple[int, ...]) -> dict[s
             systems[way] = await stack.enter_async_context(stage.launch(deployment))
             clients[way] = stack.enter_context(Clients(stage, deployment.prefix, rows))
         for count in counts:
-            for asked in ASKED:
-                found = await asyncio.to_thread(_measured, stage, clients, names[:count], asked)
-                figures["failed"] += found.pop("failed")
-                figures |= found
-            figures |= {f"{way}_{count}_pss_mib": _pss_mib(systems[way].pids[_HOST]) for way in WAYS}
+            for way in WAYS:
+                await asyncio.to_thread(clients[way].greet, names[:count])
+                figures[f"{way}_{count}_pss_mib"] = _pss_mib(systems[way].pids[_HOST])
+        for count, asked in product(counts, ASKED):
+            found = await asyncio.to_thread(_measured, stage, clients, names[:count], asked)
+            figures["failed"] += found.pop("failed")
+            figures |= found
     for way in WAYS:
         grown = figures[f"{way}_{counts[-1]}_pss_mib"] - figures[f"{way}_{counts[0]}_pss_mib"]
         figures[f"{way}_a_model_mib"] = grown / (counts[-1] - counts[0])
@@ -112,8 +116,6 @@ def _measured(stage: Stage, clients: Mapping[str, Clients], names: list[str], as
         (_SHORT_SECONDS, _SHORT_SETTLE_S, _SHORT_ROUNDS) if stage.short else (_SECONDS, _SETTLE_S, _ROUNDS)
     )
     is_same, count = asked == "same", len(names)
-    for way in WAYS:
-        clients[way].greet(names)
     failed = sum(clients[way].ask(names, CLIENTS, settle_s, is_same=is_same).failed for way in WAYS)
     turns: list[dict[str, float]] = []
     for turn in range(rounds):

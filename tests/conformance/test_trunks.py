@@ -16,6 +16,7 @@ from workers.executors.together import Copy, headed, together
 from workers.manifest import read
 from workers.packages.loading import load_package
 from workers.packages.packaging import package_sklearn, package_torch
+from workers.runtimes.stages.store import Recent
 from workers.runtimes.trunks import trunk_of
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def test_heads_on_one_trunk_answer_as_each_alone(options: dict[str, Any], tmp_pa
                 np.testing.assert_array_equal(found.scores, each.predict(rows).scores)
 
 
-def test_the_trunk_runs_once_for_all_and_once_for_equal_rows(tmp_path: Path) -> None:
+def test_the_trunk_runs_once_for_all_and_once_for_equal_rows_of_late(tmp_path: Path) -> None:
     """The rows that it sees are counted."""
     copies = [copy(package(tmp_path, name)) for name in ("one", "two")]
     seen: list[int] = []
@@ -104,6 +105,11 @@ def test_the_trunk_runs_once_for_all_and_once_for_equal_rows(tmp_path: Path) -> 
     [*together([(copies[0], inputs(X[:4])), (copies[1], inputs(X[4:9]))])]
     [*together([(copies[0], inputs(X[:4])), (copies[1], inputs(X[2:6]))])]
     assert seen == [9, 6]
+    recent = Recent()
+    [*together([(copies[0], inputs(X[:4]))], recent)]
+    (found,) = together([(copies[1], inputs(X[2:6]))], recent)
+    assert seen == [9, 6, 4, 2]
+    equal(found, copies[1].predict(inputs(X[2:6])))
 
 
 def test_a_head_that_fails_harms_its_own_rows_alone(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ import queue
 import struct
 import sys
 import threading
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -36,6 +37,7 @@ from workers.inputs.references import References
 from workers.packages.autotune import SIZES
 from workers.packages.loading import load_package
 from workers.packages.variants import runtime_module
+from workers.runtimes.stages.store import HERE
 
 if TYPE_CHECKING:
     from typing import BinaryIO
@@ -64,6 +66,7 @@ class Models:
         self._output = output
         self._writing = threading.Lock()
         self._copies: dict[object, Copy] = {}
+        self._trunks: Counter[str] = Counter()  # how many copies have each
         self._loads: queue.SimpleQueue[tuple[int, object, Package | None]] = queue.SimpleQueue()
         self._batches: queue.SimpleQueue[list[tuple[int, object, Any]]] = queue.SimpleQueue()
         self._process = psutil.Process()
@@ -84,16 +87,28 @@ class Models:
             number, copy, package = self._loads.get()
             if package is not None:
                 self._answer(number, self._loaded(copy, package))
-            elif self._copies.pop(copy, None) is not None:
+            elif (gone := self._copies.pop(copy, None)) is not None:
+                self._count(gone, -1)
+                del gone
                 _give_back()
 
     def predict(self) -> None:
         """Predict batch after batch, without end."""
         while True:
             parts = self._batches.get()
-            found = together([(self._copies[copy], rows) for _, copy, rows in parts])
+            asked = [(self._copies[copy], rows) for _, copy, rows in parts]
+            found = together(asked, HERE.recent if self._shares(asked[0][0]) else None)
             for (number, _, _), predicted in zip(parts, found, strict=True):
                 self._answer(number, frames.pack(predicted))
+
+    def _count(self, copy: Copy, change: int) -> None:
+        """Note how many copies have a trunk."""
+        if copy.headed is not None:
+            self._trunks[copy.headed.trunk.digest] += change
+
+    def _shares(self, copy: Copy) -> bool:
+        """Tell whether another copy has the same trunk."""
+        return copy.headed is not None and self._trunks[copy.headed.trunk.digest] > 1
 
     def _loaded(self, copy: object, package: Package) -> bytes:
         try:
@@ -108,7 +123,8 @@ class Models:
                 code=package.code,
             )
             predict = predictor(model, package.sizes, package.references)
-            self._copies[copy] = Copy(predict, headed(model, package.sizes))
+            loaded = self._copies[copy] = Copy(predict, headed(model, package.sizes))
+            self._count(loaded, 1)
         except PackageError as error:
             return str(error).encode()
         except MemoryError:

@@ -70,6 +70,14 @@ class TrunkRuntime(Protocol):
         """Return what the heads are asked about, for each row of a batch of at least one."""
         ...
 
+    def split(self, middle: Middle) -> Sequence[Middle]:
+        """Return it row by row; each keeps no more memory than its own."""
+        ...
+
+    def joined(self, parts: Sequence[Middle]) -> Middle:
+        """Put rows together again."""
+        ...
+
 
 class RuntimeModule(Protocol):
     """What the registry expects of a runtime's module.

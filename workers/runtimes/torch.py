@@ -161,6 +161,14 @@ class TorchTrunk:
             raise OutputError(f"the trunk gives {len(found)} rows for {len(batch)}")
         return found[: len(rows)]
 
+    def split(self, middle: torch.Tensor) -> list[torch.Tensor]:
+        """Return it row by row."""
+        return [row.clone() for row in middle]
+
+    def joined(self, parts: Sequence[torch.Tensor]) -> torch.Tensor:
+        """Put rows together again."""
+        return torch.stack([*parts])
+
 
 class TorchHead:
     """What a network does with what its trunk gives."""

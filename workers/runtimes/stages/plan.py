@@ -154,6 +154,14 @@ class StagesTrunk:
         self.digest = digest
         self.run = plan
 
+    def split(self, middle: NDArray[np.generic]) -> list[NDArray[np.generic]]:
+        """Return it row by row."""
+        return [row.copy() for row in middle]
+
+    def joined(self, parts: Sequence[NDArray[np.generic]]) -> NDArray[np.generic]:
+        """Put rows together again."""
+        return np.stack(parts)
+
 
 class StagesHead:
     """The last step, which is asked about what those before give."""
