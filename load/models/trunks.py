@@ -1,7 +1,7 @@
 """Two networks as trunk and head, with random weights, and the same networks whole; needs torch.
 
-`image` is six convolutions over a picture of 32 x 32 bytes, 33 million multiplications a row: in a batch a row costs as
-much as alone. `wide` has 10.5 million weights, which are read for every batch: in one a row costs a half to a third.
+`image` is six convolutions over a picture of 64 x 64 bytes, 133 million multiplications a row: in a batch a row costs
+as much as alone. `wide` has 10.5 million weights, which are read for every batch: in one a row costs a half or a third.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 CLASSES: Final = 10
-SIDE, NUMBERS, WIDTH = 32, 1024, 2048
+SIDE, NUMBERS, WIDTH = 64, 1024, 2048
 _HERE: Final = "load.models.trunks"
 _MIDDLE: Final = {"image": 256, "wide": WIDTH}
 
@@ -34,7 +34,7 @@ class Picture(nn.Module):
 
 
 def image() -> nn.Module:
-    """Return six convolutions, takes (n, 1024) bytes, gives (n, 256)."""
+    """Return six convolutions, takes (n, 4096) bytes, gives (n, 256)."""
     layers: list[nn.Module] = [Picture()]
     before = 1
     for widths in ((32,), (64, 64), (128, 128), (256,)):

@@ -1,7 +1,7 @@
 """`prefix`: k models on one trunk in a host, beside the same k models whole in the same host, on a real Kafka.
 
-own    each model has eight clients, who ask about rows of their own
-same   eight clients ask all models about one row at a time, as an application with an ensemble does
+own    each model has four clients, who ask about rows of their own
+same   four clients ask all models about one row at a time, as an application with an ensemble does
 
 Clients ask again when they have their answer. Both hosts run all the time, and one is asked at a time, by turns. Models
 are loaded when they are asked first: memory is measured when k of them have been, each asked once. Prefix batching is
@@ -38,14 +38,14 @@ TRUNKS: Final = ("image", "wide")
 WAYS: Final = ("heads", "whole")
 ASKED: Final = ("own", "same")
 COUNTS: Final = (1, 2, 4, 8, 16)
-SHORT_TRUNKS: Final = ("image",)
-SHORT_COUNTS: Final = (1, 16)
-CLIENTS: Final = 8
+SHORT_TRUNKS: Final = ("wide",)
+SHORT_COUNTS: Final = (1, 4)
+CLIENTS: Final = 4
 _POOL: Final = "small"
 _HOST: Final = f"host.{_POOL}"
-_ROUNDS, _SHORT_ROUNDS = 3, 1
-_SECONDS, _SHORT_SECONDS = 3.0, 2.0
-_SETTLE_S, _SHORT_SETTLE_S = 2.0, 1.0  # batches find their size meanwhile
+_ROUNDS, _SHORT_ROUNDS = 2, 1
+_SECONDS, _SHORT_SECONDS = 2.5, 1.5
+_SETTLE_S, _SHORT_SETTLE_S = 1.5, 1.0  # batches find their size meanwhile
 _ROWS: Final = 500
 
 FIGURES: Final = Figures(

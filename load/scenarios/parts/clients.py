@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 _DUE_US = 600_000_000
 _POLL_S = 0.02
+# A query's number is the first columns of its row, to this base: bytes hold them.
+_BASE = 251
+_PLACES = (1, _BASE, _BASE**2)
 _PATIENCE_S = 60.0
 
 
@@ -58,7 +61,7 @@ class Clients:
     Attributes:
         stage: where.
         prefix: of the deployment.
-        rows: (n, ...), as the models take them.
+        rows: (n, columns), as the models take them. The first columns are overwritten: no row is asked twice.
     """
 
     stage: Stage
@@ -146,7 +149,8 @@ class Clients:
         return found
 
     def _ask(self, models: Sequence[str]) -> None:
-        row = np.ascontiguousarray(self.rows[self._asked % len(self.rows)][np.newaxis])
+        row = self.rows[self._asked % len(self.rows)][np.newaxis].copy()
+        row[0, : len(_PLACES)] = [self._asked // place % _BASE for place in _PLACES]  # no row comes again
         its, due_us = query_id(self.stage.seed, self._asked), self._clock.now_us() + _DUE_US
         record = self._codec.encode(ModelQueries((its,), 0, (due_us,), Tensor.of(row)))
         self._open[its] = _Query(models, len(models), time.perf_counter())
