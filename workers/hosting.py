@@ -85,7 +85,7 @@ class Hosting:
             drain_s=DRAIN_S,
             tells_process=tells_process,
         )
-        executors = hosted_by(settings, ports.clock.now_us, lanes)
+        executors = hosted_by(settings, ports.clock.now_us, lanes, memory_bytes)
         self._loop = RoleLoop(role, kernel, replace(ports, executors=executors))
 
     @property

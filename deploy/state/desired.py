@@ -50,7 +50,7 @@ def model_record(package: Path) -> Model:
         PackageError: the folder is no package, or its files have changed.
     """
     manifest, digest = checked_package(package)
-    parity = manifest.options.get("parity", {"of": "", "k": 0})
+    parity = manifest.options.get("parity")
     trunk = trunk_of(manifest)
     return Model(
         name=manifest.name,
@@ -63,8 +63,8 @@ def model_record(package: Path) -> Model:
         shape=manifest.input.shape,
         classes=tuple(str(name) for name in manifest.classes),
         bytes=sum((package / name).stat().st_size for name in manifest.files),
-        parity_of=parity["of"],
-        parity_k=parity["k"],
+        parity_of="" if parity is None else parity["of"],
+        parity_k=0 if parity is None else parity["k"],
         trunk=trunk.digest,
         trunk_bytes=sum((package / name).stat().st_size for name in trunk.files),
     )

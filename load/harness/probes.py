@@ -135,6 +135,16 @@ def written(stage: Stage, prefix: str, topic: str, kind: type[R]) -> list[R]:
         return [codec.decode(kind, arrival.value) for arrival in wire.written()]
 
 
+def length(stage: Stage, prefix: str, topic: str) -> int:
+    """Return how many records have been written to a topic, all partitions together."""
+    with _group(stage, prefix, "measure") as consumer:
+        bounds = [
+            consumer.get_watermark_offsets(place, _METADATA_S)
+            for place in _places(consumer, f"{prefix}.{topic}", _METADATA_S)
+        ]
+    return sum(high for _, high in bounds)
+
+
 def _gauges(stage: Stage, prefix: str, role: str, gauge: str, timeout_s: float) -> Generator[float, None, None]:
     """Yield what a role's reports say of a gauge, 0 where they say nothing, until the time is up."""
     codec, end_s = Codec(), time.monotonic() + timeout_s

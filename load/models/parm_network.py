@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import time
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import nn
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import numpy as np
     from numpy.typing import NDArray
+
+
+SERVICE_S = (0.025, 0.05)
 
 
 class Network(nn.Module):
@@ -25,6 +30,24 @@ class Network(nn.Module):
         """Return (n, 10) logits of (n, 784) rows."""
         logits: torch.Tensor = self.nn(rows)
         return logits
+
+
+class SlowNetwork(Network):
+    """The same network; a call takes 25 to 50 ms, whatever its rows, as on a small accelerator. Not for training."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._random = np.random.default_rng(os.getpid())
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        """Return (n, 10) logits of (n, 784) rows, after a while."""
+        time.sleep(self._random.uniform(*SERVICE_S))
+        return super().forward(rows)
+
+
+def build_slow() -> SlowNetwork:
+    """Return the untrained slow network."""
+    return SlowNetwork()
 
 
 def build() -> Network:

@@ -1,26 +1,46 @@
-"""`parm`: a published network gives the published answers through the whole system, for any batches.
+"""`parm`: late outputs are decoded from a parity model's (Kosaian, Rashmi and Venkataraman, SOSP 2019, figure 9).
 
-ParM's base network for MNIST (784-200-100-10; Kosaian et al., SOSP 2019) answers the 10,000 test images: 9,793 right.
+    none   12 workers of ParM's MNIST network
+    equal  18 workers of it: the same resources as
+    k2     12 workers of it, and 6 of a parity model for groups of two, trained here
+
+A call takes 25 to 50 ms, of which the workers sleep most, as twelve accelerators would have it on two cores. All are
+asked the same Poisson arrivals, at half of what the 12 can do. Two workers at a time stand still for 100 to 300 ms:
+ParM's stragglers are pairs of machines between which data is copied. Each worker does so equally often in each lane.
+
+Then a worker is killed and started again (`rebalance`): its partition is not served meanwhile. At last nothing stands
+still, and the 12 workers are asked nine tenths of what they can do (`loaded`): there the wait is for a free worker, and
+more workers help where coding does not.
 """
 
 from __future__ import annotations
 
-import gzip
-from typing import TYPE_CHECKING, Any
+import asyncio
+import os
+import signal
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from load.figures import NONE, RIGHT, Better, Figures, Kind, at_most, exactly
-from load.harness import topics
-from load.harness.data import DATA, need
+from load.figures import IN_FULL, NONE, SHOWN, Better, Figures, Kind, at_most
+from load.harness import arrivals, topics
+from load.harness.data import DATA, mnist, need
 from load.harness.driving import deployed
+from load.harness.probes import length
 from load.harness.recorder import recorded
+from load.harness.stalls import pairs, stalling
 from load.harness.system import Deployment
 from load.harness.workload import Rows, query_id
 from load.results.results import Result
 from schemas.records import Application, Tensor
+from schemas.topics import model_queries
+from streams.operators.selection.coding import decoded
 from workers.entry_point import resolve
+from workers.packages.loading import load_package
 from workers.packages.packaging import package_torch
+from workers.packages.parity import Training, package_parity
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,111 +48,297 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from load.harness.driving import Stretch
+    from load.harness.driving import Driver, Stretch
     from load.harness.system import Stage
     from schemas.records import Prediction
 
 NAME = "parm"
-WEIGHTS = DATA / "vectors/parm/mnist-base-mlp.t7"
-IMAGES = DATA / "labelled/mnist"
-_MODEL = "mnist-mlp"
-_MIN_ROWS = 16  # so that logits do not depend on the batch
-_RATE = 800.0
-_SLO_MS = 120_000.0  # which answers come is measured here, not how fast: one by one they take longest
-_DRAIN_S = 120.0
-# Any batch limits: adaptive, one by one, odd, large.
-LIMITS: dict[str, dict[str, Any]] = {
-    "aimd": {"controller": "aimd"},
-    "rows_1": {"controller": "fixed", "parameters": {"rows": 1.0}},
-    "rows_7": {"controller": "fixed", "parameters": {"rows": 7.0}},
-    "rows_512": {"controller": "fixed", "parameters": {"rows": 512.0}},
-}
+WEIGHTS, IMAGES = DATA / "vectors/parm/mnist-base-mlp.t7", DATA / "labelled/mnist"
+NET, PARITY, APPLICATION = "mnist", "mnist-parity", "digits"
+SERVICE_S = 0.0375  # of a call on the average
+USED, LOADED = 0.5, 0.9  # of what the workers without more can do
+SLO_MS = 1_000.0
+EVERY_S, FOR_S = 12.0, (0.1, 0.3)  # a worker stands still so often, for so long
+_KILL_AT_S = 4.0
+_STATE = "model.safetensors"
+_FAST, _SLOW = "load.models.parm_network:build", "load.models.parm_network:build_slow"
 
 
-_PUBLISHED_RIGHT = 9_793
-_DIFFERENCE = Kind("", Better.LOWER, 0.0, 1e-5)
+class Lane(NamedTuple):
+    """Workers of the network and of a parity model for groups of k; 0 = none."""
+
+    workers: int
+    parity_workers: int = 0
+    k: int = 0
+
+
+class Form(NamedTuple):
+    """How much is done."""
+
+    lanes: dict[str, Lane]
+    trained: tuple[int, ...]  # groups of how many rows parity models are trained for
+    epochs: int
+    seconds: float  # of the stretch with stragglers
+    beside_s: float  # of the others; 0 = they are left out
+
+
+FULL = Form({"none": Lane(12), "equal": Lane(18), "k2": Lane(12, 6, 2)}, (2, 3, 4), 20, 180.0, 20.0)
+SHORT = Form({"none": Lane(6), "k2": Lane(6, 3, 2)}, (2,), 4, 20.0, 0.0)
+PARTS = tuple(FULL.lanes)
+
+_MS = Kind("ms", Better.LOWER, 0.5, 10.0)
+_RATIO = Kind("", Better.LOWER, 0.3)
+_POINTS = Kind("points", Better.LOWER, 0.3, 1.0)
 FIGURES = Figures(
-    RIGHT("least_right", "most_right", must=exactly(_PUBLISHED_RIGHT)),
-    RIGHT("direct_right", *(f"{limit}_right" for limit in LIMITS)),
-    _DIFFERENCE("largest_logit_difference", must=at_most(1e-5)),
-    _DIFFERENCE(*(f"{limit}_logit_difference" for limit in LIMITS)),
-    recorded("", "lost", "defaults", lost=NONE),
+    *(
+        recorded(f"{lane}_", "p50_ms", "p99_ms", "p999_ms", "max_ms", "queries_sent", "lost", "defaults", lost=NONE)
+        for lane in PARTS
+    ),
+    *(_MS(f"{lane}_loaded_p50_ms", f"{lane}_loaded_p99_ms") for lane in PARTS),
+    *(SHOWN(f"{lane}_rebalance_unserved", f"{lane}_rebalance_asked") for lane in PARTS),
+    SHOWN("k*_epochs", "k*_own_accuracy", "k*_accuracy"),
+    _POINTS("k2_accuracy_lost_points", must=at_most(6.5, IN_FULL)),
+    _POINTS("k*_accuracy_lost_points"),
+    SHOWN("k2_reconstructed", "k2_reconstructed_share", "k2_served_own_accuracy", "k2_served_accuracy"),
+    _RATIO("k2_more_work", must=at_most(0.51)),
+    _RATIO("k2_p999_of_none", must=at_most(0.6, IN_FULL)),
+    _RATIO("k2_p99_of_none", "k2_p999_of_equal", "equal_p999_of_none", "k2_loaded_p99_of_equal"),
+    _RATIO("k2_p50_of_none", must=at_most(1.1, IN_FULL)),
 )
 
 
 async def run(stage: Stage) -> Result:
-    """Ask all test images under each batch limit and compare with direct torch.
+    """Train the parity models, then ask each lane.
 
     Raises:
         MissingDataError: the published weights or MNIST are not there.
         PackageError: torch is not installed.
     """
+    form = SHORT if stage.short else FULL
     need(WEIGHTS, IMAGES)
-    # By dotted path, as the worker does it: who lists scenarios needs no torch.
-    network = resolve("load.models.parm_network:load_published")(WEIGHTS)
-    images, labels = read_images(IMAGES), read_labels(IMAGES)
-    form: dict[str, Any] = {"architecture": "load.models.parm_network:build", "output": "scores", "min_rows": _MIN_ROWS}
-    package_torch(network, stage.folder / _MODEL, _MODEL, "1", images[:5], **form)
-    expected = np.asarray(resolve("load.models.parm_network:logits")(network, images))
-    figures: dict[str, float] = {"direct_right": int((expected.argmax(axis=1) == labels).sum())}
-    stretches: list[tuple[Stretch, _Check]] = []
-    for limit, worker in LIMITS.items():
-        check = _Check(expected, labels, stage.seed)
-        stretch = await _ask(stage, worker, images, check)
-        figures |= {f"{limit}_right": check.right, f"{limit}_logit_difference": check.difference}
-        stretches.append((stretch, check))
+    pixels, labels = mnist(IMAGES, "t10k", 10_000)
+    images = _scaled(pixels)
+    figures = _train(stage, form, images, labels)
+    for name, lane in form.lanes.items():
+        if not stage.only or name in stage.only:
+            figures |= await _measure(stage, form, name, lane, images, labels)
     return Result(
         NAME,
-        figures={
-            **figures,
-            "least_right": min(check.right for _, check in stretches),
-            "most_right": max(check.right for _, check in stretches),
-            "largest_logit_difference": max(check.difference for _, check in stretches),
-            "lost": sum(stretch.recorder.open for stretch, _ in stretches),
-            "defaults": sum(stretch.recorder.total.defaults for stretch, _ in stretches),
+        figures={**figures, **_compared(figures)},
+        parameters={
+            "form": stage.form,
+            "workers": form.lanes["none"].workers,
+            "rate": _rate(form, USED),
+            "loaded_rate": _rate(form, LOADED),
+            "seconds": form.seconds,
+            "stalls_every_s": EVERY_S,
+            "stalls_s": f"{FOR_S[0]} to {FOR_S[1]}",
+            "slo_ms": SLO_MS,
+            "seed": stage.seed,
         },
-        parameters={"images": len(images), "rate": _RATE},
     )
 
 
-class _Check:
-    """Compares predictions with direct torch: how many are right, and the largest difference of a logit."""
+def _scaled(pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
+    """Return images as the network takes them, in [0, 1]."""
+    return (pixels / np.float32(255)).astype(np.float32)
 
-    def __init__(self, expected: NDArray[np.float32], labels: NDArray[np.uint8], seed: int) -> None:
-        self._expected, self._labels = expected, labels
-        self._rows = {query_id(seed, row): row for row in range(len(labels))}
-        self.right = 0
-        self.difference = 0.0
 
-    def take(self, predictions: Sequence[Prediction]) -> None:
+def _rate(form: Form, used: float) -> float:
+    return round(form.lanes["none"].workers * used / SERVICE_S, 1)
+
+
+def _train(stage: Stage, form: Form, images: NDArray[np.float32], labels: NDArray[np.int64]) -> dict[str, float]:
+    """Package the network and its parity models, fast for training and slow to be asked; returns their accuracies."""
+    network = resolve("load.models.parm_network:load_published")(WEIGHTS)
+    fast = stage.folder / "fast"
+    package_torch(network, fast / NET, NET, "1", images[:5], architecture=_FAST, output="scores")
+    package_torch(fast / NET / _STATE, stage.folder / NET, NET, "1", images[:5], architecture=_SLOW, output="scores")
+    pixels, _ = mnist(IMAGES, "train", 60_000)
+    rows = _scaled(pixels)
+    figures: dict[str, float] = {}
+    for k in form.trained:
+        folder = fast / f"{PARITY}-{k}"
+        training = Training(k=k, epochs=form.epochs, seed=stage.seed)
+        made = package_parity(fast / NET, folder, PARITY, "1", rows, training)
+        package_torch(
+            folder / _STATE, stage.folder / folder.name, PARITY, "1", images[:5], architecture=_SLOW, output="scores",
+            parity=made.options["parity"],
+        )  # fmt: skip
+        own, accuracy = accuracies(fast / NET, folder, images, labels, k)
+        figures |= {f"k{k}_epochs": form.epochs, f"k{k}_own_accuracy": own, f"k{k}_accuracy": accuracy}
+        figures[f"k{k}_accuracy_lost_points"] = 100 * (own - accuracy)
+    return figures
+
+
+def accuracies(
+    base: Path, parity: Path, images: NDArray[np.float32], labels: NDArray[np.int64], k: int
+) -> tuple[float, float]:
+    """Return how many answers are right: the network's own, and those decoded as if each image once were missing.
+
+    Args:
+        base: package of the network.
+        parity: of its parity model.
+        images: that neither was trained on, (n, 784).
+        labels: of them, (n,).
+        k: images of a group, which follow each other.
+    """
+    asked = partial(_scores, load_package(base).runtime)
+    own = asked(images)
+    groups = np.arange(len(images) // k * k).reshape(-1, k)
+    sums = _scores(load_package(parity).runtime, images[groups].sum(axis=1))
+    right = [
+        decoded(sums, [own[groups[:, other]] for other in range(k) if other != missing]).argmax(axis=1)
+        == labels[groups[:, missing]]
+        for missing in range(k)
+    ]
+    return float((own.argmax(axis=1) == labels).mean()), float(np.mean(right))
+
+
+def _scores(runtime: Any, rows: NDArray[np.float32]) -> NDArray[np.float32]:
+    found: NDArray[np.float32] = runtime.predict_batch(rows).scores
+    return found
+
+
+@dataclass(slots=True)
+class Tally:
+    """Which answers were decoded, and how many of each kind are right.
+
+    Attributes:
+        labels: by query.
+        asked: answers that are a model's own, and answers that were decoded.
+        right: of each.
+    """
+
+    labels: dict[str, int]
+    asked: list[int]
+    right: list[int]
+
+    @classmethod
+    def of(cls, labels: NDArray[np.int64], seed: int, queries: int) -> Tally:
+        """Return one for queries with these ids."""
+        return cls(
+            {query_id(seed, index): int(labels[index % len(labels)]) for index in range(queries)}, [0, 0], [0, 0]
+        )
+
+    def __call__(self, predictions: Sequence[Prediction]) -> None:
+        """Count what has just been read."""
         for prediction in predictions:
-            row = self._rows[prediction.query_id]
-            self.right += prediction.answer == int(self._labels[row])
-            scores = prediction.outputs[0].scores if prediction.outputs else None
-            away = np.inf if scores is None else np.abs(scores.numpy() - self._expected[row]).max()
-            self.difference = max(self.difference, float(away))
+            if prediction.answer is not None:
+                kind = any(output.reconstructed for output in prediction.outputs)
+                self.asked[kind] += 1
+                self.right[kind] += prediction.answer == self.labels[prediction.query_id]
 
 
-async def _ask(stage: Stage, worker: dict[str, Any], images: NDArray[np.float32], check: _Check) -> Stretch:
-    deployment = Deployment(
+async def _measure(
+    stage: Stage, form: Form, name: str, lane: Lane, images: NDArray[np.float32], labels: NDArray[np.int64]
+) -> dict[str, float]:
+    inputs = [Tensor.of(image) for image in images]
+    async with deployed(stage, _deployment(stage, lane), inputs[0]) as driver:
+        await driver.at(_rate(form, USED), _asked(stage, inputs, 0), 5.0, int(SLO_MS * 1e3), turn=1)
+        before = _lengths(driver, lane)
+        offsets_us = [*_arrivals(stage, form, USED, form.seconds)]
+        tally = Tally.of(labels, _seed(stage, 1), len(offsets_us))
+        workers = [pid for process, pid in sorted(driver.system.pids.items()) if process.startswith("worker.")]
+        async with stalling(workers, pairs(len(workers), EVERY_S, FOR_S, stage.seed)):
+            stretch = await driver.drive(offsets_us, _asked(stage, inputs, 1), int(SLO_MS * 1e3), tally)
+        rows, sums = (after - earlier for after, earlier in zip(_lengths(driver, lane), before, strict=True))
+        figures = {**_of(name, stretch), **(_of_coded(name, tally, rows, sums) if lane.k else {})}
+        if form.beside_s:
+            figures |= await _rebalanced(driver, form, name, inputs)
+            figures |= await _loaded(driver, form, name, inputs)
+    return figures
+
+
+def _deployment(stage: Stage, lane: Lane) -> Deployment:
+    packages = {NET: stage.folder / NET}
+    workers = {NET: lane.workers}
+    if lane.k:
+        packages[PARITY], workers[PARITY] = stage.folder / f"{PARITY}-{lane.k}", lane.parity_workers
+    worker = {"controller": "fixed", "parameters": {"rows": 1.0}, "partitions": workers}
+    application = Application(APPLICATION, (NET,), "single", slo_ms=SLO_MS, parity=PARITY if lane.k else "")
+    return Deployment(
         topics.new_prefix(NAME),
-        (Application("mnist", (_MODEL,), "single", slo_ms=_SLO_MS),),
-        {_MODEL: stage.folder / _MODEL},
+        (application,),
+        packages,
         roles=("selection", "worker"),
-        settings={"worker": worker},
+        settings={"log_level": "warning", "worker": worker},
+        replicas=workers,
     )
-    workload = Rows("mnist", [Tensor.of(image) for image in images], seed=stage.seed)
-    offsets_us = [int(i * 1e6 / _RATE) for i in range(len(images))]
-    async with deployed(stage, deployment) as driver:
-        return await driver.drive(offsets_us, workload, int(_SLO_MS * 1e3), check.take, drain_s=_DRAIN_S)
 
 
-def read_images(folder: Path) -> NDArray[np.float32]:
-    """Return MNIST's test images, (10000, 784) in [0, 1]."""
-    raw = gzip.decompress((folder / "t10k-images-idx3-ubyte.gz").read_bytes())
-    return np.frombuffer(raw, np.uint8, offset=16).reshape(-1, 784).astype(np.float32) / np.float32(255)
+def _seed(stage: Stage, number: int) -> int:
+    return stage.seed * 1_000 + number
 
 
-def read_labels(folder: Path) -> NDArray[np.uint8]:
-    """Return their labels, (10000,)."""
-    return np.frombuffer(gzip.decompress((folder / "t10k-labels-idx1-ubyte.gz").read_bytes()), np.uint8, offset=8)
+def _asked(stage: Stage, inputs: Sequence[Tensor], number: int) -> Rows:
+    """Return a workload with ids of its own."""
+    return Rows(APPLICATION, inputs, seed=_seed(stage, number))
+
+
+def _arrivals(stage: Stage, form: Form, used: float, seconds: float) -> list[int]:
+    """Return when queries are sent: the same in each lane."""
+    return [*arrivals.until(stage.arrivals.at(_rate(form, used), stage.seed), seconds)]
+
+
+def _lengths(driver: Driver, lane: Lane) -> tuple[int, int]:
+    """Return how many rows the network and its parity model have been asked so far: one a record."""
+    asked = partial(length, driver.stage, driver.prefix)
+    return asked(model_queries(NET)), asked(model_queries(PARITY)) if lane.k else 0
+
+
+def _of(name: str, stretch: Stretch) -> dict[str, float]:
+    names = ("p50_ms", "p99_ms", "p999_ms", "max_ms", "queries_sent", "lost", "defaults")
+    measured = stretch.recorder.figures()
+    return {f"{name}_{figure}": measured[figure] for figure in names if figure in measured}
+
+
+def _of_coded(name: str, tally: Tally, rows: int, sums: int) -> dict[str, float]:
+    (own, coded), (own_right, coded_right) = tally.asked, tally.right
+    return {
+        f"{name}_reconstructed": coded,
+        f"{name}_reconstructed_share": coded / max(1, own + coded),
+        f"{name}_served_own_accuracy": own_right / max(1, own),
+        f"{name}_served_accuracy": coded_right / max(1, coded),
+        f"{name}_more_work": sums / max(1, rows),
+    }
+
+
+async def _rebalanced(driver: Driver, form: Form, name: str, inputs: Sequence[Tensor]) -> dict[str, float]:
+    """Kill a worker in the middle; returns how many queries had no answer but the default."""
+    victim = driver.system.pids[f"worker.{NET}@2"]
+    asyncio.get_running_loop().call_later(_KILL_AT_S, os.kill, victim, signal.SIGKILL)
+    stretch = await driver.drive(
+        _arrivals(driver.stage, form, USED, form.beside_s), _asked(driver.stage, inputs, 2), int(SLO_MS * 1e3)
+    )
+    measured = stretch.recorder.figures()
+    return {
+        f"{name}_rebalance_unserved": measured["defaults"] + measured["lost"],
+        f"{name}_rebalance_asked": measured["queries_sent"],
+    }
+
+
+async def _loaded(driver: Driver, form: Form, name: str, inputs: Sequence[Tensor]) -> dict[str, float]:
+    """Ask more, with nothing standing still."""
+    stretch = await driver.drive(
+        _arrivals(driver.stage, form, LOADED, form.beside_s), _asked(driver.stage, inputs, 3), int(SLO_MS * 1e3)
+    )
+    measured = stretch.recorder.figures()
+    return {f"{name}_loaded_{figure}": measured[figure] for figure in ("p50_ms", "p99_ms")}
+
+
+def _compared(figures: dict[str, float]) -> dict[str, float]:
+    """Return the ratios of two lanes' figures that are there."""
+    wanted = {
+        "k2_p999_of_none": ("k2_p999_ms", "none_p999_ms"),
+        "k2_p99_of_none": ("k2_p99_ms", "none_p99_ms"),
+        "k2_p50_of_none": ("k2_p50_ms", "none_p50_ms"),
+        "k2_p999_of_equal": ("k2_p999_ms", "equal_p999_ms"),
+        "equal_p999_of_none": ("equal_p999_ms", "none_p999_ms"),
+        "k2_loaded_p99_of_equal": ("k2_loaded_p99_ms", "equal_loaded_p99_ms"),
+    }
+    return {
+        name: figures[one] / figures[other]
+        for name, (one, other) in wanted.items()
+        if one in figures and other in figures
+    }

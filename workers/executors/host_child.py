@@ -1,6 +1,6 @@
 """The child process of a host: holds several models, and answers frame by frame until its input ends.
 
-    python -m workers.executors.host_child LANES [--memory=BYTES]
+    python -m workers.executors.host_child LANES [--memory=BYTES]    that models and batches may take beside libraries
 
     host ── (what, parts), pickled ───────────────────▶ child      a part: number, copy, and to load a `Package`,
                                                                    to predict rows, to unload nothing
@@ -14,7 +14,6 @@ while a model hangs. Output that models print goes to standard error.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import pickle
 import queue
@@ -25,22 +24,21 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-import psutil
-
-from workers import manifest as manifests
 from workers.errors import PackageError
 from workers.executors import frames
-from workers.executors.child import bound
+from workers.executors.child import given
+from workers.executors.footprint import Footprint, give_back
 from workers.executors.predictor import predictor
 from workers.executors.together import Copy, headed, together
 from workers.inputs.references import References
 from workers.packages.autotune import SIZES
 from workers.packages.loading import load_package
-from workers.packages.variants import runtime_module
 from workers.runtimes.stages.store import HERE
 
 if TYPE_CHECKING:
     from typing import BinaryIO
+
+    from workers.packages.autotune import Choice
 
 NUMBER: Final = struct.Struct(">Q")
 LOAD, UNLOAD, PREDICT = "load", "unload", "predict"
@@ -62,14 +60,14 @@ class Package(NamedTuple):
 class Models:
     """The loaded copies, and the threads that use them."""
 
-    def __init__(self, output: BinaryIO) -> None:
+    def __init__(self, output: BinaryIO, footprint: Footprint) -> None:
         self._output = output
         self._writing = threading.Lock()
+        self._footprint = footprint
         self._copies: dict[object, Copy] = {}
         self._trunks: Counter[str] = Counter()  # how many copies have each
         self._loads: queue.SimpleQueue[tuple[int, object, Package | None]] = queue.SimpleQueue()
         self._batches: queue.SimpleQueue[list[tuple[int, object, Any]]] = queue.SimpleQueue()
-        self._process = psutil.Process()
 
     def read(self, stream: BinaryIO) -> None:
         """Hand out what is asked; ends the process when nobody can ask any more."""
@@ -90,7 +88,7 @@ class Models:
             elif (gone := self._copies.pop(copy, None)) is not None:
                 self._count(gone, -1)
                 del gone
-                _give_back()
+                give_back()
 
     def predict(self) -> None:
         """Predict batch after batch, without end."""
@@ -112,24 +110,14 @@ class Models:
 
     def _loaded(self, copy: object, package: Package) -> bytes:
         try:
-            runtime_module(manifests.pinned(Path(package.folder)).manifest.runtime)  # its library is no model's memory
-            before = self._process.memory_info().rss
-            model = load_package(
-                package.folder,
-                allow_pickle=package.allow_pickle,
-                digest=package.digest or None,
-                threads=package.threads,
-                sizes=package.measured_sizes,
-                code=package.code,
-            )
-            predict = predictor(model, package.sizes, package.references)
-            loaded = self._copies[copy] = Copy(predict, headed(model, package.sizes))
-            self._count(loaded, 1)
+            (loaded, choice), size_bytes = self._footprint.measured(Path(package.folder), lambda: _copy(package))
         except PackageError as error:
             return str(error).encode()
         except MemoryError:
             return b"it does not fit into the memory of its host (hosts.<pool>.memory_mib)"
-        return frames.pack_hosted(model.choice, max(0, self._process.memory_info().rss - before))
+        self._copies[copy] = loaded
+        self._count(loaded, 1)
+        return frames.pack_hosted(choice, size_bytes)
 
     def _answer(self, number: int, body: bytes) -> None:
         with self._writing:
@@ -141,8 +129,7 @@ def main(arguments: list[str]) -> int:
     output = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     lanes, *flags = arguments
-    bound(flags)
-    models = Models(output)
+    models = Models(output, Footprint(int(given(flags, "--memory=") or 0)))
     threads = [models.load, *[models.predict] * (int(lanes) - 1)]
     for work in threads:
         threading.Thread(target=work, daemon=True).start()
@@ -151,11 +138,17 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _give_back() -> None:
-    """Give freed memory back to the system, where the C library can."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:
-        trim(0)
+def _copy(package: Package) -> tuple[Copy, Choice | None]:
+    """Return what answers batches by a package, and what was chosen of its forms."""
+    model = load_package(
+        package.folder,
+        allow_pickle=package.allow_pickle,
+        digest=package.digest or None,
+        threads=package.threads,
+        sizes=package.measured_sizes,
+        code=package.code,
+    )
+    return Copy(predictor(model, package.sizes, package.references), headed(model, package.sizes)), model.choice
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from schemas import topics
 from schemas.errors import DecodeError
 from schemas.records import Model
 from streams.operators.contract import NONE_UNREAD, Load, Log, Needs, Operator, Predict, Unload
-from streams.operators.statistics import render
+from streams.operators.statistics import as_label, render
 from workers.kernel.asked import AskedLately
 from workers.kernel.hosted import Copy, Hosted
 from workers.kernel.joint import Batch, Part, Trunks, joined
@@ -108,6 +108,7 @@ class Host(Operator):
         self._dues: list[tuple[int, str]] = []  # when the first rows of units expire
         self._later: list[tuple[int, str]] = []  # units that were taken out
         self._held = 0
+        self._now_us = 0
         self._paused: frozenset[str] = frozenset()
         self._profile_log = ProfileLog(codec, schedule.profiles)
         self._follower = PlanFollower(codec, pool, instance)
@@ -197,8 +198,6 @@ class Host(Operator):
         self._residency.use(unit, now_us, is_busy=False)
         if is_lost and epoch == self._epoch:
             self._lose(now_us)
-        elif not is_lost:
-            hosted.out.pop(predict.version, None)
         assert hosted.worker is not None, "it has asked"
         told: Effects = []
         if not is_lost or results.fault is not None or not hosted.worker.again(predict.batch_id):
@@ -263,15 +262,36 @@ class Host(Operator):
         for unit in self._residency:
             model = self._units[unit][1].load.model
             figures[render(("resident", "model", model.name, "version", model.version))] = 1.0
+        figures |= self._taken_out_now()
         if (last := self.last_eviction) is not None:
             labels = ("model", last.unit, "needed_by", last.needed_by or "memory")
             figures[render(("host_last_eviction_idle_s", *labels))] = last.idle_us / 1e6
-        figures |= self._asked.figures()
+        figures |= {**self._asked.figures(), **self._predicted()}
         return figures | {
             "host_known_models": float(len(self._models)),
             "host_resident_models": float(len(self._residency)),
             "host_resident_bytes": float(self._residency.used_bytes),
             "host_budget_bytes": float(self._residency.budget_bytes),
+        }
+
+    def _predicted(self) -> dict[str, float]:
+        """Return how well the times of batches were predicted."""
+        errors = self._schedule.profiles.errors()
+        return {
+            "host_predicted_batches_total": float(errors.batches),
+            "host_predicted_too_short_total": float(errors.under),
+            "host_predicted_too_long_total": float(errors.over),
+            "host_predicted_too_short_p99_us": float(errors.under_p99_us),
+            "host_predicted_too_long_p99_us": float(errors.over_p99_us),
+        }
+
+    def _taken_out_now(self) -> dict[str, float]:
+        """Return which versions are taken out, each with the reason, and how often in a row they were."""
+        return {
+            render(("taken_out", "model", name, "version", version, "reason", as_label(out.fault))): float(out.times)
+            for name, hosted in self._models.items()
+            for (version, _), out in hosted.out.items()
+            if out.until_us > self._now_us
         }
 
     def _on_model(self, record: Record, now_us: int) -> Effects:
@@ -298,7 +318,16 @@ class Host(Operator):
         hosted = self._models.get(name)
         if hosted is None or hosted.worker is None:
             return []
-        return self._of_worker(hosted, hosted.worker.on_records([record], now_us), now_us)
+        effects = self._of_worker(hosted, hosted.worker.on_records([record], now_us), now_us)
+        return effects + self._reconsider(hosted, now_us)
+
+    def _reconsider(self, hosted: Hosted, now_us: int) -> Effects:
+        """Let a worker wait no longer for versions that are taken out: it may want another one by now."""
+        effects: Effects = []
+        for number, copy in [*hosted.copies.items()]:
+            if not copy.is_told and hosted.out_until(copy.load.model) > now_us:
+                effects += self._refused(hosted, number, hosted.why_out(copy.load.model), now_us)
+        return effects
 
     def _on_profile(self, record: Record) -> Effects:
         """Take what topic `profiles` says of a model; what is in memory of that version may be waiting for it."""
@@ -420,8 +449,8 @@ class Host(Operator):
         self._residency.rename(copy.unit, unit)
         self._schedule.profiles.rename(copy.unit, unit)
         copy.unit, copy.due_us = unit, None
-        if (out := hosted.out.get(copy.load.model.version)) is not None:
-            heappush(self._later, (out.until_us, unit))
+        if until_us := hosted.out_until(copy.load.model):
+            heappush(self._later, (until_us, unit))
 
     def _on_wanted(self, hosted: Hosted, load: Load, now_us: int) -> None:
         """Note that a worker wants a copy of a version."""
@@ -440,12 +469,12 @@ class Host(Operator):
         if unit not in self._units:
             return
         hosted, copy = self._units[unit]
-        out = hosted.out.get(copy.load.model.version)
-        if out is not None and out.until_us > now_us:
-            heappush(self._later, (out.until_us, unit))
+        until_us = hosted.out_until(copy.load.model)
+        if until_us > now_us:
+            heappush(self._later, (until_us, unit))
         elif (hosted.model.name, copy.load.copy) not in self._loading:
             model = copy.load.model
-            self._residency.want(unit, model.bytes, model.trunk, model.trunk_bytes)
+            self._residency.want(unit, hosted.size_of(model), model.trunk, model.trunk_bytes)
 
     def _release(self, hosted: Hosted, unload: Unload, now_us: int) -> Effects:
         """Let go of a copy that its worker does not want any more."""
@@ -470,6 +499,7 @@ class Host(Operator):
 
     def _advance(self, now_us: int) -> Effects:
         """Do everything that can be done now: batches start, copies are loaded and unloaded."""
+        self._now_us = now_us
         effects: Effects = []
         while True:
             self._tell_schedule(now_us)
@@ -503,7 +533,7 @@ class Host(Operator):
         load_us = 0 if is_there else self._left_to_load(hosted, copy, now_us)
         dues_us: Sequence[int] = batcher.dues_us if waits else ()
         since_us = batcher.since_us if waits else now_us
-        size_bytes = copy.load.model.bytes
+        size_bytes = hosted.size_of(copy.load.model)
         queue = Queue(unit, dues_us, since_us, is_there and lane.is_ready, load_us, size_bytes, batcher.cap, trunk)
         self._schedule.changed(queue, now_us)
         if waits and copy.due_us != (due_us := batcher.due_us(0) + batcher.spare_us):
@@ -536,11 +566,12 @@ class Host(Operator):
         """Have every model of a batch begin its part."""
         effects: Effects = []
         parts: list[Part] = []
+        whole = start.rows if start.parts else 0
         for unit, rows in start.parts or ((start.model, start.rows),):
             hosted, copy = self._units[unit]
             lane = hosted.lane_of(copy.load.copy)
             assert hosted.worker is not None and lane is not None, "the schedule has heard of it"  # noqa: PT018 - one truth
-            for effect in hosted.worker.start_now(lane, rows, now_us, start.rows if start.parts else 0):
+            for effect in hosted.worker.start_now(lane, rows, now_us, start.latest_us, whole):
                 if isinstance(effect, Predict):
                     parts.append(Part(hosted, unit, lane, effect))
                 else:
@@ -607,10 +638,15 @@ class Host(Operator):
             effects.append(copy.load._replace(is_vital=False))
         for unit in self._residency.too_large():
             hosted, copy = self._units[unit]
-            mib = copy.load.model.bytes / (1 << 20), self._residency.budget_bytes / (1 << 20)
-            fault = f"it takes {mib[0]:,.0f} MiB, and this host has {mib[1]:,.0f}"
+            assert hosted.worker is not None, "it has asked for the copy"
+            fault = self._too_large(hosted.size_of(copy.load.model))
+            hosted.worker.give_up(copy.load.model.version, fault)
             effects += self._refused(hosted, copy.load.copy, fault, now_us)
         return effects
+
+    def _too_large(self, size_bytes: int) -> str:
+        needed, there = size_bytes / (1 << 20), self._residency.budget_bytes / (1 << 20)
+        return f"it takes {needed:,.1f} MiB, and its host has {there:,.0f} for all models (hosts.<pool>.memory_mib)"
 
     def _evict(self, eviction: Eviction) -> Effects:
         self.last_eviction = eviction
@@ -621,12 +657,17 @@ class Host(Operator):
 
     def _loaded(self, hosted: Hosted, copy: Copy, took_us: int, size_bytes: int, now_us: int) -> Effects:
         """Note that a copy is in memory; its worker hears of it for the first time, or if it has lost it."""
+        worker, model = hosted.worker, copy.load.model
+        if size_bytes > self._residency.budget_bytes:
+            unload = Unload(model.name, model.version, copy.load.copy)
+            self._drop(copy.unit)
+            return [unload, *self._taken_out(hosted, copy, self._too_large(size_bytes), now_us)]
+        size_bytes = hosted.measured(model, size_bytes)
         self._residency.loaded(copy.unit, size_bytes, now_us)
-        self._schedule.profiles.switched(copy.unit, copy.load.model.version)
-        self._schedule.profiles.loaded(copy.unit, took_us, size_bytes or copy.load.model.bytes)
+        self._schedule.profiles.switched(copy.unit, model.version)
+        self._schedule.profiles.loaded(copy.unit, took_us, size_bytes)
         self._measured(copy.unit, hosted, now_us)
         self._changed[copy.unit] = None
-        worker, model = hosted.worker, copy.load.model
         lane = hosted.lane_of(copy.load.copy)
         assert worker is not None, "it has asked for the copy"
         if copy.is_told and (lane is None or lane.is_ready):
@@ -660,15 +701,19 @@ class Host(Operator):
             copy.is_told &= hosted.lane_of(number) is not None  # a plan that tries it waits for it
             self._want(copy.unit, now_us)
             return []
+        effects: Effects = []
         if is_loading:
             del self._loading[hosted.model.name, number]
-        version = copy.load.model.version
-        until_us = hosted.take_out(version, now_us)
-        wait_s = (until_us - now_us) / 1e6
-        message = f"{hosted.model.name} {version} is taken out for {wait_s:g} s, the other models go on: {fault}"
-        unload = [Unload(hosted.model.name, version, number)] if is_loading else []
-        told = self._refused(hosted, number, f"it is taken out: {fault}", now_us)
-        return [*unload, Log(message, is_fault=True), *told]
+            effects.append(Unload(hosted.model.name, copy.load.model.version, number))
+        return effects + self._taken_out(hosted, copy, fault, now_us)
+
+    def _taken_out(self, hosted: Hosted, copy: Copy, fault: str, now_us: int) -> Effects:
+        """Take a version out for a while, which is longer each time."""
+        model = copy.load.model
+        wait_s = (hosted.take_out(model, fault, now_us) - now_us) / 1e6
+        message = f"{model.name} {model.version} is taken out for {wait_s:g} s, the other models go on: {fault}"
+        told = self._refused(hosted, copy.load.copy, hosted.why_out(model), now_us)
+        return [Log(message, is_fault=True), *told]
 
     def _refused(self, hosted: Hosted, number: int, fault: str, now_us: int) -> Effects:
         """Tell a worker that it cannot have a copy."""

@@ -168,7 +168,9 @@ class Lane:
             source = copies.get(id(row.source))
             if source is None:  # one row more than there are: it is never the last, and completes nothing
                 given = row.source
-                source = copies[id(given)] = Source(given.position, given.reply_partition, given.column, given.left + 1)
+                source = copies[id(given)] = Source(
+                    given.position, given.reply_partition, given.column, given.left + 1, given.step
+                )
             items.append((due_us, row._replace(source=source)))
         self.offer(items, now_us, {})
 
@@ -205,16 +207,17 @@ class Lane:
         rows = inputs_of(take.rows)
         return Predict(number(), model, version, rows, patience, self.copy, take.queued, is_vital)
 
-    def start_now(self, now_us: int, number: Callable[[], int], most: int, whole: int = 0) -> Effects:
+    def start_now(self, now_us: int, number: Callable[[], int], most: int, latest_us: int, whole: int = 0) -> Effects:
         """Give the model its next batch, because a schedule says so; report what expires.
 
         Args:
             now_us: the time.
             number: returns the next batch's.
             most: rows.
+            latest_us: when the batch has to start, by the estimate of who chose it.
             whole: rows of the batch that these are a part of (see `join`); 0 = they are all of it.
         """
-        take = self.batcher.take_now(now_us, most, whole)
+        take = self.batcher.take_now(now_us, most, latest_us, whole)
         if take.rows:
             return [self._asking(take, now_us, number, is_vital=False)]
         return self.unpredicted(take, Outcome.EXPIRED, now_us) if take.expired else []

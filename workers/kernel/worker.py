@@ -237,13 +237,18 @@ class ModelWorker(Operator):
         """The lanes of all versions, that of the one that serves first."""
         return self._lanes()
 
-    def start_now(self, lane: Lane, most: int, now_us: int, whole: int = 0) -> Effects:
+    def start_now(self, lane: Lane, most: int, now_us: int, latest_us: int, whole: int = 0) -> Effects:
         """Let a lane begin a batch of at most so many rows; without a `Predict` among the effects none has begun.
 
-        With a `whole`, they are a part of a batch of so many rows.
+        Args:
+            lane: which.
+            most: rows.
+            now_us: the time.
+            latest_us: when the batch has to start, by the estimate of who chose it.
+            whole: rows of the batch that these are a part of; 0 = they are all of it.
         """
         effects: Effects = []
-        self._perform_start(lane, lane.start_now(now_us, self._number, most, whole), effects)
+        self._perform_start(lane, lane.start_now(now_us, self._number, most, latest_us, whole), effects)
         return self._with_given(effects)
 
     def again(self, batch_id: int) -> bool:
@@ -258,6 +263,10 @@ class ModelWorker(Operator):
         """Fail the rows of the version that serves at once, until `recover`: its model has been taken out."""
         self._serving.fault = fault
         return self._with_given(self._go_on(now_us))
+
+    def give_up(self, version: str, fault: str) -> None:
+        """Try to load a version no more, until a record about the model says that there is another package."""
+        self._rollout.retries.give_up(version, fault)
 
     def recover(self) -> None:
         """Ask the model again, which has been loaded again."""

@@ -180,8 +180,9 @@ def _answered(model: LoadedModel, rows: NDArray[np.generic]) -> _Coded:
 
 
 def _numbers(outputs: Outputs) -> NDArray[np.floating]:
-    found = outputs.scores if outputs.scores is not None else np.asarray(outputs.answers, np.float64)
-    return found.reshape(len(found), -1)
+    found = np.asarray(outputs.answers if outputs.scores is None else outputs.scores)
+    kind = np.float32 if found.dtype == np.float32 else np.float64
+    return found.reshape(len(found), -1).astype(kind, copy=False)
 
 
 def _affine(model: LoadedModel, coded: _Coded, k: int) -> object | None:

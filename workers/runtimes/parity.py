@@ -46,7 +46,8 @@ def affine(inputs: int, outputs: int, dtype: str = "float32") -> nn.Module:
 
 def filled_affine(weights: NDArray[np.floating], intercept: NDArray[np.floating]) -> nn.Module:
     """Return `affine` with these weights (inputs, outputs) and this intercept (outputs,), in their type."""
-    network = affine(*weights.shape, dtype=weights.dtype.name)
+    inputs, outputs = weights.shape
+    network = affine(inputs, outputs, dtype=weights.dtype.name)
     state = {"1.weight": torch.from_numpy(weights.T.copy()), "1.bias": torch.from_numpy(intercept.copy())}
     network.load_state_dict(state)
     return network
@@ -84,7 +85,8 @@ def fit(
     for _ in range(epochs):
         drawn = torch.randperm(len(given), generator=random)[: groups * k].reshape(groups, k).to(device)
         total = 0.0
-        for places in drawn.split(batch):
+        for start in range(0, groups, batch):
+            places = drawn[start : start + batch]
             found = network(given[places].sum(dim=1))
             loss = nn.functional.mse_loss(found.reshape(len(places), -1), wanted[places].sum(dim=1))
             optimizer.zero_grad()

@@ -277,7 +277,7 @@ def load(manifest: Manifest, files: Files, *, allow_pickle: bool, threads: int) 
         found = _restored(files, told["file"], told["architecture"], told.get("arguments", {}))
         return TorchTrunk(its.digest, found, device(), threads, int(options.get("min_rows", MIN_ROWS)))
 
-    return TorchRuntime(manifest, module, device(), threads, HERE.take(f"trunk {its.digest}", made))
+    return TorchRuntime(manifest, module, device(), threads, HERE.take(its.key, made))
 
 
 def _restored(files: Files, name: str, architecture: str, arguments: Mapping[str, object]) -> torch.nn.Module:

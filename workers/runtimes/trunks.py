@@ -31,6 +31,11 @@ class Trunk(NamedTuple):
     digest: str
     files: tuple[str, ...]
 
+    @property
+    def key(self) -> str:
+        """Its name in the store of a process."""
+        return f"trunk {self.digest}"
+
 
 NONE: Final = Trunk("", ())
 

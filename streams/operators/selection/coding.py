@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from schemas.records import Outcome
 from schemas.topics import MODEL_VERSION
 
 if TYPE_CHECKING:
@@ -23,9 +24,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from schemas.records import Model
+    from schemas.records import Model, ModelOutput
 
 ROWS: Final = (2, 3, 4)
+_PREFIX: Final = "parity"  # of the ids of parity rows
 _FLOATS: Final = ("float32", "float64")
 
 
@@ -72,7 +74,7 @@ def decoded(parity: NDArray[np.generic], others: Sequence[NDArray[np.generic]]) 
     """
     left = parity.astype(np.float64)
     for other in others:
-        left = left - other
+        left -= other.astype(np.float64)
     return left.astype(others[0].dtype)
 
 
@@ -105,6 +107,25 @@ class Reconstructed(NamedTuple):
     output: NDArray[np.generic]
 
 
+def members_of(row_id: str) -> tuple[tuple[int, str], ...]:
+    """Return partition and id of the rows that a parity row is the sum of, in order; none if it is no such id."""
+    if not row_id.startswith(_PREFIX):
+        return ()
+    try:
+        return tuple([(int(partition), str(member)) for partition, member in json.loads(row_id[len(_PREFIX) :])])
+    except (ValueError, TypeError):
+        return ()
+
+
 def parity_id(rows: Sequence[CodedRow]) -> str:
     """Return the id of a group's parity row: the log tells by it what was summed, in this order."""
-    return "parity" + json.dumps([[row.partition, row.row_id] for row in rows], separators=(",", ":"))
+    return _PREFIX + json.dumps([[row.partition, row.row_id] for row in rows], separators=(",", ":"))
+
+
+def numbers_of(output: ModelOutput) -> NDArray[np.generic] | None:
+    """Return the scores of an output, or its number; None if it has neither."""
+    if output.outcome is not Outcome.OK:
+        return None
+    if output.scores is not None:
+        return output.scores.numpy()
+    return np.array(output.answer) if isinstance(output.answer, float) else None

@@ -148,7 +148,7 @@ class Groups:
         """
         group = self._filling.get(code) or self._begin(code, row)
         with np.errstate(over="ignore", invalid="ignore"):
-            group.total = group.total + values
+            group.total += values.astype(np.float64)
         self._rows[code.model, row.partition, row.row_id] = group, len(group.rows)
         group.rows.append(row)
         self._take(group, 4 * len(row.row_id))

@@ -18,7 +18,7 @@ from schemas import topics
 from schemas.errors import SchemaError
 from schemas.records import ModelOutput, ModelQueries, Outcome, Tensor
 from streams.operators.contract import Emit
-from streams.operators.selection.coding import CodedRow, code_of
+from streams.operators.selection.coding import CodedRow, code_of, numbers_of
 from streams.operators.selection.groups import Groups, Source
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class Reconstruction:
             self._dispatcher.add(others, rows, versions)
         for row in rows:
             place = self._next(topic, code.partitions)
-            self._dispatcher.add((topic,), (row,), versions, place)
+            self._dispatcher.add((topic,), (row,), versions, place=place)
             self._join(code, row, now_us)
 
     def _code(self, parity: str) -> Code | None:
@@ -160,7 +160,7 @@ class Reconstruction:
         groups, found = self._groups, []
         source = Source(batch.model, batch.version, partition)
         for row_id, output in zip(batch.query_ids, outputs, strict=True):
-            numbers = _numbers(output)
+            numbers = numbers_of(output)
             if groups.is_parity(batch.model, partition, row_id):
                 found.append(groups.on_parity(source, row_id, numbers, now_us))
             elif output.outcome in _NOT_IN_TIME:
@@ -200,7 +200,9 @@ class Reconstruction:
                 continue
             self._counters["reconstructed_total", "application", query.application_name, "model", model] += 1
             query.outputs[model] = self._output(one)
-            if len(query.outputs) == len(query.models):
+            if query.plan is not None and query.is_due:
+                self._combiner.ready.append(query)
+            elif query.plan is None and len(query.outputs) == len(query.models):
                 effects.append(self._combiner.answer(query, now_us))
 
     def _output(self, one: Reconstructed) -> ModelOutput:
@@ -217,12 +219,3 @@ class Reconstruction:
 def _values(code: Code, given: Input) -> NDArray[np.generic] | None:
     """Return an input as numbers that can be added; None if it is of another kind or shape."""
     return given.numpy() if isinstance(given, Tensor) and given.shape == code.shape else None
-
-
-def _numbers(output: ModelOutput) -> NDArray[np.generic] | None:
-    """Return the scores of an output, or its number; None if it has neither."""
-    if output.outcome is not Outcome.OK:
-        return None
-    if output.scores is not None:
-        return output.scores.numpy()
-    return np.array(output.answer) if isinstance(output.answer, float) else None

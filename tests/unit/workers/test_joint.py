@@ -49,9 +49,9 @@ def test_a_row_that_the_whole_batch_would_answer_too_late_expires() -> None:
     batcher.done(1, 2 * MS, 0)
     batcher.done(16, 20 * MS, 20 * MS)
     batcher.offer([(30 * MS, "urgent"), (110 * MS, "not")], 20 * MS)
-    alone = batcher.take_now(20 * MS, 2)
+    alone = batcher.take_now(20 * MS, 2, 0)
     assert len(alone.rows) == 2
     batcher.put_back(alone.rows)
-    joint = batcher.take_now(20 * MS, 2, 16)
+    joint = batcher.take_now(20 * MS, 2, 0, 16)
     assert [row.item for row in joint.rows] == ["not"]
     assert [row.item for row in joint.expired] == ["urgent"]

@@ -55,7 +55,6 @@ class _Unit:
     size_bytes: int
     used_us: int
     trunk: str = ""
-    brings_bytes: int = 0  # of the trunk, if that is loaded with this unit
     is_busy: bool = False
     is_loading: bool = False
 
@@ -136,12 +135,12 @@ class Residency:
             self._units.move_to_end(unit, last=False)
 
     def loaded(self, unit: str, size_bytes: int, now_us: int) -> None:
-        """Note that a unit is in memory, and how much it takes; 0 = as reckoned."""
+        """Note that a unit is in memory, and how much it takes with its trunk; 0 = as reckoned."""
         known = self._units[unit]
         self._loading -= known.is_loading
         known.is_loading, known.used_us = False, now_us
         if size_bytes:
-            own_bytes = max(0, size_bytes - known.brings_bytes)
+            own_bytes = max(0, size_bytes - (self._trunks[known.trunk].size_bytes if known.trunk else 0))
             self.used_bytes += own_bytes - known.size_bytes
             known.size_bytes = own_bytes
         self._units.move_to_end(unit)
@@ -186,9 +185,8 @@ class Residency:
             self._enter(wish)  # before the victims go: the room of a trunk that they leave to it is not given back
             for victim in victims:
                 self.drop(victim)
-            brings_bytes = wish.trunk_bytes if wish.trunk and self._trunks[wish.trunk].users == 1 else 0
             del self._wishes[unit]
-            self._units[unit] = _Unit(wish.size_bytes, now_us, wish.trunk, brings_bytes, is_loading=True)
+            self._units[unit] = _Unit(wish.size_bytes, now_us, wish.trunk, is_loading=True)
             self.used_bytes += wish.size_bytes
             self._loading += 1
             yield Change(unit, evictions)
