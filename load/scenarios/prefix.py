@@ -4,17 +4,19 @@ own    each model has four clients, who ask about rows of their own
 same   four clients ask all models about one row at a time, as an application with an ensemble does
 
 Clients ask again when they have their answer. Both hosts run all the time, and one is asked at a time, by turns. Models
-are loaded when they are asked first: memory is measured when k of them have been, each asked once. Prefix batching is
-Nexus's (SOSP'19).
+are loaded when they are asked first: memory is measured when k of them have been, each asked once. Beforehand one batch
+is predicted in this process, without a host: that is what the models alone gain. Prefix batching is Nexus's (SOSP'19).
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import AsyncExitStack
 from itertools import product
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 import psutil
 
 from load.figures import FAULTS, GAIN, IN_FULL, MIB, NONE, P50_MS, P99_MS, PER_S, SHOWN, SHOWN_MIB, Figures, at_least
@@ -24,12 +26,18 @@ from load.harness.system import Deployment
 from load.results.results import Result
 from load.scenarios.parts.clients import Clients
 from load.scenarios.parts.pipeline_process import pss_mib
-from schemas.records import Application
+from schemas.records import Application, Outcome, Tensor
 from workers.entry_point import resolve
+from workers.executors.predictor import predictor
+from workers.executors.together import Copy, headed, together
+from workers.packages.loading import load_package
+from workers.runtimes.stages.store import Recent
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
+
+    from numpy.typing import NDArray
 
     from load.harness.system import Stage, System
 
@@ -46,6 +54,7 @@ _HOST: Final = f"host.{_POOL}"
 _ROUNDS, _SHORT_ROUNDS = 2, 1
 _SECONDS, _SHORT_SECONDS = 2.5, 1.5
 _SETTLE_S, _SHORT_SETTLE_S = 1.5, 1.0  # batches find their size meanwhile
+_REPEATS, _SHORT_REPEATS = 4, 2
 _ROWS: Final = 500
 
 FIGURES: Final = Figures(
@@ -59,7 +68,11 @@ FIGURES: Final = Figures(
         for asked in ASKED
         for way in WAYS
     ),
-    *(GAIN(f"{trunk}_same_{COUNTS[-1]}_gain_a_head", must=at_least(0.8, IN_FULL)) for trunk in TRUNKS),
+    *(
+        GAIN(f"{trunk}_same_{COUNTS[-1]}_{gain}", must=at_least(0.8, IN_FULL))
+        for trunk in TRUNKS
+        for gain in ("gain_a_head", "models_gain_a_head")
+    ),
     GAIN("*_gain", "*_gain_a_head"),
     FAULTS("failed", must=NONE),
     MIB("*_pss_mib"),
@@ -88,6 +101,7 @@ async def _of_trunk(stage: Stage, trunk: str, counts: tuple[int, ...]) -> dict[s
     await asyncio.to_thread(_with_torch("package"), trunk, names, folder, stage.seed)
     rows = _with_torch("rows")(trunk, _ROWS, stage.seed)
     figures: dict[str, float] = {"failed": 0.0}
+    figures |= await asyncio.to_thread(_models, folder, names, rows, counts, stage)
     async with AsyncExitStack() as stack:
         systems: dict[str, System] = {}
         clients: dict[str, Clients] = {}
@@ -108,6 +122,36 @@ async def _of_trunk(stage: Stage, trunk: str, counts: tuple[int, ...]) -> dict[s
         grown = figures[f"{way}_{counts[-1]}_pss_mib"] - figures[f"{way}_{counts[0]}_pss_mib"]
         figures[f"{way}_a_model_mib"] = grown / (counts[-1] - counts[0])
     return figures
+
+
+def _models(
+    folder: Path, names: list[str], rows: NDArray[Any], counts: Sequence[int], stage: Stage
+) -> dict[str, float]:
+    """Predict batches of so many models in this process, and return the ratios of their shortest times."""
+    loaded = {way: [load_package(folder / way / name) for name in names] for way in WAYS}
+    copies = {way: [Copy(predictor(model), headed(model, ())) for model in models] for way, models in loaded.items()}
+    repeats = _SHORT_REPEATS if stage.short else _REPEATS
+    figures: dict[str, float] = {}
+    for count, asked in product(counts, ASKED):
+        took_s = [
+            _took(way, copies[way][:count], np.roll(rows, turn * CLIENTS * count, axis=0), is_same=asked == "same")
+            for turn in range(repeats)
+            for way in WAYS
+        ]
+        gain = min(took_s[1::2]) / min(took_s[::2])
+        figures |= {f"{asked}_{count}_models_gain": gain, f"{asked}_{count}_models_gain_a_head": gain / count}
+    return figures
+
+
+def _took(way: str, copies: Sequence[Copy], rows: NDArray[Any], *, is_same: bool) -> float:
+    """Return how long one batch of these models takes (s), each asked about as many rows as it has clients."""
+    inputs = [Tensor.of(row) for row in rows[: CLIENTS * len(copies)]]
+    spans = [inputs[:CLIENTS] if is_same else inputs[at * CLIENTS :][:CLIENTS] for at in range(len(copies))]
+    start_s = time.perf_counter()
+    done = [*together([*zip(copies, spans, strict=True)], Recent() if way == "heads" else None)]
+    took_s = time.perf_counter() - start_s
+    assert all(outcome is Outcome.OK for part in done for outcome in part.outcomes), "models answer any row"
+    return took_s
 
 
 def _measured(stage: Stage, clients: Mapping[str, Clients], names: list[str], asked: str) -> dict[str, float]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 _PICTURE: Final = f"{NAME}.svg"
 _ASKED: Final = {"own": "rows of their own", "same": "the same rows"}
 _WAYS: Final = {"heads": "heads on one trunk", "whole": "whole models"}
+_GAINS: Final = ("gain", "gain_a_head", "models_gain_a_head")
 _INTRODUCTION: Final = """\
 # Prefix batching: several models on one trunk
 
@@ -66,7 +67,9 @@ _READING: Final = """\
 - Both hosts are the same but for their packages: `aimd`, one lane, one thread for arithmetic, a real Kafka on the same
   machine. Model queries are written to the models' topics without the role selection. Each client asks again when it
   has its answer, so the hosts are always full.
-- *Times, a head* is the ratio by the number of models. With 1, k heads cost as much as one whole model.
+- *A head* is the ratio by the number of models: with 1, k heads cost as much as one whole model. *Models alone* is the
+  same for one batch of four rows a model in one process, without host and Kafka. What lies between the two is what rows
+  cost there, and that a client which waits for k answers leaves the next batch smaller.
 - *The same rows*: a client asks all models about one row, and then about the next. *Rows of their own*: no two models
   are asked about one row.
 - Memory is PSS of the host with the process of its models. Most of the first model's is torch.
@@ -97,9 +100,17 @@ def _rates(result: Result, trunk: str) -> Table:
             of = f"{trunk}_{asked}"
             rates = [number(figures[f"{of}_{way}_{count}_per_s"]) for way in WAYS]
             p50s = [number(figures[f"{of}_{way}_{count}_p50_ms"]) for way in WAYS]
-            gains = [f"{figures[f'{of}_{count}_{gain}']:.2f}" for gain in ("gain", "gain_a_head")]
+            gains = [f"{figures[f'{of}_{count}_{gain}']:.2f}" for gain in _GAINS]
             rows.append((f"{_ASKED[asked]}, {count}", *rates, *gains, *p50s))
-    head = ("models asked about", "heads, rows/s", "whole, rows/s", "times", "times, a head", "heads, p50 ms")
+    head = (
+        "models asked about",
+        "heads, rows/s",
+        "whole, rows/s",
+        "times",
+        "a head",
+        "models alone, a head",
+        "heads, p50 ms",
+    )
     return Table(f"Trunk `{trunk}`", (*head, "whole, p50 ms"), tuple(rows))
 
 
@@ -125,7 +136,8 @@ def page(result: Result, environment: Environment) -> str:
         f"With the trunk `{trunk}`, {most} heads that are asked about the same rows do"
         f" {figures[f'{trunk}_same_{most}_gain']:.1f} times the rows a second of {most} whole models"
         f" ({figures[f'{trunk}_same_{most}_gain_a_head']:.2f} times {most}), and about rows of their own"
-        f" {figures[f'{trunk}_own_{most}_gain']:.1f} times."
+        f" {figures[f'{trunk}_own_{most}_gain']:.1f} times. For the models alone, without host and Kafka, these are"
+        f" {figures[f'{trunk}_same_{most}_models_gain']:.1f} and {figures[f'{trunk}_own_{most}_models_gain']:.1f}."
         for trunk in _trunks(result)
     )
     said += f" {figures['failed']:,.0f} rows failed."

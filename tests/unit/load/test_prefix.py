@@ -49,6 +49,8 @@ def made() -> Result:
                     figures |= {f"{trunk}_{asked}_{way}_{count}_{name}": value for name, value in told.items()}
                     figures[f"{trunk}_{asked}_{count}_gain"] = count / 2
                     figures[f"{trunk}_{asked}_{count}_gain_a_head"] = 0.5
+                    figures[f"{trunk}_{asked}_{count}_models_gain"] = count * 0.9
+                    figures[f"{trunk}_{asked}_{count}_models_gain_a_head"] = 0.9
     return Result(prefix.NAME, figures, {"form": "full", "seed": 1, "clients": 4, "models": 16})
 
 
