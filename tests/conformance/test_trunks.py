@@ -11,6 +11,7 @@ import pytest
 from deploy.state.desired import model_record
 from schemas.records import Outcome, Tensor
 from workers.errors import PackageError
+from workers.executors.footprint import Footprint
 from workers.executors.predictor import predictor
 from workers.executors.together import Copy, headed, together
 from workers.manifest import read
@@ -82,6 +83,16 @@ def test_equal_trunks_have_one_digest_and_are_in_memory_once(tmp_path: Path) -> 
     assert 0 < record.trunk_bytes < record.bytes
     assert one.runtime.trunk is two.runtime.trunk  # type: ignore[attr-defined] # a network has one
     assert trunk_of(other.manifest).digest not in {"", record.trunk}
+
+
+def test_a_head_is_measured_with_its_trunk_wherever_that_comes_from(tmp_path: Path) -> None:
+    """The first brings it, the second finds it; who reckons with a trunk of its own takes that off again."""
+    for name in ("one", "two"):
+        package(tmp_path, name)
+    record = model_record(tmp_path / "one")
+    footprint = Footprint(0)
+    loaded = [footprint.measured(tmp_path / name, lambda: load_package(tmp_path / name)) for name in ("one", "two")]  # noqa: B023 - called at once
+    assert all(size_bytes >= record.trunk_bytes for _, size_bytes in loaded)
 
 
 @pytest.mark.parametrize("options", [{}, {"min_rows": 16}])

@@ -93,11 +93,14 @@ class Models:
     def predict(self) -> None:
         """Predict batch after batch, without end."""
         while True:
-            parts = self._batches.get()
-            asked = [(self._copies[copy], rows) for _, copy, rows in parts]
-            found = together(asked, HERE.recent if self._shares(asked[0][0]) else None)
-            for (number, _, _), predicted in zip(parts, found, strict=True):
-                self._answer(number, frames.pack(predicted))
+            self._predicted(self._batches.get())
+
+    def _predicted(self, parts: list[tuple[int, object, Any]]) -> None:
+        """Predict one batch; nothing holds its models afterwards, as they may be let go of."""
+        asked = [(self._copies[copy], rows) for _, copy, rows in parts]
+        found = together(asked, HERE.recent if self._shares(asked[0][0]) else None)
+        for (number, _, _), predicted in zip(parts, found, strict=True):
+            self._answer(number, frames.pack(predicted))
 
     def _count(self, copy: Copy, change: int) -> None:
         """Note how many copies have a trunk."""
