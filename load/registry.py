@@ -38,6 +38,8 @@ from load.scenarios import (
     parm_page,
     personal,
     policies,
+    prefix,
+    prefix_page,
     pretzel,
     pretzel_page,
     processes,
@@ -282,6 +284,14 @@ _OWN = (
     Scenario(
         hosts,
         "1,000 models known to one host, a quarter of them in memory: what they take, hot and cold queries, a restart",
+        short=True,
+    ),
+    Scenario(
+        prefix,
+        "models with one trunk in a host: rows a second, memory and latency beside the same models whole",
+        tables=prefix_page.tables,
+        page=prefix_page.page,
+        plots=prefix_page.plots,
         short=True,
     ),
     Scenario(

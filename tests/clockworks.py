@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import insort
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,8 @@ from workers.kernel.schedule.contract import Queue
 from workers.kernel.schedule.profiles import Profiles
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from workers.kernel.schedule.contract import Refusal, Schedule, Start
 
 SIZES = (1, 2, 4, 8, 16)
@@ -26,10 +29,12 @@ def profiles(*names: str) -> Profiles:
     return found
 
 
-def queue(model: str, *dues_us: int, since_us: int = 0, is_resident: bool = True, cap: int = 16) -> Queue:
+def queue(
+    model: str, *dues_us: int, since_us: int = 0, is_resident: bool = True, cap: int = 16, trunk: str = ""
+) -> Queue:
     """Return what waits for a ResNet-50."""
     left_us = 0 if is_resident else RESNET50.load_us
-    return Queue(model, dues_us, since_us, is_resident, left_us, RESNET50.bytes, cap)
+    return Queue(model, dues_us, since_us, is_resident, left_us, RESNET50.bytes, cap, trunk)
 
 
 @dataclass
@@ -40,6 +45,8 @@ class Lane:
         schedule: that decides.
         waiting: due times by model, rising.
         starts, refusals: what was decided, with the due times concerned.
+        trunks: that models have in common.
+        gone: the rows that were started or refused, by model and due time.
     """
 
     schedule: Schedule
@@ -48,6 +55,8 @@ class Lane:
     starts: list[tuple[Start, list[int]]] = field(default_factory=list)
     refusals: list[tuple[int, Refusal, list[int]]] = field(default_factory=list)
     running: tuple[Start, int, int] | None = None  # what runs, since when, and until when
+    trunks: Mapping[str, str] = field(default_factory=dict)
+    gone: Counter[tuple[str, int]] = field(default_factory=Counter)
 
     def offer(self, model: str, due_us: int, now_us: int) -> None:
         """Queue a row."""
@@ -67,7 +76,8 @@ class Lane:
         start_now = self.schedule.next(now_us)
         if start_now is not None:
             estimate_us = self.schedule.profiles.estimate(start_now.model, start_now.rows)
-            rows = self._drop(start_now.model, start_now.rows, now_us)
+            parts = start_now.parts or ((start_now.model, start_now.rows),)
+            rows = sorted(due_us for model, count in parts for due_us in self._drop(model, count, now_us))
             self.starts.append((start_now, rows))
             self.running = start_now, now_us, now_us + (took_us or estimate_us)
 
@@ -87,8 +97,11 @@ class Lane:
         dropped = self.waiting[model][:rows]
         assert len(dropped) == rows
         del self.waiting[model][:rows]
+        self.gone.update((model, due_us) for due_us in dropped)
         self._tell(model, now_us)
         return dropped
 
     def _tell(self, model: str, now_us: int) -> None:
-        self.schedule.changed(queue(model, *self.waiting[model], since_us=now_us, is_resident=self.is_resident), now_us)
+        trunk = self.trunks.get(model, "")
+        waits = queue(model, *self.waiting[model], since_us=now_us, is_resident=self.is_resident, trunk=trunk)
+        self.schedule.changed(waits, now_us)

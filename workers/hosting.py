@@ -18,6 +18,7 @@ from workers.kernel.host import Host
 from workers.kernel.schedule.profiles import Profiles
 from workers.kernel.schedule.registry import SCHEDULES
 from workers.kernel.schedule.residency import Residency
+from workers.kernel.schedule.trunks import ByTrunk
 
 if TYPE_CHECKING:
     import asyncio
@@ -66,7 +67,7 @@ class Hosting:
             tells_process: whether its reports tell what the process costs.
             executors: run the models; None = a child process.
         """
-        chosen = SCHEDULES.get(schedule, SCHEDULES[FIFO])(Profiles(), lanes)
+        chosen = ByTrunk(SCHEDULES.get(schedule, SCHEDULES[FIFO])(Profiles(), lanes))
         kernel = self._kernel = Host(
             codec,
             instance,

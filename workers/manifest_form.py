@@ -31,7 +31,7 @@ Conversion = TypedDict(
 
 
 class NodeDocument(TypedDict, total=False):
-    """A node of a pipeline's graph, see `runtimes.stages.graph.Node`."""
+    """A node of a pipeline's graph, see `runtimes.nodes.Node`."""
 
     file: Required[str]
     of: Required[list[int]]
@@ -45,6 +45,14 @@ class Parity(TypedDict):
     k: int  # rows
 
 
+class TrunkDocument(TypedDict, total=False):
+    """The trunk of a network, see `workers.runtimes.trunks`."""
+
+    file: Required[str]
+    architecture: Required[str]
+    arguments: dict[str, object]
+
+
 class Options(TypedDict, total=False):
     """What a runtime needs besides; others may stand beside these."""
 
@@ -56,6 +64,7 @@ class Options(TypedDict, total=False):
     conversion: Conversion
     graph: list[NodeDocument]
     parity: Parity
+    trunk: TrunkDocument
 
 
 class SignatureDocument(TypedDict, total=False):
@@ -181,6 +190,10 @@ def _is_node(value: object) -> bool:
     return {"file", "of"} <= _check(value, _NODE, "a node of the graph").keys()
 
 
+def _is_trunk(value: object) -> bool:
+    return {"file", "architecture"} <= _check(value, _TRUNK, "trunk").keys()
+
+
 def _listed(fits: Callable[[object], bool], most: int | None = None) -> Callable[[object], bool]:
     return lambda value: isinstance(value, list) and all(map(fits, value)) and (most is None or len(value) <= most)
 
@@ -218,6 +231,11 @@ _NODE = {
     "of": _listed(_is_source, MAX_NODES),
     "scale": lambda value: type(value) is float,
 }
+_TRUNK = {
+    "file": _is_text,
+    "architecture": _is_text,
+    "arguments": lambda value: isinstance(value, dict),
+}
 _OPTIONS = {
     "architecture": _is_text,
     "arguments": lambda value: isinstance(value, dict),
@@ -227,4 +245,5 @@ _OPTIONS = {
     "conversion": _is_conversion,
     "graph": _listed(_is_node, MAX_NODES),
     "parity": _is_parity,
+    "trunk": _is_trunk,
 }

@@ -47,6 +47,8 @@ share_option = click.option(
 EXAMPLES = """\
 skysail model package my_rules:predict_batch models/rules-1 --name rules --sample '[[0.0, 1.0]]'
 skysail model package net.safetensors models/net-1 --name net --sample rows.npy --architecture my_nets:make_net
+skysail model package cats.safetensors models/cats-1 --name cats --sample rows.npy --architecture my_nets:make_head \
+    --trunk trunk.safetensors --trunk-architecture my_nets:make_trunk
 skysail model package forest.joblib models/forest-1 --name forest --sample rows.npy --trust-pickle SHA256
 skysail model package forest.joblib models/forest-2 --name forest --version 2 --sample rows.npy --warm-up traces/monday
 skysail model add models/forest-1      deploy it
@@ -105,6 +107,14 @@ def model() -> None:
 @click.option("--classes", help="Labels of a network's or function's scores: cat,dog [default: 0, 1, ...].")
 @click.option("--architecture", help="Builds the torch network whose state is SOURCE: module:factory.")
 @click.option("--argument", "arguments", multiple=True, help="Argument of the architecture, as NAME=JSON; repeatable.")
+@click.option(
+    "--trunk",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="State of what comes before the network, which is then a head (.safetensors). Models of one host with equal"
+    " trunks hold it once, and their rows go through it together.",
+)
+@click.option("--trunk-architecture", help="Builds the trunk: module:factory.")
+@click.option("--trunk-argument", "trunk_arguments", multiple=True, help="As --argument, of the trunk; repeatable.")
 @click.option("--allow-nan", is_flag=True, help="Rows may hold NaN.")
 @click.option("--by-reference", is_flag=True, help="A text is the address of a row; see `worker.references`.")
 @click.option("--trust-pickle", metavar="SHA256", help="Digest of SOURCE, if it is a pickle that you trust.")

@@ -68,6 +68,9 @@ def package(
     output: str | None,
     allow_nan: bool,
     by_reference: bool = False,
+    trunk: Path | None = None,
+    trunk_architecture: str | None = None,
+    trunk_arguments: Sequence[str] = (),
     warm_up: str | None = None,
 ) -> Manifest:
     """Package a function, the state of a network, or a fitted estimator, whichever `source` is.
@@ -87,6 +90,9 @@ def package(
         output: `label`, `scores` or `value`; None = `value` of a regressor, `label` of anything else.
         allow_nan: rows may hold NaN.
         by_reference: a text is the address of a row.
+        trunk: the state of what comes before the network, which is then a head (.safetensors).
+        trunk_architecture: factory of the trunk, `module:name`.
+        trunk_arguments: of that factory, each NAME=JSON.
         warm_up: rows that a process has answered before it takes queries: a file as for a sample, or the folder of a
             recorded trace; None = the sample.
 
@@ -95,6 +101,7 @@ def package(
         PackageError: no package can be made of it.
     """
     file = Path(source)
+    _check_trunk(architecture, trunk, trunk_architecture)
     warm = None if warm_up is None else warm_up_rows(warm_up, name, rows, allow_nan=allow_nan)
     known: _Known = {
         "name": name,
@@ -122,8 +129,17 @@ def package(
         if by_reference:
             raise UsageError("--by-reference is for functions, networks and graphs: make the estimator a function")
         return package_sklearn(_read(file), folder, **known, output=output, allow_pickle=allow_pickle, convert=convert)
-    built = dict(map(argument, arguments))
-    return package_torch(file, folder, **known, **answers, architecture=architecture, arguments=built)
+    return package_torch(
+        file,
+        folder,
+        **known,
+        **answers,
+        architecture=architecture,
+        arguments=dict(map(argument, arguments)),
+        trunk=trunk,
+        trunk_architecture=trunk_architecture,
+        trunk_arguments=dict(map(argument, trunk_arguments)),
+    )
 
 
 def warm_up_rows(text: str, name: str, rows: Rows | Frame, *, allow_nan: bool = False) -> Rows | Frame:
@@ -194,6 +210,16 @@ def labels(text: str | None) -> tuple[int | str, ...]:
     if all(name.removeprefix("-").isdecimal() for name in names):
         return tuple(map(int, names))
     return tuple(names)
+
+
+def _check_trunk(architecture: str | None, trunk: Path | None, builds: str | None) -> None:
+    """Refuse a trunk without a head or without what builds it, and one whose state may be a pickle."""
+    if trunk is None and builds is None:
+        return
+    if architecture is None or trunk is None or builds is None:
+        raise UsageError("a trunk is a network's: give --architecture, --trunk and --trunk-architecture")
+    if trunk.suffix != SAFETENSORS:
+        raise UsageError(f"--trunk: {trunk} is no {SAFETENSORS} file; save the state with safetensors.torch.save_file")
 
 
 def _check(file: Path, digest: str | None) -> None:

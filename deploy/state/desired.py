@@ -27,6 +27,7 @@ from streams import topology
 from streams.checks import Finding
 from streams.operators.configuration import apprentice_of, check
 from workers.packages.loading import checked as checked_package
+from workers.runtimes.trunks import trunk_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -50,6 +51,7 @@ def model_record(package: Path) -> Model:
     """
     manifest, digest = checked_package(package)
     parity = manifest.options.get("parity")
+    trunk = trunk_of(manifest)
     return Model(
         name=manifest.name,
         version=manifest.version,
@@ -63,6 +65,8 @@ def model_record(package: Path) -> Model:
         bytes=sum((package / name).stat().st_size for name in manifest.files),
         parity_of="" if parity is None else parity["of"],
         parity_k=0 if parity is None else parity["k"],
+        trunk=trunk.digest,
+        trunk_bytes=sum((package / name).stat().st_size for name in trunk.files),
     )
 
 

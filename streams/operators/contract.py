@@ -139,7 +139,9 @@ class Unload(NamedTuple):
 class Predict(NamedTuple):
     """Have a loaded copy predict these rows; the runtime answers with `on_predicted`.
 
-    A copy predicts one batch at a time.
+    A copy predicts one batch at a time. `joined` are parts of the same batch for other models that have its trunk. Each
+    part is answered by its own number, in their order. If the batch is lost, the first part without an answer is to
+    blame.
     """
 
     batch_id: int
@@ -150,6 +152,7 @@ class Predict(NamedTuple):
     copy: int = 0
     queued: int = 0  # rows that wait for the next batch
     is_vital: bool = False  # the role ends if the model hangs and cannot be replaced
+    joined: tuple[Predict, ...] = ()
 
 
 class Log(NamedTuple):

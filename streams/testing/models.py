@@ -7,7 +7,8 @@ Load ────▶ Service.load ────▶ (fault, how long) ───▶
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from heapq import heappop, heappush
 from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
@@ -83,6 +84,9 @@ class Services:
 
     def predict(self, batch: Predict, role: str, start: int, now_us: int) -> bool:
         """Predict a batch; returns whether its role does nothing else meanwhile."""
+        if batch.joined:
+            self._together(batch, role, start, now_us)
+            return False
         service = self._service(batch.model)
         found = service.predict(batch)
         if found is None:
@@ -95,6 +99,21 @@ class Services:
 
         self._later(now_us + took_us, Outcome(role, start, tell, service.is_blocking))
         return service.is_blocking
+
+    def _together(self, batch: Predict, role: str, start: int, now_us: int) -> None:
+        """Predict the parts of a batch, which takes as long as the longest; after one that hangs none is answered."""
+        at_us, is_lost = now_us, False
+        for part in (batch, *batch.joined):
+            found = None if is_lost else self._service(part.model).predict(part)
+            if found is not None:
+                at_us = max(at_us, now_us + found[1])
+                self._later(at_us, Outcome(role, start, partial(_told, part, found[0], at_us - now_us)))
+            elif is_lost:
+                results = replace(Predicted.failed(len(part.rows), ""), fault=None)
+                self._later(at_us, Outcome(role, start, partial(_told, part, results, at_us - now_us, is_lost=True)))
+            else:
+                is_lost, at_us = True, at_us + part.patience_us
+                self._hang(part, role, start, at_us)
 
     def _hang(self, batch: Predict, role: str, start: int, at_us: int) -> None:
         fault = f"the model did not answer {len(batch.rows)} rows within {batch.patience_us / 1e6:.1f} s"
@@ -113,3 +132,10 @@ class Services:
         if model not in self._services:
             raise LookupError(f"nothing says how model {model} behaves; name it in `models`")
         return self._services[model]
+
+
+def _told(
+    part: Predict, results: Predicted, took_us: int, operator: Operator, now_us: int, *, is_lost: bool = False
+) -> Effects:
+    """Tell an operator of a part of a batch."""
+    return operator.on_predicted(part.batch_id, results, took_us, now_us, is_lost=is_lost)

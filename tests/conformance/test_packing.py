@@ -93,3 +93,28 @@ def test_what_is_no_state_is_refused(name: str, content: bytes, tmp_path: Path) 
     path.write_bytes(content)
     with pytest.raises(PackageError, match=r"state"):
         package(path, tmp_path / "a", *NETWORK, "--trust-pickle", sha256(path))
+
+
+def test_a_head_is_packaged_with_its_trunk(tmp_path: Path) -> None:
+    """From two states; a trunk without what builds it is refused, and so is one that may be a pickle."""
+    nets = importlib.import_module("tests.toy_nets")
+    for name, network in (("trunk", nets.mlp(2, 4)), ("head", nets.mlp(4, 3))):
+        safetensors.save_file(nets.seeded(network).state_dict(), tmp_path / f"{name}.safetensors")
+    head = ("--architecture", "tests.toy_nets:mlp", "--argument", "inputs=4", "--argument", "outputs=3")
+    trunk = ("--trunk", str(tmp_path / "trunk.safetensors"))
+    built = (
+        "--trunk-architecture",
+        "tests.toy_nets:mlp",
+        "--trunk-argument",
+        "inputs=2",
+        "--trunk-argument",
+        "outputs=4",
+    )
+    found = package(tmp_path / "head.safetensors", tmp_path / "a", *head, *trunk, *built)
+    assert found["options"]["trunk"]["arguments"] == {"inputs": 2, "outputs": 4}
+    assert found["options"]["trunk"]["file"] in found["files"]
+    with pytest.raises(UsageError, match="give --architecture, --trunk and --trunk-architecture"):
+        package(tmp_path / "head.safetensors", tmp_path / "b", *head, *trunk)
+    (tmp_path / "trunk.pt").write_bytes(b"")
+    with pytest.raises(UsageError, match="save the state with"):
+        package(tmp_path / "head.safetensors", tmp_path / "b", *head, "--trunk", str(tmp_path / "trunk.pt"), *built)

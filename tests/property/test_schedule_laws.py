@@ -7,9 +7,11 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.clockworks import RESNET50, Lane, profiles
+from tests.clockworks import RESNET50, Lane, profiles, queue
 from workers.kernel.schedule.clockwork import Clockwork
+from workers.kernel.schedule.registry import SCHEDULES
 from workers.kernel.schedule.residency import Residency
+from workers.kernel.schedule.trunks import ByTrunk
 
 MODELS = ("a", "b", "c", "d")
 # Rows: how long after the one before it each comes, for which model, and how long it can wait (us).
@@ -88,3 +90,49 @@ def test_memory_never_takes_more_than_the_budget(steps: list[tuple[str, int, boo
         if unit in residency:
             residency.use(unit, now_us, is_busy=is_busy)
             busy.add(unit) if is_busy else busy.discard(unit)
+
+
+@settings(max_examples=200, deadline=None)
+@given(ROWS, st.sampled_from(sorted(SCHEDULES)), st.sampled_from(("abcd", "ab", "a")))
+def test_heads_on_one_trunk_are_one_queue(rows: list[tuple[int, str, int]], name: str, heads: str) -> None:
+    """Each row leaves once, and what is decided is what would be if all rows of the heads were one model's."""
+    one = Lane(ByTrunk(SCHEDULES[name](profiles(*MODELS))), trunks=dict.fromkeys(heads, "t"))
+    other = Lane(SCHEDULES[name](profiles(*MODELS, "trunk t")))
+    offered: Counter[tuple[str, int]] = Counter()
+    now_us = 0
+    for after_us, model, slack_us in rows:
+        now_us += after_us
+        for lane, asked in ((one, model), (other, "trunk t" if model in heads else model)):
+            while lane.running is not None and lane.running[2] <= now_us:
+                lane.advance(lane.running[2])
+            lane.offer(asked, now_us + slack_us, now_us)
+        offered[model, now_us + slack_us] += 1
+    one.run_out(now_us)
+    other.run_out(now_us)
+    assert one.gone == offered
+    for start, _ in one.starts:
+        assert bool(start.parts) == (start.model == "trunk t")
+        assert not start.parts or start.rows == sum(count for _, count in start.parts)
+    if name == Clockwork.name:  # this lane does not say since when rows wait, by which the other one goes
+        decided, wanted = ([(each._replace(parts=()), dues) for each, dues in lane.starts] for lane in (one, other))
+        assert decided == wanted
+
+
+def test_a_head_that_is_not_in_memory_waits_alone() -> None:
+    """It comes to the others when it is loaded, and leaves them when it makes room; demand is shared by rows."""
+    schedule = ByTrunk(Clockwork(profiles("a", "b")))
+    schedule.changed(queue("a", 90_000, 91_000, trunk="t"), 0)
+    schedule.changed(queue("b", 90_500, is_resident=False, trunk="t"), 0)
+    assert schedule.demand("b", 0) > 0
+    schedule.changed(queue("b", 90_500, trunk="t"), 0)
+    assert schedule.demand("a", 0) == 2 * schedule.demand("b", 0) > 0
+    start = schedule.next(0)
+    assert start is not None
+    assert start.parts == (("a", 2), ("b", 1))
+    schedule.done(start.model, 3, 5_000, 5_000)
+    assert schedule.profiles.estimate("a", 3) == schedule.profiles.estimate("b", 3) == 5_610
+    schedule.changed(queue("b", trunk="t", is_resident=False), 5_000)
+    schedule.changed(queue("a", 90_000, trunk="t"), 5_000)
+    start = schedule.next(5_000)
+    assert start is not None
+    assert start.parts == (("a", 1),)

@@ -2,7 +2,8 @@
 
     at start        the process may take its own data and so much more: models and batches
     a library       comes with the first model that needs it, and on top of the bound; that model is loaded once more
-    a model         takes what the process grew by when it was loaded, at least what its files take that are new here
+    a model         takes what the process grew by when it was loaded, at least what its files take that are new here,
+                    and its trunk, whether that was here already or not
 
 The bound is on data (setrlimit(2): RLIMIT_DATA), not on addresses, of which libraries reserve many gigabytes. What
 exceeds it fails in the model that asks for it, and the machine goes on.
@@ -23,9 +24,10 @@ from workers import manifest as manifests
 from workers.errors import WorkerError, refusing
 from workers.packages.variants import STAGES
 from workers.runtimes.stages.store import HERE
+from workers.runtimes.trunks import trunk_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container
+    from collections.abc import Callable
     from pathlib import Path
 
     from workers.manifest import Manifest
@@ -64,7 +66,7 @@ class Footprint:
             MemoryError: it does not fit.
         """
         manifest = manifests.pinned(folder).manifest
-        least, modules, before = _unshared(folder, manifest), len(sys.modules), self._taken()
+        (least, trunk_bytes), modules, before = _sizes(folder, manifest), len(sys.modules), self._taken()
         self._bound(LIBRARY_BYTES)
         try:
             loaded, took_us = _timed(load)
@@ -82,7 +84,7 @@ class Footprint:
         if len(sys.modules) > modules and manifest.runtime == FUNCTION:
             self._libraries += max(0, after.data - before.data - grown)
             self._bound()
-        return loaded, grown, took_us
+        return loaded, grown + trunk_bytes, took_us
 
     def _bound(self, more_bytes: int = 0) -> None:
         if not self._most:
@@ -108,8 +110,14 @@ def _timed(load: Callable[[], T]) -> tuple[T, int]:
     return loaded, int((time.perf_counter() - began_s) * 1e6)
 
 
-def _unshared(folder: Path, manifest: Manifest) -> int:
-    """Return the size of a package's files, without the steps that other models here hold already."""
-    held: Container[object] = HERE if manifest.runtime == STAGES else ()
+def _sizes(folder: Path, manifest: Manifest) -> tuple[int, int]:
+    """Return the size of a package's files without what other models here hold, and of a trunk that they hold."""
+    trunk = trunk_of(manifest)
+    held = {name for name, digest in manifest.files.items() if manifest.runtime == STAGES and digest in HERE}
+    has_trunk = bool(trunk.digest) and (trunk.key in HERE or held.issuperset(trunk.files))
+    if has_trunk:
+        held |= {*trunk.files}
     with refusing(f"{folder} cannot be loaded", but=(WorkerError,)):
-        return sum((folder / name).stat().st_size for name, digest in manifest.files.items() if digest not in held)
+        sizes = {name: (folder / name).stat().st_size for name in manifest.files}
+    new = sum(size for name, size in sizes.items() if name not in held)
+    return new, sum(sizes[name] for name in trunk.files) if has_trunk else 0

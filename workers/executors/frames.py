@@ -1,18 +1,18 @@
 """What a worker and the child process with its model say to each other: length-prefixed frames over two pipes.
 
     worker ── inputs (pickle) ──▶ child          the child trusts the worker
-    worker ◀─ results (npz) ───── child          arrays without pickle: a model's process cannot run code in the worker
+    worker ◀─ results ─────────── child          arrays without pickle: a model's process cannot run code in the worker
 
 A frame is its length (4 bytes, big-endian) and that many bytes. The child's first frame says whether the model loaded
-and which of its forms runs, or why it did not load.
+and which of its forms runs, or why it did not load. Results are a head in JSON, by its own length, and the bytes of
+their columns, whose types and shapes the head has: 25 us for a few rows, where NumPy's npz takes 1.4 ms.
 """
 
 from __future__ import annotations
 
-import io
 import json
+import math
 import struct
-import zipfile
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 
 import numpy as np
@@ -81,13 +81,12 @@ def pack(predicted: Predicted) -> bytes:
     columns: dict[str, NDArray[np.generic]] = {
         "outcomes": np.array([_OUTCOMES.index(outcome) for outcome in predicted.outcomes], dtype=np.uint8),
         "answers": np.array(predicted.answers, dtype=np.str_) if texts else np.asarray(predicted.answers),
-        "notes": np.frombuffer(json.dumps(_notes(predicted)).encode(), dtype=np.uint8),
     }
     if predicted.scores is not None:
         columns["scores"] = predicted.scores
-    buffer = io.BytesIO()
-    np.savez(buffer, allow_pickle=False, **columns)
-    return buffer.getvalue()
+    forms = {name: (column.dtype.str, column.shape) for name, column in columns.items()}
+    head = json.dumps([forms, _notes(predicted)]).encode()
+    return b"".join((HEADER.pack(len(head)), head, *(column.tobytes() for column in columns.values())))
 
 
 def unpack(frame: bytes | None, rows: int) -> Predicted:
@@ -100,7 +99,7 @@ def unpack(frame: bytes | None, rows: int) -> Predicted:
         raise OutputError("the model's process died")
     try:
         predicted = _parse(frame)
-    except (ValueError, KeyError, IndexError, TypeError, OSError, EOFError, zipfile.BadZipFile) as error:
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError, struct.error) as error:
         raise OutputError(f"the model's process sent no results: {error}") from error
     if any(column is not None and len(column) != rows for column in predicted[:3]):
         raise OutputError(f"the model's process did not send {rows} results")
@@ -108,17 +107,32 @@ def unpack(frame: bytes | None, rows: int) -> Predicted:
 
 
 def _parse(frame: bytes) -> _Columns:
-    with np.load(io.BytesIO(frame), allow_pickle=False) as columns:
-        answers = columns["answers"]
-        fault, reasons, messages = json.loads(columns["notes"].tobytes())
-        return (
-            tuple(_OUTCOMES[index] for index in columns["outcomes"].tolist()),
-            tuple(answers.tolist()) if answers.dtype.kind == "U" else answers,
-            columns["scores"] if "scores" in columns.files else None,
-            dict(reasons),
-            fault,
-            dict(messages),
-        )
+    (length,) = HEADER.unpack_from(frame)
+    at = HEADER.size + length
+    forms, (fault, reasons, messages) = json.loads(frame[HEADER.size : at])
+    columns = {}
+    for name, (kind, shape) in forms.items():
+        column = _column(frame, at, kind, shape)
+        columns[name] = column
+        at += column.nbytes
+    answers = columns["answers"]
+    return (
+        tuple(_OUTCOMES[index] for index in columns["outcomes"].tolist()),
+        tuple(answers.tolist()) if answers.dtype.kind == "U" else answers,
+        columns.get("scores"),
+        {int(row): reason for row, reason in reasons},
+        fault,
+        {int(row): message for row, message in messages},
+    )
+
+
+def _column(frame: bytes, at: int, kind: str, shape: list[int]) -> NDArray[np.generic]:
+    """Return an array of numbers or texts, as it lies in a frame."""
+    dtype = np.dtype(kind)
+    if dtype.kind not in "biufU" or not dtype.itemsize or any(type(side) is not int or side < 0 for side in shape):
+        raise ValueError(f"a column is of type {kind} and shape {shape}")
+    found: NDArray[np.generic] = np.frombuffer(frame, dtype, math.prod(shape), at)
+    return found.reshape(shape)
 
 
 def _choice(found: Any) -> Choice | None:

@@ -4,7 +4,7 @@
 
 The child is started with the host. If a model hangs, the child is killed. If it ends, everything that
 was with it fails, and the kernel is told that all is lost; the next `Load` starts another child. A model is to blame if
-it hung, or if it was at work when the child ended.
+it hung, or if it was at work when the child ended. Of a batch of several models it is the first one without an answer.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import logging
 import os
 import pickle
 import sys
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -26,7 +27,7 @@ from workers.executors.host_child import LOAD, NUMBER, PREDICT, UNLOAD
 
 if TYPE_CHECKING:
     from asyncio.subprocess import Process
-    from collections.abc import Callable, Coroutine, Mapping
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
 
     from schemas.records import Model
     from streams.operators.contract import Load, Predict, Unload
@@ -45,44 +46,64 @@ class _Lost(NamedTuple):
     fault: str
 
 
+class _Asked(NamedTuple):
+    """What a copy was asked: the number of the first part of its batch, and the answer to come."""
+
+    copy: tuple[str, int]
+    batch: int
+    future: asyncio.Future[bytes | _Lost]
+
+
 class _Child:
     """A process, and what it has been asked."""
 
     def __init__(self, process: Process) -> None:
         self.process = process
-        self.asked: dict[int, tuple[tuple[str, int], asyncio.Future[bytes | _Lost]]] = {}
+        self.asked: dict[int, _Asked] = {}
         self.holds: dict[tuple[str, int], Load] = {}
         self.is_over = False
         self._numbers = count()
 
-    async def ask(self, what: str, copy: tuple[str, int], argument: object) -> bytes | _Lost:
-        """Return the answer."""
-        number, future = next(self._numbers), asyncio.get_running_loop().create_future()
+    def ask(self, what: str, parts: Sequence[tuple[tuple[str, int], object]]) -> list[asyncio.Future[bytes | _Lost]]:
+        """Ask for something of each copy, all in one; returns the answers to come."""
+        numbers = [next(self._numbers) for _ in parts]
+        loop = asyncio.get_running_loop()
+        futures: list[asyncio.Future[bytes | _Lost]] = [loop.create_future() for _ in parts]
         if self.is_over:
-            return _Lost("")
-        self.asked[number] = copy, future
-        self.tell(what, copy, argument, number)
-        try:
-            found: bytes | _Lost = await future
-        finally:
-            self.asked.pop(number, None)
-        return found
+            for future in futures:
+                future.set_result(_Lost(""))
+            return futures
+        for number, (copy, _), future in zip(numbers, parts, futures, strict=True):
+            self.asked[number] = _Asked(copy, numbers[0], future)
+            future.add_done_callback(partial(self._forget, number))
+        self._write(what, [(number, copy, argument) for number, (copy, argument) in zip(numbers, parts, strict=True)])
+        return futures
 
-    def tell(self, what: str, copy: tuple[str, int], argument: object = None, number: int = 0) -> None:
-        """Ask for something without an answer; one that cannot hear it has ended, which its reader notices."""
-        assert self.process.stdin is not None, "it is a pipe"
-        body = pickle.dumps((number, what, copy, argument), protocol=5)
-        with contextlib.suppress(ConnectionError, RuntimeError):
-            self.process.stdin.write(frames.HEADER.pack(len(body)) + body)
+    def let_go(self, copy: tuple[str, int]) -> None:
+        """Unload a copy, which is not answered."""
+        self._write(UNLOAD, [(0, copy, None)])
 
     def end(self, guilty: tuple[str, int] | None, fault: str) -> None:
-        """Let everything that was asked fail; a guilty copy alone is to blame, else all that were at work."""
+        """Let everything that was asked fail; a guilty copy is to blame, else the first of each batch at work."""
         self.is_over = True
         with contextlib.suppress(ProcessLookupError):
             self.process.kill()
-        for copy, future in self.asked.values():
+        blamed: set[int] = set()
+        for copy, batch, future in self.asked.values():
             if not future.done():
-                future.set_result(_Lost(fault if guilty in (None, copy) else ""))
+                is_to_blame = copy == guilty if guilty is not None else batch not in blamed
+                blamed.add(batch)
+                future.set_result(_Lost(fault if is_to_blame else ""))
+
+    def _write(self, what: str, parts: Sequence[tuple[int, tuple[str, int], object]]) -> None:
+        """Write a frame; a child that cannot read it has ended, which the reader of its answers notices."""
+        assert self.process.stdin is not None, "it is a pipe"
+        body = pickle.dumps((what, parts), protocol=5)
+        with contextlib.suppress(ConnectionError, RuntimeError):
+            self.process.stdin.write(frames.HEADER.pack(len(body)) + body)
+
+    def _forget(self, number: int, _future: asyncio.Future[bytes | _Lost]) -> None:
+        self.asked.pop(number, None)
 
 
 class HostExecutors:
@@ -142,7 +163,7 @@ class HostExecutors:
         child, copy = self._child, (unload.model, unload.copy)
         self._wanted.pop(copy, None)
         if child is not None and child.holds.pop(copy, None) is not None:
-            child.tell(UNLOAD, copy)
+            child.let_go(copy)
 
     def predict(self, predict: Predict) -> None:
         """Predict a batch."""
@@ -180,7 +201,8 @@ class HostExecutors:
         child.holds[copy] = load
         fault: str | None = None
         size_bytes = took_us = 0
-        found = await self._within(self._load_s, child, LOAD, copy, self._package(load.model), "it was not loaded")
+        (future,) = child.ask(LOAD, [(copy, self._package(load.model))])
+        found = await _within(self._load_s, child, copy, future, "it was not loaded")
         if isinstance(found, _Lost):
             self._events.loaded(load, Loaded(found.fault or None, 0, is_lost=True))
             return
@@ -195,14 +217,20 @@ class HostExecutors:
         self._events.loaded(load, Loaded(fault, took_us, size_bytes))
 
     async def _predict(self, predict: Predict) -> None:
-        child, rows, started_us = self._child, len(predict.rows), self._now_us()
-        patience_s = predict.patience_us / 1e6
-        what = f"the model did not answer {rows} rows"
-        found: bytes | _Lost = _Lost("")
-        if child is not None:
-            copy = predict.model, predict.copy
-            found = await self._within(patience_s, child, PREDICT, copy, predict.rows, what)
-        took_us = self._now_us() - started_us
+        """Predict a batch; its parts are answered one after the other."""
+        child, parts, started_us = self._child, (predict, *predict.joined), self._now_us()
+        copies = [(part.model, part.copy) for part in parts]
+        asked = zip(copies, (part.rows for part in parts), strict=True)
+        futures = [] if child is None else child.ask(PREDICT, [*asked])
+        for place, part in enumerate(parts):
+            found: bytes | _Lost = _Lost("")
+            if child is not None:
+                late = f"the model did not answer {len(part.rows)} rows"
+                found = await _within(part.patience_us / 1e6, child, copies[place], futures[place], late)
+            self._tell(part, found, self._now_us() - started_us)
+
+    def _tell(self, predict: Predict, found: bytes | _Lost, took_us: int) -> None:
+        rows = len(predict.rows)
         if isinstance(found, _Lost):
             failed = Predicted.failed(rows, found.fault or "the models' process ended")
             results = failed if found.fault else _innocent(failed)
@@ -215,16 +243,6 @@ class HostExecutors:
         if results.fault is not None:
             _log.warning("model %s failed on a batch of %d rows: %s", predict.model, rows, results.fault)
         self._events.predicted(predict, Ran(results, took_us))
-
-    async def _within(
-        self, patience_s: float, child: _Child, what: str, copy: tuple[str, int], argument: object, late: str
-    ) -> bytes | _Lost:
-        """Ask the child; if there is no answer in time the copy hangs, and the child is killed."""
-        asking = asyncio.ensure_future(child.ask(what, copy, argument))
-        done, _ = await asyncio.wait([asking], timeout=patience_s)
-        if not done:
-            child.end(copy, f"{late} within {patience_s:.1f} s")
-        return await asking
 
     async def _begin(self) -> None:
         """Start the child before it is needed: that takes a second, which is no query's."""
@@ -248,15 +266,25 @@ class HostExecutors:
             while True:
                 (length,) = frames.HEADER.unpack(await stream.readexactly(frames.HEADER.size))
                 body = await stream.readexactly(length)
-                _, future = child.asked.get(NUMBER.unpack_from(body)[0], (None, None))
-                if future is not None and not future.done():
-                    future.set_result(body[NUMBER.size :])
+                asked = child.asked.pop(NUMBER.unpack_from(body)[0], None)
+                if asked is not None and not asked.future.done():
+                    asked.future.set_result(body[NUMBER.size :])
         is_idle = not child.asked and not child.is_over
         child.end(None, _ENDED)
         await child.process.wait()
         if is_idle and child.holds:
             load = next(iter(child.holds.values()))
             self._events.loaded(load, Loaded(None, 0, is_lost=True))
+
+
+async def _within(
+    patience_s: float, child: _Child, copy: tuple[str, int], answer: asyncio.Future[bytes | _Lost], late: str
+) -> bytes | _Lost:
+    """Wait for an answer; if there is none in time the copy hangs, and the child is killed."""
+    done, _ = await asyncio.wait([answer], timeout=patience_s)
+    if not done:
+        child.end(copy, f"{late} within {patience_s:.1f} s")
+    return await answer
 
 
 def _innocent(failed: Predicted) -> Predicted:

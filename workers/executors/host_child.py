@@ -2,9 +2,11 @@
 
     python -m workers.executors.host_child LANES [--memory=BYTES]    that models and batches may take beside libraries
 
-    host ── (number, what, copy, argument), pickled ──▶ child      load: a `Package`; predict: rows; unload: nothing
+    host ── (what, parts), pickled ───────────────────▶ child      a part: number, copy, and to load a `Package`,
+                                                                   to predict rows, to unload nothing
     host ◀─ number, and what `frames` has for it ────── child      in the order in which they are done
 
+Several parts to predict are one batch (`together`); each is answered as soon as it is done, in their order.
 So many lanes predict at a time, the first one in the main thread. A thread of its own loads, so that no batch waits for
 a model that is read from the disk. The input is read in another thread, so that the child also ends when its host dies
 while a model hangs. Output that models print goes to standard error.
@@ -18,27 +20,25 @@ import queue
 import struct
 import sys
 import threading
+from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from workers.errors import PackageError
 from workers.executors import frames
 from workers.executors.child import given
 from workers.executors.footprint import Footprint, give_back
 from workers.executors.predictor import predictor
+from workers.executors.together import Copy, headed, together
 from workers.inputs.references import References
 from workers.packages.autotune import SIZES
 from workers.packages.loading import load_package
+from workers.runtimes.stages.store import HERE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
     from typing import BinaryIO
 
-    from schemas.records import Input
-    from streams.operators.contract import Predicted
     from workers.packages.autotune import Choice
-
-    Predict: TypeAlias = Callable[[Sequence[Input]], Predicted]
 
 NUMBER: Final = struct.Struct(">Q")
 LOAD, UNLOAD, PREDICT = "load", "unload", "predict"
@@ -64,18 +64,19 @@ class Models:
         self._output = output
         self._writing = threading.Lock()
         self._footprint = footprint
-        self._copies: dict[object, Predict] = {}
+        self._copies: dict[object, Copy] = {}
+        self._trunks: Counter[str] = Counter()  # how many copies have each
         self._loads: queue.SimpleQueue[tuple[int, object, Package | None]] = queue.SimpleQueue()
-        self._batches: queue.SimpleQueue[tuple[int, object, Any]] = queue.SimpleQueue()
+        self._batches: queue.SimpleQueue[list[tuple[int, object, Any]]] = queue.SimpleQueue()
 
     def read(self, stream: BinaryIO) -> None:
         """Hand out what is asked; ends the process when nobody can ask any more."""
         while (frame := frames.read(stream)) is not None:
-            number, what, copy, argument = pickle.loads(frame)  # noqa: S301 - from the host that started this process
+            what, parts = pickle.loads(frame)  # noqa: S301 - from the host that started this process
             if what == PREDICT:
-                self._batches.put((number, copy, argument))
+                self._batches.put(parts)
             else:  # in their order: a copy may be let go of while it is being loaded
-                self._loads.put((number, copy, argument))
+                self._loads.put(parts[0])
         os._exit(0)
 
     def load(self) -> None:
@@ -84,23 +85,41 @@ class Models:
             number, copy, package = self._loads.get()
             if package is not None:
                 self._answer(number, self._loaded(copy, package))
-            elif self._copies.pop(copy, None) is not None:
+            elif (gone := self._copies.pop(copy, None)) is not None:
+                self._count(gone, -1)
+                del gone
                 give_back()
 
     def predict(self) -> None:
         """Predict batch after batch, without end."""
         while True:
-            number, copy, rows = self._batches.get()
-            self._answer(number, frames.pack(self._copies[copy](rows)))
+            self._predicted(self._batches.get())
+
+    def _predicted(self, parts: list[tuple[int, object, Any]]) -> None:
+        """Predict one batch; nothing holds its models afterwards, as they may be let go of."""
+        asked = [(self._copies[copy], rows) for _, copy, rows in parts]
+        found = together(asked, HERE.recent if self._shares(asked[0][0]) else None)
+        for (number, _, _), predicted in zip(parts, found, strict=True):
+            self._answer(number, frames.pack(predicted))
+
+    def _count(self, copy: Copy, change: int) -> None:
+        """Note how many copies have a trunk."""
+        if copy.headed is not None:
+            self._trunks[copy.headed.trunk.digest] += change
+
+    def _shares(self, copy: Copy) -> bool:
+        """Tell whether another copy has the same trunk."""
+        return copy.headed is not None and self._trunks[copy.headed.trunk.digest] > 1
 
     def _loaded(self, copy: object, package: Package) -> bytes:
         try:
-            loaded, *cost = self._footprint.measured(Path(package.folder), lambda: _predictor(package))
+            (loaded, choice), *cost = self._footprint.measured(Path(package.folder), lambda: _copy(package))
         except PackageError as error:
             return str(error).encode()
         except MemoryError:
             return b"it does not fit into the memory of its host (hosts.<pool>.memory_mib)"
-        self._copies[copy], choice = loaded
+        self._copies[copy] = loaded
+        self._count(loaded, 1)
         return frames.pack_hosted(choice, *cost)
 
     def _answer(self, number: int, body: bytes) -> None:
@@ -122,7 +141,7 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _predictor(package: Package) -> tuple[Predict, Choice | None]:
+def _copy(package: Package) -> tuple[Copy, Choice | None]:
     """Return what answers batches by a package, and what was chosen of its forms."""
     model = load_package(
         package.folder,
@@ -132,7 +151,7 @@ def _predictor(package: Package) -> tuple[Predict, Choice | None]:
         sizes=package.measured_sizes,
         code=package.code,
     )
-    return predictor(model, package.sizes, package.references), model.choice
+    return Copy(predictor(model, package.sizes, package.references), headed(model, package.sizes)), model.choice
 
 
 if __name__ == "__main__":

@@ -50,9 +50,15 @@ def predict_rows(
         n outcomes: OK, INVALID (the row does not fit the signature) or FAILED (the model raised on it, or its answer is
         not finite).
     """
-    checked = validate(manifest.input, inputs)
+    return answered(runtime, manifest, len(inputs), validate(manifest.input, inputs), unread)
+
+
+def answered(
+    runtime: Runtime, manifest: Manifest, count: int, checked: Checked, unread: Mapping[int, str] = NOTHING
+) -> Predicted:
+    """Answer every row of `count` that was found good, as `predict_rows` does."""
     found = _predict(runtime, checked.rows) if checked.good else []
-    predicted = _columns(len(inputs), checked, found)
+    predicted = _columns(count, checked, found)
     if not checked.messages:
         return predicted
     told = {**checked.messages, **unread}

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from bisect import bisect
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from operator import attrgetter
 from types import MappingProxyType
@@ -61,6 +61,19 @@ class Waiting(NamedTuple, Generic[T]):
     priority: int = 0
 
 
+@dataclass(slots=True, weakref_slot=True)
+class Learnt:
+    """What batches have taught; queues of models that run together have it in common.
+
+    Attributes:
+        state: of the controller.
+        times: of batches.
+    """
+
+    state: Any
+    times: ServiceTimes = field(default_factory=ServiceTimes)
+
+
 @dataclass(frozen=True, slots=True)
 class Take(Generic[T]):
     """What `take` decided: rows to predict now, rows given up, and the figures for the report."""
@@ -80,6 +93,7 @@ class Batcher(Generic[T]):
     Attributes:
         spare_us: how much later than due a row may be done if no other row waits for it.
         bytes: of the rows that wait.
+        learnt: what batches have taught.
     """
 
     def __init__(
@@ -101,14 +115,13 @@ class Batcher(Generic[T]):
             size: returns the bytes of a row.
         """
         self._controller = controller
-        self._state: Any = controller.init()
+        self.learnt = self.unlearnt()
         self._limit, self._limit_bytes = limit, limit_bytes
         self._size = size
         self.bytes = 0
         self._objective_us = objective_us
         self._queue: list[Waiting[T]] = []  # sorted: polls come in order of time, so nearly all go behind the others
         self._order = 0
-        self._times = ServiceTimes()
         self._slack = Slack()
         self._since_us: int | None = None  # since when a free model is kept waiting for more rows
         self._held = 0  # rows of a smaller order were kept waiting
@@ -119,10 +132,14 @@ class Batcher(Generic[T]):
     def __len__(self) -> int:
         return len(self._queue)
 
+    def unlearnt(self) -> Learnt:
+        """Return what is known before any batch."""
+        return Learnt(self._controller.init())
+
     @property
     def cap(self) -> int:
         """Rows that the next take may hold."""
-        return self._controller.cap(self._state)
+        return self._controller.cap(self.learnt.state)
 
     @property
     def room(self) -> int:
@@ -156,7 +173,7 @@ class Batcher(Generic[T]):
         """
         if self._objective_us is not None:
             return self._objective_us
-        half_us, call_us = self._slack.objective(now_us), self._times.least_us
+        half_us, call_us = self._slack.objective(now_us), self.learnt.times.least_us
         return max(half_us, min(_CALLS_WITH_ROOM * call_us, 2 * half_us), _CALLS * call_us)
 
     def offer(
@@ -181,10 +198,15 @@ class Batcher(Generic[T]):
         self._order += len(items)
         self._slack.observe([due_us for due_us, _ in items], now_us - self._deaf_before(now_us))
         self._deaf_us = 0
-        self._state = self._controller.arrived(self._state, len(items), now_us)
+        self.learnt.state = self._controller.arrived(self.learnt.state, len(items), now_us)
         self._queue_up(rows)
         self.bytes += self._bytes_of(rows)
         return [*self._refuse_rows(), *self._refuse_bytes()]
+
+    def put_back(self, rows: Sequence[Waiting[T]]) -> None:
+        """Queue rows again that were taken; they keep their places."""
+        self._queue_up([*rows])
+        self.bytes += self._bytes_of(rows)
 
     def _refuse_rows(self) -> list[Waiting[T]]:
         if self.room >= 0:
@@ -242,7 +264,7 @@ class Batcher(Generic[T]):
         self.bytes -= self._bytes_of(given_up)
         return Take((), given_up, self.cap, len(self._queue))
 
-    def take_now(self, now_us: int, most: int, latest_us: int) -> Take[T]:
+    def take_now(self, now_us: int, most: int, latest_us: int, whole: int = 0) -> Take[T]:
         """Take a batch of at most so many rows without waiting for more, because others wait for their turn.
 
         Rows that the batch would answer too late expire, as in `take`; there may be none left.
@@ -251,9 +273,10 @@ class Batcher(Generic[T]):
             now_us: the time.
             most: rows.
             latest_us: when it has to start, by the estimate of who says so.
+            whole: rows of the batch that these are a part of; 0 = they are all of it.
         """
         cap = min(self.cap, most)
-        expired = self._expire(now_us, cap)
+        expired = self._expire_joined(now_us, whole) if whole > most else self._expire(now_us, cap)
         rows = self._chosen(min(cap, len(self._queue)), now_us, cap)
         self.bytes -= self._bytes_of(rows)
         self._since_us, self._held = None, 0
@@ -277,7 +300,7 @@ class Batcher(Generic[T]):
         self._since_us, self._held = None, 0
         if reason == "cap" and len(rows) < cap:  # made smaller
             reason = "deadline"
-        latest_us = rows[0].due_us - self._times.predict(len(rows)) if rows else 0
+        latest_us = rows[0].due_us - self.learnt.times.predict(len(rows)) if rows else 0
         return Take(rows, expired, cap, len(self._queue), reason, latest_us=latest_us)
 
     def _chosen(self, count: int, now_us: int, cap: int) -> tuple[Waiting[T], ...]:
@@ -294,7 +317,7 @@ class Batcher(Generic[T]):
         """Return the orders of the rows that must yield so that the others are in time, lowest priorities first."""
         priorities = {row.priority for row in self._queue}
         self._is_ranked = priorities != {0}
-        batch_us = self._times.predict(cap)
+        batch_us = self.learnt.times.predict(cap)
         if len(priorities) == 1 or not batch_us:
             return frozenset()
         kept: list[tuple[int, int, int]] = []
@@ -318,6 +341,18 @@ class Batcher(Generic[T]):
         self.bytes -= self._bytes_of(expired)
         return expired
 
+    def _expire_joined(self, now_us: int, whole: int) -> tuple[Waiting[T], ...]:
+        """Drop the rows that a batch of so many in all cannot answer in time; if there are no others, those due."""
+        end_us = now_us + self._quickly(whole) - self.spare_us
+        lost = bisect(self._queue, end_us - 1, key=attrgetter("due_us"))
+        if lost == len(self._queue):
+            lost = bisect(self._queue, now_us, key=attrgetter("due_us"))
+        return self.give_up(lost).expired
+
+    def _quickly(self, rows: int) -> int:
+        """Return what a batch takes if nothing delays it (us)."""
+        return min(self.learnt.times.usual(rows), self.learnt.times.predict(rows))
+
     def _lost(self, row: Waiting[T], queued: int, now_us: int, cap: int) -> bool:
         """Tell whether the most urgent row must be dropped.
 
@@ -330,8 +365,8 @@ class Batcher(Generic[T]):
         if (
             queued <= cap
         ):  # all fit into the batch: a late row delays no other, so it goes only if it is likely to be late
-            return row.due_us + self.spare_us < now_us + min(self._times.usual(queued), self._times.predict(queued))
-        return row.due_us < now_us + self._times.predict(cap)
+            return row.due_us + self.spare_us < now_us + self._quickly(queued)
+        return row.due_us < now_us + self.learnt.times.predict(cap)
 
     def _release(self, now_us: int, cap: int) -> tuple[int, Reason]:
         """Return when the next batch starts, and why then."""
@@ -341,13 +376,12 @@ class Batcher(Generic[T]):
         if queued >= cap:
             return now_us, "cap"
         due_us = self._queue[0].due_us
-        latest_us = self._controller.wait_until(self._state, queued, due_us, now_us)
+        latest_us = self._controller.wait_until(self.learnt.state, queued, due_us, now_us)
         if latest_us == now_us and self._since_us is None:
             return now_us, "eager"
         # When the wait ends, neither the present size nor the next may be estimated as too slow.
-        latest_us = min(
-            latest_us, due_us - MARGIN_US - max(self._times.predict(queued), self._times.predict(queued + 1))
-        )
+        predict = self.learnt.times.predict
+        latest_us = min(latest_us, due_us - MARGIN_US - max(predict(queued), predict(queued + 1)))
         linger_us = (now_us if self._since_us is None else self._since_us) + self._controller.linger_us
         return (latest_us, "deadline") if latest_us <= linger_us else (linger_us, "linger")
 
@@ -357,11 +391,13 @@ class Batcher(Generic[T]):
         if not self._queue or self._queue[0].order >= self._held:
             return planned
         slack_us = self._queue[0].due_us - now_us
-        while rows and self._times.predict(rows) > slack_us:
+        while rows and self.learnt.times.predict(rows) > slack_us:
             rows = (1 << rows.bit_length() - 1) - 1  # the largest size of the next smaller class
         return rows or planned
 
-    def done(self, rows: int, duration_us: int, now_us: int, *, deaf: bool = False) -> None:
+    def done(
+        self, rows: int, duration_us: int, now_us: int, *, deaf: bool = False, objective_us: int | None = None
+    ) -> None:
         """Learn from a batch of `rows` that took `duration_us`.
 
         Args:
@@ -370,12 +406,14 @@ class Batcher(Generic[T]):
             now_us: when it was over.
             deaf: nothing could be fetched during this batch. So rows that arrive next already waited for its end, and
                 that wait must not be counted twice.
+            objective_us: how long it may have taken; None = the objective of this queue.
         """
         if deaf:
             self._deaf_us = self._deaf_before(now_us - duration_us) + duration_us
             self._deaf_until_us = now_us
-        self._times.observe(rows, duration_us)
-        self._state = self._controller.observe(self._state, rows, duration_us, self.objective(now_us))
+        learnt, within_us = self.learnt, self.objective(now_us) if objective_us is None else objective_us
+        learnt.times.observe(rows, duration_us)
+        learnt.state = self._controller.observe(learnt.state, rows, duration_us, within_us)
 
     def _deaf_before(self, now_us: int) -> int:
         """Return for how long nothing could be fetched until just now."""

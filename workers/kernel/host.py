@@ -5,11 +5,12 @@
                              └─ Load, Unload ─▶ residency ─▶ Load, Unload ─▶ on_loaded
 
 A worker says which copies of its model it wants, and it never notices when one leaves memory and comes back. What runs
-next is the schedule's choice among all models, and so many batches run at a time as there are lanes. Rows that wait for
-a copy are answered in time, or expire.
+next is the schedule's choice among all models, and so many batches run at a time as there are lanes. A batch may have
+parts of several models that have one trunk. Rows that wait for a copy are answered in time, or expire.
 
 All models run in one child process. When it ends, or is ended because a model hangs, every copy is lost. The model to
-blame is taken out: its rows fail with the reason, and it is loaded again later, seldom. The others are loaded again.
+blame is taken out: its rows fail with the reason, and it is loaded again later, seldom. The others are loaded again,
+and asked again about the rows that they had.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from streams.operators.contract import NONE_UNREAD, Load, Log, Needs, Operator, 
 from streams.operators.statistics import as_label, render
 from workers.kernel.asked import AskedLately
 from workers.kernel.hosted import Copy, Hosted
+from workers.kernel.joint import Batch, Part, Trunks, joined
 from workers.kernel.plan_follower import PlanFollower
 from workers.kernel.profile_log import ProfileLog
 from workers.kernel.schedule.contract import Queue
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
     from schemas.codec import Codec
     from schemas.records import Plan
     from streams.operators.contract import Effects, Predicted, Record, Unread
-    from workers.kernel.schedule.contract import Schedule
+    from workers.kernel.schedule.contract import Schedule, Start
     from workers.kernel.schedule.residency import Eviction, Residency
     from workers.settings import WorkerSettings
 
@@ -53,7 +55,7 @@ class _Running(NamedTuple):
     predict: Predict  # as its worker asked for it
     unit: str
     epoch: int
-    is_scheduled: bool
+    batch: Batch
 
 
 class Host(Operator):
@@ -97,6 +99,8 @@ class Host(Operator):
         self._emptied: list[str] = []  # names under which nothing waits any more
         self._number = count().__next__  # each worker counts its own batches
         self._running: dict[int, _Running] = {}
+        self._at_work = 0  # batches that run; of one that several models share, each has a part
+        self._trunks = Trunks(settings)
         self._trials: deque[tuple[Hosted, Predict]] = deque()  # wait for their turn: they come before all others
         self._loading: dict[tuple[str, int], int] = {}  # the epoch of each copy that is being loaded
         self._epoch = 0  # number of the models' process
@@ -183,17 +187,23 @@ class Host(Operator):
     ) -> Effects:
         """Give a batch's results to the worker that asked for it; a model that was lost over it is taken out."""
         run = self._running.pop(batch_id)
-        hosted, predict, unit, epoch, is_scheduled = run
-        if is_scheduled:
-            self._schedule.done(unit, 0 if is_lost else len(predict.rows), took_us, now_us)
+        hosted, predict, unit, epoch, batch = run
+        batch.left -= 1
+        if not batch.left:
+            self._at_work -= 1
+            if batch.name:
+                self._schedule.done(batch.name, 0 if is_lost else batch.rows, took_us, now_us)
+        if batch.name:
             self._measured(unit, hosted, now_us)
         self._residency.use(unit, now_us, is_busy=False)
         if is_lost and epoch == self._epoch:
             self._lose(now_us)
         assert hosted.worker is not None, "it has asked"
-        told = hosted.worker.on_predicted(
-            predict.batch_id, results, took_us, now_us, is_blocking=is_blocking, is_lost=is_lost
-        )
+        told: Effects = []
+        if not is_lost or results.fault is not None or not hosted.worker.again(predict.batch_id):
+            told = hosted.worker.on_predicted(
+                predict.batch_id, results, took_us, now_us, is_blocking=is_blocking, is_lost=is_lost
+            )
         effects = self._of_worker(hosted, told, now_us)
         if is_lost:
             effects += self._lost_over(hosted, predict.copy, results.fault, now_us)
@@ -463,7 +473,8 @@ class Host(Operator):
         if until_us > now_us:
             heappush(self._later, (until_us, unit))
         elif (hosted.model.name, copy.load.copy) not in self._loading:
-            self._residency.want(unit, hosted.size_of(copy.load.model))
+            model = copy.load.model
+            self._residency.want(unit, hosted.size_of(model), model.trunk, model.trunk_bytes)
 
     def _release(self, hosted: Hosted, unload: Unload, now_us: int) -> Effects:
         """Let go of a copy that its worker does not want any more."""
@@ -516,13 +527,14 @@ class Host(Operator):
         lane = hosted.lane_of(copy.load.copy)
         if lane is None:
             return
+        trunk = self._trunks.of(lane, copy.load.model)
         batcher, is_there = lane.batcher, unit in self._residency
         waits = lane.fault is None and len(batcher) > 0
         load_us = 0 if is_there else self._left_to_load(hosted, copy, now_us)
         dues_us: Sequence[int] = batcher.dues_us if waits else ()
         since_us = batcher.since_us if waits else now_us
         size_bytes = hosted.size_of(copy.load.model)
-        queue = Queue(unit, dues_us, since_us, is_there and lane.is_ready, load_us, size_bytes, batcher.cap)
+        queue = Queue(unit, dues_us, since_us, is_there and lane.is_ready, load_us, size_bytes, batcher.cap, trunk)
         self._schedule.changed(queue, now_us)
         if waits and copy.due_us != (due_us := batcher.due_us(0) + batcher.spare_us):
             copy.due_us = due_us
@@ -539,37 +551,52 @@ class Host(Operator):
 
     def _start(self, now_us: int) -> Effects | None:
         """Start one batch; None = none can start now."""
-        if len(self._running) >= self._lanes:
+        if self._at_work >= self._lanes:
             return None
         for index, (hosted, predict) in enumerate(self._trials):
             copy = hosted.copies.get(predict.copy)
             if copy is None or copy.unit in self._residency:
                 del self._trials[index]
-                return [] if copy is None else [self._given(hosted, predict, copy.unit, now_us, is_scheduled=False)]
+                return [] if copy is None else [self._alone(hosted, predict, copy.unit, now_us)]
             self._want(copy.unit, now_us)  # it has made room for another one meanwhile
         start = self._schedule.next(now_us)
-        if start is None:
-            return None
-        hosted, copy = self._units[start.model]
-        lane = hosted.lane_of(copy.load.copy)
-        assert hosted.worker is not None and lane is not None, "the schedule has heard of it"  # noqa: PT018 - one truth
-        effects: Effects = []
-        is_started = False
-        for effect in hosted.worker.start_now(lane, start.rows, now_us, start.latest_us):
-            if isinstance(effect, Predict):
-                effects.append(self._given(hosted, effect, copy.unit, now_us, is_scheduled=True))
-                is_started = True
-            else:
-                effects.append(effect)
-        if not is_started:
-            self._schedule.done(copy.unit, 0, 0, now_us)
-        self._touch(hosted)
-        return effects
+        return None if start is None else self._begin(start, now_us)
 
-    def _given(self, hosted: Hosted, predict: Predict, unit: str, now_us: int, *, is_scheduled: bool) -> Predict:
-        """Return a batch under a number that no other worker here gives; it does not end the role if it hangs."""
+    def _begin(self, start: Start, now_us: int) -> Effects:
+        """Have every model of a batch begin its part."""
+        effects: Effects = []
+        parts: list[Part] = []
+        whole = start.rows if start.parts else 0
+        for unit, rows in start.parts or ((start.model, start.rows),):
+            hosted, copy = self._units[unit]
+            lane = hosted.lane_of(copy.load.copy)
+            assert hosted.worker is not None and lane is not None, "the schedule has heard of it"  # noqa: PT018 - one truth
+            for effect in hosted.worker.start_now(lane, rows, now_us, start.latest_us, whole):
+                if isinstance(effect, Predict):
+                    parts.append(Part(hosted, unit, lane, effect))
+                else:
+                    effects.append(effect)
+            self._touch(hosted)
+        if not parts:
+            self._schedule.done(start.model, 0, 0, now_us)
+            return effects
+        batch = joined(start.model, parts, now_us)
+        self._at_work += 1
+        if len(parts) > 1:
+            self.counters["host_joint_batches_total"] += 1
+            self.counters["host_joint_parts_total"] += len(parts)
+        first, *others = [self._given(part.hosted, part.predict, part.unit, batch, now_us) for part in parts]
+        return [*effects, first._replace(joined=tuple(others))]
+
+    def _alone(self, hosted: Hosted, predict: Predict, unit: str, now_us: int) -> Predict:
+        """Return a batch that no schedule has started."""
+        self._at_work += 1
+        return self._given(hosted, predict, unit, Batch("", len(predict.rows), 1), now_us)
+
+    def _given(self, hosted: Hosted, predict: Predict, unit: str, batch: Batch, now_us: int) -> Predict:
+        """Return a part under a number that no other worker here gives; it does not end the role if it hangs."""
         number = self._number()
-        self._running[number] = _Running(hosted, predict, unit, self._epoch, is_scheduled)
+        self._running[number] = _Running(hosted, predict, unit, self._epoch, batch)
         self._residency.use(unit, now_us, is_busy=True)
         return predict._replace(batch_id=number, is_vital=False)
 

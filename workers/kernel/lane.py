@@ -51,12 +51,27 @@ def patience_us(objective_us: int) -> int:
     return max(MIN_PATIENCE_US, 10 * objective_us)
 
 
+class Joint(NamedTuple):
+    """A batch of several models that have one trunk.
+
+    Attributes:
+        rows: of all of them.
+        objective_us: how long it may take: the least that is left to any of them.
+        is_last: whether this model's part is the last, which is done when the batch is, and says how long that took.
+    """
+
+    rows: int
+    objective_us: int
+    is_last: bool
+
+
 class Running(NamedTuple):
-    """A batch that is being predicted, and in whose name it will be answered."""
+    """A batch that is being predicted, and in whose name it will be answered; a part of a joint one may be all."""
 
     take: Take[Asked]
     identity: Identity
     started_us: int
+    joint: Joint | None = None
 
 
 class Lane:
@@ -66,6 +81,7 @@ class Lane:
         is_ready: its model can be asked.
         fault: why its rows fail at once; None = they are predicted.
         running: the batch that is with the model.
+        trunk: digest of the one that its model shares, and with that what batches teach; "" = it shares none.
     """
 
     def __init__(
@@ -90,6 +106,7 @@ class Lane:
         self.is_ready = False
         self.fault: str | None = None
         self.running: Running | None = None
+        self.trunk = ""
         self.batcher = batcher
         self.copy = copy
         self._patience_us = patience_us
@@ -190,12 +207,25 @@ class Lane:
         rows = inputs_of(take.rows)
         return Predict(number(), model, version, rows, patience, self.copy, take.queued, is_vital)
 
-    def start_now(self, now_us: int, number: Callable[[], int], most: int, latest_us: int) -> Effects:
-        """Give the model its next batch, of at most so many rows, because a schedule says so; report what expires."""
-        take = self.batcher.take_now(now_us, most, latest_us)
+    def start_now(self, now_us: int, number: Callable[[], int], most: int, latest_us: int, whole: int = 0) -> Effects:
+        """Give the model its next batch, because a schedule says so; report what expires.
+
+        Args:
+            now_us: the time.
+            number: returns the next batch's.
+            most: rows.
+            latest_us: when the batch has to start, by the estimate of who chose it.
+            whole: rows of the batch that these are a part of (see `join`); 0 = they are all of it.
+        """
+        take = self.batcher.take_now(now_us, most, latest_us, whole)
         if take.rows:
             return [self._asking(take, now_us, number, is_vital=False)]
         return self.unpredicted(take, Outcome.EXPIRED, now_us) if take.expired else []
+
+    def join(self, joint: Joint) -> None:
+        """Let what runs be a part of a joint batch."""
+        assert self.running is not None, "it has been started"
+        self.running = self.running._replace(joint=joint)
 
     def expire(self, now_us: int) -> Effects:
         """Give up the rows that are due by now."""
@@ -233,21 +263,32 @@ class Lane:
         if running is None:
             raise RuntimeError("a batch was finished twice, or never started")
         batcher, is_deaf = self.batcher, is_blocking and took_us > QUICK_US
-        batcher.done(len(running.take.rows), took_us, now_us, deaf=is_deaf)
+        if running.joint is None:
+            batcher.done(len(running.take.rows), took_us, now_us, deaf=is_deaf)
+        elif running.joint.is_last:
+            batcher.done(running.joint.rows, took_us, now_us, objective_us=running.joint.objective_us)
         if is_deaf and len(batcher) and batcher.room_in_batch > 0:
             self._listening = now_us + BREATH_US, now_us + min(LISTEN_US, took_us // 2)
         return running
 
+    def again(self) -> None:
+        """Queue the rows of the running batch again, for when the model is back: it was lost through another one."""
+        running, self.running = self.running, None
+        assert running is not None, "it has been started"
+        self.is_ready = False
+        self.batcher.put_back(running.take.rows + running.take.expired)
+
     def answers(self, running: Running, predicted: Predicted, took_us: int) -> Effects:
         """Turn a predicted batch into records; its expired rows go into the same ones."""
-        take, identity, started_us = running
-        self._count(take, predicted, took_us)
+        take, identity, started_us, joint = running
+        self._count(take, predicted, took_us if joint is None else took_us * len(take.rows) // joint.rows)
         done_us = started_us + took_us
         self._durations.latest[identity.model].extend([done_us - row.fetched_us for row in take.rows])
         answering = self._answering
         if identity is not answering.identity:
             answering = replace(answering, identity=identity)
-        return answering.records(Batch.of(take, predicted, started_us, took_us))
+        batch = Batch.of(take, predicted, started_us, took_us)
+        return answering.records(batch if joint is None else batch._replace(rows=joint.rows))
 
     def unpredicted(self, take: Take[Asked], outcome: Outcome, now_us: int, message: str = "") -> Effects:
         """Answer all rows that a take gives up with one outcome."""

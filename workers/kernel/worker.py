@@ -237,7 +237,7 @@ class ModelWorker(Operator):
         """The lanes of all versions, that of the one that serves first."""
         return self._lanes()
 
-    def start_now(self, lane: Lane, most: int, now_us: int, latest_us: int) -> Effects:
+    def start_now(self, lane: Lane, most: int, now_us: int, latest_us: int, whole: int = 0) -> Effects:
         """Let a lane begin a batch of at most so many rows; without a `Predict` among the effects none has begun.
 
         Args:
@@ -245,10 +245,19 @@ class ModelWorker(Operator):
             most: rows.
             now_us: the time.
             latest_us: when the batch has to start, by the estimate of who chose it.
+            whole: rows of the batch that these are a part of; 0 = they are all of it.
         """
         effects: Effects = []
-        self._perform_start(lane, lane.start_now(now_us, self._number, most, latest_us), effects)
+        self._perform_start(lane, lane.start_now(now_us, self._number, most, latest_us, whole), effects)
         return self._with_given(effects)
+
+    def again(self, batch_id: int) -> bool:
+        """Queue the rows of a batch again which was lost through another model; False = it was a trial."""
+        lane, _ = self._running.pop(batch_id, (None, ()))
+        if lane is None:
+            return False
+        lane.again()
+        return True
 
     def fail(self, fault: str, now_us: int) -> Effects:
         """Fail the rows of the version that serves at once, until `recover`: its model has been taken out."""

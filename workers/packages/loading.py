@@ -6,7 +6,7 @@ import io
 import logging
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.lib import format as npy
@@ -22,7 +22,7 @@ from workers.packages.variants import CONVERTERS, EXAMPLES_FILE, RUNTIMES, answe
 from workers.runtimes.contract import part
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -97,9 +97,11 @@ def load_package(
         )
     if allow_pickle and digest is None and any(name.endswith(".pickle") for name in manifest.files):
         raise PackageError(f"{folder} holds a pickle: also give the digest that was noted when it was packaged")
+    told: Sequence[Mapping[str, Any]] = (manifest.options, manifest.options.get("trunk", {}))
     for named in NAMING:
-        if named in manifest.options:
-            require_within(manifest.options[named], code)
+        for options in told:
+            if named in options:
+                require_within(options[named], code)
     with refusing(f"{folder} cannot be loaded", but=(WorkerError, MemoryError)):
         module = runtime_module(manifest.runtime)
         reads_late = getattr(module, "READS_WHAT_IT_LACKS", False)

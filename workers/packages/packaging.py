@@ -2,6 +2,8 @@
 
     package_sklearn(forest, folder, "digits-forest", "1", X[:5])      a fitted estimator
     package_torch(network, folder, "mnist", "1", x[:5], architecture="my_package.nets:make_mlp")
+    package_torch(head, folder, "cats", "1", x[:5], architecture="my_package.nets:make_head",
+                  trunk=trunk, trunk_architecture="my_package.nets:make_trunk")
     package_sklearn(pipeline, folder, "churn", "1", frame.head())     a pipeline fitted on a data frame of pandas
     package_function("my_package.rules:predict_batch", folder, "rules", "1", x[:5])
     package_onnx("model.onnx", folder, "mnist", "2", x[:5])           a graph that something else has exported
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from schemas.records import Input
-    from workers.manifest_form import Options, Parity
+    from workers.manifest_form import Options, Parity, TrunkDocument
     from workers.packages.loading import LoadedModel
     from workers.runtimes.contract import Rows
 
@@ -149,9 +151,15 @@ def package_torch(
     min_rows: int | None = None,
     compile: bool = False,  # noqa: A002 - torch's own word
     parity: Parity | None = None,
+    trunk: object = None,
+    trunk_architecture: str | None = None,
+    trunk_arguments: Mapping[str, object] | None = None,
     warm_up: Rows | Frame | None = None,
 ) -> Manifest:
     """Package a torch module: its state as safetensors, its architecture as a dotted path.
+
+    With a trunk, `module` is the head: the model is `head(trunk(rows))`. Models of one host whose trunks are equal hold
+    it once, and their rows go through it together.
 
     Args:
         module: the trained network, or the file that holds its state (`.safetensors`, or what `torch.save` made of its
@@ -170,6 +178,9 @@ def package_torch(
             cost of 16 rows for one (see `runtimes.torch.MIN_ROWS`).
         compile: run it through `torch.compile`, here and in workers; where that fails it runs as it is.
         parity: whose outputs it answers the sum of; None = it is no parity model.
+        trunk: what comes before the head, a network or the file of its state, as `module`; None = nothing does.
+        trunk_architecture: factory of the trunk, as `architecture`.
+        trunk_arguments: of that factory.
         warm_up: up to 1,000 rows, kept in the package, that a process has answered before it takes queries; None = the
             sample, an empty list = no rows.
 
@@ -183,6 +194,8 @@ def package_torch(
         options["compile"] = True
     if parity is not None:
         options["parity"] = parity
+    if (trunk is None) != (trunk_architecture is None) or (compile and trunk is not None):
+        raise PackageError("a trunk needs what builds it (trunk_architecture), and is not compiled")
     sample_input = samples.batch(sample_input)
     signature = samples.signature(sample_input, allow_nan=allow_nan, by_reference=by_reference)
     if signature.kind != "tensor":
@@ -191,8 +204,19 @@ def package_torch(
     runtime = runtime_module("torch")
     if isinstance(module, str | Path):
         module = runtime.rebuild(Path(module), architecture, arguments or {})
+    if isinstance(trunk, str | Path):
+        trunk = runtime.rebuild(Path(trunk), trunk_architecture, trunk_arguments or {})
     with _new_folder(folder) as path:
-        return _finish(path, replace(manifest, files={runtime.save(module, path): ""}), sample_input, warm_up)
+        files = {runtime.save(module, path): ""}
+        if trunk is not None and trunk_architecture is not None:
+            name = runtime.save_trunk(trunk, path)
+            its: TrunkDocument = {
+                "file": name,
+                "architecture": trunk_architecture,
+                "arguments": dict(trunk_arguments or {}),
+            }
+            manifest, files[name] = replace(manifest, options={**options, "trunk": its}), ""
+        return _finish(path, replace(manifest, files=files), sample_input, warm_up)
 
 
 def package_function(

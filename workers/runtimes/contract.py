@@ -7,7 +7,7 @@ may not depend on the rows beside it: labels equal, scores and values within 1e-
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
@@ -27,6 +27,8 @@ Rows: TypeAlias = "NDArray[np.generic] | Sequence[str] | Sequence[bytes] | Seque
 Files: TypeAlias = "Mapping[str, bytes]"
 # One answer a row: (n,) integer labels or float64 values, or n string labels.
 Answers: TypeAlias = "NDArray[np.generic] | tuple[str, ...]"
+# What a trunk gives for n rows: an array or a tensor, which has a length and takes slices and lists of places.
+Middle: TypeAlias = Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +47,35 @@ class Runtime(Protocol):
 
     It may have a method `prepare(sizes)`. Where the settings allow some sizes of batches only, that is called with
     them, rising, before the first batch.
+
+    It may have a `trunk`, which other models of its process can share (see `trunks`), and then a `head`: a runtime of
+    its own that is asked about what the trunk gives. The two give the answers of the whole within 1e-5.
     """
 
     def predict_batch(self, rows: Rows) -> Outputs:
         """Answer every row of a batch of at least one; any exception means that no row was answered."""
+        ...
+
+
+class TrunkRuntime(Protocol):
+    """A loaded trunk.
+
+    Attributes:
+        digest: equal ones do for each other.
+    """
+
+    digest: str
+
+    def run(self, rows: Rows) -> Middle:
+        """Return what the heads are asked about, for each row of a batch of at least one."""
+        ...
+
+    def split(self, middle: Middle) -> Sequence[Middle]:
+        """Return it row by row; each keeps no more memory than its own."""
+        ...
+
+    def joined(self, parts: Sequence[Middle]) -> Middle:
+        """Put rows together again."""
         ...
 
 

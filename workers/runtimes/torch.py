@@ -1,5 +1,7 @@
 """Runs a torch module: state from safetensors, architecture from an importable factory.
 
+A network may be packaged as trunk and head, a module each. The models of a process that have one trunk hold it once.
+
 `torch.load` is called when a model is packaged, and reads only tensors. A worker never calls it.
 
 On the CPU a model gets one thread unless the settings say otherwise. On a GPU, if there is one, a batch goes through a
@@ -10,6 +12,7 @@ rounding at most. So the module is in evaluation mode, and TF32 is off, whose 10
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import logging
 import threading
@@ -23,13 +26,16 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load as load_bytes
 from safetensors.torch import load_file, save_file
+from safetensors.torch import save as save_bytes
 
 from workers.entry_point import resolve
-from workers.errors import PackageError
+from workers.errors import OutputError, PackageError
 from workers.runtimes.compiled import Compiled
 from workers.runtimes.contract import part, scored, values
 from workers.runtimes.cuda import Cuda
 from workers.runtimes.pipeline import LEAST_ROWS, Pipeline
+from workers.runtimes.stages.store import HERE
+from workers.runtimes.trunks import trunk_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -48,6 +54,8 @@ STATE_FILE = "model.safetensors"
 # from 16 rows on with AVX-512, from 4 on with AVX2. Four rows instead of one take 3.3 times as long for a small
 # convolution and 2.2 times for 20 million weights; 16 rows take 12 and 3.4 times.
 MIN_ROWS = 1
+READS_WHAT_IT_LACKS = True  # a trunk that is there already is not read again
+_HERE = threading.local()  # a limit holds for the thread that sets it, and for those that begin later
 _NUMPY = (torch.float32, torch.float64)  # numpy has no bfloat16, and half precision gains nothing on the wire
 
 
@@ -56,19 +64,32 @@ class TorchRuntime:
 
     Attributes:
         leaves_lock: it computes without Python's lock.
+        trunk: that comes before the head; None = the network is whole.
+        head: that is asked about what the trunk gives.
     """
 
     leaves_lock = True
 
-    def __init__(self, manifest: Manifest, module: torch.nn.Module, device: torch.device, threads: int) -> None:
+    def __init__(
+        self,
+        manifest: Manifest,
+        module: torch.nn.Module,
+        device: torch.device,
+        threads: int,
+        trunk: TorchTrunk | None = None,
+    ) -> None:
         torch.set_float32_matmul_precision("highest")
         torch.backends.cudnn.allow_tf32 = False
         self._manifest = manifest
         self._device = device
         self._threads = threads
-        self._here = threading.local()  # a limit holds for the thread that sets it, and for those that begin later
         self._min_rows = int(manifest.options.get("min_rows", MIN_ROWS))
-        self._module: Callable[[torch.Tensor], torch.Tensor] = module.to(device).eval()
+        module = module.to(device).eval()
+        self.trunk = trunk
+        self.head = None if trunk is None else TorchHead(manifest, module, self._min_rows)
+        if trunk is not None:
+            module = torch.nn.Sequential(trunk.module, module)
+        self._module: Callable[[torch.Tensor], torch.Tensor] = module
         if manifest.options.get("compile", False):
             self._module = Compiled(self._module, torch.compile(module), self._not_compiled)
         self._pipeline = None if device.type == "cpu" else self._piped(device)
@@ -80,23 +101,14 @@ class TorchRuntime:
 
     def predict_batch(self, rows: Rows) -> Outputs:
         """Run the module once; it must answer (n, k) scores, or (n,) or (n, 1) numbers for the output `value`."""
-        if not hasattr(self._here, "limit"):
-            torch.set_num_threads(self._threads)
-            self._here.limit = self._threads
-        batch = np.asarray(rows)
-        missing = self._min_rows - len(batch)
-        if missing > 0:
-            batch = np.concatenate([batch, np.repeat(batch[-1:], missing, axis=0)])
+        _limit(self._threads)
+        batch = _filled_up(np.asarray(rows), self._min_rows)
         with torch.inference_mode():
             if self._pipeline is None:
-                answers: NDArray[np.generic] = self._numbers(torch.from_numpy(batch)).numpy()
+                answers: NDArray[np.generic] = _numbers(self._module(torch.from_numpy(batch))).numpy()
             else:
                 answers = self._pipeline.answer(batch)
-        if len(answers) == len(batch):
-            answers = answers[: len(rows)]
-        if self._manifest.output == "value":
-            return values(answers)
-        return scored(answers, self._manifest.classes, keep=self._manifest.output == "scores")
+        return _outputs(self._manifest, answers, len(batch), len(rows))
 
     def prepare(self, sizes: Sequence[int]) -> None:
         """On a GPU, record a graph of launches for each of these sizes of batches; the log says if that cannot be."""
@@ -115,22 +127,106 @@ class TorchRuntime:
         signature = self._manifest.input
         dtype = torch.from_numpy(np.empty(0, signature.dtype)).dtype
         least_rows = max(LEAST_ROWS, self._min_rows)
-        return Pipeline(Cuda(device, self._numbers, signature.shape, dtype), least_rows)
-
-    def _numbers(self, rows: torch.Tensor) -> torch.Tensor:
-        raw = self._module(rows)
-        return raw if raw.dtype in _NUMPY else raw.float()
+        return Pipeline(Cuda(device, lambda rows: _numbers(self._module(rows)), signature.shape, dtype), least_rows)
 
     def _not_compiled(self, error: Exception) -> None:
         why = str(error).strip().partition("\n")[0]
         _log.warning("%s cannot be compiled and runs as it is: %s: %s", self._name, type(error).__name__, why)
 
 
+class TorchTrunk:
+    """What several networks have before their heads.
+
+    Attributes:
+        digest: equal trunks have equal ones.
+        module: on its device.
+    """
+
+    def __init__(self, digest: str, module: torch.nn.Module, device: torch.device, threads: int, min_rows: int) -> None:
+        self.digest = digest
+        self.module = module.to(device).eval()
+        self._device, self._threads, self._min_rows = device, threads, min_rows
+
+    def run(self, rows: Rows) -> torch.Tensor:
+        """Run the trunk once.
+
+        Raises:
+            OutputError: it does not give something for each row.
+        """
+        _limit(self._threads)
+        batch = _filled_up(np.asarray(rows), self._min_rows)
+        with torch.inference_mode():
+            found: torch.Tensor = self.module(torch.from_numpy(batch).to(self._device))
+        if len(found) != len(batch):
+            raise OutputError(f"the trunk gives {len(found)} rows for {len(batch)}")
+        return found[: len(rows)]
+
+    def split(self, middle: torch.Tensor) -> list[torch.Tensor]:
+        """Return it row by row."""
+        return [row.clone() for row in middle]
+
+    def joined(self, parts: Sequence[torch.Tensor]) -> torch.Tensor:
+        """Put rows together again."""
+        return torch.stack([*parts])
+
+
+class TorchHead:
+    """What a network does with what its trunk gives."""
+
+    def __init__(self, manifest: Manifest, module: torch.nn.Module, min_rows: int) -> None:
+        self._manifest, self._module, self._min_rows = manifest, module, min_rows
+
+    def predict_batch(self, rows: torch.Tensor) -> Outputs:
+        """Answer as the whole network does."""
+        missing = self._min_rows - len(rows)
+        with torch.inference_mode():
+            batch = torch.cat([rows, rows[-1:].expand(missing, *rows.shape[1:])]) if missing > 0 else rows
+            answers = _numbers(self._module(batch)).cpu().numpy()
+        return _outputs(self._manifest, answers, len(batch), len(rows))
+
+
+def _limit(threads: int) -> None:
+    """Bound the threads of this thread's arithmetic."""
+    if getattr(_HERE, "limit", 0) != threads:
+        torch.set_num_threads(threads)
+        _HERE.limit = threads
+
+
+def _filled_up(batch: NDArray[np.generic], least: int) -> NDArray[np.generic]:
+    """Repeat the last row until there are enough."""
+    missing = least - len(batch)
+    return np.concatenate([batch, np.repeat(batch[-1:], missing, axis=0)]) if missing > 0 else batch
+
+
+def _numbers(raw: torch.Tensor) -> torch.Tensor:
+    return raw if raw.dtype in _NUMPY else raw.float()
+
+
+def _outputs(manifest: Manifest, answers: NDArray[np.generic], batch: int, rows: int) -> Outputs:
+    """Bring the answers to a batch that was filled up into the form that travels."""
+    if len(answers) == batch:
+        answers = answers[:rows]
+    if manifest.output == "value":
+        return values(answers)
+    return scored(answers, manifest.classes, keep=manifest.output == "scores")
+
+
 def save(module: torch.nn.Module, folder: Path) -> str:
     """Write the module's state into `folder` and return the name of the file."""
-    state = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in module.state_dict().items()}
-    save_file(state, folder / STATE_FILE)
+    save_file(_tensors(module), folder / STATE_FILE)
     return STATE_FILE
+
+
+def save_trunk(module: torch.nn.Module, folder: Path) -> str:
+    """Write a trunk's state into `folder` and return the name of the file, which is its digest."""
+    content = save_bytes(_tensors(module))
+    name = f"{hashlib.sha256(content).hexdigest()}.safetensors"
+    (folder / name).write_bytes(content)
+    return name
+
+
+def _tensors(module: torch.nn.Module) -> dict[str, torch.Tensor]:
+    return {name: tensor.detach().cpu().contiguous().clone() for name, tensor in module.state_dict().items()}
 
 
 def rebuild(state: Path, architecture: str, arguments: Mapping[str, object]) -> torch.nn.Module:
@@ -171,13 +267,26 @@ def load(manifest: Manifest, files: Files, *, allow_pickle: bool, threads: int) 
     Raises:
         PackageError: the architecture cannot be built, or the state is not its state.
     """
-    options, content = manifest.options, part(files, STATE_FILE)
+    options, its = manifest.options, trunk_of(manifest)
+    module = _restored(files, STATE_FILE, str(options.get("architecture", "")), options.get("arguments", {}))
+    if not its.digest:
+        return TorchRuntime(manifest, module, device(), threads)
+
+    def made() -> TorchTrunk:
+        told = options["trunk"]
+        found = _restored(files, told["file"], told["architecture"], told.get("arguments", {}))
+        return TorchTrunk(its.digest, found, device(), threads, int(options.get("min_rows", MIN_ROWS)))
+
+    return TorchRuntime(manifest, module, device(), threads, HERE.take(its.key, made))
+
+
+def _restored(files: Files, name: str, architecture: str, arguments: Mapping[str, object]) -> torch.nn.Module:
+    content = part(files, name)
     try:
         state = load_bytes(content)
     except (SafetensorError, RuntimeError) as error:
-        raise PackageError(f"{STATE_FILE} is no state of a network ({error}): package the model again") from error
-    module = _filled(str(options.get("architecture", "")), options.get("arguments", {}), state, STATE_FILE)
-    return TorchRuntime(manifest, module, device(), threads)
+        raise PackageError(f"{name} is no state of a network ({error}): package the model again") from error
+    return _filled(architecture, arguments, state, name)
 
 
 def device() -> torch.device:

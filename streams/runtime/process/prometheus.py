@@ -50,6 +50,8 @@ MEANINGS: Final = {
     "host_asked_total": "rows that a host has read for a model, since the model was first asked within a minute",
     "host_budget_bytes": "memory that the models of a host may take",
     "host_evictions_total": "models that a host has unloaded to make room",
+    "host_joint_batches_total": "batches of a host that had rows of several models with one trunk",
+    "host_joint_parts_total": "models that had rows in such batches, summed",
     "host_known_models": "models of a host, in memory or not",
     "host_last_eviction_idle_s": "seconds for which the model that a host unloaded last had not been used",
     "host_loads_total": "models that a host has begun to load",

@@ -50,6 +50,12 @@ class Models:
         """Ask a model."""
         self.executors.predict(Predict(0, name, "1", (text,), int(patience_s * 1e6)))
 
+    def ask_together(self, texts: dict[str, str], patience_s: float = 30.0) -> None:
+        """Ask several models in one batch."""
+        patience_us = int(patience_s * 1e6)
+        first, *others = [Predict(0, name, "1", (text,), patience_us) for name, text in texts.items()]
+        self.executors.predict(first._replace(joined=tuple(others)))
+
     async def answer(self) -> tuple[str, Outcome, bool, str | None]:
         """Return which model has answered, the outcome, whether it was lost, and the fault."""
         name, ran = await self.batches.get()
@@ -124,3 +130,33 @@ async def test_a_copy_that_is_let_go_of_before_it_is_loaded_can_be_loaded_again_
         models.ask("shout", "loud")
         assert (await models.answer())[:3] == ("shout", Outcome.OK, False)
         assert models.loads.empty()
+
+
+async def test_of_a_batch_of_several_models_the_first_without_an_answer_is_to_blame(tmp_path: Path) -> None:
+    """Those before it have answered, those behind are lost without a fault; a row that fails harms no other model."""
+    async with child(tmp_path) as models:
+        for name, function in (("shout", "shout"), ("moody", "moody"), ("echo", "shout")):
+            await models.load(name, f"tests.toys:{function}")
+        models.ask_together({"shout": "loud", "moody": "raise", "echo": "calm"})
+        assert [await models.answer() for _ in range(3)] == [
+            ("shout", Outcome.OK, False, None),
+            ("moody", Outcome.FAILED, False, "RuntimeError: as you wish"),
+            ("echo", Outcome.OK, False, None),
+        ]
+        models.ask_together({"shout": "loud", "moody": "die", "echo": "calm"})
+        assert await models.answer() == ("shout", Outcome.OK, False, None)
+        name, outcome, is_lost, fault = await models.answer()
+        assert (name, outcome, is_lost) == ("moody", Outcome.FAILED, True)
+        assert fault is not None
+        assert await models.answer() == ("echo", Outcome.FAILED, True, None)
+
+
+async def test_a_model_that_hangs_in_a_batch_of_several_is_found(tmp_path: Path) -> None:
+    """Its patience counts from when its turn came."""
+    async with child(tmp_path) as models:
+        for name, function in (("shout", "shout"), ("moody", "moody"), ("echo", "shout")):
+            await models.load(name, f"tests.toys:{function}")
+        models.ask_together({"shout": "loud", "moody": "hang", "echo": "calm"}, patience_s=0.5)
+        found = [await models.answer() for _ in range(3)]
+        assert [(name, is_lost) for name, _, is_lost, _ in found] == [("shout", False), ("moody", True), ("echo", True)]
+        assert [fault for *_, fault in found] == [None, "the model did not answer 1 rows within 0.5 s", None]

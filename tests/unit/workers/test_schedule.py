@@ -28,7 +28,7 @@ def test_the_latest_feasible_start_goes_first() -> None:
     schedule.changed(queue("many", *[25_000] * 16), 0)  # 25.0 - 15.67 ms comes before 20.0 - 2.61 ms
     start = schedule.next(0)
     assert start is not None
-    assert start == ("many", 16, 0, 25_000 - 15_670)
+    assert start == ("many", 16, 0, 25_000 - 15_670, ())
 
 
 def test_the_largest_full_batch_that_is_in_time_runs() -> None:

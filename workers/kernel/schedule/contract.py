@@ -29,6 +29,7 @@ class Queue(NamedTuple):
         load_us: what is left of loading it, if it starts now or has started; 0 if it is resident.
         bytes: of the model in memory.
         cap: rows that a batch may hold, at least 1.
+        trunk: digest of the one that it shares with other models; "" = none.
     """
 
     model: str
@@ -38,6 +39,7 @@ class Queue(NamedTuple):
     load_us: int
     bytes: int
     cap: int
+    trunk: str = ""
 
 
 class Start(NamedTuple):
@@ -48,12 +50,14 @@ class Start(NamedTuple):
         rows: how many, from the front of its queue.
         earliest_us: when it may start.
         latest_us: when it has to start, so that its most urgent row is in time by the estimate.
+        parts: the models of a joint batch, each with its rows; `model` is then what they share. () = it is of one.
     """
 
     model: str
     rows: int
     earliest_us: int
     latest_us: int
+    parts: tuple[tuple[str, int], ...] = ()
 
 
 class Refusal(NamedTuple):

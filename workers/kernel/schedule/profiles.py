@@ -44,29 +44,48 @@ class Errors(NamedTuple):
     over_p99_us: int
 
 
+class _Executions:
+    """What batches took, by class, and what one of each class is reckoned to take (us)."""
+
+    __slots__ = ("by_class", "samples")
+
+    def __init__(self) -> None:
+        self.samples: dict[int, deque[tuple[int, int]]] = {}  # what each took, and its rows
+        self.by_class: tuple[int, ...] = (UNPROFILED_US,) * CLASSES
+
+
 class Times:
     """The times of one model.
 
     Attributes:
         version: that was measured.
         bytes: in memory.
-        by_class: what a batch of each class is reckoned to take (us), from one row on; never empty.
     """
 
-    __slots__ = ("_loads", "_samples", "by_class", "bytes", "version")
+    __slots__ = ("_executions", "_loads", "bytes", "version")
 
     def __init__(self, version: str = "") -> None:
         """Start with nothing measured."""
         self.version = version
         self.bytes = 0
-        self._samples: dict[int, deque[tuple[int, int]]] = {}  # what batches of each class took (us), and their rows
+        self._executions = _Executions()
         self._loads: deque[int] = deque(maxlen=SAMPLES)
-        self.by_class: tuple[int, ...] = (UNPROFILED_US,) * CLASSES
+
+    @property
+    def by_class(self) -> tuple[int, ...]:
+        """What a batch of each class is reckoned to take (us), from one row on; never empty."""
+        return self._executions.by_class
 
     def observe(self, rows: int, took_us: int) -> None:
         """Take what a batch took."""
-        self._samples.setdefault(class_of(rows), deque(maxlen=SAMPLES)).append((took_us, rows))
-        self.by_class = tuple(self._estimates())
+        self._executions.samples.setdefault(class_of(rows), deque(maxlen=SAMPLES)).append((took_us, rows))
+        self._executions.by_class = tuple(self._estimates())
+
+    def share(self, other: Times) -> None:
+        """Have executions in common with another from now on: what that one knows of them, or else this one."""
+        if not other.is_known and self.is_known:
+            other._executions = self._executions
+        self._executions = other._executions
 
     def loaded(self, took_us: int) -> None:
         """Take what loading took."""
@@ -75,7 +94,7 @@ class Times:
     @property
     def is_known(self) -> bool:
         """Whether any batch was measured."""
-        return bool(self._samples)
+        return bool(self._executions.samples)
 
     @property
     def load_us(self) -> int:
@@ -84,14 +103,16 @@ class Times:
 
     def kept(self, model: str) -> Profile:
         """Return what survives a restart: of each class the most rows that were run, and what it takes."""
-        classes = sorted(self._samples)
-        sizes = tuple(max(rows for _, rows in self._samples[index]) for index in classes)
+        samples = self._executions.samples
+        classes = sorted(samples)
+        sizes = tuple(max(rows for _, rows in samples[index]) for index in classes)
         times = tuple(self.by_class[index] for index in classes)
         return Profile(model, self.version, sizes, times, self.load_us, self.bytes)
 
     def _estimates(self) -> Iterable[int]:
         """Yield the estimate of each class; one never run takes no longer than in proportion to a smaller one."""
-        known = {index: p99(took_us for took_us, _ in samples) for index, samples in self._samples.items()}
+        samples = self._executions.samples
+        known = {index: p99(took_us for took_us, _ in its) for index, its in samples.items()}
         smaller = -1
         for index in range(CLASSES):
             if index in known:
@@ -159,6 +180,10 @@ class Profiles:
     def forget(self, model: str) -> None:
         """Forget a model."""
         self._models.pop(model, None)
+
+    def share(self, model: str, trunk: str) -> None:
+        """Let the executions of a model count as those of its trunk, of which it has a part in each."""
+        self.of(model).share(self.of(trunk))
 
     def errors(self) -> Errors:
         """Return how well executions were predicted."""

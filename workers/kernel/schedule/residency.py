@@ -2,18 +2,20 @@
 
 rows wait, or a copy is wanted ─▶ wanted ─▶ load it, and unload those that were not used for longest to make room
 
+Units may have a trunk in common, which is in memory once, as long as one of them is. So it takes its room once.
+
 With a `demand` (see `demand`) the unit of the largest is loaded first, and one with demand makes room only for a unit
 with more. Units of equal demand are loaded in an order that is given, or in that of the wishes.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
 # A model of unknown size is reckoned to take so much: what a small one takes with its objects.
 UNKNOWN_BYTES: Final = 1 << 20
@@ -40,12 +42,27 @@ class Change(NamedTuple):
     evictions: tuple[Eviction, ...]
 
 
+class _Wish(NamedTuple):
+    """What a unit is reckoned to take by itself, its trunk, and what that takes."""
+
+    size_bytes: int
+    trunk: str
+    trunk_bytes: int
+
+
 @dataclass(slots=True)
 class _Unit:
     size_bytes: int
     used_us: int
+    trunk: str = ""
     is_busy: bool = False
     is_loading: bool = False
+
+
+@dataclass(slots=True)
+class _Trunk:
+    size_bytes: int
+    users: int = 0
 
 
 class Residency:
@@ -72,7 +89,8 @@ class Residency:
         self._most_loading = loading
         self._loading = 0
         self._units: OrderedDict[str, _Unit] = OrderedDict()  # in memory or being loaded; the least recently used first
-        self._wishes: dict[str, int] = {}  # units that are to be loaded, in this order, with their sizes
+        self._wishes: dict[str, _Wish] = {}  # units that are to be loaded, in this order
+        self._trunks: dict[str, _Trunk] = {}  # of the units that are in memory or being loaded
         self._too_large: list[str] = []
 
     def __len__(self) -> int:
@@ -87,10 +105,18 @@ class Residency:
         """Yield the units in memory, the least recently used first."""
         return (unit for unit, known in self._units.items() if not known.is_loading)
 
-    def want(self, unit: str, size_bytes: int) -> None:
-        """Wish that a unit is loaded, unless it is."""
+    def want(self, unit: str, size_bytes: int, trunk: str = "", trunk_bytes: int = 0) -> None:
+        """Wish that a unit is loaded, unless it is.
+
+        Args:
+            unit: which.
+            size_bytes: of it with its trunk; 0 = not known.
+            trunk: which one it has in common with others; "" = none.
+            trunk_bytes: of the trunk.
+        """
         if unit not in self._units:
-            self._wishes.setdefault(unit, size_bytes or UNKNOWN_BYTES)
+            shared = min(trunk_bytes, size_bytes) if trunk else 0
+            self._wishes.setdefault(unit, _Wish((size_bytes or UNKNOWN_BYTES) - shared, trunk, shared))
 
     def unwant(self, unit: str) -> None:
         """Wish it no longer."""
@@ -109,13 +135,14 @@ class Residency:
             self._units.move_to_end(unit, last=False)
 
     def loaded(self, unit: str, size_bytes: int, now_us: int) -> None:
-        """Note that a unit is in memory, and how much it takes; 0 = as reckoned."""
+        """Note that a unit is in memory, and how much it takes with its trunk; 0 = as reckoned."""
         known = self._units[unit]
         self._loading -= known.is_loading
         known.is_loading, known.used_us = False, now_us
         if size_bytes:
-            self.used_bytes += size_bytes - known.size_bytes
-            known.size_bytes = size_bytes
+            own_bytes = max(0, size_bytes - (self._trunks[known.trunk].size_bytes if known.trunk else 0))
+            self.used_bytes += own_bytes - known.size_bytes
+            known.size_bytes = own_bytes
         self._units.move_to_end(unit)
 
     def drop(self, unit: str) -> None:
@@ -125,13 +152,15 @@ class Residency:
         if known is not None:
             self._loading -= known.is_loading
             self.used_bytes -= known.size_bytes
+            if known.trunk:
+                self._leave(known.trunk)
 
     def rename(self, unit: str, name: str) -> None:
         """Let a unit have another name."""
         if (known := self._units.pop(unit, None)) is not None:
             self._units[name] = known
-        if (size_bytes := self._wishes.pop(unit, None)) is not None:
-            self._wishes[name] = size_bytes
+        if (wish := self._wishes.pop(unit, None)) is not None:
+            self._wishes[name] = wish
 
     def too_large(self) -> list[str]:
         """Return the wishes that no room can be made for, each once: they are larger than the budget."""
@@ -149,22 +178,23 @@ class Residency:
             return
         wishes = [(-self._demand(unit, now_us), order(unit), place, unit) for place, unit in enumerate(self._wishes)]
         for demand, _, _, unit in sorted(wishes):
-            size_bytes = self._wishes[unit]
+            wish = self._wishes[unit]
             if self._loading >= self._most_loading:
                 return
-            if size_bytes > self.budget_bytes:
+            if wish.size_bytes + wish.trunk_bytes > self.budget_bytes:
                 del self._wishes[unit]
                 self._too_large.append(unit)
                 continue
-            victims = self._victims(size_bytes, -demand, now_us)
+            victims = self._victims(wish, -demand, now_us)
             if victims is None:
                 continue
             evictions = tuple(Eviction(victim, unit, now_us - self._units[victim].used_us) for victim in victims)
+            self._enter(wish)  # before the victims go: the room of a trunk that they leave to it is not given back
             for victim in victims:
                 self.drop(victim)
             del self._wishes[unit]
-            self._units[unit] = _Unit(size_bytes, now_us, is_loading=True)
-            self.used_bytes += size_bytes
+            self._units[unit] = _Unit(wish.size_bytes, now_us, wish.trunk, is_loading=True)
+            self.used_bytes += wish.size_bytes
             self._loading += 1
             yield Change(unit, evictions)
 
@@ -178,10 +208,28 @@ class Residency:
             self.drop(victim)
             yield Eviction(victim, "", idle_us)
 
-    def _victims(self, size_bytes: int, demand: int, now_us: int) -> list[str] | None:
-        """Return which units make room for so many bytes; None = too many are busy, or worth more."""
-        free, victims, asked = self.budget_bytes - self.used_bytes, list[str](), list[tuple[int, str]]()
-        if free >= size_bytes:
+    def _enter(self, wish: _Wish) -> None:
+        """Count one more user of a unit's trunk."""
+        if wish.trunk:
+            known = self._trunks.get(wish.trunk)
+            if known is None:
+                known = self._trunks[wish.trunk] = _Trunk(wish.trunk_bytes)
+                self.used_bytes += wish.trunk_bytes
+            known.users += 1
+
+    def _leave(self, trunk: str) -> None:
+        """Count one user of a trunk less; without any it goes."""
+        known = self._trunks[trunk]
+        known.users -= 1
+        if not known.users:
+            self.used_bytes -= known.size_bytes
+            del self._trunks[trunk]
+
+    def _victims(self, wish: _Wish, demand: int, now_us: int) -> list[str] | None:
+        """Return which units make room for another one; None = too many are busy, or worth more."""
+        room = _Room(self._trunks, wish, self.budget_bytes - self.used_bytes)
+        victims, asked = list[str](), list[tuple[int, str]]()
+        if room.is_enough():
             return victims
         for unit, known in self._units.items():
             if known.is_busy or known.is_loading:
@@ -191,14 +239,35 @@ class Residency:
                 asked.append((its, unit))
                 continue
             victims.append(unit)
-            free += known.size_bytes
-            if free >= size_bytes:
+            room.take(known)
+            if room.is_enough():
                 return victims
         for its, unit in sorted(asked):
             if its >= demand:
                 return None
             victims.append(unit)
-            free += self._units[unit].size_bytes
-            if free >= size_bytes:
+            room.take(self._units[unit])
+            if room.is_enough():
                 return victims
         return None
+
+
+class _Room:
+    """The room for a unit, as others would make it: a trunk goes with the last that has it, unless the unit has it."""
+
+    def __init__(self, trunks: Mapping[str, _Trunk], wish: _Wish, free_bytes: int) -> None:
+        self._trunks, self._stays, self._gone = trunks, wish.trunk, Counter[str]()
+        brings_bytes = 0 if wish.trunk in trunks else wish.trunk_bytes
+        self._lacks_bytes = wish.size_bytes + brings_bytes - free_bytes
+
+    def is_enough(self) -> bool:
+        """Tell whether the unit fits."""
+        return self._lacks_bytes <= 0
+
+    def take(self, unit: _Unit) -> None:
+        """Take the room of another one."""
+        self._lacks_bytes -= unit.size_bytes
+        if unit.trunk and unit.trunk != self._stays:
+            self._gone[unit.trunk] += 1
+            if self._gone[unit.trunk] == self._trunks[unit.trunk].users:
+                self._lacks_bytes -= self._trunks[unit.trunk].size_bytes

@@ -17,7 +17,7 @@ import numpy as np
 from workers.errors import PackageError
 from workers.runtimes import linear_conversion, trees_conversion
 from workers.runtimes.estimators import Family, refusal
-from workers.runtimes.stages.graph import ROWS, Node
+from workers.runtimes.nodes import ROWS, Node
 from workers.runtimes.stages.steps import SUFFIX, Step, packed
 from workers.runtimes.stages.texts import MOST_FEATURES
 from workers.runtimes.stages.vocabulary import arrays_of

@@ -15,12 +15,14 @@ import numpy as np
 
 from workers.errors import PackageError
 from workers.runtimes.linear import LinearRuntime, check_answers
+from workers.runtimes.nodes import ROWS, Node
 from workers.runtimes.stages.answers import ExactLinear
 from workers.runtimes.stages.arrays import Buffers, Columns, Distances, Projecting, Scaling
-from workers.runtimes.stages.graph import ROWS, Graph, Node
+from workers.runtimes.stages.graph import Graph
 from workers.runtimes.stages.store import HERE, Store, Users
 from workers.runtimes.stages.texts import PLAIN, Counting, Part, Weighing, grams
 from workers.runtimes.trees import Trees, TreesRuntime
+from workers.runtimes.trunks import trunk_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -141,8 +143,43 @@ class ArrayPlan:
         return found if node.scale == 1.0 else found * node.scale  # type: ignore[operator] # numbers
 
 
+class StagesTrunk:
+    """The steps of an array before the last.
+
+    Attributes:
+        digest: equal trunks have equal ones.
+    """
+
+    def __init__(self, digest: str, plan: ArrayPlan) -> None:
+        self.digest = digest
+        self.run = plan
+
+    def split(self, middle: NDArray[np.generic]) -> list[NDArray[np.generic]]:
+        """Return it row by row."""
+        return [row.copy() for row in middle]
+
+    def joined(self, parts: Sequence[NDArray[np.generic]]) -> NDArray[np.generic]:
+        """Put rows together again."""
+        return np.stack(parts)
+
+
+class StagesHead:
+    """The last step, which is asked about what those before give."""
+
+    def __init__(self, answer: Callable[[NDArray[np.generic]], Outputs]) -> None:
+        self.predict_batch = answer
+
+
 class StagesRuntime:
-    """A plan as a model."""
+    """A plan as a model.
+
+    Attributes:
+        trunk: the steps of an array before the last; None = there are none, or the rows are texts.
+        head: the last step.
+    """
+
+    trunk: StagesTrunk | None = None
+    head: StagesHead | None = None
 
     def __init__(self, manifest: Manifest, files: Files, store: Store) -> None:
         graph = Graph(manifest, files, store)
@@ -166,6 +203,8 @@ class StagesRuntime:
             self._answer = TreesRuntime(manifest, last).predict_batch
         else:
             raise PackageError("a plan ends in a linear model or in trees")
+        if (its := trunk_of(manifest)).digest:
+            self.trunk, self.head = StagesTrunk(its.digest, arrays), StagesHead(self._answer)
 
     def predict_batch(self, rows: Rows) -> Outputs:
         """Send the whole batch through the plan."""
