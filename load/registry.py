@@ -13,6 +13,7 @@ from load.scenarios import (
     azure,
     batching,
     cache,
+    cascade,
     clockwork,
     clockwork_page,
     controllers,
@@ -89,6 +90,11 @@ _OWN = (
     Scenario(
         specialists,
         "models that know different classes: a weight for each class that a model answers, against one a model",
+        short=True,
+    ),
+    Scenario(
+        cascade,
+        "a cheap model first, a dear one where it is in doubt: error and cost beside the dear model alone",
         short=True,
     ),
     Scenario(

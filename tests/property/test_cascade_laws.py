@@ -87,7 +87,7 @@ def run(script: Script, faults: list[Fault]) -> Loop:
     return loop
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(SCRIPTS)
 def test_every_query_is_answered_in_time_by_at_most_all_its_models(script: Script) -> None:
     """No model is asked twice, none after the answer had to leave, and none that would be late."""
@@ -115,7 +115,7 @@ def test_every_query_is_answered_in_time_by_at_most_all_its_models(script: Scrip
                 assert at_us <= made[query_id].deadline_us
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(SCRIPTS, st.lists(FAULTS, max_size=4))
 def test_steps_are_folded_and_replayed_bit_for_bit(script: Script, faults: list[Fault]) -> None:
     """Under any faults every query is answered, states are the fold of the log, and the log replays as it was."""
@@ -124,6 +124,8 @@ def test_steps_are_folded_and_replayed_bit_for_bit(script: Script, faults: list[
     expected = fold(loop.observations(), 130_000_000)
     assert loop.driver.store.states == {StateKey(0, name): state for name, state in expected.items()}
     joiner = JoinerSettings(partitions=1, window_us=60_000_000, early_us=5_000_000)
-    report = replay(trace_of(loop.driver), Deployment(SelectionSettings(1), joiner), CODEC)
+    report = replay(
+        trace_of(loop.driver), Deployment(SelectionSettings(1, cache_bytes=script.cache_bytes), joiner), CODEC
+    )
     assert not report.differences
     assert report.checked["answers"] >= QUERIES
