@@ -471,6 +471,10 @@ class ApplicationSettings(Section):
     missing: Literal["leave_out", "running_mean"] = "leave_out"
     """The substitute for a model that has not answered in time. `running_mean` uses the mean of its answers so far (for
     labels the most frequent one); it does not add to the confidence."""
+    hedge: float = Field(default=0.0, ge=0, le=1)
+    """The share of the questions that may be put twice: to another replica of a model, where one takes longer than 95
+    of 100 rows do. The first answer counts. 0.05 is usual; by default none is. Not for `cascade`, which asks again
+    itself."""
 
 
 class Settings(Section):

@@ -126,8 +126,9 @@ async def run(stage: Stage) -> Result:
     figures |= {"cheap_error": cheap_error, **measured(lanes)}
     for lane in LANES:
         series |= {lane: curve(lanes[lane][0].wrong, lanes[lane][0].asked)}
-    parameters = {"form": stage.form, "queries": len(data.test_y), "rate": _RATE, "risk": RISK, "budget": BUDGET}
-    return Result(NAME, figures, {**parameters, "seed": stage.seed, "source": source}, series)
+    parameters: dict[str, float | str] = {"form": stage.form, "seed": stage.seed, "source": source}
+    parameters |= {"queries": len(data.test_y), "rate": _RATE, "risk": RISK, "budget": BUDGET}
+    return Result(NAME, figures, parameters, series)
 
 
 async def _asked(driver: Driver, lane: str, data: Digits, seed: int) -> tuple[Judged, Stretch]:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from policies.confidence import confidence_of
 from schemas.records import ModelOutput, Outcome, Step, Tensor
 
 if TYPE_CHECKING:
@@ -66,9 +65,7 @@ def play(policy: Cascade, known: Known, seed: int, late: int = 50) -> Played:
         answer = _served(steps.first, chosen, known.answers[number])
         played.wrong[number] = answer != known.labels[number]
         played.asked[number], played.threshold[number] = is_asked, ask.threshold
-        losses = [
-            float(known.answers[number, arm] != known.labels[number]) if arm in chosen else None for arm in range(arms)
-        ]
+        losses = _losses(known, number, chosen)
         step = Step("escalate", ask.arms, 0, ask.probability, "asked" if is_asked else "kept", ask.confidence)
         waiting.append((losses, chosen, step))
         if len(waiting) > late:
@@ -82,15 +79,11 @@ def _served(first: Sequence[int], chosen: Sequence[int], answers: NDArray[np.int
     return int(answers[chosen[-1] if len(chosen) > len(first) else first[0]])
 
 
+def _losses(known: Known, number: int, chosen: Sequence[int]) -> list[float | None]:
+    costs = known.answers[number] != known.labels[number]
+    return [float(costs[arm]) if arm in chosen else None for arm in range(known.answers.shape[1])]
+
+
 def _output(known: Known, number: int, arm: int) -> ModelOutput:
     scores = Tensor.of(known.scores[number]) if known.scores is not None and arm == 0 else None
     return ModelOutput(f"m{arm}", "1", Outcome.OK, int(known.answers[number, arm]), scores)
-
-
-def oracle(known: Known) -> NDArray[np.float64]:
-    """Return the error of the last arm's answers where so many are asked about, the least sure first (n + 1,)."""
-    confidences = [confidence_of([_output(known, number, 0)]) or 0.0 for number in range(len(known.labels))]
-    order = np.argsort(confidences, kind="stable")
-    cheap = (known.answers[:, 0] != known.labels)[order]
-    dear = (known.answers[:, -1] != known.labels)[order]
-    return np.asarray((np.append(0, np.cumsum(dear)) + cheap.sum() - np.append(0, np.cumsum(cheap))) / len(order))

@@ -120,12 +120,17 @@ class Dispatcher:
         self._models = models
         self._refuse = refuse
         self._inside = inside
-        self._groups: dict[tuple[tuple[str, ...], int, _Form, str, int], list[Row]] = {}
+        self._groups: dict[tuple[tuple[str, ...], int, _Form, str, int, int | None], list[Row]] = {}
         self._is_ranked = False  # some row gathered has a priority
         self.spare_us = 0
 
     def add(
-        self, asked: tuple[str, ...], rows: Sequence[Row], versions: Mapping[str, str] = _NONE, step: int = 0
+        self,
+        asked: tuple[str, ...],
+        rows: Sequence[Row],
+        versions: Mapping[str, str] = _NONE,
+        step: int = 0,
+        before: int | None = None,
     ) -> None:
         """Ask the models behind these topics.
 
@@ -134,18 +139,20 @@ class Dispatcher:
             rows: for each of them.
             versions: that the application names, by model.
             step: of the rows' plans.
+            before: the turn in which the same was asked; it goes to another partition now. None = it was not.
         """
         if not versions:
-            self._add(asked, rows, step)
+            self._add(asked, rows, step, before)
             return
         for topic in asked:  # each may name another version, which is said once a record
-            self._add((topic,), rows, step, topics.asked_model(topic), versions)
+            self._add((topic,), rows, step, before, topics.asked_model(topic), versions)
 
     def _add(
         self,
         asked: tuple[str, ...],
         rows: Iterable[Row],
         step: int,
+        before: int | None,
         model: str = "",
         versions: Mapping[str, str] = _NONE,
     ) -> None:
@@ -158,7 +165,7 @@ class Dispatcher:
             version = _version(query.version, model, versions) if versions else query.version or ""
             key = query.partition, form, version
             if key != known:  # as a rule that of the row before, and comparing is cheaper than hashing
-                group = self._groups.setdefault((asked, *key, step), [])
+                group = self._groups.setdefault((asked, *key, step, before), [])
                 known = key
             group.append(row)
 
@@ -172,16 +179,17 @@ class Dispatcher:
             self._groups,
             {},
         )  # first, so that rows that cannot be asked are not tried again and again
-        for (asked, reply_partition, form, version, step), rows in groups.items():
+        for (asked, reply_partition, form, version, step, before), rows in groups.items():
             most = max(1, _RECORD_BYTES // (_ROW_BYTES + size(rows[0][2])))
+            places = tuple([self._place(topic, turn, before) for topic in asked])
+            to = tuple(zip(asked, places, strict=True))
             for start in range(0, len(rows), most):
-                self._emit(asked, turn, reply_partition, form, version, step, rows[start : start + most], effects)
+                self._emit(to, reply_partition, form, version, step, rows[start : start + most], effects)
         self._is_ranked = False
 
     def _emit(
         self,
-        asked: tuple[str, ...],
-        turn: int,
+        to: tuple[tuple[str, int], ...],
         reply_partition: int,
         form: _Form,
         version: str,
@@ -195,7 +203,7 @@ class Dispatcher:
         priorities = tuple([query.priority for query in queries]) if self._is_ranked else ()
         column = _stacked(form, inputs)
         spare_us = (
-            0 if self._inside.issuperset(asked) else self.spare_us
+            0 if self._inside.issuperset([topic for topic, _ in to]) else self.spare_us
         )  # a model inside this process needs no time for the way back
         batch = ModelQueries(ids, reply_partition, due_us, column, priorities, version, spare_us, step)
         try:
@@ -206,14 +214,18 @@ class Dispatcher:
                 effects += self._refuse(queries[0])
                 return
             for half in (rows[:middle], rows[middle:]):
-                self._emit(asked, turn, reply_partition, form, version, step, half, effects)
+                self._emit(to, reply_partition, form, version, step, half, effects)
         else:
-            effects += [Emit(topic, self._place(topic, turn), None, value) for topic in asked]
+            effects += [Emit(topic, partition, None, value) for topic, partition in to]
 
-    def _place(self, topic: str, turn: int) -> int:
-        """Return the partition of a model's topic whose turn it is: as many take turns as the model's record says."""
+    def _place(self, topic: str, turn: int, before: int | None) -> int:
+        """Return the partition of a model's topic whose turn it is: as many take turns as the model's record says.
+
+        What was asked before goes half of them further on, where another replica reads.
+        """
         model = self._models.get(topics.asked_model(topic))
-        return turn % (topics.MODEL_PARTITIONS if model is None else model.partitions)
+        partitions = topics.MODEL_PARTITIONS if model is None else model.partitions
+        return (turn if before is None else before + partitions // 2) % partitions
 
 
 def _stacked(form: _Form, inputs: tuple[Input, ...]) -> Tensor | tuple[str | bytes, ...]:
