@@ -23,6 +23,7 @@ from load.scenarios import (
     figure8,
     floor,
     gpu,
+    hedge,
     hostile,
     idle,
     images,
@@ -96,6 +97,12 @@ _OWN = (
         cascade,
         "a cheap model first, a dear one where it is in doubt: error and cost beside the dear model alone",
         short=True,
+    ),
+    Scenario(
+        hedge,
+        "one replica of three stands still now and then: what a second question to another one saves",
+        short=True,
+        any_arrivals=True,
     ),
     Scenario(
         straggler,

@@ -14,8 +14,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from sklearn.linear_model import LogisticRegression
-from sklearn.svm import SVC
 
 from load.errors import MissingDataError
 from load.figures import ERROR, IN_FULL, NONE, SHOWN, Better, Figures, Kind, at_most
@@ -26,7 +24,7 @@ from load.harness.probes import written
 from load.harness.recorder import recorded
 from load.harness.system import Deployment
 from load.harness.workload import Rows
-from load.models.training import Digits, digits, rivals
+from load.models.training import Digits, cheap_and_dear, digits, rivals
 from load.results.results import Result
 from load.scenarios.parts.cascades import Known, play
 from policies.cascade import Cascade
@@ -164,8 +162,7 @@ def _scaled(rows: np.ndarray) -> np.ndarray:
 
 def package(data: Digits, folder: Path) -> tuple[dict[str, Path], float]:
     """Fit and package both models; returns their folders, and the cheap one's error on the rows that are asked."""
-    linear = LogisticRegression(C=0.02, tol=0.01, max_iter=300).fit(data.train_x, data.train_y)
-    svm = SVC(C=5.0).fit(data.train_x, data.train_y)
+    linear, svm = cheap_and_dear(data)
     folders = {name: folder / f"{name}-1" for name in MODELS}
     sample = data.train_x[:256]
     package_sklearn(linear, folders["linear"], "linear", "1", sample, output="scores", convert="none")
