@@ -42,9 +42,16 @@ class Doubts:
         """Return a question to the next arm, the more likely the less sure the answers so far are."""
         if len(asked) >= self.arms:
             return None
-        at = self.places[len(asked) - len(self.first)]
+        question = len(asked) - len(self.first)
         confidence = confidence_of([outputs.get(arm) for arm in self._latest(asked)]) or 0.0
-        return Ask((len(asked),), self._probability(place(confidence), at), confidence, confidence_at(at))
+        return Ask((len(asked),), self.chance(question, confidence), confidence, confidence_at(self.places[question]))
+
+    def chance(self, question: int, confidence: float) -> float:
+        """Return 1 below the threshold; above it falls to `explore` within a cell: what is near stays random."""
+        here, at = place(confidence), self.places[question]
+        if here < at:
+            return 1.0
+        return self.explore if at <= 0.0 else min(1.0, max(self.explore, 1.0 - (here - at)))
 
     def votes(self, answers: Mapping[int, Value | None]) -> dict[int, float]:
         """Return 1 for the dearest arm that has answered; the arms of the first question count alike."""
@@ -59,12 +66,6 @@ class Doubts:
     def _latest(self, asked: tuple[int, ...]) -> tuple[int, ...]:
         last = max(asked)
         return tuple([arm for arm in asked if arm in self.first]) if last in self.first else (last,)
-
-    def _probability(self, here: float, at: float) -> float:
-        """Return 1 below the place; above it falls to `explore` within a cell, so that what is near stays random."""
-        if here < at:
-            return 1.0
-        return self.explore if at <= 0.0 else min(1.0, max(self.explore, 1.0 - (here - at)))
 
 
 @dataclass(frozen=True, slots=True)

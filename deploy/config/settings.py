@@ -431,7 +431,7 @@ class ApplicationSettings(Section):
     policy: str = "exp3"
     """The policy that chooses among them. `single`, `epsilon_greedy`, `ucb1`, `discounted_ucb`, `thompson` and `exp3`
     ask one model. `linucb` and `linear_thompson` do so by the query's features. `exp4`, `class_vote` and `timely`
-    combine several."""
+    combine several. `cascade` asks them in their order, the next one where an answer is in doubt."""
     parameters: dict[str, float] = Field(default_factory=dict)
     """Parameters of the policy, such as `{eta: 0.1}`. A wrong name is refused, and the message names the nearest
     one."""
