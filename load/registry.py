@@ -14,6 +14,7 @@ from load.scenarios import (
     batching,
     cache,
     cascade,
+    cascade_page,
     clockwork,
     clockwork_page,
     controllers,
@@ -97,6 +98,9 @@ _OWN = (
         cascade,
         "a cheap model first, a dear one where it is in doubt: error and cost beside the dear model alone",
         short=True,
+        tables=cascade_page.tables,
+        page=cascade_page.page,
+        plots=cascade_page.plots,
     ),
     Scenario(
         hedge,
