@@ -48,7 +48,7 @@ BUDGET: Final = 0.3
 _PUBLIC: Final = ("tree", "rf40", "knn3")  # of the published predictions, by the names in their file
 _PUBLIC_RISK: Final = 0.035
 _RATE: Final = 120.0  # queries a second, of which the SVM takes some milliseconds each
-_SLO_MS: Final = 2_000.0  # how good and how dear answers are is measured here, not how fast they come
+_SLO_MS: Final = 10_000.0  # how good and how dear answers are is measured here, not how fast they come
 _QUERIES, _FEW = 10_000, 3_000
 _TRAIN = 5_000
 _POINTS: Final = 20  # of each curve
@@ -57,12 +57,20 @@ _COST = Kind("", Better.LOWER, 0.0, 0.1)
 _EXCESS = Kind("", Better.LOWER, 0.0, 0.003)
 _MISS = Kind("", Better.LOWER, 0.0, 0.02)
 FIGURES = Figures(
-    ERROR("replayed_error", "replayed_dear_error", "dear_error", "cascade_error", "budgeted_error"),
+    ERROR(
+        "replayed_error",
+        "replayed_dear_error",
+        "dear_error",
+        "cascade_error",
+        "budgeted_error",
+        "linear_error",
+        "svm_error",
+    ),
     _COST("replayed_asked_share", must=at_most(0.6)),
     _EXCESS("replayed_excess_error", "excess_error", must=at_most(0.003)),
     _MISS("replayed_budget_miss", "budget_miss", must=at_most(0.02)),
     _COST("cost_share", must=at_most(0.6, IN_FULL)),
-    SHOWN("cpu_share", "budgeted_cost_share", "asked_share", "budgeted_share", "late_steps", "cheap_error"),
+    SHOWN("cpu_share", "budgeted_cost_share", "asked_share", "budgeted_share", "late_steps"),
     *(recorded(f"{lane}_", "p50_ms", "p99_ms", *FAULTS_OF_A_STRETCH, lost=NONE) for lane in LANES),
 )
 
@@ -116,7 +124,7 @@ async def run(stage: Stage) -> Result:
     """Play the public predictions, then ask the three applications one after the other."""
     data, source = load_images(_FEW if stage.short else _QUERIES)
     figures, series = public(stage.seed)
-    packages, cheap_error = package(data, stage.folder)
+    packages, alone = package(data, stage.folder)
     applications = (
         Application("dear", MODELS[1:], "single", slo_ms=_SLO_MS),
         Application("cascade", MODELS, "cascade", {"risk": RISK}, slo_ms=_SLO_MS),
@@ -128,7 +136,8 @@ async def run(stage: Stage) -> Result:
         for turn, lane in enumerate(LANES):
             lanes[lane] = await _asked(driver, lane, data, stage.seed + turn)
         batches = written(stage, deployment.prefix, names.MODEL_PREDICTIONS, ModelPredictions)
-    figures |= {"cheap_error": cheap_error, **measured(lanes), **costs(lanes, batches)}
+    figures |= {**alone, **measured(lanes), **costs(lanes, batches)}
+    figures["excess_error"] = figures["cascade_error"] - figures["svm_error"]
     for lane in LANES:
         series |= {lane: curve(lanes[lane][0].wrong, lanes[lane][0].asked)}
     parameters: dict[str, float | str] = {"form": stage.form, "seed": stage.seed, "source": source}
@@ -160,14 +169,17 @@ def _scaled(rows: np.ndarray) -> np.ndarray:
     return (rows / 255).astype(np.float32)
 
 
-def package(data: Digits, folder: Path) -> tuple[dict[str, Path], float]:
-    """Fit and package both models; returns their folders, and the cheap one's error on the rows that are asked."""
+def package(data: Digits, folder: Path) -> tuple[dict[str, Path], dict[str, float]]:
+    """Fit and package both models; returns their folders, and their own errors on the rows that are asked."""
     linear, svm = cheap_and_dear(data)
     folders = {name: folder / f"{name}-1" for name in MODELS}
     sample = data.train_x[:256]
     package_sklearn(linear, folders["linear"], "linear", "1", sample, output="scores", convert="none")
     package_sklearn(svm, folders["svm"], "svm", "1", sample, convert="none")
-    return folders, float((linear.predict(data.test_x) != data.test_y).mean())
+    models = {"linear": linear, "svm": svm}
+    return folders, {
+        f"{name}_error": float((models[name].predict(data.test_x) != data.test_y).mean()) for name in MODELS
+    }
 
 
 def public(seed: int) -> tuple[dict[str, float], dict[str, list[dict[str, float]]]]:
@@ -205,7 +217,6 @@ def measured(lanes: Mapping[str, tuple[Judged, Stretch]]) -> dict[str, float]:
         figures |= {f"{lane}_{name}_ms": latency[name] for name in ("p50", "p99")}
     dear_s = _cpu_s(lanes["dear"][1])
     return figures | {
-        "excess_error": figures["cascade_error"] - figures["dear_error"],
         "asked_share": lanes["cascade"][0].share,
         "cpu_share": _cpu_s(lanes["cascade"][1]) / dear_s,
         "budgeted_share": lanes["budgeted"][0].share,
