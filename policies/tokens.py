@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-MOST: Final = 10.0  # tokens: so much at once after a quiet time, and without a single answer
+MOST: Final = 20.0  # tokens: so much at once after a quiet time, and without a single answer
 
 
 class Tokens(NamedTuple):
@@ -26,6 +26,6 @@ class Tokens(NamedTuple):
         """Return the tokens after answers; each brings `share` of one."""
         return Tokens(min(MOST, self.held + share * answers))
 
-    def spend(self) -> Tokens | None:
-        """Return the tokens less one; None = there is none to be spent."""
-        return Tokens(self.held - 1.0) if self.held >= 1.0 else None
+    def spend(self, *, is_urgent: bool = True) -> Tokens | None:
+        """Return the tokens less one; None = there is none, or only those that are kept for what is urgent: half."""
+        return Tokens(self.held - 1.0) if self.held >= (1.0 if is_urgent else MOST / 2 + 1.0) else None

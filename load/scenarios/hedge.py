@@ -1,10 +1,10 @@
 """`hedge`: one replica of three stands still now and then; its queries are put to another one after the usual time.
 
 The model sleeps 5 ms a batch and 1 ms a row, as if it waited for a GPU or a socket. Now and then one of its three
-processes is stopped for a quarter of a second (SIGSTOP), as a long collection, a page fault or a neighbour would. The
-same arrivals come to two applications, one after the other: `plain` asks once, `hedged` may put a twentieth of its
-questions twice. Both have a long objective, so that waiting shows as latency and not as default outputs. At last all
-three stand still for some seconds: what is put twice then is bounded by the tokens held.
+processes is stopped for half a second (SIGSTOP), as a long collection, a page fault or a neighbour would do. The same
+arrivals come to two applications, one after the other: `plain` asks once, `hedged` may put a twentieth of its questions
+twice. Both have a long objective, so that waiting shows as latency and not as default outputs. At last all three stand
+still for some seconds: what is put twice then is bounded by the tokens held.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ NAME: Final = "hedge"
 LANES: Final = ("plain", "hedged")
 SHARE: Final = 0.05
 _MODEL, _REPLICAS = "slow", 3
-_RATE, _SLO_MS = 120.0, 1_000.0
-_SECONDS, _SHORT_SECONDS = 100.0, 20.0
-_STILL_S, _EVERY_S = 0.25, 4.0  # one replica of three: a fiftieth of the queries meet it
+_RATE, _SLO_MS = 60.0, 3_000.0
+_SECONDS, _SHORT_SECONDS = 180.0, 30.0  # 10,800 queries: as many as a p99.9 takes
+_STILL_S, _EVERY_S = 0.5, 5.0  # one replica of three, with one or two of four partitions: 2.5 or 5 % meet it
 _OUTAGE_S, _BEFORE_S = 3.0, 10.0
 _OUTAGE_SEED: Final = 7_000
 
@@ -96,7 +96,7 @@ async def run(stage: Stage) -> Result:
 async def _asked(driver: Driver, lane: str, row: Tensor, seconds: float, seed: int) -> Stretch:
     """Send the same arrivals to a lane, however it is called."""
     offsets_us = list(arrivals.until(driver.stage.arrivals.at(_RATE, driver.stage.seed), seconds))
-    return await driver.drive(offsets_us, Rows(lane, [row], seed=seed), int(_SLO_MS * 1e3), drain_s=5)
+    return await driver.drive(offsets_us, Rows(lane, [row], seed=seed), int(_SLO_MS * 1e3), drain_s=6)
 
 
 async def _outage(driver: Driver, pids: Sequence[int], row: Tensor, seed: int) -> None:

@@ -44,7 +44,7 @@ _AGAIN: Mapping[tuple[str, str], str] = {
     ("steps_total", "overdue asked"): "asked a dearer model without an answer",
     ("hedges_total", "asked"): "asked another replica, too",
     ("hedges_total", "won"): "were answered by that first",
-    ("hedges_total", "no_token"): "would have, but for want of a token",
+    ("hedges_total", "unpaid"): "would have, but for want of a token",
 }
 
 

@@ -5,6 +5,8 @@
 Replicas share a model's partitions in ranges, so another replica reads the one half of them further on. Each answer
 brings a share of a token and each question takes one. So at most that share of the questions is asked twice, and while
 nobody answers, no more than the tokens held (Dean and Barroso, The tail at scale, CACM 2013; gRPC's retry throttling).
+Five in a hundred take longer than usual on an ordinary day. Half of the tokens is therefore kept for what takes twice
+as long: a replica that stands still holds up many at once.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from streams.operators.selection.pending import Pending
 
 HEDGE: Final = "hedge"
+UNPAID: Final = "unpaid"
 
 
 class Hedge(NamedTuple):
@@ -31,6 +34,7 @@ class Hedge(NamedTuple):
     models: tuple[str, ...]
     turn: int  # in whose partitions they were asked
     usual_us: int  # what 95 of 100 rows take at most
+    is_urgent: bool = False  # it takes twice as long as that
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -63,9 +67,9 @@ class Hedges:
         """Count answers of an application."""
         self._tokens[application.name] = self._tokens.get(application.name, Tokens()).earn(application.hedge, answers)
 
-    def spend(self, application: Application) -> bool:
+    def spend(self, application: Application, *, is_urgent: bool) -> bool:
         """Take a token; False: there is none."""
-        left = self._tokens.get(application.name, Tokens()).spend()
+        left = self._tokens.get(application.name, Tokens()).spend(is_urgent=is_urgent)
         if left is not None:
             self._tokens[application.name] = left
         return left is not None

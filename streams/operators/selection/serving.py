@@ -22,7 +22,7 @@ from streams.operators.contract import Skip
 from streams.operators.selection import overdue
 from streams.operators.selection.combiner import Combiner
 from streams.operators.selection.dispatch import Dispatcher, named
-from streams.operators.selection.hedging import HEDGE, Hedge, Hedges
+from streams.operators.selection.hedging import HEDGE, UNPAID, Hedge, Hedges
 from streams.operators.selection.latencies import Latencies, RunningQuantile
 from streams.operators.selection.plan import ASKED, ESCALATE, LATE, OVERDUE, QueryPlan
 from streams.operators.statistics import Counters, render
@@ -254,28 +254,31 @@ class Serving:
         due_us = query.until_us - self._return_us_of(query, missing)
         asked: list[str] = []
         for name in missing:
-            outcome = self._hedged(name, application, query, due_us, now_us)
+            outcome = self._hedged(name, hedge, application, due_us, now_us)
+            if outcome == UNPAID and not hedge.is_urgent:
+                self._hedges.expect(hedge._replace(models=(name,), is_urgent=True), now_us)
+                continue
             self._counters["hedges_total", "application", application.name, "model", name, "outcome", outcome] += 1
             if outcome == ASKED:
                 asked.append(name)
         if asked:
             arms = tuple([query.decision.arms.index(name) for name in asked])
-            query.plan = QueryPlan(None, query.models)
-            query.plan.taken = (Step(HEDGE, arms, now_us, 1.0, ASKED, needed_us=hedge.usual_us),)
+            query.plan = query.plan or QueryPlan(None, query.models)
+            query.plan.taken += (Step(HEDGE, arms, now_us, 1.0, ASKED, needed_us=hedge.usual_us),)
             row, to = [(query, due_us, given)], tuple(map(topics.model_queries, asked))
             self._dispatcher.add(to, row, application.versions, 1, hedge.turn)
 
-    def _hedged(self, model: str, application: Application, query: Pending, due_us: int, now_us: int) -> str:
+    def _hedged(self, model: str, hedge: Hedge, application: Application, due_us: int, now_us: int) -> str:
         """Return what becomes of a question that is to be put again, and pay for it if it is asked."""
-        latencies = self.combiner.latencies
+        query, latencies = hedge.query, self.combiner.latencies
         half_us = None if latencies is None else latencies.quantile_us(model, 0.5)
         if half_us is None or now_us + half_us > query.until_us:
             return LATE
         admission = self._admission
         if admission is not None and not admission.admits(model, due_us, now_us, query.priority):
             return "overloaded"
-        if not self._hedges.spend(application):
-            return "no_token"
+        if not self._hedges.spend(application, is_urgent=hedge.is_urgent):
+            return UNPAID
         if admission is not None:
             admission.ask((model,), due_us, now_us)
         return ASKED

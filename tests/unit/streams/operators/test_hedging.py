@@ -81,7 +81,7 @@ class Hedged:
 def test_what_takes_longer_than_usual_is_asked_again_half_the_partitions_further_on() -> None:
     """By the same id; the answer that comes first is given, and the other one changes nothing."""
     hedged = Hedged()
-    hedged.warm(40)
+    hedged.warm(240)
     ((_, first, step),) = hedged.ask("slow")
     assert step == 0
     assert hedged.wait(USUAL_MS - 2) == []
@@ -103,14 +103,23 @@ def test_what_is_answered_in_the_usual_time_is_not_asked_again() -> None:
     assert hedged.counted("asked") == 0.0
 
 
-def test_a_full_outage_costs_no_more_than_the_tokens_held() -> None:
-    """300 answers have earned ten tokens at most; of 50 questions without any answer no more are put twice."""
+def test_half_of_the_tokens_is_kept_for_what_takes_twice_as_long() -> None:
+    """After few answers a question waits twice the usual time before it is put again."""
     hedged = Hedged()
-    hedged.warm(300)
+    hedged.warm(40)
+    hedged.ask("slow")
+    assert hedged.wait(USUAL_MS + 1) == []
+    assert [step for _, _, step in hedged.wait(USUAL_MS + 2)] == [1]
+
+
+def test_a_full_outage_costs_no_more_than_the_tokens_held() -> None:
+    """500 answers have earned twenty tokens at most; of 100 questions without any answer no more are put twice."""
+    hedged = Hedged()
+    hedged.warm(500)
     again = 0
-    for number in range(50):
+    for number in range(100):
         hedged.ask(f"lost-{number}")
-        again += sum(step for _, _, step in hedged.wait(USUAL_MS + 2))
+        again += sum(step for _, _, step in hedged.wait(1))
     assert 0 < again == hedged.counted("asked") <= MOST
 
 
@@ -129,7 +138,7 @@ def test_there_is_no_second_question_without_time_for_an_answer() -> None:
 def test_of_several_models_only_those_that_are_missing_are_asked_again() -> None:
     """Each for a token of its own; the vote is the same as without."""
     hedged = Hedged(policy="exp4", models=("m", "n"))
-    for number in range(40):
+    for number in range(240):
         hedged.ask(f"warm-{number}")
         hedged.wait(USUAL_MS)
         hedged.land(f"warm-{number}")
