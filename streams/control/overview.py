@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from schemas.records import STOPPED
@@ -260,7 +260,7 @@ def holdings(gauges: Mapping[str, float]) -> list[Holding]:
 
 def _again(risen: Risen, application: str, answers: float) -> dict[str, float]:
     """Return the shares of queries that asked again, or were to: by a plan, or since a model took longer than usual."""
-    counts: Counter[str] = Counter()
+    counts: defaultdict[str, float] = defaultdict(float)
     for key, count in risen.items():
         if key.application == application and (what := _AGAIN.get((key.name, key.rest))) is not None:
             counts[what] += count

@@ -80,8 +80,8 @@ def _served(first: Sequence[int], chosen: Sequence[int], answers: NDArray[np.int
 
 
 def _losses(known: Known, number: int, chosen: Sequence[int]) -> list[float | None]:
-    costs = np.not_equal(known.answers[number], known.labels[number]).tolist()
-    return [float(cost) if arm in chosen else None for arm, cost in enumerate(costs)]
+    answers, label = known.answers[number].tolist(), int(known.labels[number])
+    return [float(answer != label) if arm in chosen else None for arm, answer in enumerate(answers)]
 
 
 def _output(known: Known, number: int, arm: int) -> ModelOutput:
