@@ -10,6 +10,7 @@ from policies.contract import Ask
 from policies.errors import require
 from policies.pacing import payable, place_for, risen
 from policies.risk import CELLS, cell, confidence_at, lowest_held, place
+from schemas.records import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,12 +32,14 @@ class Doubts:
         arms: how many there are.
         places: for each question after the first, the place (`risk.place`) below which it is asked for certain.
         explore: how likely it is far above.
+        is_spent: whether no more may be asked of the last arm for a while, not even without any answer.
     """
 
     first: tuple[int, ...]
     arms: int
     places: tuple[float, ...]
     explore: float
+    is_spent: bool = False
 
     def after(self, asked: tuple[int, ...], outputs: Mapping[int, ModelOutput]) -> Ask | None:
         """Return a question to the next arm, the more likely the less sure the answers so far are."""
@@ -44,7 +47,9 @@ class Doubts:
             return None
         question = len(asked) - len(self.first)
         confidence = confidence_of([outputs.get(arm) for arm in self._latest(asked)]) or 0.0
-        return Ask((len(asked),), self.chance(question, confidence), confidence, confidence_at(self.places[question]))
+        is_answered = any(output.outcome is Outcome.OK for output in outputs.values())
+        probability = self.chance(question, confidence) if is_answered or self.is_spent else 1.0
+        return Ask((len(asked),), probability, confidence, confidence_at(self.places[question]))
 
     def chance(self, question: int, confidence: float) -> float:
         """Return 1 below the threshold; above it falls to `explore` within a cell: what is near stays random."""
@@ -145,7 +150,9 @@ class Cascade:
         """Return what it asks in this state."""
         first = self._first(arms)
         places = [self._place(state, arm, arms) for arm in range(len(first) - 1, arms - 1)]
-        return Doubts(first, arms, tuple(places), self.explore)
+        queries, asked, price = state[-_PACING:]
+        is_spent = self.budget < 1.0 and payable(self.budget, queries, asked, price) <= 0.0
+        return Doubts(first, arms, tuple(places), self.explore, is_spent)
 
     def observe(
         self,

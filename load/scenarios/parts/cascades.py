@@ -51,7 +51,7 @@ def play(policy: Cascade, known: Known, seed: int, late: int = 50) -> Played:
         seed: of the draws.
         late: queries that are decided before the feedback of one is learnt.
     """
-    count, arms = known.answers.shape
+    count, arms = len(known.labels), known.answers.shape[1]
     state, waiting = policy.init(arms), deque[tuple[list[float | None], tuple[int, ...], Step]]()
     played = Played(np.zeros(count, bool), np.zeros(count, bool), np.zeros(count))
     draws = np.random.default_rng(seed).random(count)

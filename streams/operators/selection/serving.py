@@ -204,7 +204,7 @@ class Serving:
         following = decision.arms[len(decision.chosen)]
         until_us = query.until_us - self._return_us_of(query, (following,))
         at_us = latencies.last_chance_us(following, until_us)
-        if at_us is not None and at_us > now_us:
+        if at_us is not None and at_us >= now_us:
             self._due.add((query, 0 if query.plan is None else len(query.plan.taken)), at_us)
 
     def _needed_us(self, models: tuple[str, ...], query: Pending, now_us: int) -> int:

@@ -136,9 +136,11 @@ def test_a_model_that_is_always_right_is_believed_without_scores() -> None:
     state = policy.init(2)
     for _ in range(3_000):
         state = policy.observe(state, 2, (0, 1), (1.0, 1.0), (0.0, 0.0), [step(0.0)])
-    ask = policy.steps(state, 2).after((0,), {0: output(1)})
-    assert ask is not None
+    after = policy.steps(state, 2).after
+    assert (ask := after((0,), {0: output(1)})) is not None
     assert ask.probability == policy.explore
+    assert (failed := after((0,), {0: output(1, outcome=Outcome.FAILED)})) is not None
+    assert failed.probability == 1.0
 
 
 def test_a_loss_that_is_not_known_counts_as_one() -> None:
