@@ -126,8 +126,16 @@ def page(result: Result, environment: Environment) -> str:
     )
     shown = [f"### {table.title}\n\n{table.markdown()}" for table in tables(result)]
     picture = f"![Share that asked the dear model, and error, over the queries]({_PICTURE})\n"
-    notes = [f"- {sentence}" for sentence in (*result.notes, *missed(result, FIGURES))]
+    notes = [f"- {sentence}" for sentence in (*result.notes, *_overload(result), *missed(result, FIGURES))]
     return "\n".join([_INTRODUCTION + "## Figures\n", said, *shown, picture, _READING.rstrip(), *notes, ""])
+
+
+def _overload(result: Result) -> list[str]:
+    """Say which applications could not be answered in time, as that counts as an error."""
+    defaults = {name: int(result.figures[f"{lane}_defaults"]) for lane, name in _LANES.items()}
+    return [
+        f"{count} queries of *{name}* were too late and count as wrong." for name, count in defaults.items() if count
+    ]
 
 
 def _filled(*paragraphs: str) -> str:
