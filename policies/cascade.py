@@ -46,8 +46,9 @@ class Doubts:
         if len(asked) >= self.arms:
             return None
         question = len(asked) - len(self.first)
-        confidence = confidence_of([outputs.get(arm) for arm in self._latest(asked)]) or 0.0
-        is_answered = any(output.outcome is Outcome.OK for output in outputs.values())
+        latest = [outputs.get(arm) for arm in self._latest(asked)]
+        confidence = confidence_of(latest) or 0.0
+        is_answered = all(output is not None and output.outcome is Outcome.OK for output in latest)
         probability = self.chance(question, confidence) if is_answered or self.is_spent else 1.0
         return Ask((len(asked),), probability, confidence, confidence_at(self.places[question]))
 
