@@ -37,6 +37,7 @@ _NONE: Mapping[str, str] = MappingProxyType({})
 # A quarter of what a record may hold: larger ones delay their first row for the sake of the last.
 _RECORD_BYTES = 131_072
 _ROW_BYTES = 64  # of a row beside its input: id and due time
+_ITS_TURN = -1  # the place of rows that go to the partition whose turn it is
 # Rows of one form can be stacked: dtype and shape of a tensor; None = text and byte strings.
 _Form: TypeAlias = tuple[str, tuple[int, ...]] | None
 # A query, when its output is due (us), its input: a plain tuple, as there is one a query.
@@ -120,7 +121,7 @@ class Dispatcher:
         self._models = models
         self._refuse = refuse
         self._inside = inside
-        self._groups: dict[tuple[tuple[str, ...], int, _Form, str, int, int | None], list[Row]] = {}
+        self._groups: dict[tuple[tuple[str, ...], int, _Form, str, int, int], list[Row]] = {}
         self._is_ranked = False  # some row gathered has a priority
         self.spare_us = 0
 
@@ -130,7 +131,7 @@ class Dispatcher:
         rows: Sequence[Row],
         versions: Mapping[str, str] = _NONE,
         step: int = 0,
-        before: int | None = None,
+        place: int = _ITS_TURN,
     ) -> None:
         """Ask the models behind these topics.
 
@@ -139,20 +140,20 @@ class Dispatcher:
             rows: for each of them.
             versions: that the application names, by model.
             step: of the rows' plans.
-            before: the turn in which the same was asked; it goes to another partition now. None = it was not.
+            place: the partition that the rows go to; by default the one whose turn it is.
         """
         if not versions:
-            self._add(asked, rows, step, before)
+            self._add(asked, rows, step, place)
             return
         for topic in asked:  # each may name another version, which is said once a record
-            self._add((topic,), rows, step, before, topics.asked_model(topic), versions)
+            self._add((topic,), rows, step, place, topics.asked_model(topic), versions)
 
     def _add(
         self,
         asked: tuple[str, ...],
         rows: Iterable[Row],
         step: int,
-        before: int | None,
+        place: int,
         model: str = "",
         versions: Mapping[str, str] = _NONE,
     ) -> None:
@@ -163,9 +164,9 @@ class Dispatcher:
                 self._is_ranked = True
             form = (given.dtype, given.shape) if given.__class__ is Tensor else None
             version = _version(query.version, model, versions) if versions else query.version or ""
-            key = query.partition, form, version
+            key = query.partition, form, version, place
             if key != known:  # as a rule that of the row before, and comparing is cheaper than hashing
-                group = self._groups.setdefault((asked, *key, step, before), [])
+                group = self._groups.setdefault((asked, *key, step), [])
                 known = key
             group.append(row)
 
@@ -179,17 +180,17 @@ class Dispatcher:
             self._groups,
             {},
         )  # first, so that rows that cannot be asked are not tried again and again
-        for (asked, reply_partition, form, version, step, before), rows in groups.items():
+        for (asked, reply_partition, form, version, place, step), rows in groups.items():
             most = max(1, _RECORD_BYTES // (_ROW_BYTES + size(rows[0][2])))
-            places = tuple([self._place(topic, turn, before) for topic in asked])
-            to = tuple(zip(asked, places, strict=True))
+            its = turn if place == _ITS_TURN else place
             for start in range(0, len(rows), most):
-                self._emit(to, reply_partition, form, version, step, rows[start : start + most], effects)
+                self._emit(asked, its, reply_partition, form, version, step, rows[start : start + most], effects)
         self._is_ranked = False
 
     def _emit(
         self,
-        to: tuple[tuple[str, int], ...],
+        asked: tuple[str, ...],
+        turn: int,
         reply_partition: int,
         form: _Form,
         version: str,
@@ -203,7 +204,7 @@ class Dispatcher:
         priorities = tuple([query.priority for query in queries]) if self._is_ranked else ()
         column = _stacked(form, inputs)
         spare_us = (
-            0 if self._inside.issuperset([topic for topic, _ in to]) else self.spare_us
+            0 if self._inside.issuperset(asked) else self.spare_us
         )  # a model inside this process needs no time for the way back
         batch = ModelQueries(ids, reply_partition, due_us, column, priorities, version, spare_us, step)
         try:
@@ -214,18 +215,14 @@ class Dispatcher:
                 effects += self._refuse(queries[0])
                 return
             for half in (rows[:middle], rows[middle:]):
-                self._emit(to, reply_partition, form, version, step, half, effects)
+                self._emit(asked, turn, reply_partition, form, version, step, half, effects)
         else:
-            effects += [Emit(topic, partition, None, value) for topic, partition in to]
+            effects += [Emit(topic, self._place(topic, turn), None, value) for topic in asked]
 
-    def _place(self, topic: str, turn: int, before: int | None) -> int:
-        """Return the partition of a model's topic whose turn it is: as many take turns as the model's record says.
-
-        What was asked before goes half of them further on, where another replica reads.
-        """
+    def _place(self, topic: str, turn: int) -> int:
+        """Return the partition of a model's topic whose turn it is: as many take turns as the model's record says."""
         model = self._models.get(topics.asked_model(topic))
-        partitions = topics.MODEL_PARTITIONS if model is None else model.partitions
-        return (turn if before is None else before + partitions // 2) % partitions
+        return turn % (topics.MODEL_PARTITIONS if model is None else model.partitions)
 
 
 def _stacked(form: _Form, inputs: tuple[Input, ...]) -> Tensor | tuple[str | bytes, ...]:

@@ -103,19 +103,21 @@ class Selection(Operator):
         self._parked = ParkedQueries(settings.places)
         self._asked_us: int | None = None  # since when the store has not answered
         self._quotas = Quotas(settings.places, settings.remembered)
+        self._turn = 0
 
     def on_records(self, records: Sequence[Record], now_us: int) -> Effects:
         """Take queries, worker batches and configuration."""
         effects: Effects = []
         wanted: list[StateKey] = []
         # One partition of each model's topic a poll: fuller batches than spreading, and replicas still share alike.
-        self._serving.turn += 1
+        self._turn += 1
+        self._serving.turn = self._turn
         for topic, run in groupby(records, _TOPIC):
             if topic == topics.QUERIES:
                 self._on_queries(run, now_us, effects, wanted)
             else:
                 self._on_others(topic, run, now_us, effects, wanted)
-        self._serving.flush(now_us, effects)
+        self._serving.flush(self._turn, now_us, effects)
         if wanted:
             effects.append(FetchStates(tuple(wanted)))
             if self._asked_us is None:
@@ -131,7 +133,7 @@ class Selection(Operator):
         effects: Effects = self._serving.on_timer(now_us)
         for key, waiting in self._parked.due(now_us):
             self._release(key, waiting, now_us, effects)
-        self._serving.flush(now_us, effects)
+        self._serving.flush(self._turn, now_us, effects)
         return effects
 
     def next_deadline(self) -> int | None:
@@ -149,7 +151,7 @@ class Selection(Operator):
         for key in states:
             if key in self._parked:
                 self._release(key, self._parked.take(key), now_us, effects)
-        self._serving.flush(now_us, effects)
+        self._serving.flush(self._turn, now_us, effects)
         return effects
 
     def assume(self, latencies: Latencies) -> None:

@@ -48,7 +48,7 @@ class Serving:
 
     Attributes:
         combiner: holds those that wait, and answers.
-        turn: which of its topic's partitions each model is asked in: the number counts up.
+        turn: in which rows are asked that are gathered now.
     """
 
     def __init__(
@@ -265,8 +265,10 @@ class Serving:
             arms = tuple([query.decision.arms.index(name) for name in asked])
             query.plan = query.plan or QueryPlan(None, query.models)
             query.plan.taken += (Step(HEDGE, arms, now_us, 1.0, ASKED, needed_us=hedge.usual_us),)
-            row, to = [(query, due_us, given)], tuple(map(topics.model_queries, asked))
-            self._dispatcher.add(to, row, application.versions, 1, hedge.turn)
+            for name in asked:  # half of its partitions further on, where another replica reads
+                partitions = self._models[name].partitions
+                place, to = (hedge.turn + partitions // 2) % partitions, (topics.model_queries(name),)
+                self._dispatcher.add(to, [(query, due_us, given)], application.versions, 1, place)
 
     def _hedged(self, model: str, hedge: Hedge, application: Application, due_us: int, now_us: int) -> str:
         """Return what becomes of a question that is to be put again, and pay for it if it is asked."""
@@ -364,13 +366,19 @@ class Serving:
             self._admission.ask(models, due_us, now_us)
         return model_topics
 
-    def flush(self, now_us: int, effects: Effects) -> None:
-        """Ask the gathered rows, and those of queries whose awaited output does not come."""
-        self._dispatcher.flush(self.turn, effects)
+    def flush(self, turn: int, now_us: int, effects: Effects) -> None:
+        """Ask the gathered rows, and those of queries whose awaited output does not come.
+
+        Args:
+            turn: which of its topic's partitions each model is asked in: the number counts up.
+            now_us: the time.
+            effects: to which the records are appended.
+        """
+        self._dispatcher.flush(turn, effects)
         while self._cache is not None and (orphans := self._cache.orphans()):
             for orphan in orphans:
                 self._ask_again(self._cache, orphan, now_us, effects)
-            self._dispatcher.flush(self.turn, effects)
+            self._dispatcher.flush(turn, effects)
 
     def on_outputs(self, record: Record, now_us: int, effects: Effects) -> None:
         """Take one worker batch; append the answers that it completes.
