@@ -435,7 +435,7 @@ class ApplicationSettings(Section):
     policy: str = "exp3"
     """The policy that chooses among them. `single`, `epsilon_greedy`, `ucb1`, `discounted_ucb`, `thompson` and `exp3`
     ask one model. `linucb` and `linear_thompson` do so by the query's features. `exp4`, `class_vote` and `timely`
-    combine several."""
+    combine several. `cascade` asks them in their order, the next one where an answer is in doubt."""
     parameters: dict[str, float] = Field(default_factory=dict)
     """Parameters of the policy, such as `{eta: 0.1}`. A wrong name is refused, and the message names the nearest
     one."""
@@ -479,6 +479,10 @@ class ApplicationSettings(Section):
     missing: Literal["leave_out", "running_mean"] = "leave_out"
     """The substitute for a model that has not answered in time. `running_mean` uses the mean of its answers so far (for
     labels the most frequent one); it does not add to the confidence."""
+    hedge: float = Field(default=0.0, ge=0, le=1)
+    """The share of the questions that may be put twice: to another replica of a model, where one takes longer than 95
+    of 100 rows do. The first answer counts. 0.05 is usual; by default none is. Not for `cascade`, which asks again
+    itself."""
 
 
 class Settings(Section):

@@ -128,6 +128,8 @@ def plan(seed: int, minutes: float | None = None, processes: str = "each") -> Pl
         replicas[HOST] = random.choice((1, 1, 2))
     applications = tuple(_application(random, number) for number in range(random.randint(1, 3)))
     learning = Random(f"apprentices {seed}")  # noqa: S311
+    again = Random(f"second questions {seed}")  # noqa: S311
+    applications = tuple(_asking_again(again, application) for application in applications)
     return Plan(
         seed=seed,
         length_s=length_s,
@@ -164,6 +166,15 @@ def _application(random: Random, number: int) -> Application:
         window_s=random.choice((5.0, 20.0, 60.0, 120.0)),
         default_loss=random.choice((None, 0.0, 1.0, 1.0)),
     )
+
+
+def _asking_again(random: Random, application: Application) -> Application:
+    """Let an application ask again, one in four by a cascade, as many by hedging."""
+    way = random.choice(("cascade", "hedge", "", ""))
+    if way == "cascade":
+        parameters = {"risk": random.choice((0.0, 0.3)), "budget": random.choice((0.3, 1.0))}
+        return replace(application, policy=way, parameters=parameters)
+    return replace(application, hedge=random.choice((0.05, 1.0))) if way else application
 
 
 def _with_apprentice(random: Random, application: Application) -> Application:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from schemas.records import STOPPED
@@ -33,6 +34,18 @@ if TYPE_CHECKING:
 MINUTE_US = 60_000_000
 STEP_S = STEP_US / 1e6
 HERE = View()
+
+
+# What the page says of questions after the first one, by counter and labels.
+_AGAIN: Mapping[tuple[str, str], str] = {
+    ("steps_total", "escalate asked"): "asked a dearer model, too",
+    ("steps_total", "escalate kept"): "kept the cheap answer",
+    ("steps_total", "escalate late"): "kept the cheap answer since there was no time",
+    ("steps_total", "overdue asked"): "asked a dearer model without an answer",
+    ("hedges_total", "asked"): "asked another replica, too",
+    ("hedges_total", "won"): "were answered by that first",
+    ("hedges_total", "unpaid"): "would have, but for want of a token",
+}
 
 
 class _Gauges:
@@ -156,6 +169,7 @@ def _application(name: str, gauges: _Gauges, history: History, now_us: int) -> A
         },
         late=_share(risen, Key("late_answers_total", name), answers),
         without_state=_share(risen, Key("decided_without_state_total", name), answers),
+        again=_again(risen, name, answers),
         turned_away=_turned_away(risen, name),
         holds=holdings(gauges.holds.get(name, {})),
         joined=_rounded(risen.get(Key("joined_total", name), 0.0) / seconds),
@@ -245,6 +259,15 @@ def holdings(gauges: Mapping[str, float]) -> list[Holding]:
             words = " ".join([*labels.values(), name])
             found.append(Holding(name=words, value=value, limit=gauges.get(f"{full}_limit")))
     return found
+
+
+def _again(risen: Risen, application: str, answers: float) -> dict[str, float]:
+    """Return the shares of queries that asked again, or were to: by a plan, or since a model took longer than usual."""
+    counts: defaultdict[str, float] = defaultdict(float)
+    for key, count in risen.items():
+        if key.application == application and (what := _AGAIN.get((key.name, key.rest))) is not None:
+            counts[what] += count
+    return {what: _rounded(count / answers) for what, count in sorted(counts.items())} if answers else {}
 
 
 def _turned_away(risen: Risen, application: str) -> dict[str, float]:

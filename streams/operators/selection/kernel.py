@@ -111,6 +111,7 @@ class Selection(Operator):
         wanted: list[StateKey] = []
         # One partition of each model's topic a poll: fuller batches than spreading, and replicas still share alike.
         self._turn += 1
+        self._serving.turn = self._turn
         for topic, run in groupby(records, _TOPIC):
             if topic == topics.QUERIES:
                 self._on_queries(run, now_us, effects, wanted)

@@ -609,3 +609,17 @@ def test_a_worker_that_was_stopped_is_forgotten_once_nobody_may_ask_its_model() 
         page.later(0.1)
         assert any("worker.rule" in text for text in page.texts()) is told
         assert any(row["role"] == "worker.rule" for row in page.shown()["processes"]) is told
+
+
+def test_second_questions_are_shown_as_shares_of_the_answers() -> None:
+    """Those of cascades, and those to another replica, over all its models."""
+    escalated = "steps_total{application=digits,kind=escalate,outcome=asked}"
+    hedged = [f"hedges_total{{application=digits,model={name},outcome=asked}}" for name in ("svc", "tree")]
+    page = answering(100, 0)
+    page.later(1)
+    page.report("selection@2", {COMPLETE: 100.0, escalated: 40.0, **dict.fromkeys(hedged, 2.0)})
+    page.later(1)
+    assert page.shown()["applications"][0]["again"] == {
+        "asked a dearer model, too": 0.4,
+        "asked another replica, too": 0.04,
+    }
