@@ -59,6 +59,7 @@ def parity() -> None:
     show_default=True,
     help="The share of the rows that is not trained on, and judged by.",
 )
+@click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True, help="More for large networks.")
 @click.option("--architecture", default="", help="Builds the network: module:factory.  [default: as PACKAGE]")
 @click.option("--argument", "arguments", multiple=True, help="Argument of the architecture, as NAME=JSON; repeatable.")
 @json_option

@@ -25,7 +25,7 @@ _POINTS: Final = {"p50_ms": "p50", "p99_ms": "p99", "p999_ms": "p99.9", "max_ms"
 _INTRODUCTION: Final = """\
 # Coded inference, measured
 
-Written by `skysail load run parm --docs docs/parity-measured.md`. [Late outputs](parity.md) says when coding is of use,
+Written by `skysail load run parm --docs docs/parm.md`. [Late outputs](parity.md) says when coding is of use,
 and how it is set up.
 
 ParM's network for MNIST (784-200-100-10, as published) is asked the 10,000 test images over and over. A call takes 25

@@ -63,6 +63,7 @@ def fit(
     batch: int,
     rate: float = RATE,
     seed: int = 0,
+    threads: int = 1,
 ) -> Iterator[float]:
     """Train a network to answer the sum of k rows with the sum of their outputs; yields the mean loss of each epoch.
 
@@ -75,7 +76,9 @@ def fit(
         batch: sums in a step.
         rate: of Adam.
         seed: of the groups; the network's own start is the caller's.
+        threads: of the arithmetic; more than one wait for each other, which pays off for large networks alone.
     """
+    torch.set_num_threads(threads)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     given, wanted = torch.from_numpy(rows).to(device), torch.from_numpy(outputs).to(device)
     network.to(device).train()
