@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from load.figures import IN_FULL, NONE, SHOWN, Better, Figures, Kind, at_most
+from load.figures import IN_FULL, NONE, SHOWN, Better, Figures, Kind, at_most, exactly
 from load.harness import arrivals, topics
 from load.harness.data import DATA, mnist, need
 from load.harness.driving import deployed
@@ -76,22 +76,24 @@ class Form(NamedTuple):
     """How much is done."""
 
     lanes: dict[str, Lane]
-    trained: tuple[int, ...]  # groups of how many rows parity models are trained for
-    epochs: int
+    epochs: dict[int, int]  # that parity models are trained, by the size of groups
     seconds: float  # of the stretch with stragglers
     beside_s: float  # of the others; 0 = they are left out
 
 
-FULL = Form({"none": Lane(12), "equal": Lane(18), "k2": Lane(12, 6, 2)}, (2, 3, 4), 20, 180.0, 20.0)
-SHORT = Form({"none": Lane(6), "k2": Lane(6, 3, 2)}, (2,), 4, 20.0, 0.0)
+FULL = Form({"none": Lane(12), "equal": Lane(18), "k2": Lane(12, 6, 2)}, {2: 120, 3: 30, 4: 30}, 150.0, 20.0)
+SHORT = Form({"none": Lane(6), "k2": Lane(6, 3, 2)}, {2: 8}, 20.0, 0.0)
 PARTS = tuple(FULL.lanes)
 
 _MS = Kind("ms", Better.LOWER, 0.5, 10.0)
+_LOST = {"none": NONE, "equal": exactly(0, IN_FULL), "k2": NONE}
 _RATIO = Kind("", Better.LOWER, 0.3)
 _POINTS = Kind("points", Better.LOWER, 0.3, 1.0)
 FIGURES = Figures(
     *(
-        recorded(f"{lane}_", "p50_ms", "p99_ms", "p999_ms", "max_ms", "queries_sent", "lost", "defaults", lost=NONE)
+        recorded(
+            f"{lane}_", "p50_ms", "p99_ms", "p999_ms", "max_ms", "queries_sent", "lost", "defaults", lost=_LOST[lane]
+        )
         for lane in PARTS
     ),
     *(_MS(f"{lane}_loaded_p50_ms", f"{lane}_loaded_p99_ms") for lane in PARTS),
@@ -157,16 +159,16 @@ def _train(stage: Stage, form: Form, images: NDArray[np.float32], labels: NDArra
     pixels, _ = mnist(IMAGES, "train", 60_000)
     rows = _scaled(pixels)
     figures: dict[str, float] = {}
-    for k in form.trained:
+    for k, epochs in form.epochs.items():
         folder = fast / f"{PARITY}-{k}"
-        training = Training(k=k, epochs=form.epochs, seed=stage.seed)
+        training = Training(k=k, epochs=epochs, seed=stage.seed)
         made = package_parity(fast / NET, folder, PARITY, "1", rows, training)
         package_torch(
             folder / _STATE, stage.folder / folder.name, PARITY, "1", images[:5], architecture=_SLOW, output="scores",
             parity=made.options["parity"],
         )  # fmt: skip
         own, accuracy = accuracies(fast / NET, folder, images, labels, k)
-        figures |= {f"k{k}_epochs": form.epochs, f"k{k}_own_accuracy": own, f"k{k}_accuracy": accuracy}
+        figures |= {f"k{k}_epochs": epochs, f"k{k}_own_accuracy": own, f"k{k}_accuracy": accuracy}
         figures[f"k{k}_accuracy_lost_points"] = 100 * (own - accuracy)
     return figures
 
