@@ -24,13 +24,11 @@ import os
 import signal
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-import numpy as np
+from typing import TYPE_CHECKING, NamedTuple
 
 from load.figures import IN_FULL, NONE, SHOWN, Better, Figures, Kind, at_most, exactly
 from load.harness import arrivals, topics
-from load.harness.data import DATA, mnist, need
+from load.harness.data import mnist, need
 from load.harness.driving import deployed
 from load.harness.probes import length
 from load.harness.recorder import recorded
@@ -38,19 +36,16 @@ from load.harness.stalls import pairs, stalling
 from load.harness.system import Deployment
 from load.harness.workload import Rows, query_id
 from load.results.results import Result
+from load.scenarios.parm_models import IMAGES, WEIGHTS, scaled, scores_of, trained
 from load.scenarios.parm_virtual import APPLICATION, NET, PARITY, Lane, Played, World, play
 from schemas.records import Application, Tensor
 from schemas.topics import model_queries
-from streams.operators.selection.coding import decoded
-from workers.entry_point import resolve
 from workers.packages.loading import load_package
-from workers.packages.packaging import package_torch
-from workers.packages.parity import Training, package_parity
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
+    import numpy as np
     from numpy.typing import NDArray
 
     from load.harness.driving import Driver, Stretch
@@ -58,15 +53,12 @@ if TYPE_CHECKING:
     from schemas.records import Prediction
 
 NAME = "parm"
-WEIGHTS, IMAGES = DATA / "vectors/parm/mnist-base-mlp.t7", DATA / "labelled/mnist"
 CALL_S = (0.025, 0.05)
 SERVICE_S = sum(CALL_S) / 2
 USED, LOADED = 0.5, 0.9  # of what the workers without more can do
 SLO_MS = 1_000.0
 EVERY_S, FOR_S = 12.0, (0.1, 0.3)  # a worker stands still so often, for so long
 _KILL_AT_S = 4.0
-_STATE = "model.safetensors"
-_FAST, _SLOW = "load.models.parm_network:build", "load.models.parm_network:build_slow"
 
 
 VIRTUAL = {
@@ -140,8 +132,8 @@ async def run(stage: Stage) -> Result:
     form = SHORT if stage.short else FULL
     need(WEIGHTS, IMAGES)
     pixels, labels = mnist(IMAGES, "t10k", 10_000)
-    images = _scaled(pixels)
-    figures = _train(stage, form, images, labels)
+    images = scaled(pixels)
+    figures = trained(stage, form.epochs, images, labels)
     if not stage.only or "virtual" in stage.only:
         figures |= await asyncio.to_thread(_virtual, stage, form, images, labels)
     for name, lane in form.lanes.items():
@@ -165,67 +157,15 @@ async def run(stage: Stage) -> Result:
     )
 
 
-def _scaled(pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """Return images as the network takes them, in [0, 1]."""
-    return (pixels / np.float32(255)).astype(np.float32)
-
-
 def _rate(form: Form, used: float) -> float:
     return round(form.lanes["none"].workers * used / SERVICE_S, 1)
-
-
-def _train(stage: Stage, form: Form, images: NDArray[np.float32], labels: NDArray[np.int64]) -> dict[str, float]:
-    """Package the network and its parity models, fast for training and slow to be asked; returns their accuracies."""
-    network = resolve("load.models.parm_network:load_published")(WEIGHTS)
-    fast = stage.folder / "fast"
-    package_torch(network, fast / NET, NET, "1", images[:5], architecture=_FAST, output="scores")
-    package_torch(fast / NET / _STATE, stage.folder / NET, NET, "1", images[:5], architecture=_SLOW, output="scores")
-    pixels, _ = mnist(IMAGES, "train", 60_000)
-    rows = _scaled(pixels)
-    figures: dict[str, float] = {}
-    for k, epochs in form.epochs.items():
-        folder = fast / f"{PARITY}-{k}"
-        training = Training(k=k, epochs=epochs, seed=stage.seed)
-        made = package_parity(fast / NET, folder, PARITY, "1", rows, training)
-        package_torch(
-            folder / _STATE, stage.folder / folder.name, PARITY, "1", images[:5], architecture=_SLOW, output="scores",
-            parity=made.options["parity"],
-        )  # fmt: skip
-        own, accuracy = accuracies(fast / NET, folder, images, labels, k)
-        figures |= {f"k{k}_epochs": epochs, f"k{k}_own_accuracy": own, f"k{k}_accuracy": accuracy}
-        figures[f"k{k}_accuracy_lost_points"] = 100 * (own - accuracy)
-    return figures
-
-
-def accuracies(
-    base: Path, parity: Path, images: NDArray[np.float32], labels: NDArray[np.int64], k: int
-) -> tuple[float, float]:
-    """Return how many answers are right: the network's own, and those decoded as if each image once were missing.
-
-    Args:
-        base: package of the network.
-        parity: of its parity model.
-        images: that neither was trained on, (n, 784).
-        labels: of them, (n,).
-        k: images of a group, which follow each other.
-    """
-    asked = partial(_scores, load_package(base).runtime)
-    own = asked(images)
-    groups = np.arange(len(images) // k * k).reshape(-1, k)
-    sums = _scores(load_package(parity).runtime, images[groups].sum(axis=1))
-    right = [
-        decoded(sums, [own[groups[:, other]] for other in range(k) if other != missing]).argmax(axis=1)
-        == labels[groups[:, missing]]
-        for missing in range(k)
-    ]
-    return float((own.argmax(axis=1) == labels).mean()), float(np.mean(right))
 
 
 def _virtual(stage: Stage, form: Form, images: NDArray[np.float32], labels: NDArray[np.int64]) -> dict[str, float]:
     """Play the lanes in virtual time."""
     fast = stage.folder / "fast"
-    parity = {k: partial(_scores, load_package(fast / f"{PARITY}-{k}").runtime) for k in form.epochs}
-    own = _scores(load_package(fast / NET).runtime, images)
+    parity = {k: partial(scores_of, load_package(fast / f"{PARITY}-{k}").runtime) for k in form.epochs}
+    own = scores_of(load_package(fast / NET).runtime, images)
     world = World(images, labels, own, dict(parity), CALL_S, EVERY_S, FOR_S, SLO_MS)
     lanes = {name: lane for name, lane in VIRTUAL.items() if not lane.k or lane.k in parity}
     figures: dict[str, float] = {}
@@ -259,11 +199,6 @@ def _of_played(name: str, found: Played) -> dict[str, float]:
             f"{name}_accuracy_lost_points": 100 * (own_right / own - right / max(1, decoded_)),
         }
     return figures
-
-
-def _scores(runtime: Any, rows: NDArray[np.float32]) -> NDArray[np.float32]:
-    found: NDArray[np.float32] = runtime.predict_batch(rows).scores
-    return found
 
 
 @dataclass(slots=True)
