@@ -22,7 +22,7 @@ skysail parity train models/mnist-1 models/parity-3 --rows train.npy --k 3 --epo
 skysail parity train models/churn-1 models/churn-parity-1 --rows rows.npy --architecture my_nets:make_net
 skysail model add models/mnist-parity-1            deploy it beside the model that it belongs to
 skysail app set digits parity=mnist-parity         late outputs are decoded from now on
-skysail app set digits parity=                     and no longer
+skysail app set digits parity=none                 and no longer
 """
 
 
