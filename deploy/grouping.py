@@ -73,7 +73,13 @@ def plan(
     """
     together = [role for role in settings.roles if role in TOGETHER] if is_shared(settings) else []
     found: list[Process] = []
-    hosts = [host(pool) for pool in sorted(settings.hosts) if any(settings.pool_of(model) == pool for model in models)]
+    asked = {settings.pool_of(model) for model in models}
+    hosts = [
+        host(pool, number)
+        for pool, its in sorted(settings.hosts.items())
+        for number in range(1, 1 + its.replicas)
+        if pool in asked
+    ]
     for role in settings.roles:
         if role == WORKER:
             apart = sorted(set(models).difference(settings.selection.named_inline, inside))
@@ -97,9 +103,10 @@ def worker(model: str, number: int = 1) -> Process:
     return Process(name if number == 1 else f"{name}@{number}", (WORKER,), model, number)
 
 
-def host(pool: str) -> Process:
-    """Return the process of one pool."""
-    return Process(host_role(pool), (HOST,), pool=pool)
+def host(pool: str, number: int = 1) -> Process:
+    """Return the process of one host of a pool."""
+    name = host_role(pool)
+    return Process(name if number == 1 else f"{name}@{number}", (HOST,), number=number, pool=pool)
 
 
 def _numbered(role: str, number: int) -> Process:

@@ -21,24 +21,25 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from deploy import metrics, placement
+from deploy import metrics, placement, pooling
 from deploy.config import configuration
 from deploy.config.addresses import connection
 from deploy.config.settings import Settings
 from deploy.connect.schema_registry import codec_for
 from deploy.errors import StartError
-from deploy.grouping import Process, is_shared, plan, worker
+from deploy.grouping import Process, host, is_shared, plan, worker
 from deploy.local.logs import tail
 from deploy.local.process import ending, free_port
 from deploy.local.supervisor import Child, Supervisor
 from deploy.ports import fault_of, require_free
 from deploy.progress import Silent
-from deploy.state import candidates, desired, topics
+from deploy.state import candidates, catalog, desired, topics
 from schemas import topics as names
 from schemas.errors import DecodeError
-from schemas.records import Report
+from schemas.records import Application, Report
 from streams.runtime.kafka.log_reader import KafkaTail
 from streams.runtime.stopping import PATIENCE_S
+from streams.topology import host_role
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Container, Iterable, Mapping
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
     from deploy.state.desired import CreateTopics
     from load.harness.system import Deployment, Launch
     from schemas.codec import Codec
-    from schemas.records import Application, Candidate, Model
+    from schemas.records import Candidate, Model
 
 _log = logging.getLogger(__name__)
 
@@ -109,6 +110,7 @@ class System:
         self._inside: dict[str, str] = {}  # digests of the measured models inside selection, by name
         self._served: set[str] = set()  # models that run
         self._absent: set[str] = set()  # models whose missing package was logged
+        self._shared = {host_role(pool) for pool, its in settings.hosts.items() if its.replicas > 1}
         self.metrics_ports: dict[str, int] = {}
 
     @property
@@ -196,12 +198,14 @@ class System:
         deployed = await asyncio.to_thread(desired.establish, self._settings, self._codec, self._create_topics)
         await asyncio.to_thread(topics.require, self._settings, desired.build(self._settings, deployed))
         self._progress.done("topics, models and applications are in place")
-        configuration.write(self._settings, self.settings_file)
         self._inside = await self._placed(deployed)
+        configuration.write(self._settings, self.settings_file)
         planned = self._plan(deployed)
         self.metrics_ports = metrics.ports(self._settings.metrics, (process.name for process in planned))
         self._homes = {instance: process.name for process in planned for instance in process.instances}
         started = {*self._homes}
+        pools = {model: pool for model in deployed if (pool := self._settings.pool_of(model)) is not None}
+        self._homes |= {worker(model).name: host(pool).name for model, pool in pools.items()}
         if "selection" in started:
             inline = {*self._inside, *self._settings.selection.named_inline}
             self._homes |= {worker(model).name: self._homes["selection"] for model in inline}
@@ -235,9 +239,12 @@ class System:
         self._absent |= models.keys() - here.keys()
         if is_shared(self._settings):
             self._progress.waits("the models to be measured")
-        placed = await placement.decided(self._settings, here, self._folder)
-        for name, its in sorted(placed.items()) if is_shared(self._settings) else ():
-            self._progress.done(f"model {name} runs {its}")
+        asked = await self._applications()
+        placed = await placement.decided(self._settings, here, self._folder, asked)
+        self._settings = placement.with_pool(self._settings, placed)
+        for name, its in sorted(placed.items()):
+            if is_shared(self._settings) or its.sharing:
+                self._progress.done(f"model {name} runs {its}")
         return {name: its.digest for name, its in placed.items() if its.is_inside and its.is_measured}
 
     def _plan(self, models: Mapping[str, Model]) -> list[Process]:
@@ -248,15 +255,36 @@ class System:
         self._served |= {*here}
         return plan(self._settings, here, self._replicas, self._inside, self._several)
 
+    async def _applications(self) -> list[Application]:
+        known = await asyncio.to_thread(catalog.read, self._settings, self._codec, Application)
+        return [*known.values()]
+
+    async def _share(self, models: Mapping[str, Model]) -> None:
+        """Make the pool of many models, if new ones are so many; models that run already stay where they are."""
+        apart = {name for name in models if self._settings.pool_of(name) is None}
+        apart -= {*self._inside, *self._settings.selection.named_inline}
+        if len(apart) <= pooling.MOST:
+            return
+        sharing = pooling.shared(self._settings, await self._applications(), apart).keys() - self._served
+        if not sharing:
+            return
+        self._settings = pooling.pooled(self._settings, apart - sharing)
+        configuration.write(self._settings, self.settings_file)
+
     async def serve(self, models: Mapping[str, Model]) -> None:
-        """Start workers for models without any; returns at once, while they load."""
-        for process in self._plan(models) if models.keys() - self._served else ():
-            if process.model is None or self._supervisor is None:
+        """Start workers, or a host, for models without any; returns at once, while they load."""
+        if not models.keys() - self._served:
+            return
+        await self._share(models)
+        there = {child.name for child in self.status()}
+        for process in self._plan(models):
+            if (process.model is None and process.pool is None) or process.name in there or self._supervisor is None:
                 continue
             if self._settings.metrics.port:
                 self.metrics_ports[process.name] = self._next_port()
             await asyncio.to_thread(self._supervisor.add, self._child(process))
-            _log.info("model %s is new here: %s starts (log %s)", process.model, process.name, self.log(process.name))
+            what = f"model {process.model}" if process.model is not None else f"pool {process.pool}"
+            _log.info("%s is new here: %s starts (log %s)", what, process.name, self.log(process.name))
 
     async def retire(self, models: Iterable[str]) -> None:
         """Stop the workers of removed models; returns when they are gone. A model that comes back gets new ones."""
@@ -338,7 +366,9 @@ class System:
             report = self._codec.decode(Report, value)
         except DecodeError:
             return ""
-        is_ready = report.role == PAGE or report.gauges.get("partitions", 0) > 0
+        # Of several hosts one may have nothing to do: then it stands by.
+        least = 0 if report.role in self._shared else 1
+        is_ready = report.role == PAGE or report.gauges.get("partitions", -1) >= least
         name = report.instance.removesuffix("@1")
         return name if is_ready and report.gauges.get("pid") == self._pid(name) else ""
 

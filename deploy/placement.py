@@ -20,15 +20,16 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from deploy import pooling
 from deploy.grouping import is_shared
 from workers.errors import PackageError
 from workers.manifest import pinned
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from deploy.config.settings import Settings
-    from schemas.records import Model
+    from schemas.records import Application, Model
     from workers.manifest import Manifest
 
 _log = logging.getLogger(__name__)
@@ -55,6 +56,7 @@ class Placement(NamedTuple):
         reason: why, for people.
         is_measured: whether measuring has decided it.
         pool: in whose host it runs; empty = in none.
+        sharing: why it is in the pool that is made by itself.
     """
 
     digest: str
@@ -62,30 +64,37 @@ class Placement(NamedTuple):
     reason: str
     is_measured: bool = False
     pool: str = ""
+    sharing: str = ""
 
     def __str__(self) -> str:
         """Return it for people: `inline: 41 us a call`, `host small: named in hosts`."""
         if self.pool:
-            return f"host {self.pool}: {self.reason}"
+            return f"host {self.pool}: {self.sharing or self.reason}"
         return f"{'inline' if self.is_inside else 'own process'}: {self.reason}"
 
 
-async def decided(settings: Settings, models: Mapping[str, Model], folder: Path) -> dict[str, Placement]:
+async def decided(
+    settings: Settings, models: Mapping[str, Model], folder: Path, applications: Iterable[Application] = ()
+) -> dict[str, Placement]:
     """Decide where models run, and keep it in a file of this folder.
 
     Args:
         settings: of the deployment.
         models: by name; their packages are here.
         folder: of the deployment's files.
+        applications: that ask them.
     """
     found = {name: placed for name, model in models.items() if (placed := _ruled(settings, model)) is not None}
     before = read(folder)
     for name in models.keys() - found.keys():
         if name in before and before[name].is_measured and before[name].digest == models[name].digest:
-            found[name] = before[name]
+            found[name] = before[name]._replace(pool="", sharing="")
     unknown = [models[name] for name in sorted(models.keys() - found.keys())]
     measured = await _measured(unknown, settings.worker.threads, settings.worker.load_s) if unknown else {}
     found |= {name: judged(models[name].digest, times) for name, times in measured.items()}
+    apart = [name for name, placed in found.items() if not (placed.is_inside or placed.pool)]
+    for name, sharing in pooling.shared(settings, applications, apart).items():
+        found[name] = found[name]._replace(pool=pooling.OTHERS, sharing=sharing)
     _write(folder, found)
     for name, placed in sorted(found.items()):
         _log.info("model %s runs %s", name, placed)
@@ -98,6 +107,14 @@ def read(folder: Path) -> dict[str, Placement]:
         return {name: Placement(**placed) for name, placed in json.loads((folder / FILE).read_text()).items()}
     except (OSError, ValueError, TypeError, AttributeError):
         return {}
+
+
+def with_pool(settings: Settings, placements: Mapping[str, Placement]) -> Settings:
+    """Return the settings with the pool that was made by itself, if there is one."""
+    if pooling.OTHERS in settings.hosts or all(placed.pool != pooling.OTHERS for placed in placements.values()):
+        return settings
+    apart = [name for name, placed in placements.items() if not (placed.pool or placed.is_inside)]
+    return pooling.pooled(settings, apart)
 
 
 def judged(digest: str, times: Mapping[int, float] | str) -> Placement:

@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from deploy.config.settings import Settings
     from schemas.codec import Codec
     from schemas.records import Model
+    from streams.control.planning import Planning
+    from streams.control.promoting import Follow
     from streams.operators.contract import Operator
     from streams.operators.join.kernel import JoinerSettings
     from streams.recorder.role import RecordRole
@@ -72,6 +74,9 @@ AT_ONCE_BESIDE: Mapping[str, int] = {"joiner": 128, "learner": 8}
 SELECTION_DRAIN_S = 1.0
 # Of a batch that a schedule sizes.
 MOST_ROWS = 4_096
+# For how long all hosts of a pool stand still when their plan changes: a rebalance of two members on one machine
+# (measured, `tests/integration/test_planned.py`).
+REBALANCE_US = 110_000
 NOBODY: Mapping[str, str] = MappingProxyType({})
 Runnable: TypeAlias = "RoleLoop | Worker | Hosting | RecordRole | Named"
 
@@ -258,7 +263,7 @@ def host(common: Shared, pool: str) -> Hosting:
 
     name, given = topology.host_role(pool), common.settings.hosts[pool]
     node = topology.build((), hosts={pool: ()}).node(name)
-    spread = planned(common.name(name), common.kafka.real(""), lambda: None)
+    spread = planned(common.name(name), common.kafka.real(""), lambda: hosting.plan)
     ports = Ports(
         consumer=KafkaConsumer(common.kafka, (), node.group, common.clock, _consumer(common), spread),
         transport=common.transport,
@@ -269,7 +274,7 @@ def host(common: Shared, pool: str) -> Hosting:
         positions=KafkaPositions(common.kafka),
         hooks=common.hooks,
     )
-    return Hosting(
+    hosting = Hosting(
         pool,
         common.name(name),
         _hosted_settings(common, given.controller),
@@ -281,6 +286,7 @@ def host(common: Shared, pool: str) -> Hosting:
         lanes=given.lanes,
         tells_process=common.tells_process(name),
     )
+    return hosting
 
 
 def _hosted_settings(common: Shared, controller: str) -> WorkerSettings:
@@ -439,7 +445,7 @@ async def control(common: Shared, stop: asyncio.Event) -> bool:
     from streams.control.faust_kafka import credentials
     from streams.control.promoting import Promoting
 
-    given = common.settings
+    given, planning = common.settings, _planning(common)
     if fault := fault_of(given.control.host, given.control.port):
         raise StartError(f"the live page cannot be shown: {fault}; stop that process, or set control.port")
     try:
@@ -447,7 +453,7 @@ async def control(common: Shared, stop: asyncio.Event) -> bool:
     except ValueError as error:
         raise UsageError(str(error)) from error
     promoting = Promoting(
-        lambda topics_, since_us: KafkaBroadcast(common.kafka, topics_, since_us),
+        _follow(common),
         common.codec,
         joiner_settings(common.settings).memory_us,
         given.control.ids_mib << 20,
@@ -467,6 +473,7 @@ async def control(common: Shared, stop: asyncio.Event) -> bool:
             names=given.control.names,
             hooks=common.hooks,
             promoting=promoting,
+            planning=planning,
             tells_process=common.tells_process("control"),
         )
         app = create(place, common.codec)
@@ -480,9 +487,30 @@ async def control(common: Shared, stop: asyncio.Event) -> bool:
             leaving = asyncio.create_task(app.stop())
             await asyncio.wait([leaving], timeout=stopping.left_s(AFTER_ROLES_S))
             await promoting.stop()
+            if planning is not None:
+                await planning.stop()
         if leaving.done():
             leaving.result()
         return leaving.done()
+
+
+def _planning(common: Shared) -> Planning | None:
+    """Return what plans the hosts of pools; None = there are no pools."""
+    from policies.packing.epochs import Pace
+    from policies.packing.moving import Terms
+    from streams.control.planning import Planning
+    from streams.planning.planner import Planner, Pool
+
+    given = common.settings
+    if not given.hosts:
+        return None
+    pools = [Pool(name, host.memory_mib << 20) for name, host in sorted(given.hosts.items())]
+    pace = Pace(terms=Terms(pause_us=REBALANCE_US))
+    return Planning(_follow(common), common.codec, lambda: Planner(pools, given.pool_of, pace))
+
+
+def _follow(common: Shared) -> Follow:
+    return lambda names, since_us: KafkaBroadcast(common.kafka, names, since_us)
 
 
 def _note_end(page: asyncio.Task[bool]) -> None:

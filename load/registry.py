@@ -27,6 +27,7 @@ from load.scenarios import (
     images,
     latecomer,
     learn,
+    linear,
     lock,
     loop,
     nexus,
@@ -91,6 +92,11 @@ _OWN = (
     Scenario(
         specialists,
         "models that know different classes: a weight for each class that a model answers, against one a model",
+        short=True,
+    ),
+    Scenario(
+        linear,
+        "models that suit different features, users who differ a little: linucb and linear_thompson beside exp3",
         short=True,
     ),
     Scenario(
@@ -243,9 +249,9 @@ _OWN = (
         "200 models on a host of which a tenth fit: Clockwork's schedule beside fifo with aimd, and a worker a model",
         tables=clockwork_page.tables,
         page=clockwork_page.page,
+        plots=clockwork_page.plots,
         parts=clockwork.PARTS,
         short=True,
-        offline=True,
     ),
     Scenario(
         simulated,

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import TypeGuard
 
-    from schemas.records import Value
+    from schemas.records import ModelOutput, Step, Value
 
 State: TypeAlias = tuple[float, ...]
 # How much each asked arm's answer counts, positive, by what each has answered; None = nothing has come.
@@ -154,6 +154,66 @@ class AnswerAware(Policy, Protocol):
         ...
 
 
+class Ask(NamedTuple):
+    """A question that a policy may put after the answers to the one before."""
+
+    arms: tuple[int, ...]
+    probability: float  # that it is put, in [0, 1]
+    confidence: float  # of the answers so far, in [0, 1]
+    threshold: float  # below this confidence it is put for certain
+
+
+class Steps(Protocol):
+    """What a policy asks about one query, question after question, in one state.
+
+    Attributes:
+        first: the arms that are asked first.
+    """
+
+    first: tuple[int, ...]
+
+    def after(self, asked: tuple[int, ...], outputs: Mapping[int, ModelOutput]) -> Ask | None:
+        """Return what may be asked next; None = everything has been.
+
+        Args:
+            asked: the arms that have been asked, in order.
+            outputs: what they have answered, without those whose outputs have not come.
+        """
+        ...
+
+    def votes(self, answers: Mapping[int, Value | None]) -> Mapping[int, float]:
+        """Return how much each asked arm's answer counts, in all 1, by what each has answered; None = not yet."""
+        ...
+
+    def confidence(self, outputs: Mapping[int, ModelOutput]) -> float | None:
+        """Return the confidence of the answer made of these outputs; None = it is not known."""
+        ...
+
+
+class Stepwise(Policy, Protocol):
+    """A policy that may ask again when it has an answer: cheap models first, a dear one where they are in doubt.
+
+    Its `propensities` are those of the first question. Those that are logged are of all: the probability that an arm is
+    asked, given the answers of the arms before it.
+    """
+
+    def steps(self, state: State, arms: int) -> Steps:
+        """Return what it asks; what depends on the state alone is worked out once."""
+        ...
+
+    def observe(
+        self,
+        state: State,
+        arms: int,
+        chosen: tuple[int, ...],
+        propensities: tuple[float, ...],
+        losses: Sequence[float | None],
+        steps: Sequence[Step] = (),
+    ) -> State:
+        """Return the state after one observation; `steps` as logged with it."""
+        ...
+
+
 class SharedPrior(Policy, Protocol):
     """A policy with which a context (a user, say) starts from what all contexts of its application have taught.
 
@@ -185,3 +245,8 @@ def most_features(policy: Policy) -> int | None:
 def is_answer_aware(policy: Policy) -> TypeGuard[AnswerAware]:
     """Tell whether an answer's weight depends on what it is."""
     return hasattr(policy, "vote_weights")
+
+
+def is_stepwise(policy: Policy) -> TypeGuard[Stepwise]:
+    """Tell whether a policy may ask again when it has an answer."""
+    return hasattr(policy, "steps")

@@ -7,6 +7,7 @@ from functools import lru_cache
 from inspect import signature
 from typing import TYPE_CHECKING
 
+from policies.cascade import Cascade
 from policies.class_vote import ClassVote
 from policies.discounted_ucb import DiscountedUcb
 from policies.epsilon_greedy import EpsilonGreedy
@@ -37,6 +38,7 @@ POLICIES: Mapping[str, Callable[..., Policy]] = {
     Exp4.name: Exp4,
     ClassVote.name: ClassVote,
     Timely.name: Timely,
+    Cascade.name: Cascade,
 }
 
 _SPEC = re.compile(r"(?P<name>\w+)(?:\((?P<parameters>[^()]*)\))?", re.ASCII)

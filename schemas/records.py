@@ -112,6 +112,7 @@ class ModelQueries(NamedTuple):
     priorities: tuple[int, ...] = ()  # one a row, empty if all are 0; beyond the cap the lowest wait
     version: str = ""  # named by these queries, as `Query.version`; "" = none
     spare_us: int = 0  # how much later than due an output may still be useful; tried if no other row has to wait
+    step: int = 0  # of the plans of these queries: 0 = the first models asked, 1 = those asked after their answers, ...
 
 
 class ModelPredictions(NamedTuple):
@@ -131,6 +132,10 @@ class ModelPredictions(NamedTuple):
     queue_rows: int  # rows still waiting when the batch was taken
     released: str = ""  # why the batch started: cap, eager, deadline, linger; "" = none ran
     messages: tuple[str, ...] = ()  # one a row: why its outcome is not OK, for a person; empty where no row has one
+    earliest_us: int = 0  # when the batch could start, and did; 0 = none ran
+    # When it had to start so that its most urgent row would be in time, by the estimate; 0 = none ran.
+    latest_us: int = 0
+    steps: tuple[int, ...] = ()  # one a row, as its model query has it; empty where all are 0
 
 
 class Decision(NamedTuple):
@@ -148,6 +153,19 @@ class Decision(NamedTuple):
     propensities: tuple[float, ...]
     features: tuple[float, ...] = ()  # the query's, so that learning needs nothing but the log
     apprentice: str = ""  # a policy that learns from it, too, and has decided nothing; "" = none
+
+
+class Step(NamedTuple):
+    """A question after a query's first one: what it was about, how likely it was, and what came of it."""
+
+    kind: str  # escalate: an answer was there; overdue: none was, and the time left is needed; hedge: the same again
+    arms: tuple[int, ...]  # indices of the arms that it asks
+    at_us: int  # when it was decided
+    probability: float  # that it is asked, given the answers and the time left; 0 = there was no time
+    outcome: str  # asked, kept (the answer that was there will do) or late (there was no time)
+    confidence: float = 0.0  # in [0, 1], of the answers that were there
+    threshold: float = 0.0  # in [0, 1]: below this confidence it is asked for certain
+    needed_us: int = 0  # what its models take to answer, at a high quantile; 0 = not known
 
 
 class ModelOutput(NamedTuple):
@@ -181,6 +199,7 @@ class Prediction(NamedTuple):
     answered_us: int
     reply_token: str = ""  # the query's
     message: str = ""  # the reason for a person, e.g. the input that the model takes and the one it got
+    steps: tuple[Step, ...] = ()  # after the first question; its decision has what all of them asked
 
 
 class Feedback(NamedTuple):
@@ -217,6 +236,7 @@ class Observation(NamedTuple):
     span: float | None = None  # the error that cost 1, where the losses are absolute or squared
     versions: tuple[VersionLoss, ...] = ()  # of models that run in several
     forget_us: int = 0  # a context that was taught nothing for longer starts anew; 0 = never
+    steps: tuple[Step, ...] = ()  # the prediction's
 
 
 class Observations(NamedTuple):
@@ -353,6 +373,7 @@ class Plan(NamedTuple):
     places: tuple[Place, ...]
     why: str  # it was planned
     reasons: tuple[str, ...] = ()  # what moves, and what no host can do
+    from_us: int = 0  # when hosts follow it: what moves is being loaded until then; 0 = at once
 
 
 STOPPED = "stopped"  # gauge of the last report of a process that stops by a signal

@@ -278,8 +278,8 @@ def _nodes(models: tuple[str, ...], hosts: Mapping[str, tuple[str, ...]]) -> tup
         Node(
             host_role(pool),
             consumes=tuple(topics.model_queries(m) for m in its if m in models),
-            produces=(topics.MODEL_PREDICTIONS, topics.SHADOWS, topics.REPORTS),
-            follows=(topics.MODELS,),
+            produces=(topics.MODEL_PREDICTIONS, topics.SHADOWS, topics.PROFILES, topics.REPORTS),
+            follows=(topics.MODELS, topics.PROFILES, topics.PLAN),
             group=host_role(pool),
         )
         for pool, its in hosts.items()

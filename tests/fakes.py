@@ -85,6 +85,7 @@ class FakeConsumer:
         self.hang_s = 0.0
         self.most: int | None = None  # records of a partition that one poll brings; None = all
         self.subscribed: frozenset[str] = frozenset()
+        self.rejoins = 0
         self._rebalanced: Rebalanced | None = None
 
     async def start(self, rebalanced: Rebalanced) -> None:
@@ -95,6 +96,10 @@ class FakeConsumer:
     def subscribe(self, topics: frozenset[str]) -> None:
         """Note which topics are wanted."""
         self.subscribed = topics
+
+    def rejoin(self) -> None:
+        """Count it."""
+        self.rejoins += 1
 
     async def rebalance(self) -> None:
         """Take everything away and give it back, as an eager rebalance does."""
@@ -337,12 +342,18 @@ class ScriptedKernel(Operator):
     starts: list[dict[int, int]] = field(default_factory=list)
     revoked: list[tuple[int, ...]] = field(default_factory=list)
     held: int = 0
+    spread: object = None
+    last: Effects = field(default_factory=list)
     answers: list[dict[StateKey, PolicyState | None]] = field(default_factory=list)
 
     def needs(self) -> Needs:
         """Return what the script says."""
         wake = self.wakes[0] if self.wakes else None
-        return Needs(wake, self.held, self.pauses, self.window_us, self.others)
+        return Needs(wake, self.held, self.pauses, self.window_us, self.others, spread=self.spread)
+
+    def on_stop(self, now_us: int) -> Effects:
+        """Say the last words."""
+        return self.last
 
     def on_records(self, records: Sequence[Record], now_us: int) -> Effects:
         """Decide each record."""

@@ -49,12 +49,24 @@ class Row(NamedTuple):
     input: Input
 
 
+class Sure(NamedTuple):
+    """What a scripted model answers with scores: a label, and how sure it is of it."""
+
+    label: int
+    confidence: float
+
+    @property
+    def scores(self) -> list[float]:
+        """The label's score, and that of all else."""
+        return [self.confidence, 1.0 - self.confidence]
+
+
 @dataclass
 class ScriptedModel(Operator):
     """A worker that answers every row at once with `answer(query)`; None = it never answers."""
 
     name: str
-    answer: Callable[[Row], Value | Outcome | None]
+    answer: Callable[[Row], Value | Sure | Outcome | None]
 
     def on_records(self, records: Sequence[Record], now_us: int) -> Effects:
         """Answer a poll's rows, one record each."""
@@ -76,10 +88,11 @@ class ScriptedModel(Operator):
 
 
 def model_predictions(
-    model: str, answers: dict[str, Value | Outcome], outcome: Outcome = Outcome.OK
+    model: str, answers: Mapping[str, Value | Sure | Outcome], outcome: Outcome = Outcome.OK
 ) -> ModelPredictions:
     """Make a worker batch of labels; the outcome is the same for all its rows."""
-    labels = [0 if isinstance(answer, Outcome) else answer for answer in answers.values()]
+    labels = [_label(answer) for answer in answers.values()]
+    scores = [answer.scores for answer in answers.values() if isinstance(answer, Sure)]
     text = any(isinstance(label, str) for label in labels)
     return ModelPredictions(
         model=model,
@@ -88,7 +101,7 @@ def model_predictions(
         query_ids=tuple(answers),
         outcomes=(outcome,) * len(answers),
         answers=tuple(map(str, labels)) if text else Tensor.of(np.array(labels)),
-        scores=None,
+        scores=Tensor.of(np.array(scores)) if scores else None,
         waited_us=(0,) * len(answers),
         predict_us=1_000,
         batch_rows=len(answers),
@@ -105,7 +118,7 @@ def version(model: str, name: str = "1", shares: Mapping[str, float] | None = No
 
 
 def served(
-    answer: Callable[[Row], Value | Outcome | None], call_us: int = 1_000, row_us: int = 100, **more: Any
+    answer: Callable[[Row], Value | Sure | Outcome | None], call_us: int = 1_000, row_us: int = 100, **more: Any
 ) -> Service:
     """Return a model that takes so long for each batch, and for each of its rows; None for a row: it hangs.
 
@@ -117,10 +130,15 @@ def served(
         if None in answers:
             return None
         outcomes = tuple(each if isinstance(each, Outcome) else Outcome.OK for each in answers)
-        labels = np.array([0 if isinstance(each, Outcome) else each for each in answers])
-        return Predicted(outcomes, labels), call_us + row_us * len(batch.rows)
+        labels = np.array([_label(each) for each in answers if each is not None])
+        scores = [each.scores for each in answers if isinstance(each, Sure)]
+        return Predicted(outcomes, labels, np.array(scores) if scores else None), call_us + row_us * len(batch.rows)
 
     return Service(predict, **more)
+
+
+def _label(answer: Value | Sure | Outcome) -> Value:
+    return answer.label if isinstance(answer, Sure) else 0 if isinstance(answer, Outcome) else answer
 
 
 def row(value: float = 0.0) -> Tensor:
@@ -133,15 +151,19 @@ class Loop:
     """Selection, one worker a model, joiner and learner around one application `digits`.
 
     Attributes:
+        cache_bytes: of selection's cache; 0 = none.
+        admission: whether selection refuses what would be late.
         has_workers: whether real workers answer, with scripted service times, and not scripted ones at once.
         load_us: how long these load a version.
     """
 
-    models: dict[str, Callable[[Row], Value | Outcome | None]]
+    models: Mapping[str, Callable[[Row], Value | Sure | Outcome | None]]
     application: Application
     faults: Iterable[Fault] = ()
     partitions: int = 1
     margin_us: int | None = None
+    cache_bytes: int = 0
+    admission: bool = False
     has_workers: bool = False
     load_us: int = 0
     driver: Driver = field(init=False)
@@ -149,7 +171,9 @@ class Loop:
 
     def __post_init__(self) -> None:
         """Start all roles and publish the configuration."""
-        selection = SelectionSettings(self.partitions, margin_us=self.margin_us)
+        selection = SelectionSettings(
+            self.partitions, margin_us=self.margin_us, cache_bytes=self.cache_bytes, admission=self.admission
+        )
         joiner = JoinerSettings(partitions=self.partitions, window_us=60_000_000, early_us=5_000_000)
         operators: dict[str, Callable[[], Operator]] = {
             "selection": lambda: Selection(CODEC, selection),
@@ -196,6 +220,10 @@ class Loop:
         """Return every prediction so far."""
         return [CODEC.decode(Prediction, record.value) for record in self.driver.read(topics.PREDICTIONS)]
 
+    def outputs(self) -> list[ModelPredictions]:
+        """Return every batch of every model so far."""
+        return [CODEC.decode(ModelPredictions, record.value) for record in self.driver.read(topics.MODEL_PREDICTIONS)]
+
     def answer(self, query_id: str) -> Prediction:
         """Return the only prediction of a query."""
         (found,) = [prediction for prediction in self.predictions() if prediction.query_id == query_id]
@@ -218,4 +246,15 @@ def digits(**changes: object) -> Application:
     return Application("digits", **(fields | changes))  # type: ignore[arg-type]
 
 
-__all__ = ["CODEC", "START_US", "Loop", "ScriptedModel", "digits", "model_predictions", "row", "served", "version"]
+__all__ = [
+    "CODEC",
+    "START_US",
+    "Loop",
+    "ScriptedModel",
+    "Sure",
+    "digits",
+    "model_predictions",
+    "row",
+    "served",
+    "version",
+]

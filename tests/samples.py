@@ -28,6 +28,7 @@ from schemas.records import (
     Query,
     Report,
     Status,
+    Step,
     Tensor,
     VersionLoss,
 )
@@ -37,6 +38,10 @@ ROW = Tensor.of(np.arange(64, dtype=np.float32))
 SCORES = Tensor.of(np.array([0.25, 0.75]))
 DECISION = Decision((1,), 70, "digits/ann", "exp3(eta=0.05,gamma=0.05,share=0.0001)", ("good", "bad"), (0.25, 0.75))
 FEATURED = DECISION._replace(features=(1.0, -0.5, 1e-300), apprentice="thompson(gamma=0.01)")
+STEPS = (
+    Step("escalate", (1,), NOW_US + 1, 0.25, "asked", 0.75, 0.5, 9_000),
+    Step("hedge", (1,), NOW_US + 2, 1.0, "asked"),
+)
 SEEN = Observation(
     "q-1",
     "digits",
@@ -51,6 +56,8 @@ SEEN = Observation(
     (None, 3, "x"),
     2.5,
     (VersionLoss("good", "1", 0.0), VersionLoss("good", "2", 1.0)),
+    60_000_000,
+    STEPS,
 )
 OUTPUTS = (
     ModelOutput("good", "1", Outcome.OK, "seven", SCORES),
@@ -59,7 +66,7 @@ OUTPUTS = (
 
 FULL: tuple[object, ...] = (
     Query("q-1", "digits", ROW, "ann", NOW_US, 20.5, -1, (0.5, -1e300), "good@canary", "token"),
-    ModelQueries(("q-1", "q-2"), 3, (NOW_US + 20_000, -1), ("some text", b"\xff"), (7, -1), "canary", 15_000),
+    ModelQueries(("q-1", "q-2"), 3, (NOW_US + 20_000, -1), ("some text", b"\xff"), (7, -1), "canary", 15_000, 1),
     ModelPredictions(
         model="good",
         version="1",
@@ -75,6 +82,9 @@ FULL: tuple[object, ...] = (
         queue_rows=1000,
         released="deadline",
         messages=("", "model good takes float32[64], got float32[5]"),
+        earliest_us=NOW_US,
+        latest_us=NOW_US + 30_000,
+        steps=(0, 1),
     ),
     Prediction(
         "q-1",
@@ -92,6 +102,7 @@ FULL: tuple[object, ...] = (
         NOW_US + 2,
         "token",
         "nothing came",
+        STEPS,
     ),
     Feedback("q-1", "seven", 0.5, NOW_US),
     SEEN,

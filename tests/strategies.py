@@ -67,8 +67,9 @@ def batches() -> st.SearchStrategy[ModelPredictions]:
             answers=st.just(tuple("a" * rows)) | st.just(Tensor("int8", (rows,), bytes(rows))),
             scores=st.none() | st.just(Tensor("uint8", (rows, 2), bytes(2 * rows))),
             waited_us=st.lists(INTS, min_size=rows, max_size=rows).map(tuple),
-            **dict.fromkeys(("predict_us", "batch_rows", "batch_cap", "queue_rows"), INTS),
+            **dict.fromkeys(("predict_us", "batch_rows", "batch_cap", "queue_rows", "earliest_us", "latest_us"), INTS),
             messages=st.just(()) | st.lists(TEXT, min_size=rows, max_size=rows).map(tuple),
+            steps=st.just(()) | st.lists(INTS, min_size=rows, max_size=rows).map(tuple),
             **dict.fromkeys(("model", "version", "worker", "released"), TEXT),
         )
     )
@@ -86,6 +87,7 @@ def asked() -> st.SearchStrategy[ModelQueries]:
             | st.lists(TEXT | st.binary(max_size=9), min_size=rows, max_size=rows).map(tuple),
             priorities=st.just(()) | st.lists(INTS, min_size=rows, max_size=rows).map(tuple),
             spare_us=LONGS,
+            step=INTS,
         )
     )
 

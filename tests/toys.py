@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -69,6 +70,12 @@ def whereabouts(rows: Sequence[str]) -> list[str]:
 def hungry(rows: Sequence[str]) -> list[str]:
     """Take as many MiB as the text says, then answer it."""
     return [row for row in rows if len(bytearray(int(row or 0) << 20)) >= 0]
+
+
+def drowsy(rows: Sequence[str]) -> list[str]:
+    """Sleep 15 ms over each text, and answer it."""
+    time.sleep(0.015 * len(rows))
+    return list(rows)
 
 
 NUMBER = 1

@@ -1,7 +1,7 @@
 """Runs the models of one pool: a role's loop around the host's kernel, and the process that holds the models.
 
 It reads the topics of the models that topic `models` has and that belong to the pool. Models come and go without a
-restart. No model is loaded before it is asked.
+restart. No model is loaded before it is asked, or planned to be asked here.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from schemas.codec import Codec
+    from schemas.records import Plan
     from workers.settings import WorkerSettings
 
 # At a stop, how long queued queries may still be answered here before another host reads them.
@@ -63,7 +64,7 @@ class Hosting:
             tells_process: whether its reports tell what the process costs.
         """
         chosen = SCHEDULES.get(schedule, SCHEDULES[FIFO])(Profiles(), lanes)
-        kernel = Host(
+        kernel = self._kernel = Host(
             codec,
             instance,
             settings,
@@ -71,23 +72,30 @@ class Hosting:
             chosen,
             Residency(memory_bytes, demand=chosen.demand),
             lanes,
+            pool,
         )
         role = Role(
             name=host_role(pool),
             instance=instance,
             topics=(),
-            follows=(topics.MODELS,),
+            follows=(topics.MODELS, topics.PROFILES, topics.PLAN),
+            patient=frozenset({topics.PROFILES}),
             outstanding=settings.queue_rows,
             drain_s=DRAIN_S,
             tells_process=tells_process,
         )
-        executors = hosted_by(settings, ports.clock.now_us, lanes)
+        executors = hosted_by(settings, ports.clock.now_us, lanes, memory_bytes)
         self._loop = RoleLoop(role, kernel, replace(ports, executors=executors))
 
     @property
     def ready(self) -> asyncio.Event:
         """Set when partitions are assigned."""
         return self._loop.ready
+
+    @property
+    def plan(self) -> Plan | None:
+        """The plan of its pool that it follows; None = there is none."""
+        return self._kernel.plan
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until `stop` is set.

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from deploy.placement import Placement
     from schemas.codec import Codec
     from streams.control.alerts import LoadFault
+    from streams.control.hosts import HostRow
     from workers.manifest_form import Conversion
 
 folder_argument = click.argument("package", type=click.Path(path_type=Path, exists=True, file_okay=False))
@@ -488,19 +489,22 @@ def remove(settings: Settings, name: str, *, force: bool, as_json: bool) -> None
 def list_(settings: Settings, *, as_json: bool) -> None:
     """List the deployed models and all their versions, in the order of addition.
 
-    If `skysail run` was started from this folder, the column "runs" tells where each version runs, and why. Versions
-    that could not be loaded are named below, with the attempts and the reason.
+    If `skysail run` was started from this folder, the column "runs" tells where each version runs, and why. Below
+    stand the hosts, with what they have in memory and what they unloaded last, and the versions that could not be
+    loaded, with the attempts and the reason.
     """
     codec = codec_for(settings)
     serving = catalog.read(settings, codec, Model)
     listed = sorted(catalog.versions(settings, codec).items())
     faults: Mapping[tuple[str, str], LoadFault] = {}
-    if serving and as_json:
-        from deploy.diagnose.health import load_faults_lately
+    hosts: Sequence[HostRow] = ()
+    if serving:
+        from deploy.diagnose.health import hosts_lately, load_faults_lately
 
-        faults = load_faults_lately(settings, codec)
+        faults = load_faults_lately(settings, codec) if as_json else {}
+        hosts = hosts_lately(settings, codec)
     found = [(r, serving[name]) for name, versions in listed for r in versions]
-    print_versions(found, _placements(settings), as_json=as_json, faults=faults)
+    print_versions(found, _placements(settings), as_json=as_json, faults=faults, hosts=hosts)
     if serving and not as_json:
         from deploy.diagnose.health import failing_versions
 

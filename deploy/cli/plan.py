@@ -42,7 +42,9 @@ def show(settings: Settings, *, pool: str | None, as_json: bool) -> None:
     for each in found:
         _show(each)
     if not found:
-        click.echo("nothing is planned: the role that runs the models of a pool is still to come (docs/planning.md)")
+        click.echo(
+            "nothing is planned: a pool is planned once a host of it and the control role run (docs/planning.md)"
+        )
 
 
 def _show(found: Plan) -> None:

@@ -21,8 +21,11 @@ if TYPE_CHECKING:
     from deploy.placement import Placement
     from schemas.records import Model
     from streams.control.alerts import LoadFault
+    from streams.control.hosts import HostRow
     from workers.manifest import Manifest
     from workers.manifest_form import Timings
+
+MIB = 1 << 20
 
 
 def print_versions(
@@ -31,6 +34,7 @@ def print_versions(
     *,
     as_json: bool,
     faults: Mapping[tuple[str, str], LoadFault] = MappingProxyType({}),
+    hosts: Sequence[HostRow] = (),
 ) -> None:
     """Print versions, each with the one that serves, and where it runs.
 
@@ -39,10 +43,12 @@ def print_versions(
         placements: by model, as decided when the deployment was started from this folder; empty = it was not.
         as_json: for scripts.
         faults: why versions could not be loaded, for scripts; people are told otherwise.
+        hosts: that run; what they have in memory is told with the models.
     """
     rows = [(r, _standing(r, serving), _place(r, serving, placements)) for r, serving in found]
     if as_json:
-        print_json([asdict(r) | at | {"runs": place, "fault": _fault(r, faults)} for r, at, place in rows])
+        more = [{"runs": place, "fault": _fault(r, faults), "in_memory": _held(r, hosts)} for r, _, place in rows]
+        print_json([asdict(r) | at | told for (r, at, _), told in zip(rows, more, strict=True)])
         return
     print_table(
         ("model", "version", "label", "share", "runs", "runtime", "input", "output", "package"),
@@ -51,6 +57,30 @@ def print_versions(
             for r, at, place in rows
         ),
     )
+    for line in _of_hosts(hosts):
+        click.echo(line)
+
+
+def _of_hosts(hosts: Sequence[HostRow]) -> Iterator[str]:
+    """Say what each host has in memory, what it unloaded last, and what it does not ask any more."""
+    for host in hosts:
+        used, there = host["bytes"] / MIB, host["budget_bytes"] / MIB
+        yield (
+            f"host {host['pool']} ({host['instance']}): {host['resident']:,} of {host['known']:,} models in memory, "
+            f"{used:,.1f} of {there:,.0f} MiB; {host['loads']:,} loads, {host['evictions']:,} to make room for another "
+            f"one, {host['refused']:,} rows refused as they could not be in time"
+        )
+        if host["models"]:
+            yield f"  in memory: {', '.join(host['models'])}"
+        if host["evicted"]:
+            yield f"  unloaded last: {host['evicted']}"
+        for out in host["out"]:
+            yield f"  {out['name']} {out['version']} is taken out ({out['times']} times in a row): {out['reason']}"
+
+
+def _held(version: Model, hosts: Sequence[HostRow]) -> bool | None:
+    """Tell whether a version is in memory; None where no host runs."""
+    return any(f"{version.name} {version.version}" in host["models"] for host in hosts) if hosts else None
 
 
 def _place(version: Model, serving: Model, placements: Mapping[str, Placement]) -> str:

@@ -310,6 +310,9 @@ class Host(Section):
     lanes: int = Field(default=1, gt=0)
     """How many batches run at a time. More than one pays off only for models that leave Python's lock, on free
     cores."""
+    replicas: int = Field(default=1, gt=0)
+    """How many hosts share the models, each with this memory. The control role plans which host runs which models
+    (docs/planning.md)."""
 
 
 class Selection(Section):
@@ -497,8 +500,8 @@ class Settings(Section):
     replication: int = Field(default=1, gt=0)
     """Copies of each topic; use 3 in production."""
     roles: tuple[Role, ...] = ROLES
-    """The roles that `skysail run` starts. `worker` stands for one process per pool of `hosts`, and one per model that
-    is in no pool; `host` for those of pools alone. `record` is started only if it is named here."""
+    """The roles that `skysail run` starts. `worker` stands for the hosts of each pool of `hosts`, and one process per
+    model that is in no pool; `host` for those of pools alone. `record` is started only if it is named here."""
     processes: Literal["auto", "each", "shared"] = "auto"
     """Which roles share a process. With `shared`, `skysail run` runs selection, joiner, learner and cheap models
     (`selection.inline`) in one. With `each`, every role has its own, and so has every model. `auto` shares on up to 4

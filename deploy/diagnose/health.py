@@ -11,7 +11,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from deploy import placement
 from deploy.config.addresses import connection
+from deploy.config.folder import run_folder
 from deploy.connect.schema_registry import codec_for
 from deploy.diagnose.doctor import Check, Level
 from deploy.diagnose.servers import check_kafka, check_page, check_redis_answers, check_redis_keeps
@@ -24,6 +26,7 @@ from schemas.errors import DecodeError, RegistryError
 from schemas.records import Application, Model, Report
 from streams.control.alerts import failing, not_beside, not_loaded
 from streams.control.figures import parse
+from streams.control.hosts import Heard, host_rows
 from streams.control.load_faults import load_faults
 from streams.control.report_filter import sound
 from streams.runtime.errors import BrokerUnavailableError
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
     from deploy.config.settings import Settings
     from schemas.codec import Codec
     from streams.control.alerts import LoadFault
+    from streams.control.hosts import HostRow
     from streams.operators.contract import Record
 
 CLOCK_MS = 250.0  # beyond that a process follows its machine's clock, which takes twice as long
@@ -155,7 +159,8 @@ def check_applications(applications: Mapping[str, Application], models: Mapping[
 
 def check_roles(settings: Settings, codec: Codec, models: Mapping[str, Model]) -> Iterator[Check]:
     """Check that every role reports and owns partitions, and that the page answers."""
-    expected = [instance for process in plan(settings, models) for instance in process.instances]
+    known = placement.with_pool(settings, placement.read(run_folder(settings.prefix)))
+    expected = [instance for process in plan(known, models) for instance in process.instances]
     is_there = names.REPORTS in topics.partition_counts(settings)
     reports = asyncio.run(_reports(settings, codec, {*expected} - {PAGE})) if is_there else {}
     expected = [name for name in expected if name.removeprefix("worker.") not in _inside(reports)]
@@ -210,6 +215,12 @@ def failing_versions(settings: Settings, codec: Codec) -> list[Check]:
 def load_faults_lately(settings: Settings, codec: Codec) -> dict[tuple[str, str], LoadFault]:
     """Return why versions could not be loaded, by model and version, by the last reports."""
     return load_faults(report.gauges for report in _lately(settings, codec))
+
+
+def hosts_lately(settings: Settings, codec: Codec) -> list[HostRow]:
+    """Return what hosts have in memory, by the last reports."""
+    reports = _lately(settings, codec)
+    return host_rows(Heard(each.instance, each.role, each.counters, each.gauges) for each in reports)
 
 
 def running_inside(settings: Settings, codec: Codec, now_us: int) -> set[str]:

@@ -4,10 +4,10 @@ profiled    200 models as Clockwork has published them, which only take time
 real        200 models of three kinds that are measured here: linear, trees, ONNX
 objectives  the profiled ones with less and less time for an answer
 
-All of it is simulated: the kernel's own schedules and residency, in virtual time (`workers.simulation.host`). Beside
+These are simulated: the kernel's own schedules and residency, in virtual time (`workers.simulation.host`). Beside
 `clockwork` the same host runs `fifo` with batches by `aimd`, and `apart` has as many workers of one model each as fit
 into the same memory, for the models that are asked most, on the same device. A query that a model does not answer in
-time is a miss: refused, expired, late, or of a model that is not there.
+time is a miss: refused, expired, late, or of a model that is not there. `clockwork_live` has the parts on Kafka.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ import numpy as np
 
 from load.figures import IN_FULL, SHOWN, SHOWN_US, WITHIN_SLO, Figures, Kind, at_least
 from load.results.results import Result
+from load.scenarios import clockwork_live
+from load.scenarios.clockwork_live import LOAD, MODELS, RESIDENT, SLO_MS
 from load.scenarios.parts import many_asked, many_models
 from workers.simulation.host import EXPIRED, NO_MODEL, PREDICTED, REFUSED, HostPlan, HostRun, simulate_host
 
@@ -31,12 +33,10 @@ if TYPE_CHECKING:
     from workers.simulation.host import HostModel
 
 NAME = "clockwork"
-PARTS = ("profiled", "real", "objectives")
-MODELS, RESIDENT = 200, 0.1
-# Of these a million come within the load where the models are the profiled ones, and 740,000 where they are real.
-QUERIES, SHORT_QUERIES, OBJECTIVE_QUERIES = 2_600_000, 30_000, 100_000
-LOAD: Final = 0.7
-SLO_MS: Final = 100.0
+SIMULATED = ("profiled", "real", "objectives")
+PARTS = (*SIMULATED, *clockwork_live.PARTS)
+QUERIES, SHORT_QUERIES = 1_000_000, 30_000
+OBJECTIVE_QUERIES, SHORT_OBJECTIVE_QUERIES = 60_000, 10_000
 OBJECTIVES_MS: Final = (100, 75, 50, 40, 30, 25, 20, 15, 12, 10)
 LANES: Mapping[str, str] = {"clockwork": "clockwork", "fifo": "fifo, aimd", "apart": "a worker a model"}
 # As selection: what is left for the way back to the client.
@@ -55,9 +55,10 @@ FIGURES = Figures(
             *SHOWN(*(f"{part}_{lane}_{what}" for what in ("under_share", "over_share"))),
             *SHOWN_US(*(f"{part}_{lane}_{error}" for error in _ERRORS)),
         )
-        for part in PARTS[:2]
+        for part in SIMULATED[:2]
         for lane in LANES
     ),
+    clockwork_live.FIGURES,
     SHOWN("*_queries", "*_speed", "*_within_share", "*_most_asked_share"),
     Kind("1/s")("*_per_s"),
     *(WITHIN_SLO(f"objective_{ms}_{lane}_goodput_within") for ms in OBJECTIVES_MS for lane in ("clockwork", "fifo")),
@@ -83,6 +84,7 @@ async def run(stage: Stage) -> Result:
             for each in families
         ]
         figures |= await asyncio.to_thread(_compared, "real", families, stage, loads_beside=False)
+    figures |= await clockwork_live.run(stage, parts)
     return Result(
         NAME,
         figures=figures,
@@ -122,7 +124,7 @@ def _compared(part: str, families: Sequence[Family], stage: Stage, *, loads_besi
 def _objectives(families: Sequence[Family], stage: Stage) -> dict[str, float]:
     """Return how many are in time as the objective gets shorter."""
     random = np.random.default_rng(stage.seed)
-    its = many_asked.asked(SHORT_QUERIES if stage.short else OBJECTIVE_QUERIES, MODELS, random)
+    its = many_asked.asked(SHORT_OBJECTIVE_QUERIES if stage.short else OBJECTIVE_QUERIES, MODELS, random)
     models, budget = _models(families, random)
     played = many_asked.played(its, models, budget, LOAD, loads_beside=True)
     figures = {}

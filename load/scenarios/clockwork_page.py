@@ -1,12 +1,14 @@
-"""Results of `clockwork` as tables and as the page docs/clockwork.md."""
+"""Results of `clockwork` as tables, as the page docs/clockwork.md, and as its picture."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from load.results.drawing import COLOURS, panels, svg
 from load.results.pages import section
-from load.results.tables import Table
-from load.scenarios.clockwork import FIGURES, LANES, OBJECTIVES_MS, PARTS
+from load.results.tables import Table, number
+from load.scenarios import clockwork_live
+from load.scenarios.clockwork import FIGURES, LANES, NAME, OBJECTIVES_MS, SIMULATED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,16 +23,26 @@ in five minutes each (NAB): no count is changed or left out, and time is divided
 query asks is drawn by Zipf's law. Everything that a model does not answer in time is a miss. Written by
 `skysail load run clockwork --docs docs/clockwork.md`.
 
-All of it is simulated: the kernel's own schedules and residency, in virtual time. The *profiled* models are those of
-Clockwork (OSDI'20) by its published times on a V100; they only take time, as in its own `docs/withoutgpus.md`, and are
-loaded beside executions. The *real* ones are three packages that are measured on this machine, copied to 200; one
-process loads and runs them in turn. The way to that process is left out, as are Kafka and selection.
+**On Kafka**, one host serves all 200 models, and each model has an application that asks it. *Real* models are linear,
+trees and networks under ONNX Runtime: three packages, copied to 200 folders. The sender, the broker, selection and the
+host share the cores. The load is 70 % of them, by what a query cost in a calm stretch before. *Sleeping* models are
+those of Clockwork (OSDI'20) by its published times on a V100. They compute nothing: a batch sleeps as long as it says,
+and so does loading, beside batches. Each holds a 64th of the weights' bytes. Clockwork's own `docs/withoutgpus.md` does
+the same. The memory of a tenth is reckoned from what a host with room for all says that they take. Each model was asked
+once before. As many single workers are started as fit into the memory of the host's processes, for the models that are
+asked most; all other queries are misses. A shorter objective is that of the query. A query that fails leaves no batch.
 
-The load is 70 % on average, reckoned with batches of one row. The counts are bursty: many of the five minutes ask for
-more than the host can do, so no order could answer all. The targets, 99.99 % for profiled models and 99.9 % for real
-ones, are of all queries; the profiled ones miss theirs. A second share is of the queries that come *within* the load,
-in five minutes that ask, as those before them, for no more than 70 %. A query is cold if its model is not in memory
-when it comes. With 20 ms and less most cold queries cannot be in time, because loading takes 4 to 20 ms.
+**Simulated**, the kernel's own schedules and residency run a hundred times as many queries in virtual time, without
+Kafka, selection and the way to the models' process. The *profiled* models are the sleeping ones. The *real* ones are
+the same three packages, as they are measured on this machine; one process loads and runs them in turn. A worker a model
+has only the model's own bytes to hold there.
+
+The simulated load is 70 % on average, reckoned with batches of one row, and so is that of the sleeping models. The
+counts are bursty: many of the five minutes ask for more than the host can do, so no order could answer all. The
+targets, 99.99 % for profiled and sleeping models and 99.9 % for real ones, are of all queries. A second share is of the
+queries that come *within* the load, in five minutes that ask, as those before them, for no more than 70 %. A query is
+cold if its model is not in memory when it comes. With 20 ms and less most cold queries cannot be in time, because
+loading takes 4 to 20 ms.
 
 How unequal the models are decides most. The exponent of Zipf's law, 2.5, was chosen among five: with 1.5 some 97 % of
 the profiled models' queries were in time in the short form, with 1.0 some 88 %.
@@ -50,18 +62,73 @@ _HEADS: Final = {
     "late_share": "late",
     "no_model_share": "no model",
 }
+_LIVE_HEADS: Final = {
+    "goodput": "in time",
+    "goodput_within": "within the load",
+    "refused_share": "no time left",
+    "unloaded_share": "not loaded",
+    "expired_share": "expired",
+    "late_share": "late",
+    "unanswered_share": "no answer",
+}
+_LIVE_COSTS: Final = {
+    "p50_ms": "p50 (ms)",
+    "p99_ms": "p99 (ms)",
+    "loads_per_s": "loads a second",
+    "resident": "in memory",
+    "rows_a_batch": "rows a batch",
+    "used_cores": "cores",
+    "models_mib": "MiB",
+}
+_ERROR_HEADS: Final = ("predicted too short", "p99 by", "predicted too long", "p99 by")
+_PICTURE: Final = f"{NAME}.svg"
 _COSTS: Final = {"rows_a_batch": "rows a batch", "loads_per_s": "loads a second", "busy": "busy"}
 
 
 def tables(result: Result) -> list[Table]:
     """Return the tables of the parts that were run."""
     found = []
-    for part in PARTS[:2]:
+    for part, name in (("live", "Real models on Kafka"), ("sleeping", "Sleeping models on Kafka")):
+        if f"{part}_queries" in result.figures:
+            found += [_live(part, name, result.figures), _live_costs(part, name, result.figures)]
+    if _has_steps(result.figures, "live_objective"):
+        found.append(_steps(result.figures, "live_objective", "goodput", "Real models on Kafka: in time, by objective"))
+    for part in SIMULATED[:2]:
         if f"{part}_queries" in result.figures:
             found += [_outcomes(part, result.figures), _costs(part, result.figures)]
-    if any(name.startswith("objective_") for name in result.figures):
-        found.append(_objectives(result.figures))
+    if _has_steps(result.figures, "objective"):
+        title = "Profiled models, simulated: in time within the load, by objective"
+        found.append(_steps(result.figures, "objective", "goodput_within", title))
     return found
+
+
+def _lanes(part: str, figures: Mapping[str, float]) -> list[tuple[str, str]]:
+    """Return the lanes that ran, and what they are called."""
+    return [each for each in clockwork_live.LANES.items() if f"{part}_{each[0]}_goodput" in figures]
+
+
+def _live(part: str, name: str, figures: Mapping[str, float]) -> Table:
+    rows = tuple(
+        (label, *(f"{figures[f'{part}_{lane}_{head}']:.2%}" for head in _LIVE_HEADS))
+        for lane, label in _lanes(part, figures)
+    )
+    queries, per_s = figures[f"{part}_queries"], figures[f"{part}_per_s"]
+    return Table(f"{name}: {queries:,.0f} queries, {per_s:,.0f} a second", ("", *_LIVE_HEADS.values()), rows)
+
+
+def _live_costs(part: str, name: str, figures: Mapping[str, float]) -> Table:
+    rows = []
+    for lane, label in _lanes(part, figures):
+        told = [number(figures.get(f"{part}_{lane}_{head}")) for head in _LIVE_COSTS]
+        rows.append((label, *told, *_errors(figures, f"{part}_{lane}")))
+    return Table(f"{name}: what it took", ("", *_LIVE_COSTS.values(), *_ERROR_HEADS), tuple(rows))
+
+
+def _errors(figures: Mapping[str, float], of: str) -> list[str]:
+    """Return how often batches were predicted too short and too long, and by how much; nothing where none was."""
+    errors = [(figures.get(f"{of}_{side}_share"), figures.get(f"{of}_{side}_p99_us")) for side in ("under", "over")]
+    pairs = [("", "") if None in (share, us) else (f"{share:.1%}", f"{us:,.0f} us") for share, us in errors]
+    return [text for pair in pairs for text in pair]
 
 
 def _outcomes(part: str, figures: Mapping[str, float]) -> Table:
@@ -70,49 +137,63 @@ def _outcomes(part: str, figures: Mapping[str, float]) -> Table:
     )
     queries, per_s = figures[f"{part}_queries"], figures[f"{part}_per_s"]
     return Table(
-        f"{part.capitalize()} models: {queries:,.0f} queries, {per_s:,.0f} a second", ("", *_HEADS.values()), rows
+        f"{part.capitalize()} models, simulated: {queries:,.0f} queries, {per_s:,.0f} a second",
+        ("", *_HEADS.values()),
+        rows,
     )
 
 
 def _costs(part: str, figures: Mapping[str, float]) -> Table:
-    heads = ("", *_COSTS.values(), "predicted too short", "p99 by", "predicted too long", "p99 by")
-    rows = []
-    for lane, label in LANES.items():
-        at = {
-            name.removeprefix(f"{part}_{lane}_"): value for name, value in figures.items() if f"{part}_{lane}_" in name
-        }
-        errors = [(at[f"{side}_share"], at[f"{side}_p99_us"]) for side in ("under", "over")]
-        told = [text for share, us in errors for text in (f"{share:.1%}", f"{us:,.0f} us")]
-        rows.append((label, *(f"{at[name]:.2f}" for name in _COSTS), *told))
-    return Table(f"{part.capitalize()} models: what it took", heads, tuple(rows))
+    rows = [
+        (label, *(f"{figures[f'{part}_{lane}_{name}']:.2f}" for name in _COSTS), *_errors(figures, f"{part}_{lane}"))
+        for lane, label in LANES.items()
+    ]
+    title = f"{part.capitalize()} models, simulated: what it took"
+    return Table(title, ("", *_COSTS.values(), *_ERROR_HEADS), tuple(rows))
 
 
-def _objectives(figures: Mapping[str, float]) -> Table:
+def _has_steps(figures: Mapping[str, float], part: str) -> bool:
+    return any(name.startswith(f"{part}_") for name in figures)
+
+
+def _measured_ms(figures: Mapping[str, float], part: str, value: str) -> list[int]:
+    """Return the objectives that were measured, the longest first."""
+    steps = dict.fromkeys((*OBJECTIVES_MS, *clockwork_live.OBJECTIVES_MS))
+    return sorted((ms for ms in steps if f"{part}_{ms}_fifo_{value}" in figures), reverse=True)
+
+
+def _steps(figures: Mapping[str, float], part: str, value: str, title: str) -> Table:
     rows = tuple(
-        (f"{ms} ms", *(f"{figures[f'objective_{ms}_{lane}_goodput_within']:.3%}" for lane in ("clockwork", "fifo")))
-        for ms in OBJECTIVES_MS
+        (f"{ms} ms", *(f"{figures[f'{part}_{ms}_{lane}_{value}']:.2%}" for lane in clockwork_live.CONTROLLERS))
+        for ms in _measured_ms(figures, part, value)
     )
-    return Table("Profiled models: in time within the load, by objective", ("", "clockwork", "fifo, aimd"), rows)
+    return Table(title, ("", "clockwork", "fifo, aimd"), rows)
 
 
 def page(result: Result, environment: Environment) -> str:
-    """Return the page, with a plot that is drawn from the text."""
+    """Return the page, with its picture where objectives were measured."""
     text = section(result, environment, TITLE, _INTRODUCTION, tables(result), FIGURES).replace("## ", "# ", 1)
-    return (
-        text + _plot(result.figures) if f"objective_{OBJECTIVES_MS[0]}_fifo_goodput_within" in result.figures else text
-    )
+    return text + f"\n![In time by objective]({_PICTURE})\n" if plots(result) else text
 
 
-def _plot(figures: Mapping[str, float]) -> str:
-    """Return the shares in time by objective as a chart in Mermaid, which pages on GitHub and GitLab show."""
-    lines = [
-        ", ".join(f"{100 * figures[f'objective_{ms}_{lane}_goodput_within']:.2f}" for ms in OBJECTIVES_MS)
-        for lane in ("clockwork", "fifo")
-    ]
-    axis = ", ".join(f'"{ms}"' for ms in OBJECTIVES_MS)
-    return (
-        "\n```mermaid\nxychart-beta\n"
-        '    title "In time within the load (%): clockwork first, fifo second"\n'
-        f'    x-axis "objective (ms)" [{axis}]\n    y-axis "%" 0 --> 100\n'
-        f"    line [{lines[0]}]\n    line [{lines[1]}]\n```\n"
-    )
+def plots(result: Result) -> dict[str, str]:
+    """Return the picture: what was in time as the objective got shorter, on Kafka and simulated."""
+    parts = {
+        "real models on Kafka": ("live_objective", "goodput"),
+        "profiled models, simulated, within the load": ("objective", "goodput_within"),
+    }
+    shown = {name: each for name, each in parts.items() if _has_steps(result.figures, each[0])}
+    if not shown:
+        return {}
+    figure, axes = panels(len(shown))
+    for axis, (name, (part, value)) in zip(axes, shown.items(), strict=True):
+        steps = _measured_ms(result.figures, part, value)
+        for lane, colour in zip(clockwork_live.CONTROLLERS, COLOURS, strict=False):
+            shares = [100 * result.figures[f"{part}_{ms}_{lane}_{value}"] for ms in steps]
+            axis.plot(steps, shares, marker="o", markersize=3, label=LANES[lane], color=colour)
+        axis.set_title(name)
+        axis.set_xlabel("objective (ms)")
+        axis.set_ylabel("in time (%)")
+        axis.set_ylim(bottom=0)
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize=7)
+    return {_PICTURE: svg(figure)}

@@ -19,10 +19,11 @@ from schemas import topics
 from schemas.errors import DecodeError
 from schemas.records import Report
 from streams.control.faust_kafka import FaustTransport
-from streams.control.figures import Figures, fold, heard_lately, status
+from streams.control.figures import Figures, fold, heard_lately, is_silent, status
 from streams.control.guards import measured
 from streams.control.history import History
 from streams.control.host_guard import guard, headers, names, runner
+from streams.control.hosts import heard, host_rows
 from streams.control.outages import fails
 from streams.control.overview import overview
 from streams.control.planning import asked
@@ -196,8 +197,12 @@ def _show(app: faust.App, state: _State) -> None:
 def _status(state: _State, now_us: int) -> dict[str, object]:
     entries: list[Figures] = list(state.live.values())
     found = overview(heard_lately(entries, now_us), state.history, now_us, state.sight.view(now_us))
-    plans = state.planning.rows() if state.planning is not None else []
-    return {**status(entries, now_us), "overview": {**found, **promotion_rows(state.promoting), "plans": plans}}
+    more = {
+        **promotion_rows(state.promoting),
+        "plans": state.planning.rows() if state.planning is not None else [],
+        "hosts": host_rows(heard(entry) for entry in entries if not is_silent(entry, now_us)),
+    }
+    return {**status(entries, now_us), "overview": {**found, **more}}
 
 
 def _listen(app: faust.App, state: _State) -> None:

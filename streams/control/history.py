@@ -34,6 +34,7 @@ FOLLOWED = frozenset(
         "dead_letters_total",
         "decided_without_state_total",
         "failed_outputs_total",
+        "host_asked_total",
         "joined_total",
         "kernel_failures_total",
         "late_answers_total",

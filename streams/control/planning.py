@@ -144,12 +144,19 @@ class Planning:
 
 
 def asked(live: Iterable[Figures], history: History, now_us: int) -> Asked:
-    """Return what reports say."""
+    """Return what reports say.
+
+    A model is asked as often as applications say, or as hosts have read, whichever is more: hosts that cannot keep up
+    read less than is asked, and who asks a model's topic directly is no application.
+    """
     seconds, risen = history.since(COUNTED_US, now_us)
     rates: dict[str, float] = {}
     for key, value in risen.items():
         if key.name == "asked_total" and key.application and key.model:
             rates[key.model] = rates.get(key.model, 0.0) + value / seconds
+    for key, value in risen.items():
+        if key.name == "host_asked_total" and key.model:
+            rates[key.model] = max(rates.get(key.model, 0.0), value / seconds)
     hosts: dict[str, list[str]] = {}
     for entry in live:
         if entry["role"].startswith(_HOST) and not is_silent(entry, now_us):

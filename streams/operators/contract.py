@@ -188,6 +188,8 @@ class Needs(NamedTuple):
         also_read_back: consumed topics beside the main one that are read back as far.
         is_told_unread: whether `on_timer` gets the numbers of unread records.
         topics: consumed topics, where they change while the role runs; None = those that the role says.
+        spread: what the consumer's assignor spreads partitions by, if it goes by anything. Another object than before
+            says that it would spread them otherwise now: the runtime joins the group anew.
     """
 
     deadline_us: int | None = None
@@ -197,6 +199,7 @@ class Needs(NamedTuple):
     also_read_back: frozenset[str] = frozenset()
     is_told_unread: bool = False
     topics: frozenset[str] | None = None
+    spread: object = None
 
 
 NO_NEEDS: Final = Needs()
@@ -290,6 +293,10 @@ class Operator(Protocol):
 
         The same happens after a refused `WriteStates`: the partition starts again with `on_assigned`, as stored.
         """
+
+    def on_stop(self, now_us: int) -> Effects:
+        """Say what is to be kept, because the role stops; other calls may follow."""
+        return []
 
     def needs(self) -> Needs:
         """Return the operator's needs; the runtime asks after every call, so this should cost little."""

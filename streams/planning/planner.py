@@ -30,6 +30,10 @@ _HOPS_PART: Final = 5
 UNKNOWN: Final = Times((1,), (1_000.0,))
 # Of a model that no application names.
 USUAL_OBJECTIVE_US: Final = 100_000
+# What moves is loaded before it is read there. The first is for a plan to be read by all hosts, and for loading to
+# begin. The most is for what takes long to load: until then it is late where it is.
+READ_US: Final = 1_000_000
+MOST_LOADING_US: Final = 5_000_000
 
 
 class Pool(NamedTuple):
@@ -115,7 +119,7 @@ class Planner:
         if found is before:
             return None
         self._planned[pool.name] = found
-        plan = self.plans[pool.name] = written(pool.name, found)
+        plan = self.plans[pool.name] = written(pool.name, found, _from_us(before, found, works))
         return plan
 
     def _work(self, model: Model, rates: Mapping[str, float]) -> Work:
@@ -127,14 +131,14 @@ class Planner:
             rates.get(model.name, 0.0),
             objective_us - min(HOPS_US, objective_us / _HOPS_PART),
             _times(profile),
-            bytes=profile.bytes if profile is not None else 0,
+            bytes=(profile.bytes if profile is not None else 0) or model.bytes,
             load_us=profile.load_us if profile is not None else 0,
             partitions=model.partitions,
         )
 
 
-def written(pool: str, found: Planned) -> Plan:
-    """Return a plan as it is published."""
+def written(pool: str, found: Planned, from_us: int = 0) -> Plan:
+    """Return a plan as it is published; hosts follow it from `from_us` on."""
     placement = found.placement
     assert placement is not None, "it has just been planned"
     places = tuple(
@@ -143,8 +147,25 @@ def written(pool: str, found: Planned) -> Plan:
         for share in sorted(node.shares, key=lambda share: share.work.model)
     )
     return Plan(
-        pool, found.at_us, found.changed_us, placement.needed, found.hosts, places, found.why, placement.reasons
+        pool,
+        found.at_us,
+        found.changed_us,
+        placement.needed,
+        found.hosts,
+        places,
+        found.why,
+        placement.reasons,
+        from_us,
     )
+
+
+def _from_us(before: Planned | None, found: Planned, works: Sequence[Work]) -> int:
+    """Return when a plan is followed: at once, unless models move that are asked, and whose old hosts still run."""
+    if before is None or not {*before.hosts} <= {*found.hosts}:
+        return 0
+    moving = {model for (model, number), host in found.homes.items() if before.homes.get((model, number), host) != host}
+    loads_us = [work.load_us for work in works if work.model in moving and work.per_s]
+    return found.at_us + READ_US + min(max(loads_us), MOST_LOADING_US) if loads_us else 0
 
 
 def _place(host: str, share: Share, duty_us: float) -> Place:

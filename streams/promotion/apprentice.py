@@ -92,6 +92,8 @@ class ApprenticeEvidence:
 
     def _judge(self, seen: Observation) -> None:
         decision, losses = seen.decision, seen.losses
+        if seen.steps:  # what was asked depends on answers, and so does what is known
+            return
         wanted = self._propensities(seen)
         if len(decision.chosen) == 1 and len(losses) == len(wanted) == len(decision.propensities):
             loss = losses[decision.chosen[0]]

@@ -21,9 +21,11 @@ from schemas.records import Prediction
 from streams.operators.cold_start import started
 from streams.operators.contract import Emit, Record, StateKey
 from streams.operators.selection.kernel import Selection
+from streams.operators.selection.plan import OVERDUE
 from streams.operators.selection.state_view import arms_of
 from streams.replay.configurations import Configured
 from streams.replay.outputs import batches, has_substitutes, is_whole
+from streams.replay.questions import RecordedLatencies, outputs_before
 from streams.replay.report import ANSWERS, DECISIONS
 from streams.runtime.role.local import LocalCodec
 from streams.topology import application_of
@@ -93,7 +95,8 @@ class Decisions:
         self._history = history
         self._report = report
         own = replace(settings, cache_bytes=0, admission=False, inside=frozenset())
-        self._kernel = Configured(timeline, lambda: Selection(self._local, own))
+        self._latencies = RecordedLatencies()
+        self._kernel = Configured(timeline, lambda: _assuming(Selection(self._local, own), self._latencies))
         self._waiting: list[Asked] = []
         self._ids: set[str] = set()
 
@@ -223,16 +226,16 @@ class Decisions:
     def _replayed(self, asked: Sequence[Asked], epoch: int) -> list[bytes | None]:
         """Return what selection writes for each, all of different ids."""
         kernel = self._kernel.at(epoch)
-        whole = [one for one in asked if is_whole(one.prediction)]
-        partial = [one for one in asked if not is_whole(one.prediction)] if len(whole) < len(asked) else []
+        whole = [one for one in asked if is_whole(one.prediction) and not one.prediction.steps]
+        partial = [one for one in asked if not is_whole(one.prediction) or one.prediction.steps]
         found: dict[tuple[int, int], bytes] = {}
         self._ask(kernel, whole, found)
         self._tell(kernel, whole, found)
         self._drop(kernel, whole)
         for one in partial:  # one by one, as the timer answers all whose time has come
-            self._ask(kernel, [one], found)
-            self._tell(kernel, [one], found)
-            _note(kernel.on_timer(one.prediction.answered_us), found)
+            self._ask_in_steps(kernel, one, found)
+            if not is_whole(one.prediction):
+                _note(kernel.on_timer(one.prediction.answered_us), found)
             self._drop(kernel, [one])
         return [found.get(one.query[1:3]) for one in asked]
 
@@ -250,6 +253,19 @@ class Decisions:
                     kernel.on_states(dict(one.states), now_us)
             _note(kernel.on_records([one.query for one in its], now_us), found)
 
+    def _ask_in_steps(self, kernel: Selection, one: Asked, found: dict[tuple[int, int], bytes]) -> None:
+        """Ask a query, and bring for each of its steps what had come by then."""
+        its = one.prediction
+        self._latencies.follow(its)
+        self._ask(kernel, [one], found)
+        for number, step in enumerate(its.steps):
+            if step.kind == OVERDUE:
+                _note(kernel.on_timer(step.at_us), found)
+            else:
+                known = its._replace(outputs=outputs_before(its, number), answered_us=step.at_us)
+                self._tell(kernel, [one._replace(prediction=known)], found)
+        self._tell(kernel, [one], found)
+
     def _tell(self, kernel: Selection, asked: Sequence[Asked], found: dict[tuple[int, int], bytes]) -> None:
         for now_us, several in groupby(sorted(asked, key=_answered), key=_answered):
             told = [
@@ -262,6 +278,11 @@ class Decisions:
     def _drop(self, kernel: Selection, asked: Sequence[Asked]) -> None:
         """Have the kernel forget the ids: each may be asked again."""
         kernel.on_revoked([*{one.query.partition for one in asked}])
+
+
+def _assuming(kernel: Selection, latencies: RecordedLatencies) -> Selection:
+    kernel.assume(latencies)
+    return kernel
 
 
 def _note(effects: Effects, found: dict[tuple[int, int], bytes]) -> None:

@@ -68,6 +68,14 @@ class Consumer(Protocol):
         """Read these topics from now on, at least one; some may not exist yet. A running member rejoins for it."""
         ...
 
+    def rejoin(self) -> None:
+        """Have partitions spread anew over the members, because what they are spread by has changed.
+
+        It does not wait. Offsets are committed as in any rebalance. A rebalance waits for all members, so all of them
+        are to call this at about the same time: the others find out by their next heartbeat.
+        """
+        ...
+
     async def poll(self, timeout_ms: int, only: frozenset[str] | None = None) -> list[Record]:
         """Return everything fetched, waiting up to `timeout_ms` if there is nothing.
 

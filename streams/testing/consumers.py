@@ -67,6 +67,10 @@ class SimulatedConsumer:
         self._topics = tuple(sorted(topics))
         self._must_join.set()
 
+    def rejoin(self) -> None:
+        """Have partitions spread anew; see `ports.Consumer`."""
+        self._must_join.set()
+
     async def poll(self, timeout_ms: int, only: frozenset[str] | None = None) -> list[Record]:
         """Return everything fetched; see `ports.Consumer`."""
         found = self._take(only)

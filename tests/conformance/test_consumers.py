@@ -192,6 +192,27 @@ def test_members_share_the_partitions_and_each_has_one_owner(place: Place) -> No
     play(place, act)
 
 
+def test_a_member_that_joins_anew_goes_on_with_what_was_committed(place: Place) -> None:
+    """Its partitions are taken and given again, and nothing is lost; that takes no other member."""
+
+    async def act(place: Place) -> None:
+        await place.topics({"in": 2})
+        await place.write("in", 0, numbered(4))
+        member = await joined(place)
+        await member.read_count(4)
+        assert await member.consumer.commit({("in", 0): 4, ("in", 1): 0})
+        generation, everything = member.consumer.generation, member.owned
+        member.consumer.rejoin()
+        await member.read(lambda: member.consumer.generation > generation and member.owned == everything)
+        assert member.committed == {("in", 0): 4, ("in", 1): 0}
+        await place.write("in", 0, numbered(2, 4))
+        await member.read_count(6)
+        assert member.offsets() == [*range(6)]
+        await member.consumer.stop(3)
+
+    play(place, act)
+
+
 def spoilt() -> bytes:
     """Return a batch that Java unpacks, and no other library."""
     return compressed(0, TWO, 3, lz4_with_a_wrong_checksum(batch(0, TWO)[61:]))

@@ -14,6 +14,7 @@ import pytest
 
 from deploy.local.process import free_port
 from schemas import topics
+from schemas.records import Observations
 from streams.testing.validator import faults
 from streams.topology import worker_role
 from tests.deployments import ROLES, Deployed, deployed
@@ -46,9 +47,11 @@ DISTURBED_MS = 500
 pytestmark = pytest.mark.timeout(240)
 
 
-async def survive(there: Deployed, *disasters: Callable[[Traffic], Awaitable[object]]) -> Traffic:
+async def survive(
+    there: Deployed, *disasters: Callable[[Traffic], Awaitable[object]], with_features: bool = False
+) -> Traffic:
     """Run the load through disasters, wait after each until it is served again, at last until it has settled; judge."""
-    traffic, until = Traffic(there), there.watch.until
+    traffic, until = Traffic(there, with_features=with_features), there.watch.until
     async with traffic.flowing():
         await until(lambda: len(traffic.told) > PLANNED / 5, "a fifth of the load", PATIENCE_S)
         for disaster in disasters:
@@ -118,6 +121,21 @@ async def test_a_role_that_learns_may_be_killed(
     async with deployed(kafka, redis_server.url, prefix, tmp_path, MODELS, applications(UNDISTURBED_MS)) as there:
         traffic = await survive(there, lambda _: kill(there, instance))
         assert restarted(there) == {instance}
+    assert traffic.share_complete() > UNDISTURBED
+
+
+@pytest.mark.parametrize(("one", "each"), [("linucb", "linear_thompson"), ("linear_thompson", "linucb")])
+async def test_regressions_are_the_fold_of_their_log_although_the_learner_was_killed(
+    kafka: Broker, redis_server: RedisServer, prefix: str, tmp_path: Path, one: str, each: str
+) -> None:
+    """Policies that go by features, for all users together and for each: the stored bits are those of the fold."""
+    served = applications(UNDISTURBED_MS, one, each)
+    async with deployed(kafka, redis_server.url, prefix, tmp_path, MODELS, served) as there:
+        traffic = await survive(there, lambda _: kill(there, "learner"), with_features=True)
+        assert restarted(there) == {"learner"}
+        decisions = [seen.decision for seen in there.watch.decoded(Observations, topics.OBSERVATIONS)[-1].items]
+    assert {decision.policy.partition("(")[0] for decision in decisions} <= {one, each}
+    assert all(decision.features for decision in decisions)
     assert traffic.share_complete() > UNDISTURBED
 
 

@@ -38,18 +38,23 @@ _CLEAN = 100  # answers in a row that show that a deployment serves again
 class Traffic:
     """Asks and tells; what the broker has acknowledged is in `asked`, `garbage` and `told`.
 
+    Args:
+        there: the deployment that is asked.
+        with_features: whether a query carries its row as features, too.
+
     Attributes:
         sent: number of planned sends that were acknowledged, garbage among them.
         first: status of the first answer to each query.
     """
 
-    def __init__(self, there: Deployed) -> None:
+    def __init__(self, there: Deployed, *, with_features: bool = False) -> None:
         self.sent = 0
         self.asked: set[str] = set()
         self.garbage: set[bytes] = set()
         self.told: dict[str, int] = {}
         self.first: dict[str, Status] = {}
         self._there = there
+        self._with_features = with_features
         self._enough = asyncio.Event()
         self._asked = asyncio.Event()
 
@@ -90,6 +95,8 @@ class Traffic:
 
     async def _send(self, numbers: range, start_us: int) -> None:
         queries = [_query(n, start_us + n * 1_000_000 // RATE) for n in numbers if not _is_garbage(n)]
+        if self._with_features:
+            queries = [query._replace(features=tuple(_row(int(query.query_id[1:])).tolist())) for query in queries]
         await self._there.client.send(queries)
         self.asked.update(query.query_id for query in queries)
         for value in [b"garbage %d" % number for number in numbers if _is_garbage(number)]:
@@ -118,12 +125,18 @@ class Traffic:
             await asyncio.sleep(_LOOK_S)
 
 
-def applications(slo_ms: int) -> dict[str, dict[str, object]]:
-    """Return one application with a state and one with a state for each user, both served by both models."""
+def applications(slo_ms: int, one: str = "exp3", each: str = "thompson") -> dict[str, dict[str, object]]:
+    """Return one application with a state and one with a state for each user, both served by both models.
+
+    Args:
+        slo_ms: their objective.
+        one: the policy of the first.
+        each: that of the second.
+    """
     served = {"models": [*MODELS], "slo_ms": slo_ms, "default_output": -1}
     return {
-        "sums": {**served, "policy": "exp3"},
-        "sums-of-users": {**served, "policy": "thompson", "per_context": True},
+        "sums": {**served, "policy": one},
+        "sums-of-users": {**served, "policy": each, "per_context": True},
     }
 
 

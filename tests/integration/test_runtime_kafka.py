@@ -323,6 +323,16 @@ async def test_the_end_of_a_log_is_that_of_the_topic_as_it_is_now(kafka: Broker,
             assert await KafkaPositions(connection).ends([("in", 0), ("in", 1)]) == {("in", 0): records, ("in", 1): 0}
 
 
+async def test_the_ends_of_many_topics_are_looked_up_in_one_go(kafka: Broker, prefix: str) -> None:
+    """As a host with a topic a model has to; one after the other they would not be there in time."""
+    names = [f"models.m{number}.queries" for number in range(100)]
+    connection = KafkaConnection(kafka.bootstrap, prefix)
+    await asyncio.to_thread(kafka.create_topics, {connection.real(name): 1 for name in names})
+    places = [(name, 0) for name in names]
+    assert await KafkaPositions(connection).ends(places) == dict.fromkeys(places, 0)
+    await asyncio.to_thread(delete, kafka.bootstrap, prefix)
+
+
 async def test_a_missing_topic_or_partition_is_told_apart_quickly(kafka: Broker, prefix: str) -> None:
     """A lane must not wait for aiokafka's request timeout to learn it."""
     async with topics(kafka, prefix) as connection, producing(connection, topic_timeout_s=0.5) as transport:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from streams.replay.report import Report
     from streams.testing import Fault
 
-POLICIES = ("exp3", "exp4", "thompson", "epsilon_greedy", "ucb1", "class_vote", "single")
+POLICIES = ("exp3", "exp4", "thompson", "epsilon_greedy", "ucb1", "class_vote", "single", "cascade")
 CHANGES = st.fixed_dictionaries(
     {},
     optional={

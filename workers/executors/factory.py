@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Final, TypedDict
 
 from workers.executors.host import HostExecutors
 from workers.executors.host_child import Package
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from streams.operators.contract import Predicted
     from workers.packages.autotune import Choice
     from workers.settings import WorkerSettings
+
+
+# What batches may take in the process of a host beside its models: at least this, or a quarter of what those may.
+BATCHES_BYTES: Final = 128 << 20
 
 
 class _Loading(TypedDict):
@@ -99,13 +103,16 @@ def executor_of(
     return executor
 
 
-def hosted_by(settings: WorkerSettings, now_us: Callable[[], int], lanes: int = 1) -> HostExecutors:
+def hosted_by(
+    settings: WorkerSettings, now_us: Callable[[], int], lanes: int = 1, memory_bytes: int = 0
+) -> HostExecutors:
     """Return what runs the models of a host: one child process; nothing is started yet.
 
     Args:
         settings: how they are run.
         now_us: the clock.
         lanes: batches that run at a time.
+        memory_bytes: that the models may take together, for which batches get room beside them; 0 = any.
     """
     references = References(settings.references, settings.reference_bytes, settings.queue_bytes)
 
@@ -122,7 +129,15 @@ def hosted_by(settings: WorkerSettings, now_us: Callable[[], int], lanes: int = 
             references,
         )
 
-    return HostExecutors(package, now_us, lanes=lanes, load_s=settings.load_s, threads=settings.threads)
+    room = max(memory_bytes // 4, BATCHES_BYTES) if memory_bytes else 0
+    return HostExecutors(
+        package,
+        now_us,
+        lanes=lanes,
+        load_s=settings.load_s,
+        memory_bytes=memory_bytes + room,
+        threads=settings.threads,
+    )
 
 
 def _sizes(settings: WorkerSettings) -> tuple[int, ...]:

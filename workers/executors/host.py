@@ -2,7 +2,7 @@
 
     Load, Predict, Unload ─▶ a frame each ─▶ the child ─▶ answers by number ─▶ loaded, predicted
 
-The child is started when there is something to load. If a model hangs, the child is killed. If it ends, everything that
+The child is started with the host. If a model hangs, the child is killed. If it ends, everything that
 was with it fails, and the kernel is told that all is lost; the next `Load` starts another child. A model is to blame if
 it hung, or if it was at work when the child ended.
 """
@@ -94,7 +94,7 @@ class HostExecutors:
         now_us: the clock that batches are timed by.
         lanes: batches that run at a time.
         load_s: how long one attempt to load may take.
-        memory_bytes: that the child may take; 0 = as much as there is.
+        memory_bytes: that models and batches may take in the child, beside libraries; 0 = as much as there is.
         threads: for the arithmetic of one batch.
     """
 
@@ -126,6 +126,7 @@ class HostExecutors:
         """Set who hears of events, and who owns the tasks."""
         self._events = events
         self._tasks = tasks
+        self._do(self._begin())
 
     @property
     def pid(self) -> int | None:
@@ -226,6 +227,10 @@ class HostExecutors:
         if not done:
             child.end(copy, f"{late} within {patience_s:.1f} s")
         return await asking
+
+    async def _begin(self) -> None:
+        """Start the child before it is needed: that takes a second, which is no query's."""
+        await self._started()
 
     async def _started(self) -> _Child:
         async with self._starting:

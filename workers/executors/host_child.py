@@ -1,6 +1,6 @@
 """The child process of a host: holds several models, and answers frame by frame until its input ends.
 
-    python -m workers.executors.host_child LANES [--memory=BYTES]
+    python -m workers.executors.host_child LANES [--memory=BYTES]    that models and batches may take beside libraries
 
     host ── (number, what, copy, argument), pickled ──▶ child      load: a `Package`; predict: rows; unload: nothing
     host ◀─ number, and what `frames` has for it ────── child      in the order in which they are done
@@ -12,7 +12,6 @@ while a model hangs. Output that models print goes to standard error.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import pickle
 import queue
@@ -20,19 +19,16 @@ import struct
 import sys
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
-import psutil
-
-from workers import manifest as manifests
 from workers.errors import PackageError
 from workers.executors import frames
-from workers.executors.child import bound
+from workers.executors.child import given
+from workers.executors.footprint import Footprint, give_back
 from workers.executors.predictor import predictor
 from workers.inputs.references import References
 from workers.packages.autotune import SIZES
 from workers.packages.loading import load_package
-from workers.packages.variants import runtime_module
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -40,6 +36,9 @@ if TYPE_CHECKING:
 
     from schemas.records import Input
     from streams.operators.contract import Predicted
+    from workers.packages.autotune import Choice
+
+    Predict: TypeAlias = Callable[[Sequence[Input]], Predicted]
 
 NUMBER: Final = struct.Struct(">Q")
 LOAD, UNLOAD, PREDICT = "load", "unload", "predict"
@@ -61,13 +60,13 @@ class Package(NamedTuple):
 class Models:
     """The loaded copies, and the threads that use them."""
 
-    def __init__(self, output: BinaryIO) -> None:
+    def __init__(self, output: BinaryIO, footprint: Footprint) -> None:
         self._output = output
         self._writing = threading.Lock()
-        self._copies: dict[object, Callable[[Sequence[Input]], Predicted]] = {}
+        self._footprint = footprint
+        self._copies: dict[object, Predict] = {}
         self._loads: queue.SimpleQueue[tuple[int, object, Package | None]] = queue.SimpleQueue()
         self._batches: queue.SimpleQueue[tuple[int, object, Any]] = queue.SimpleQueue()
-        self._process = psutil.Process()
 
     def read(self, stream: BinaryIO) -> None:
         """Hand out what is asked; ends the process when nobody can ask any more."""
@@ -86,7 +85,7 @@ class Models:
             if package is not None:
                 self._answer(number, self._loaded(copy, package))
             elif self._copies.pop(copy, None) is not None:
-                _give_back()
+                give_back()
 
     def predict(self) -> None:
         """Predict batch after batch, without end."""
@@ -96,22 +95,13 @@ class Models:
 
     def _loaded(self, copy: object, package: Package) -> bytes:
         try:
-            runtime_module(manifests.pinned(Path(package.folder)).manifest.runtime)  # its library is no model's memory
-            before = self._process.memory_info().rss
-            model = load_package(
-                package.folder,
-                allow_pickle=package.allow_pickle,
-                digest=package.digest or None,
-                threads=package.threads,
-                sizes=package.measured_sizes,
-                code=package.code,
-            )
-            self._copies[copy] = predictor(model, package.sizes, package.references)
+            (predict, choice), size_bytes = self._footprint.measured(Path(package.folder), lambda: _predictor(package))
         except PackageError as error:
             return str(error).encode()
         except MemoryError:
             return b"it does not fit into the memory of its host (hosts.<pool>.memory_mib)"
-        return frames.pack_hosted(model.choice, max(0, self._process.memory_info().rss - before))
+        self._copies[copy] = predict
+        return frames.pack_hosted(choice, size_bytes)
 
     def _answer(self, number: int, body: bytes) -> None:
         with self._writing:
@@ -123,8 +113,7 @@ def main(arguments: list[str]) -> int:
     output = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     lanes, *flags = arguments
-    bound(flags)
-    models = Models(output)
+    models = Models(output, Footprint(int(given(flags, "--memory=") or 0)))
     threads = [models.load, *[models.predict] * (int(lanes) - 1)]
     for work in threads:
         threading.Thread(target=work, daemon=True).start()
@@ -133,11 +122,17 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _give_back() -> None:
-    """Give freed memory back to the system, where the C library can."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:
-        trim(0)
+def _predictor(package: Package) -> tuple[Predict, Choice | None]:
+    """Return what answers batches by a package, and what was chosen of its forms."""
+    model = load_package(
+        package.folder,
+        allow_pickle=package.allow_pickle,
+        digest=package.digest or None,
+        threads=package.threads,
+        sizes=package.measured_sizes,
+        code=package.code,
+    )
+    return predictor(model, package.sizes, package.references), model.choice
 
 
 if __name__ == "__main__":

@@ -71,6 +71,7 @@ class Take(Generic[T]):
     queued: int  # rows that stay behind
     reason: Reason = ""
     wait_until_us: int | None = None  # without rows: when to take again, unless more rows come before
+    latest_us: int = 0  # when the batch had to start so that its most urgent row is in time by the estimate
 
 
 class Batcher(Generic[T]):
@@ -241,17 +242,22 @@ class Batcher(Generic[T]):
         self.bytes -= self._bytes_of(given_up)
         return Take((), given_up, self.cap, len(self._queue))
 
-    def take_now(self, now_us: int, most: int) -> Take[T]:
+    def take_now(self, now_us: int, most: int, latest_us: int) -> Take[T]:
         """Take a batch of at most so many rows without waiting for more, because others wait for their turn.
 
         Rows that the batch would answer too late expire, as in `take`; there may be none left.
+
+        Args:
+            now_us: the time.
+            most: rows.
+            latest_us: when it has to start, by the estimate of who says so.
         """
         cap = min(self.cap, most)
         expired = self._expire(now_us, cap)
         rows = self._chosen(min(cap, len(self._queue)), now_us, cap)
         self.bytes -= self._bytes_of(rows)
         self._since_us, self._held = None, 0
-        return Take(rows, expired, cap, len(self._queue), "cap" if len(rows) == cap else "eager")
+        return Take(rows, expired, cap, len(self._queue), "cap" if len(rows) == cap else "eager", latest_us=latest_us)
 
     def take(self, now_us: int) -> Take[T]:
         """Take the batch to predict now, or say until when to wait; the other rows expire, or wait.
@@ -271,7 +277,8 @@ class Batcher(Generic[T]):
         self._since_us, self._held = None, 0
         if reason == "cap" and len(rows) < cap:  # made smaller
             reason = "deadline"
-        return Take(rows, expired, cap, len(self._queue), reason)
+        latest_us = rows[0].due_us - self._times.predict(len(rows)) if rows else 0
+        return Take(rows, expired, cap, len(self._queue), reason, latest_us=latest_us)
 
     def _chosen(self, count: int, now_us: int, cap: int) -> tuple[Waiting[T], ...]:
         """Take `count` rows out of the queue by due time; rows that yield to higher priorities come last."""

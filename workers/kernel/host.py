@@ -23,15 +23,20 @@ from schemas import topics
 from schemas.errors import DecodeError
 from schemas.records import Model
 from streams.operators.contract import NONE_UNREAD, Load, Log, Needs, Operator, Predict, Unload
-from streams.operators.statistics import render
+from streams.operators.statistics import as_label, render
+from workers.kernel.asked import AskedLately
 from workers.kernel.hosted import Copy, Hosted
+from workers.kernel.plan_follower import PlanFollower
+from workers.kernel.profile_log import ProfileLog
 from workers.kernel.schedule.contract import Queue
+from workers.kernel.schedule.residency import UNKNOWN_BYTES
 from workers.kernel.worker import ModelWorker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from schemas.codec import Codec
+    from schemas.records import Plan
     from streams.operators.contract import Effects, Predicted, Record, Unread
     from workers.kernel.schedule.contract import Schedule
     from workers.kernel.schedule.residency import Eviction, Residency
@@ -63,6 +68,7 @@ class Host(Operator):
         schedule: Schedule,
         residency: Residency,
         lanes: int = 1,
+        pool: str = "",
     ) -> None:
         """Know no model.
 
@@ -74,6 +80,7 @@ class Host(Operator):
             schedule: chooses the next batch.
             residency: chooses which models are in memory.
             lanes: so many batches run at a time.
+            pool: whose plan it follows.
         """
         self._codec = codec
         self._instance = instance
@@ -97,7 +104,11 @@ class Host(Operator):
         self._dues: list[tuple[int, str]] = []  # when the first rows of units expire
         self._later: list[tuple[int, str]] = []  # units that were taken out
         self._held = 0
+        self._now_us = 0
         self._paused: frozenset[str] = frozenset()
+        self._profile_log = ProfileLog(codec, schedule.profiles)
+        self._follower = PlanFollower(codec, pool, instance)
+        self._asked = AskedLately()
         self.counters: Counter[str] = Counter()
         self.last_eviction: Eviction | None = None
 
@@ -108,13 +119,19 @@ class Host(Operator):
         for record in records:
             if record.topic == topics.MODELS:
                 effects += self._on_model(record, now_us)
+            elif record.topic == topics.PROFILES:
+                effects += self._on_profile(record)
+            elif record.topic == topics.PLAN:
+                effects += self._on_plan(record, now_us)
             elif record.topic in self._topics:
                 by_model.setdefault(topics.asked_model(record.topic), []).append(record)
         for name, its in by_model.items():
             hosted = self._models[name]
             effects += self._made(hosted, now_us)
             assert hosted.worker is not None, "it has just been made"
+            before = hosted.worker.asked
             effects += self._of_worker(hosted, hosted.worker.on_records(its, now_us), now_us)
+            self._asked.add(name, hosted.worker.asked - before, now_us)
         return effects + self._advance(now_us)
 
     def on_timer(self, now_us: int, unread: Unread = NONE_UNREAD) -> Effects:
@@ -130,14 +147,29 @@ class Host(Operator):
             effects += self._expire(unit, now_us)
         for unit in _due(self._later, now_us):
             self._want(unit, now_us)
+        if (due_us := self._profile_log.due_us) is not None and due_us <= now_us:
+            effects += self._profile_log.write(now_us)
+        if (due_us := self._follower.due_us) is not None and due_us <= now_us:
+            self._follower.advance(now_us)
+            effects += self._follow(now_us)
         return effects + self._advance(now_us)
+
+    def on_stop(self, now_us: int) -> Effects:
+        """Write the profiles that have changed."""
+        return self._profile_log.write_all(now_us)
+
+    @property
+    def plan(self) -> Plan | None:
+        """The plan of its pool that it follows; None = there is none."""
+        return self._follower.plan
 
     def needs(self) -> Needs:
         """Tell when something is due, how many rows wait, and which topics belong to the models."""
         dues = [heap[0][0] for heap in (self._timers, self._dues, self._later) if heap]
-        if (due_us := self._schedule.due_us()) is not None:
-            dues.append(due_us)
-        return Needs(min(dues, default=None), self._held, self._paused, topics=self._topics)
+        others = (self._schedule.due_us(), self._profile_log.due_us, self._follower.due_us)
+        dues += [due_us for due_us in others if due_us is not None]
+        due_us, homes = min(dues, default=None), self._follower.homes
+        return Needs(due_us, self._held, self._paused, topics=self._topics, spread=homes)
 
     def on_predicted(
         self,
@@ -154,11 +186,10 @@ class Host(Operator):
         hosted, predict, unit, epoch, is_scheduled = run
         if is_scheduled:
             self._schedule.done(unit, 0 if is_lost else len(predict.rows), took_us, now_us)
+            self._measured(unit, hosted, now_us)
         self._residency.use(unit, now_us, is_busy=False)
         if is_lost and epoch == self._epoch:
             self._lose(now_us)
-        elif not is_lost:
-            hosted.out.pop(predict.version, None)
         assert hosted.worker is not None, "it has asked"
         told = hosted.worker.on_predicted(
             predict.batch_id, results, took_us, now_us, is_blocking=is_blocking, is_lost=is_lost
@@ -221,14 +252,36 @@ class Host(Operator):
         for unit in self._residency:
             model = self._units[unit][1].load.model
             figures[render(("resident", "model", model.name, "version", model.version))] = 1.0
+        figures |= self._taken_out_now()
         if (last := self.last_eviction) is not None:
             labels = ("model", last.unit, "needed_by", last.needed_by or "memory")
             figures[render(("host_last_eviction_idle_s", *labels))] = last.idle_us / 1e6
+        figures |= {**self._asked.figures(), **self._predicted()}
         return figures | {
             "host_known_models": float(len(self._models)),
             "host_resident_models": float(len(self._residency)),
             "host_resident_bytes": float(self._residency.used_bytes),
             "host_budget_bytes": float(self._residency.budget_bytes),
+        }
+
+    def _predicted(self) -> dict[str, float]:
+        """Return how well the times of batches were predicted."""
+        errors = self._schedule.profiles.errors()
+        return {
+            "host_predicted_batches_total": float(errors.batches),
+            "host_predicted_too_short_total": float(errors.under),
+            "host_predicted_too_long_total": float(errors.over),
+            "host_predicted_too_short_p99_us": float(errors.under_p99_us),
+            "host_predicted_too_long_p99_us": float(errors.over_p99_us),
+        }
+
+    def _taken_out_now(self) -> dict[str, float]:
+        """Return which versions are taken out, each with the reason, and how often in a row they were."""
+        return {
+            render(("taken_out", "model", name, "version", version, "reason", as_label(out.fault))): float(out.times)
+            for name, hosted in self._models.items()
+            for (version, _), out in hosted.out.items()
+            if out.until_us > self._now_us
         }
 
     def _on_model(self, record: Record, now_us: int) -> Effects:
@@ -255,7 +308,62 @@ class Host(Operator):
         hosted = self._models.get(name)
         if hosted is None or hosted.worker is None:
             return []
-        return self._of_worker(hosted, hosted.worker.on_records([record], now_us), now_us)
+        effects = self._of_worker(hosted, hosted.worker.on_records([record], now_us), now_us)
+        return effects + self._reconsider(hosted, now_us)
+
+    def _reconsider(self, hosted: Hosted, now_us: int) -> Effects:
+        """Let a worker wait no longer for versions that are taken out: it may want another one by now."""
+        effects: Effects = []
+        for number, copy in [*hosted.copies.items()]:
+            if not copy.is_told and hosted.out_until(copy.load.model) > now_us:
+                effects += self._refused(hosted, number, hosted.why_out(copy.load.model), now_us)
+        return effects
+
+    def _on_profile(self, record: Record) -> Effects:
+        """Take what topic `profiles` says of a model; what is in memory of that version may be waiting for it."""
+        effects = self._profile_log.on_record(record)
+        unit = (record.key or b"").decode(errors="replace")
+        if unit in self._units:
+            self._profile_log.restore(unit, self._units[unit][1].load.model.version)
+        return effects
+
+    def _measured(self, unit: str, hosted: Hosted, now_us: int) -> None:
+        """Note that a unit was run or loaded; profiles that are kept are of versions that serve."""
+        if unit == hosted.model.name:
+            self._profile_log.measured(unit, now_us)
+
+    def _on_plan(self, record: Record, now_us: int) -> Effects:
+        """Take the next plan: a model that comes is loaded beforehand, if there is room."""
+        before = self._follower.homes
+        effects = self._follower.on_record(record, now_us)
+        if self._follower.homes is not before:
+            return effects + self._follow(now_us)
+        free_bytes = self._residency.budget_bytes - self._residency.used_bytes
+        for name, per_s in self._follower.coming.items():
+            hosted = self._models.get(name)
+            size_bytes = hosted.model.bytes or UNKNOWN_BYTES if hosted is not None else 0
+            if per_s and hosted is not None and size_bytes <= free_bytes:
+                free_bytes -= size_bytes
+                effects += self._load(hosted, now_us)
+        return effects
+
+    def _follow(self, now_us: int) -> Effects:
+        """Load what is asked here from now on; what is not read here any more makes room before all others."""
+        own = self._follower.own
+        for unit in [*self._residency] if self._follower.plan is not None else ():
+            if self._units[unit][0].model.name not in own:
+                self._residency.release(unit)
+        effects: Effects = []
+        for name, per_s in own.items():
+            if per_s and (hosted := self._models.get(name)) is not None:
+                effects += self._load(hosted, now_us)
+        return effects
+
+    def _load(self, hosted: Hosted, now_us: int) -> Effects:
+        """Have the version that serves loaded, although it may not have been asked yet."""
+        effects = self._made(hosted, now_us)
+        self._want(hosted.model.name, now_us)
+        return effects
 
     def _forget(self, name: str, now_us: int) -> Effects:
         """Drop a model that was removed, with what waits for it: its topic is read no more."""
@@ -329,9 +437,10 @@ class Host(Operator):
         self._emptied.append(copy.unit)
         self._units[unit] = self._units.pop(copy.unit)
         self._residency.rename(copy.unit, unit)
+        self._schedule.profiles.rename(copy.unit, unit)
         copy.unit, copy.due_us = unit, None
-        if (out := hosted.out.get(copy.load.model.version)) is not None:
-            heappush(self._later, (out.until_us, unit))
+        if until_us := hosted.out_until(copy.load.model):
+            heappush(self._later, (until_us, unit))
 
     def _on_wanted(self, hosted: Hosted, load: Load, now_us: int) -> None:
         """Note that a worker wants a copy of a version."""
@@ -341,6 +450,8 @@ class Host(Operator):
             unit = f"{name}@{version}#{load.copy}"
         copy = hosted.copies[load.copy] = Copy(load, unit)
         self._units[unit] = hosted, copy
+        if unit == name:
+            self._profile_log.restore(name, version)
         self._want(unit, now_us)
 
     def _want(self, unit: str, now_us: int) -> None:
@@ -348,11 +459,11 @@ class Host(Operator):
         if unit not in self._units:
             return
         hosted, copy = self._units[unit]
-        out = hosted.out.get(copy.load.model.version)
-        if out is not None and out.until_us > now_us:
-            heappush(self._later, (out.until_us, unit))
+        until_us = hosted.out_until(copy.load.model)
+        if until_us > now_us:
+            heappush(self._later, (until_us, unit))
         elif (hosted.model.name, copy.load.copy) not in self._loading:
-            self._residency.want(unit, copy.load.model.bytes)
+            self._residency.want(unit, hosted.size_of(copy.load.model))
 
     def _release(self, hosted: Hosted, unload: Unload, now_us: int) -> Effects:
         """Let go of a copy that its worker does not want any more."""
@@ -369,6 +480,7 @@ class Host(Operator):
         self._emptied.append(unit)
         self._drop(unit)
         self._units.pop(unit, None)
+        self._schedule.profiles.forget(unit)
 
     def _drop(self, unit: str) -> None:
         self._residency.drop(unit)
@@ -376,6 +488,7 @@ class Host(Operator):
 
     def _advance(self, now_us: int) -> Effects:
         """Do everything that can be done now: batches start, copies are loaded and unloaded."""
+        self._now_us = now_us
         effects: Effects = []
         while True:
             self._tell_schedule(now_us)
@@ -408,7 +521,7 @@ class Host(Operator):
         load_us = 0 if is_there else self._left_to_load(hosted, copy, now_us)
         dues_us: Sequence[int] = batcher.dues_us if waits else ()
         since_us = batcher.since_us if waits else now_us
-        size_bytes = copy.load.model.bytes
+        size_bytes = hosted.size_of(copy.load.model)
         queue = Queue(unit, dues_us, since_us, is_there and lane.is_ready, load_us, size_bytes, batcher.cap)
         self._schedule.changed(queue, now_us)
         if waits and copy.due_us != (due_us := batcher.due_us(0) + batcher.spare_us):
@@ -442,7 +555,7 @@ class Host(Operator):
         assert hosted.worker is not None and lane is not None, "the schedule has heard of it"  # noqa: PT018 - one truth
         effects: Effects = []
         is_started = False
-        for effect in hosted.worker.start_now(lane, start.rows, now_us):
+        for effect in hosted.worker.start_now(lane, start.rows, now_us, start.latest_us):
             if isinstance(effect, Predict):
                 effects.append(self._given(hosted, effect, copy.unit, now_us, is_scheduled=True))
                 is_started = True
@@ -498,10 +611,15 @@ class Host(Operator):
             effects.append(copy.load._replace(is_vital=False))
         for unit in self._residency.too_large():
             hosted, copy = self._units[unit]
-            mib = copy.load.model.bytes / (1 << 20), self._residency.budget_bytes / (1 << 20)
-            fault = f"it takes {mib[0]:,.0f} MiB, and this host has {mib[1]:,.0f}"
+            assert hosted.worker is not None, "it has asked for the copy"
+            fault = self._too_large(hosted.size_of(copy.load.model))
+            hosted.worker.give_up(copy.load.model.version, fault)
             effects += self._refused(hosted, copy.load.copy, fault, now_us)
         return effects
+
+    def _too_large(self, size_bytes: int) -> str:
+        needed, there = size_bytes / (1 << 20), self._residency.budget_bytes / (1 << 20)
+        return f"it takes {needed:,.1f} MiB, and its host has {there:,.0f} for all models (hosts.<pool>.memory_mib)"
 
     def _evict(self, eviction: Eviction) -> Effects:
         self.last_eviction = eviction
@@ -512,11 +630,17 @@ class Host(Operator):
 
     def _loaded(self, hosted: Hosted, copy: Copy, took_us: int, size_bytes: int, now_us: int) -> Effects:
         """Note that a copy is in memory; its worker hears of it for the first time, or if it has lost it."""
-        self._residency.loaded(copy.unit, size_bytes, now_us)
-        self._schedule.profiles.switched(copy.unit, copy.load.model.version)
-        self._schedule.profiles.loaded(copy.unit, took_us, size_bytes or copy.load.model.bytes)
-        self._changed[copy.unit] = None
         worker, model = hosted.worker, copy.load.model
+        if size_bytes > self._residency.budget_bytes:
+            unload = Unload(model.name, model.version, copy.load.copy)
+            self._drop(copy.unit)
+            return [unload, *self._taken_out(hosted, copy, self._too_large(size_bytes), now_us)]
+        size_bytes = hosted.measured(model, size_bytes)
+        self._residency.loaded(copy.unit, size_bytes, now_us)
+        self._schedule.profiles.switched(copy.unit, model.version)
+        self._schedule.profiles.loaded(copy.unit, took_us, size_bytes)
+        self._measured(copy.unit, hosted, now_us)
+        self._changed[copy.unit] = None
         lane = hosted.lane_of(copy.load.copy)
         assert worker is not None, "it has asked for the copy"
         if copy.is_told and (lane is None or lane.is_ready):
@@ -550,15 +674,19 @@ class Host(Operator):
             copy.is_told &= hosted.lane_of(number) is not None  # a plan that tries it waits for it
             self._want(copy.unit, now_us)
             return []
+        effects: Effects = []
         if is_loading:
             del self._loading[hosted.model.name, number]
-        version = copy.load.model.version
-        until_us = hosted.take_out(version, now_us)
-        wait_s = (until_us - now_us) / 1e6
-        message = f"{hosted.model.name} {version} is taken out for {wait_s:g} s, the other models go on: {fault}"
-        unload = [Unload(hosted.model.name, version, number)] if is_loading else []
-        told = self._refused(hosted, number, f"it is taken out: {fault}", now_us)
-        return [*unload, Log(message, is_fault=True), *told]
+            effects.append(Unload(hosted.model.name, copy.load.model.version, number))
+        return effects + self._taken_out(hosted, copy, fault, now_us)
+
+    def _taken_out(self, hosted: Hosted, copy: Copy, fault: str, now_us: int) -> Effects:
+        """Take a version out for a while, which is longer each time."""
+        model = copy.load.model
+        wait_s = (hosted.take_out(model, fault, now_us) - now_us) / 1e6
+        message = f"{model.name} {model.version} is taken out for {wait_s:g} s, the other models go on: {fault}"
+        told = self._refused(hosted, copy.load.copy, hosted.why_out(model), now_us)
+        return [Log(message, is_fault=True), *told]
 
     def _refused(self, hosted: Hosted, number: int, fault: str, now_us: int) -> Effects:
         """Tell a worker that it cannot have a copy."""

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from workers.kernel.worker import ModelWorker
 
 # A version that ended the process of the models is loaded again after this long (us), four times as long each time.
+# After the longest of these times without another end it counts as mended.
 OUT_US: Final = 10_000_000
 MOST_OUT_US: Final = 640_000_000
 
@@ -40,10 +41,11 @@ class Copy:
 
 
 class Out(NamedTuple):
-    """A version that is taken out: how often in a row it has ended the process, and until when (us)."""
+    """A version that is taken out: how often in a row, until when (us), and why."""
 
     times: int
     until_us: int
+    fault: str
 
 
 @dataclass(slots=True)
@@ -55,7 +57,8 @@ class Hosted:
         records: the last ones of topic `models` about it, by key.
         worker: its kernel; None = it was never asked.
         copies: that the worker wants, by number.
-        out: versions that were taken out.
+        out: packages that were taken out, by version and digest.
+        sizes: what versions took in memory (bytes), the least of all times: what else was done meanwhile counts, too.
         due_us: when the worker's timer is due.
         held: rows that wait.
     """
@@ -64,7 +67,8 @@ class Hosted:
     records: dict[bytes, Record] = field(default_factory=dict)
     worker: ModelWorker | None = None
     copies: dict[int, Copy] = field(default_factory=dict)
-    out: dict[str, Out] = field(default_factory=dict)
+    out: dict[tuple[str, str], Out] = field(default_factory=dict)
+    sizes: dict[str, int] = field(default_factory=dict)
     due_us: int | None = None
     held: int = 0
 
@@ -79,9 +83,31 @@ class Hosted:
         lanes = () if self.worker is None else self.worker.lanes
         return next((lane for lane in lanes if lane.copy == copy), None)
 
-    def take_out(self, version: str, now_us: int) -> int:
-        """Take a version out; returns until when."""
-        times = self.out[version].times + 1 if version in self.out else 1
+    def size_of(self, model: Model) -> int:
+        """Return what a version takes in memory (bytes), as far as that is known; 0 = it is not."""
+        return self.sizes.get(model.version, model.bytes)
+
+    def measured(self, model: Model, size_bytes: int) -> int:
+        """Note what a version took when it was loaded; returns what it is reckoned to take."""
+        if size_bytes:
+            self.sizes[model.version] = min(size_bytes, self.sizes.get(model.version, size_bytes))
+        return self.size_of(model)
+
+    def out_until(self, model: Model) -> int:
+        """Return until when a version is taken out (us); 0 = it is not."""
+        out = self.out.get((model.version, model.digest))
+        return 0 if out is None else out.until_us
+
+    def why_out(self, model: Model) -> str:
+        """Return why a version was taken out last."""
+        out = self.out.get((model.version, model.digest))
+        return "" if out is None else f"it is taken out: {out.fault}"
+
+    def take_out(self, model: Model, fault: str, now_us: int) -> int:
+        """Take a version out; returns until when. What it did long ago is forgotten."""
+        package = model.version, model.digest
+        before = self.out.get(package, Out(0, 0, ""))
+        times = before.times + 1 if now_us < before.until_us + MOST_OUT_US else 1
         until_us: int = now_us + min(OUT_US << 2 * (times - 1), MOST_OUT_US)
-        self.out[version] = Out(times, until_us)
+        self.out[package] = Out(times, until_us, fault)
         return until_us

@@ -151,7 +151,9 @@ class Lane:
             source = copies.get(id(row.source))
             if source is None:  # one row more than there are: it is never the last, and completes nothing
                 given = row.source
-                source = copies[id(given)] = Source(given.position, given.reply_partition, given.column, given.left + 1)
+                source = copies[id(given)] = Source(
+                    given.position, given.reply_partition, given.column, given.left + 1, given.step
+                )
             items.append((due_us, row._replace(source=source)))
         self.offer(items, now_us, {})
 
@@ -188,9 +190,9 @@ class Lane:
         rows = inputs_of(take.rows)
         return Predict(number(), model, version, rows, patience, self.copy, take.queued, is_vital)
 
-    def start_now(self, now_us: int, number: Callable[[], int], most: int) -> Effects:
+    def start_now(self, now_us: int, number: Callable[[], int], most: int, latest_us: int) -> Effects:
         """Give the model its next batch, of at most so many rows, because a schedule says so; report what expires."""
-        take = self.batcher.take_now(now_us, most)
+        take = self.batcher.take_now(now_us, most, latest_us)
         if take.rows:
             return [self._asking(take, now_us, number, is_vital=False)]
         return self.unpredicted(take, Outcome.EXPIRED, now_us) if take.expired else []

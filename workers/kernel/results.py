@@ -32,15 +32,16 @@ NO_MESSAGES: Final[Mapping[int, str]] = MappingProxyType({})
 
 
 class Source:
-    """A record whose rows wait: where it stood, where its answers go, its inputs, and how many are to be written."""
+    """A record whose rows wait: where it stood, where its answers go, its inputs and step, rows yet to be written."""
 
-    __slots__ = ("column", "left", "position", "reply_partition")
+    __slots__ = ("column", "left", "position", "reply_partition", "step")
 
-    def __init__(self, position: Position, reply_partition: int, column: Column, rows: int) -> None:
+    def __init__(self, position: Position, reply_partition: int, column: Column, rows: int, step: int = 0) -> None:
         self.position = position
         self.reply_partition = reply_partition
         self.column = column
         self.left = rows
+        self.step = step
 
 
 class Asked(NamedTuple):
@@ -64,7 +65,7 @@ def size_of(asked: Asked) -> int:
 def asked_of(queries: ModelQueries, position: Position) -> list[tuple[int, Asked]]:
     """Return the rows of a record, with their due times."""
     ids = queries.query_ids
-    source = Source(position, queries.reply_partition, Column(queries.inputs), len(ids))
+    source = Source(position, queries.reply_partition, Column(queries.inputs), len(ids), queries.step)
     new = tuple.__new__  # a third of the constructor's cost
     rows = enumerate(zip(queries.due_us, ids, strict=True))
     return [(due_us, new(Asked, (query_id, place, source))) for place, (due_us, query_id) in rows]
@@ -97,6 +98,7 @@ class Batch(NamedTuple):
     queued: int
     released: str = ""
     messages: Mapping[int, str] = NO_MESSAGES
+    latest_us: int = 0
 
     @classmethod
     def of(cls, take: Take[Asked], predicted: Predicted, started_us: int, predict_us: int) -> Batch:
@@ -109,7 +111,9 @@ class Batch(NamedTuple):
         outcomes = predicted.outcomes + (Outcome.EXPIRED,) * late
         rows = take.rows + take.expired
         figures = (len(take.rows), take.cap, take.queued, take.reason)
-        return cls(rows, outcomes, answers, scores, started_us, predict_us, *figures, predicted.messages)
+        return cls(
+            rows, outcomes, answers, scores, started_us, predict_us, *figures, predicted.messages, take.latest_us
+        )
 
     @classmethod
     def unpredicted(cls, take: Take[Asked], outcome: Outcome, now_us: int, message: str = "") -> Batch:
@@ -135,6 +139,7 @@ class Batch(NamedTuple):
         """Return the columns as a record."""
         answers, started_us = self.answers, self.started_us
         fetched_us = [row.fetched_us for row in self.asked]
+        steps = tuple([row.item.source.step for row in self.asked])
         return ModelPredictions(
             *identity,
             query_ids=tuple([row.item.query_id for row in self.asked]),
@@ -148,6 +153,9 @@ class Batch(NamedTuple):
             queue_rows=self.queued,
             released=self.released,
             messages=tuple([self.messages.get(row, "") for row in range(len(self.asked))]) if self.messages else (),
+            earliest_us=started_us if self.rows else 0,
+            latest_us=self.latest_us,
+            steps=steps if any(steps) else (),
         )
 
     def halves(self) -> tuple[Batch, Batch]:

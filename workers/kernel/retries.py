@@ -15,10 +15,14 @@ if TYPE_CHECKING:
 
 
 class _Failing(NamedTuple):
-    """A version that could not be had: the attempts to load it that failed, and why the last did."""
+    """A version that could not be had: the attempts to load it that failed, and why the last did.
+
+    With `is_hopeless` it is not tried again.
+    """
 
     attempts: int
     fault: str
+    is_hopeless: bool = False
 
 
 class Retries:
@@ -34,8 +38,12 @@ class Retries:
 
     def fail(self, version: str, fault: str, *, is_attempt: bool = True) -> None:
         """Note why a version could not be had; `is_attempt`: loading it was tried."""
-        attempts = self._failing[version].attempts if version in self._failing else 0
-        self._failing[version] = _Failing(attempts + is_attempt, fault)
+        before = self._failing.get(version, _Failing(0, ""))
+        self._failing[version] = before._replace(attempts=before.attempts + is_attempt, fault=fault)
+
+    def give_up(self, version: str, fault: str) -> None:
+        """Try a version no more: nothing but another package would help."""
+        self._failing[version] = self._failing.get(version, _Failing(0, fault))._replace(is_hopeless=True)
 
     def succeed(self, version: str) -> None:
         """Forget what failed before."""
@@ -47,7 +55,8 @@ class Retries:
 
     def are_over(self, version: str) -> bool:
         """Whether a version has been given up."""
-        return version in self._failing and self._failing[version].attempts > self._most
+        failing = self._failing.get(version)
+        return failing is not None and (failing.is_hopeless or failing.attempts > self._most)
 
     @property
     def has_any(self) -> bool:
@@ -57,7 +66,7 @@ class Retries:
     def statistics(self, model: str) -> Mapping[str, float]:
         """Return the failed attempts of each version with the reason of the last, and which are given up."""
         figures = {}
-        for version, (attempts, fault) in self._failing.items():
+        for version, (attempts, fault, _) in self._failing.items():
             about = "model", model, "version", version
             figures[render(("version_fault", *about, "reason", as_label(fault)))] = float(attempts)
             if self.are_over(version):

@@ -51,7 +51,11 @@ class _Unwritten(NamedTuple):
 
 
 class ModelWorker(Operator):
-    """The kernel of one replica of one model."""
+    """The kernel of one replica of one model.
+
+    Attributes:
+        asked: rows that it has read.
+    """
 
     def __init__(
         self,
@@ -92,6 +96,7 @@ class ModelWorker(Operator):
         self._given: Effects = []  # effects for models: performed even if a call fails after deciding them
         self._unwritten: list[_Unwritten] = []
         self._written_us = 0
+        self.asked = 0
 
     def recall(self, rows: Sequence[Input]) -> None:
         """Take the rows that the model was asked last before this start; versions are tried on them."""
@@ -232,16 +237,27 @@ class ModelWorker(Operator):
         """The lanes of all versions, that of the one that serves first."""
         return self._lanes()
 
-    def start_now(self, lane: Lane, most: int, now_us: int) -> Effects:
-        """Let a lane begin a batch of at most so many rows; without a `Predict` among the effects none has begun."""
+    def start_now(self, lane: Lane, most: int, now_us: int, latest_us: int) -> Effects:
+        """Let a lane begin a batch of at most so many rows; without a `Predict` among the effects none has begun.
+
+        Args:
+            lane: which.
+            most: rows.
+            now_us: the time.
+            latest_us: when the batch has to start, by the estimate of who chose it.
+        """
         effects: Effects = []
-        self._perform_start(lane, lane.start_now(now_us, self._number, most), effects)
+        self._perform_start(lane, lane.start_now(now_us, self._number, most, latest_us), effects)
         return self._with_given(effects)
 
     def fail(self, fault: str, now_us: int) -> Effects:
         """Fail the rows of the version that serves at once, until `recover`: its model has been taken out."""
         self._serving.fault = fault
         return self._with_given(self._go_on(now_us))
+
+    def give_up(self, version: str, fault: str) -> None:
+        """Try to load a version no more, until a record about the model says that there is another package."""
+        self._rollout.retries.give_up(version, fault)
 
     def recover(self) -> None:
         """Ask the model again, which has been loaded again."""
@@ -303,6 +319,7 @@ class ModelWorker(Operator):
         for lane in routes.takers.values():
             lane.batcher.spare_us = queries.spare_us
         asked = asked_of(queries, record.position)
+        self.asked += len(asked)
         if asked:
             self._recent.ask(asked[0][1].source.column, len(asked))
         ranked = dict(zip(queries.query_ids, queries.priorities, strict=True)) if queries.priorities else {}

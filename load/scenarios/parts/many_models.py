@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from load.models.published import SIZES
+from load.models.published import published as published_models
 from load.models.training import digits, small_models
 from workers.kernel.schedule.profiles import Kept
 from workers.packages.packaging import package_sklearn
@@ -20,19 +22,6 @@ if TYPE_CHECKING:
 
     from load.models.training import Digits, Estimator
 
-SIZES: Final = (1, 2, 4, 8, 16)
-# Of ResNet-50 on a V100, all sizes are published (us), and that its 102 MB of weights are loaded within 8.33 ms. Of the
-# others one row and sixteen are; the sizes between lie where those of ResNet-50 do. Weights are four bytes for each
-# parameter that torchvision's documentation gives (Clockwork, OSDI'20, and its docs).
-_RESNET50: Final = (2_610, 3_780, 5_610, 9_130, 15_670)
-_ENDS: Final = {
-    "resnet18": ((1_270, 7_020), 46_758_048),
-    "resnet50": ((2_610, 15_670), 102_228_128),
-    "resnet152": ((7_710, 44_600), 240_771_232),
-    "densenet169": ((5_180, 21_850), 56_597_920),
-    "inceptionv3": ((4_460, 26_170), 95_338_272),
-}
-_LOAD_US_A_BYTE: Final = 8_330 / 102_228_128
 # Batches take from 95 % of what is published, which is the 99th percentile, to all of it.
 _SPREAD: Final = 0.05
 _CALLS, _LOADS = 200, 5  # of each size, and of each package
@@ -55,15 +44,18 @@ class Family(NamedTuple):
 
 def published() -> list[Family]:
     """Return Clockwork's models: nothing is computed, they only take the time."""
-    found = []
-    for name, ((first, last), size_bytes) in _ENDS.items():
-        span = _RESNET50[-1] - _RESNET50[0]
-        times = [first + (us - _RESNET50[0]) * (last - first) / span for us in _RESNET50]
-        samples = {
-            size: [us * (1 - _SPREAD * step / 9) for step in range(10)] for size, us in zip(SIZES, times, strict=True)
-        }
-        found.append(Family(name, samples, round(size_bytes * _LOAD_US_A_BYTE), size_bytes))
-    return found
+    return [
+        Family(
+            name,
+            {
+                size: [us * (1 - _SPREAD * step / 9) for step in range(10)]
+                for size, us in zip(SIZES, its.times_us, strict=True)
+            },
+            its.load_us,
+            its.bytes,
+        )
+        for name, its in published_models().items()
+    ]
 
 
 def real(folder: Path) -> list[Family]:

@@ -203,6 +203,7 @@ def _observation(
             span,
             (),
             0,
+            prediction.steps,
         ),
     )
 

@@ -7,7 +7,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, NamedTuple
 
 from policies import registry
-from policies.contract import is_answer_aware, is_contextual
+from policies.contract import is_answer_aware, is_contextual, is_stepwise
 from policies.errors import PolicyError
 from schemas.records import OtherState, PolicyState
 from streams.operators.cold_start import for_all, is_forgotten, started, states_of
@@ -265,6 +265,8 @@ def _lesson(
 def _observed(policy: Policy, values: State, count: int, seen: Observation) -> State:
     """Let a policy learn that may need more than the losses."""
     decision = seen.decision
+    if is_stepwise(policy):
+        return policy.observe(values, count, decision.chosen, decision.propensities, seen.losses, seen.steps)
     if is_contextual(policy):
         return policy.observe(values, count, decision.chosen, decision.propensities, seen.losses, decision.features)
     if seen.answers is not None and is_answer_aware(policy):
@@ -292,7 +294,7 @@ def _meaning(decision: Decision) -> _Meaning | None:
         policy = registry.parse(decision.policy)
     except PolicyError:
         return None
-    return _Meaning(policy, count, not is_contextual(policy) and not is_answer_aware(policy))
+    return _Meaning(policy, count, not (is_contextual(policy) or is_answer_aware(policy) or is_stepwise(policy)))
 
 
 def checked(seen: Observation) -> _Meaning:
@@ -309,6 +311,8 @@ def checked(seen: Observation) -> _Meaning:
     for loss in losses:
         if loss is not None and not 0.0 <= loss <= 1.0:
             raise _fault(seen)
+    if seen.steps and not all(0.0 <= step.probability <= 1.0 and 0.0 <= step.confidence <= 1.0 for step in seen.steps):
+        raise _fault(seen)
     return meaning
 
 
@@ -322,6 +326,8 @@ def _fault(seen: Observation) -> PolicyError:
         return PolicyError(f"chosen arms {decision.chosen} of {count}")
     if not all(map(_is_share, decision.propensities)) or not all(map(_is_share, seen.losses)):
         return PolicyError("propensities and losses lie in [0, 1]")
+    if not all(_is_share(step.probability) and _is_share(step.confidence) for step in seen.steps):
+        return PolicyError("probabilities and confidences of steps lie in [0, 1]")
     if seen.answers is not None and len(seen.answers) != count:
         return PolicyError(f"{count} arms, {len(seen.answers)} answers")
     try:

@@ -17,5 +17,7 @@ pending       one query in hand, each application's quota, queries parked for a 
 state_view    the policy states that were read lately
 admission     refuses what a model cannot answer in time
 cache         remembers outputs by input
+plan          what a query asks after its first models
+overdue       queries whose next models must be asked without an answer
 latencies     how long each model takes to answer
 """

@@ -114,7 +114,7 @@ class Substitutes:
 
 def predicted(query: Pending, now_us: int, reason: str | None, substitutes: Substitutes) -> Prediction:
     """Make the answer of a query from its outputs, or its default output for the given reason."""
-    if reason is None and query.is_alone:
+    if reason is None and query.plan is None and query.is_alone:
         only = query.outputs.get(query.models[0])
         if only is not None and only.outcome is Outcome.OK:
             return answered(query, now_us, Status.COMPLETE, None, only.answer, 1.0, (only,))
@@ -125,8 +125,10 @@ def predicted(query: Pending, now_us: int, reason: str | None, substitutes: Subs
     if usable and reason is None and application is not None:
         if application.missing == RUNNING_MEAN:
             substitutes.learn(application.name, usable.values())
-            outputs = substitutes.fill(application.name, outputs)
+            outputs = outputs if query.plan is not None else substitutes.fill(application.name, outputs)
         answer, confidence = _combined(query.weights, outputs, usable, application.combine)
+        if query.plan is not None:
+            confidence = query.plan.confidence(usable, confidence)
         is_own = all(output.outcome is Outcome.OK for output in outputs.values())
         status = Status.COMPLETE if is_own else Status.PARTIAL
         reason = None if status is Status.COMPLETE else _why(outputs)
@@ -164,6 +166,7 @@ def answered(
         now_us,
         query.reply_token,
         query.message,
+        () if query.plan is None else query.plan.taken,
     )
     return new_tuple(Prediction, fields)
 

@@ -49,6 +49,7 @@ class Combiner:
         self._late = LateOutputs()
         self._durations = Durations("answer", "application")
         self.latencies: Latencies | None = None  # once a policy uses them
+        self.ready: list[Pending] = []  # queries whose plans go on, or end
 
     def __len__(self) -> int:
         return sum(map(len, self._pending.values()))
@@ -113,8 +114,8 @@ class Combiner:
                 continue
             if output.outcome in _FAILED:
                 self._counters[_failed(query.application_name, model, output.outcome)] += 1
-            query.outputs[model] = output
-            if len(query.outputs) == len(query.models):
+            self._keep(query, output)
+            if query.plan is None and len(query.outputs) == len(query.models):
                 answers.append(self.answer(query, now_us))
         if late:
             self._counters["late_outputs_total", "model", model] += late
@@ -124,10 +125,18 @@ class Combiner:
             self._durations.latest[name].extend(durations)
         return answers
 
+    def _keep(self, query: Pending, output: ModelOutput) -> None:
+        """Keep a model's output, if it is the first good one; a query with a plan goes on when it has what it asked."""
+        known = query.outputs.get(output.model)
+        if known is None or known.outcome is not Outcome.OK:
+            query.outputs[output.model] = output
+            if query.plan is not None and query.is_due:
+                self.ready.append(query)
+
     def _note(self, waiting: Mapping[str, Pending], batch: ModelPredictions, now_us: int) -> None:
         """Note how long a batch took since its first query was read, and the model's messages."""
         if self.latencies is not None and batch.query_ids and (first := waiting.get(batch.query_ids[0])) is not None:
-            self.latencies.add(batch.model, now_us - first.received_us, now_us)
+            self.latencies.add(batch.model, now_us - first.asked_us(batch.model), now_us)
         if batch.messages:
             _take_messages(waiting, batch)
 
@@ -204,6 +213,8 @@ class Combiner:
         """Answer a query to one model with its output, without counting it; None: the query is of another kind."""
         if (decision := query.decision) is None or len(decision.chosen) != 1:  # `is_alone`, for a third of its cost
             return None
+        if query.plan is not None:
+            return None
         try:
             prediction = answered(query, now_us, Status.COMPLETE, None, output.answer, 1.0, (output,))
             value = self._codec.encode(prediction)
@@ -214,6 +225,7 @@ class Combiner:
     def _emit(self, query: Pending, value: bytes, status: str, now_us: int) -> Emit:
         """Write the answer; the query is no longer pending."""
         query.answered = True
+        query.input = None
         waiting = self._pending.get(query.partition)
         if waiting is not None:
             found = waiting.pop(query.row_id, query)
@@ -250,4 +262,4 @@ def _count_misses(latencies: Latencies, due: Iterable[Pending], now_us: int) -> 
     for query in due:
         for model in () if query.answered else query.models:
             if model not in query.outputs:
-                latencies.miss(model, now_us - query.received_us, now_us)
+                latencies.miss(model, now_us - query.asked_us(model), now_us)

@@ -121,7 +121,7 @@ class Dispatcher:
         self._models = models
         self._refuse = refuse
         self._inside = inside
-        self._groups: dict[tuple[tuple[str, ...], int, _Form, str, int], list[Row]] = {}
+        self._groups: dict[tuple[tuple[str, ...], int, _Form, str, int, int], list[Row]] = {}
         self._is_ranked = False  # some row gathered has a priority
         self.spare_us = 0
 
@@ -130,26 +130,29 @@ class Dispatcher:
         asked: tuple[str, ...],
         rows: Sequence[Row],
         versions: Mapping[str, str] = _NONE,
+        step: int = 0,
         place: int = _ITS_TURN,
     ) -> None:
         """Ask the models behind these topics.
 
         Args:
             asked: the topics.
-            rows: of inputs.
+            rows: for each of them.
             versions: that the application names, by model.
+            step: of the rows' plans.
             place: the partition that the rows go to; by default the one whose turn it is.
         """
         if not versions:
-            self._add(asked, rows, place)
+            self._add(asked, rows, step, place)
             return
         for topic in asked:  # each may name another version, which is said once a record
-            self._add((topic,), rows, place, topics.asked_model(topic), versions)
+            self._add((topic,), rows, step, place, topics.asked_model(topic), versions)
 
     def _add(
         self,
         asked: tuple[str, ...],
         rows: Iterable[Row],
+        step: int,
         place: int,
         model: str = "",
         versions: Mapping[str, str] = _NONE,
@@ -163,7 +166,7 @@ class Dispatcher:
             version = _version(query.version, model, versions) if versions else query.version or ""
             key = query.partition, form, version, place
             if key != known:  # as a rule that of the row before, and comparing is cheaper than hashing
-                group = self._groups.setdefault((asked, *key), [])
+                group = self._groups.setdefault((asked, *key, step), [])
                 known = key
             group.append(row)
 
@@ -177,11 +180,11 @@ class Dispatcher:
             self._groups,
             {},
         )  # first, so that rows that cannot be asked are not tried again and again
-        for (asked, reply_partition, form, version, place), rows in groups.items():
-            step = max(1, _RECORD_BYTES // (_ROW_BYTES + size(rows[0][2])))
+        for (asked, reply_partition, form, version, place, step), rows in groups.items():
+            most = max(1, _RECORD_BYTES // (_ROW_BYTES + size(rows[0][2])))
             its = turn if place == _ITS_TURN else place
-            for start in range(0, len(rows), step):
-                self._emit(asked, its, reply_partition, form, version, rows[start : start + step], effects)
+            for start in range(0, len(rows), most):
+                self._emit(asked, its, reply_partition, form, version, step, rows[start : start + most], effects)
         self._is_ranked = False
 
     def _emit(
@@ -191,6 +194,7 @@ class Dispatcher:
         reply_partition: int,
         form: _Form,
         version: str,
+        step: int,
         rows: list[Row],
         effects: Effects,
     ) -> None:
@@ -202,7 +206,7 @@ class Dispatcher:
         spare_us = (
             0 if self._inside.issuperset(asked) else self.spare_us
         )  # a model inside this process needs no time for the way back
-        batch = ModelQueries(ids, reply_partition, due_us, column, priorities, version, spare_us)
+        batch = ModelQueries(ids, reply_partition, due_us, column, priorities, version, spare_us, step)
         try:
             value = self._codec.encode(batch)
         except SchemaError:
@@ -211,7 +215,7 @@ class Dispatcher:
                 effects += self._refuse(queries[0])
                 return
             for half in (rows[:middle], rows[middle:]):
-                self._emit(asked, turn, reply_partition, form, version, half, effects)
+                self._emit(asked, turn, reply_partition, form, version, step, half, effects)
         else:
             effects += [Emit(topic, self._place(topic, turn), None, value) for topic in asked]
 

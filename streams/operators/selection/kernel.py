@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from schemas.codec import Codec
     from schemas.records import PolicyState
     from streams.operators.contract import Effects, Record, Unread
+    from streams.operators.selection.latencies import Latencies
     from streams.operators.selection.state_view import Arms
 
 # A client's clock may be ahead. More than this is an error, and would extend deadlines.
@@ -152,6 +153,10 @@ class Selection(Operator):
                 self._release(key, self._parked.take(key), now_us, effects)
         self._serving.flush(self._turn, now_us, effects)
         return effects
+
+    def assume(self, latencies: Latencies) -> None:
+        """Go by these latencies from now on: a replay brings those that were recorded."""
+        self._serving.combiner.latencies = latencies
 
     def on_assigned(self, starts: Mapping[int, int]) -> None:
         """Start with nothing pending; the queries follow from `starts`."""

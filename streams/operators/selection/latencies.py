@@ -96,6 +96,11 @@ class Latencies:
         known = map(self._models.get, models)
         return tuple([0.0 if model is None else model.expected_us(now_us) for model in known])
 
+    def last_chance_us(self, model: str, until_us: int) -> int | None:
+        """Return when a model must be asked to answer by `until_us`; None where its latency is not known."""
+        known = self._models.get(model)
+        return None if known is None or not known.samples else until_us - int(known.quantile_us())
+
     def _known(self, model: str) -> _ModelLatency:
         known = self._models.get(model)
         if known is None:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from schemas.records import Application, Decision, Input, ModelOutput, Query
     from streams.operators.configuration import Deployed
     from streams.operators.contract import Record, StateKey
+    from streams.operators.selection.plan import QueryPlan
 
 # A share is somewhat more than an equal part, and no less than a sixteenth of the bound: applications that are asked
 # alike are never refused, by chance either, before the role stops reading.
@@ -136,7 +137,7 @@ class Pending:
         key: of its record, and of its answer.
         headers: of both.
         application: None if it is not deployed.
-        input: until the models have been asked.
+        input: until the models have been asked, or the last ones of its plan.
         models: that were asked.
         weights: of the arms, for combining.
         outputs: by model.
@@ -145,7 +146,9 @@ class Pending:
         row_id: under which models are asked: its id, unless another query in hand has that one.
         quota: of its application, while it is in hand there.
         places: that it takes there, of `PLACE_BYTES`.
+        keeps_input: its places count its input, too.
         message: for people, beside the reason in its answer.
+        plan: what it asks after its first models; None = nothing.
     """
 
     __slots__ = (
@@ -159,12 +162,14 @@ class Pending:
         "features",
         "headers",
         "input",
+        "keeps_input",
         "key",
         "message",
         "models",
         "outputs",
         "partition",
         "places",
+        "plan",
         "priority",
         "query_id",
         "quota",
@@ -208,14 +213,29 @@ class Pending:
         self.outputs: dict[str, ModelOutput] = {}
         self.answered = False
         self.row_id = self.query_id
+        self.keeps_input = False
         self.quota: Quota | None = None
         self.places = 1 if value is None or (len(value) <= PLACE_BYTES and not self.headers) else self._places(value)
         self.message = ""
+        self.plan: QueryPlan | None = None
 
     @property
     def is_alone(self) -> bool:
         """Whether one model was to be asked, and no other."""
         return self.decision is not None and len(self.decision.chosen) == 1
+
+    @property
+    def is_due(self) -> bool:
+        """Whether all outputs are there that were asked for; with a plan, those asked for last, if they are good."""
+        return len(self.outputs) == len(self.models) or (self.plan is not None and self.plan.is_due(self.outputs))
+
+    def asked_us(self, model: str) -> int:
+        """Return when a model was asked: when the query was read, or by a later step of its plan."""
+        if self.plan is not None and self.decision is not None:
+            for step in self.plan.taken:
+                if any(self.decision.arms[arm] == model for arm in step.arms):
+                    return step.at_us
+        return self.received_us
 
     def rename(self) -> None:
         """Ask its models under another id."""
@@ -227,8 +247,9 @@ class Pending:
         return 1 + (len(value) - size(self.input) + len(self.key or b"") + headers) // PLACE_BYTES
 
     def keep_input(self) -> None:
-        """Count it for its input, too, as its models are not asked yet."""
-        if self.quota is not None:
+        """Count it for its input, too, as its models are not asked yet, or not all."""
+        if self.quota is not None and not self.keeps_input:
+            self.keeps_input = True
             places = size(self.input) // PLACE_BYTES
             self.places += places
             self.quota.places += places

@@ -104,7 +104,7 @@ class Reconstruction:
             self._dispatcher.add(others, rows, versions)
         for row in rows:
             place = self._next(topic, code.partitions)
-            self._dispatcher.add((topic,), (row,), versions, place)
+            self._dispatcher.add((topic,), (row,), versions, place=place)
             self._join(code, row, now_us)
 
     def _code(self, parity: str) -> Code | None:
@@ -200,7 +200,9 @@ class Reconstruction:
                 continue
             self._counters["reconstructed_total", "application", query.application_name, "model", model] += 1
             query.outputs[model] = self._output(one)
-            if len(query.outputs) == len(query.models):
+            if query.plan is not None and query.is_due:
+                self._combiner.ready.append(query)
+            elif query.plan is None and len(query.outputs) == len(query.models):
                 effects.append(self._combiner.answer(query, now_us))
 
     def _output(self, one: Reconstructed) -> ModelOutput:

@@ -1,10 +1,12 @@
 """Serve: a decided query → the models that can answer it in time → its answer.
 
     decided ─▶ admission ─▶ cache ─▶ combiner waits ─▶ dispatch ─▶ models.<m>.queries
-                   │ overloaded │ known      ▲
-                   └────────────┴──▶ answer ◀┴─ on_outputs ◀─ model-predictions
+                ▲  │ overloaded │ known      ▲
+                │  └────────────┴──▶ answer ◀┴─ on_outputs ◀─ model-predictions
+                │                      ▲           │
+                └── a question more ◀──┴── plan ◀──┘
 
-Admission and the cache are optional; the settings turn them on.
+Admission and the cache are optional; the settings turn them on. Only policies that ask stepwise make plans.
 """
 
 from __future__ import annotations
@@ -20,6 +22,8 @@ from streams.operators.contract import Skip
 from streams.operators.selection.combiner import Combiner
 from streams.operators.selection.dispatch import Dispatcher, named
 from streams.operators.selection.latencies import Latencies, RunningQuantile
+from streams.operators.selection.overdue import DueSteps
+from streams.operators.selection.plan import ESCALATE, OVERDUE, QueryPlan
 from streams.operators.selection.reconstruction import Reconstruction
 from streams.operators.statistics import Counters, render
 
@@ -78,6 +82,7 @@ class Serving:
         # From a worker's record timestamp to here (us); starts at one measured leg.
         self._slow_return_us, self._return_us = RunningQuantile(0.95, 2_000.0), RunningQuantile(0.5, 2_000.0)
         self._back_us = self._usual_us = 2_000
+        self._due = DueSteps()
 
     def ask(self, queries: Sequence[Pending], arms: Arms, now_us: int, effects: Effects) -> None:
         """Draw the arms of queries, which `arms` decide all; wait for these, and ask their models."""
@@ -86,6 +91,7 @@ class Serving:
         in_situation, is_plain = arms.propensities_in is not None, self._cache is None and self._admission is None
         asked: dict[tuple[str, ...], list[Row]] = {}
         opened: list[Pending] = []
+        planned: list[Pending] = []
         slack_us = return_budget_us = -1
         inside = self._inside  # their answers need no way back
         for query in queries:
@@ -104,6 +110,9 @@ class Serving:
                 slack_us = query.deadline_us - query.sent_us
                 return_budget_us = min(int(slack_us * MAX_RETURN_SHARE), self._back_us)
             due_us = query.until_us - (0 if inside and inside.issuperset(left) else return_budget_us)
+            if arms.steps is not None and query.version is None:
+                query.plan = QueryPlan(arms.steps, query.models)
+                planned.append(query)
             if not is_plain:
                 self._name(query)
                 left = self._left(query, left, due_us, now_us, effects)
@@ -111,24 +120,121 @@ class Serving:
             if left is None:
                 continue
             opened.append(query)
-            given, query.input = query.input, None
+            given, query.input = query.input, None if query.plan is None else query.input
             if left:
                 assert given is not None
                 asked.setdefault(left, []).append((query, due_us, given))
         if return_budget_us >= 0:
             self._dispatcher.spare_us = max(0, return_budget_us - self._usual_us)
-        self.combiner.open(opened)
-        self._dispatch(queries[0].application, asked, now_us)
+        self._open(opened, asked, queries[0].application, now_us)
+        self._begin(planned, now_us, effects)
 
-    def _dispatch(
-        self, application: Application | None, asked: Mapping[tuple[str, ...], list[Row]], now_us: int
+    def _open(
+        self,
+        opened: Sequence[Pending],
+        asked: Mapping[tuple[str, ...], list[Row]],
+        application: Application | None,
+        now_us: int,
     ) -> None:
+        """Wait for the outputs of queries, and ask for them by topics."""
+        self.combiner.open(opened)
         versions = {} if application is None else application.versions
         for model_topics, rows in asked.items():
             if application is not None and application.parity and not self._inside.issuperset(model_topics):
                 self._coded.ask(application, model_topics, rows, versions, now_us)
             else:
                 self._dispatcher.add(model_topics, rows, versions)
+
+    def _begin(self, planned: Sequence[Pending], now_us: int, effects: Effects) -> None:
+        """Keep what plans will need, and go on with those whose first outputs were known."""
+        for query in planned:
+            if query.answered:
+                continue
+            self.combiner.latencies = self.combiner.latencies or Latencies()
+            query.keep_input()
+            if query.is_due:
+                self._go_on(query, now_us, effects)
+            else:
+                self._expect(query, now_us)
+
+    def _go_on(self, query: Pending, now_us: int, effects: Effects, kind: str = ESCALATE) -> None:
+        """Ask what a query's plan asks next, or answer it; without an answer it waits until its deadline."""
+        plan, decision = query.plan, query.decision
+        ask = None if plan is None or decision is None else plan.ask(decision, query.outputs)
+        if plan is not None and decision is not None and ask is not None:
+            models, left_us = tuple([decision.arms[arm] for arm in ask.arms]), query.until_us - now_us
+            needed_us = self._needed_us(models, query, now_us)
+            query.decision = plan.decide(query.query_id, decision, ask, kind, needed_us, left_us, now_us)
+            labels = ("application", query.application_name, "kind", kind, "outcome", plan.taken[-1].outcome)
+            self._counters["steps_total", *labels] += 1
+            if not plan.is_over and self._ask_more(query, plan, models, now_us):
+                if query.is_due:
+                    self._go_on(query, now_us, effects)
+                return
+        if query.is_due:
+            effects.append(self.combiner.answer(query, now_us))
+
+    def _ask_more(self, query: Pending, plan: QueryPlan, models: tuple[str, ...], now_us: int) -> bool:
+        """Ask models of a query in hand; False: none can be asked, and there is nothing to wait for."""
+        self._asked[query.application_name][models] += 1
+        due_us = query.until_us - self._return_us_of(query, models)
+        deployed = tuple([name for name in models if name in self._models])
+        admitted = (
+            deployed if self._admission is None else self._admitted(self._admission, query, deployed, due_us, now_us)
+        )
+        if not admitted or query.input is None:
+            return False
+        query.models += admitted
+        plan.latest = admitted
+        cache = self._cache
+        left = tuple(
+            [name for name in admitted if cache is None or cache.ask(self._models[name], query, due_us, now_us)]
+        )
+        if self._admission is not None:
+            self._admission.ask(left, due_us, now_us)
+        if left:
+            versions = {} if query.application is None else query.application.versions
+            row = [(query, due_us, query.input)]
+            self._dispatcher.add(tuple(map(topics.model_queries, left)), row, versions, len(plan.taken))
+        self._expect(query, now_us)
+        return True
+
+    def _expect(self, query: Pending, now_us: int) -> None:
+        """Note when the next model must be asked without an answer, if its latency is known."""
+        decision, latencies = query.decision, self.combiner.latencies
+        if decision is None or latencies is None or len(decision.chosen) == len(decision.arms) or query.is_due:
+            return
+        following = decision.arms[len(decision.chosen)]
+        until_us = query.until_us - self._return_us_of(query, (following,))
+        at_us = latencies.last_chance_us(following, until_us)
+        if at_us is not None and at_us > now_us:
+            self._due.add(query, at_us)
+
+    def _needed_us(self, models: tuple[str, ...], query: Pending, now_us: int) -> int:
+        """Return what models take to answer, at a high quantile; 0 = not known, or to be tried again."""
+        latencies = self.combiner.latencies
+        return 0 if latencies is None else int(max(self._latencies_of(models, query, latencies, now_us), default=0.0))
+
+    def _return_us_of(self, query: Pending, models: tuple[str, ...]) -> int:
+        """Return how long before a query's answer the outputs of models must be on their way back (us)."""
+        if self._inside and self._inside.issuperset(map(topics.model_queries, models)):
+            return 0
+        return min(int((query.deadline_us - query.sent_us) * MAX_RETURN_SHARE), self._back_us)
+
+    def _settle(self, query: Pending, now_us: int, effects: Effects) -> None:
+        """Answer a query that has all outputs that were asked for, or go on with its plan."""
+        if query.plan is not None:
+            self._go_on(query, now_us, effects)
+        elif len(query.outputs) == len(query.models):
+            effects.append(self.combiner.answer(query, now_us))
+
+    def _settle_ready(self, now_us: int, effects: Effects) -> None:
+        """Go on with plans whose answers have come; each asks some models of its own, so this ends."""
+        while self.combiner.ready:
+            ready, self.combiner.ready = self.combiner.ready, []
+            for query in ready:
+                if not query.answered:
+                    self._settle(query, now_us, effects)
 
     def _name(self, query: Pending) -> None:
         """Choose a query's row id before the cache uses it."""
@@ -175,7 +281,7 @@ class Serving:
         None: the query has been answered.
         """
         if self._admission is not None:
-            admitted = self._admitted(self._admission, query, due_us, now_us)
+            admitted = self._admitted(self._admission, query, query.models, due_us, now_us)
             if admitted is not query.models:
                 if not admitted:
                     query.decision, query.models = None, ()  # a query that asks no model has no decision
@@ -187,7 +293,7 @@ class Serving:
         if self._cache is not None:
             cache, deployed = self._cache, self._models
             models = tuple([name for name in models if cache.ask(deployed[name], query, due_us, now_us)])
-            if len(query.outputs) == len(query.models):
+            if len(query.outputs) == len(query.models) and query.plan is None:
                 effects.append(self.combiner.answer(query, now_us))
                 return None
             if len(models) < len(query.models):
@@ -243,20 +349,25 @@ class Serving:
             outputs = outputs or outputs_of(batch)
             effects += self.combiner.on_outputs(partition, batch, now_us, outputs)
             for query in self._cache.take_outputs(partition, batch, outputs):
-                if len(query.outputs) == len(query.models):
-                    effects.append(self.combiner.answer(query, now_us))
+                if query.is_due:
+                    self._settle(query, now_us, effects)
+        self._settle_ready(now_us, effects)
 
     def on_timer(self, now_us: int) -> Effects:
-        """Answer due queries."""
+        """Answer due queries, and go on with plans whose answers are overdue."""
         effects: Effects = []
         self._coded.on_timer(now_us, effects)  # first: what is decoded at its deadline is in time
-        return effects + self.combiner.on_timer(now_us)
+        effects += self.combiner.on_timer(now_us)
+        for query in self._due.due(now_us):
+            self._go_on(query, now_us, effects, OVERDUE)
+        self._settle_ready(now_us, effects)
+        return effects
 
     def next_deadline(self) -> int | None:
         """Return when the next answer is due (us); 0 if a query waits for an output that does not come."""
         if self._cache is not None and self._cache.has_orphans:
             return 0
-        due = (self.combiner.next_deadline(), self._coded.next_due())
+        due = (self.combiner.next_deadline(), self._coded.next_due(), self._due.next_due())
         return min((time_us for time_us in due if time_us is not None), default=None)
 
     def drop(self, partitions: Sequence[int]) -> None:
@@ -295,9 +406,11 @@ class Serving:
         choice, query.weights = arms.decide_in(situation, uniform(query.query_id))
         return choice
 
-    def _admitted(self, admission: Admission, pending: Pending, due_us: int, now_us: int) -> tuple[str, ...]:
+    def _admitted(
+        self, admission: Admission, pending: Pending, models: tuple[str, ...], due_us: int, now_us: int
+    ) -> tuple[str, ...]:
         """Return the models that would answer in time, or whose output the cache has or awaits; the same if all."""
-        models, refused = pending.models, []
+        refused = []
         for model in models:
             if not admission.admits(model, due_us, now_us, pending.priority) and not self._is_cached(model, pending):
                 self._counters["overloaded_total", "model", model] += 1
@@ -328,9 +441,10 @@ class Serving:
             if self._admission is not None:
                 self._admission.ask((orphan.model,), orphan.due_us, now_us)
             self._dispatcher.add((topics.model_queries(orphan.model),), [(pending, orphan.due_us, orphan.input)])
-        elif len(pending.outputs) == len(pending.models):
-            effects.append(self.combiner.answer(pending, now_us))
-        pending.input = None  # which the cache looks at
+        elif pending.is_due:
+            self._settle(pending, now_us, effects)
+        if pending.plan is None:
+            pending.input = None  # which the cache looks at
 
     def _refuse(self, pending: Pending) -> Effects:
         """Answer a query whose input fits the query's record, but not the larger one to the model."""

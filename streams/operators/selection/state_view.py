@@ -12,7 +12,7 @@ from sys import maxsize
 from typing import TYPE_CHECKING, NamedTuple
 
 from policies import registry
-from policies.contract import has_shared_prior, is_answer_aware, is_contextual, most_features
+from policies.contract import has_shared_prior, is_answer_aware, is_contextual, is_stepwise, most_features
 from policies.draw import pick
 from schemas import topics
 from schemas.inputs import MAX_FEATURES
@@ -26,7 +26,7 @@ from streams.topology import application_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from policies.contract import Policy, Situation, VoteWeights
+    from policies.contract import Policy, Situation, Steps, VoteWeights
     from schemas.records import PolicyState
     from streams.operators.configuration import Deployed
 
@@ -60,6 +60,7 @@ class Arms:
         propensities_in: the propensities in a situation, for a policy that uses it.
         most_features: that a query may have; a policy that uses no features only logs them.
         apprentice: a policy that learns from what is decided; empty = none.
+        steps: what may be asked after the first models; None = nothing.
     """
 
     policy: Policy
@@ -71,6 +72,7 @@ class Arms:
     propensities_in: Callable[[Situation], tuple[float, ...]] | None = None
     most_features: int = MAX_FEATURES
     apprentice: str = ""
+    steps: Steps | None = None
 
     def decide(self, u: float) -> ArmChoice:
         """Return the choice for a uniform draw in [0, 1): ask all arms, or one by inverse CDF."""
@@ -113,17 +115,22 @@ def arms_of(policy: Policy, names: tuple[str, ...], name: str, state: PolicyStat
         version = state.version
         values = state.values if state.arms == names else policy.extend(state.values, state.arms, names)
     shares, weights = policy.propensities(values, count), policy.weights(values, count)
+    steps = policy.steps(values, count) if is_stepwise(policy) else None
     asked = [tuple(range(count))] if policy.full_information else [(arm,) for arm in range(count)]
+    votes = policy.vote_weights(values, count) if is_answer_aware(policy) else weights
+    if steps is not None:
+        asked, votes = [steps.first], steps.votes
     return Arms(
         policy,
         names,
         tuple(accumulate(shares)),
         weights,
-        policy.vote_weights(values, count) if is_answer_aware(policy) else weights,
+        votes,
         tuple(_choice(Decision(chosen, version, name, spec, names, shares, (), apprentice)) for chosen in asked),
         policy.propensities_in(values, count) if is_contextual(policy) else None,
         MAX_FEATURES if (most := most_features(policy)) is None else most,
         apprentice,
+        steps,
     )
 
 

@@ -132,6 +132,7 @@ class KafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafk
         self._rebalanced: Rebalanced | None = None
         self._next: dict[KafkaPartition, int] = {}  # what to hand out next, of every partition we own
         self._ready = asyncio.Event()
+        self._must_rejoin = False  # once the rebalance that is going on is over
         self._callbacks: set[asyncio.Task[None]] = set()
         self._leaving: asyncio.Task[None] | None = None
         self._generation = 0
@@ -191,13 +192,16 @@ class KafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafk
         self._look_us = 0
 
     def rejoin(self) -> None:
-        """Join the group anew, because its assignor has something else to say now.
-
-        A rebalance waits for all members, and those that do not know of it find out by their next heartbeat. So all of
-        them are to call this at about the same time.
-        """
+        """Have partitions spread anew; see `ports.Consumer`."""
+        if not self._ready.is_set():
+            self._must_rejoin = True  # in the rebalance that is going on they may have been spread already
+            return
         consumer = self._running()
-        consumer.subscribe(topics=sorted(consumer.subscription()), listener=self)
+        if private.supported() is None:
+            private.rejoin(consumer)
+        elif topics := consumer.subscription():
+            # The public way takes all partitions at once: what is not committed by now is read again.
+            consumer.subscribe(topics=sorted(topics), listener=self)
 
     async def poll(self, timeout_ms: int, only: frozenset[str] | None = None) -> list[Record]:
         """Return everything fetched; see `ports.Consumer`."""
@@ -295,6 +299,9 @@ class KafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafk
             self._next[partition] = oldest[partition] if start is None else start
         self._set_back(assigned)
         self._ready.set()
+        if self._must_rejoin:
+            self._must_rejoin = False
+            self.rejoin()
 
     async def _look(self) -> None:
         """Subscribe to what is wanted and there, if that has changed."""

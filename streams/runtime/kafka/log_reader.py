@@ -213,7 +213,8 @@ class KafkaPositions:
     async def ends(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
         """Return the next offset to be written of each partition; see `ports.LogPositions`."""
         real = {partition: self._connection.kafka_partition(partition) for partition in partitions}
-        reader = LogReader(self._connection, (), _ONCE, [])
+        # With the partitions: the client would ask for the leaders of topics it does not know one after the other.
+        reader = LogReader(self._connection, {topic for topic, _ in partitions}, _ONCE, [*real.values()])
         try:
             async with asyncio.timeout(self._timeout_s):
                 await reader.start()

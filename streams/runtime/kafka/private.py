@@ -36,6 +36,7 @@ _NAMES: tuple[tuple[Callable[..., object], tuple[str, ...]], ...] = (
     (AIOKafkaConsumer.__init__, ("_client", "_coordinator", "_fetcher")),
     (AIOKafkaConsumer.__init__, ("_fetch_min_bytes", "_fetch_max_wait_ms")),
     (GroupCoordinator.__init__, ("_group_instance_id",)),
+    (GroupCoordinator.reset_generation, ("request_rejoin",)),
     (AIOKafkaClient.__init__, ("_conns", "_sync_task")),
     (AIOKafkaClient.ready, ("_get_conn",)),
     (AIOKafkaConnection.send, ("_versions", "_next_correlation_id", "_writer", "_requests")),
@@ -95,6 +96,12 @@ def become_dynamic(consumer: AIOKafkaConsumer) -> None:
     """Let a static member leave its group when it stops, which aiokafka's never do."""
     if consumer._coordinator is not None:  # noqa: SLF001
         consumer._coordinator._group_instance_id = None  # noqa: SLF001
+
+
+def rejoin(consumer: AIOKafkaConsumer) -> None:
+    """Let a member join its group anew, with what it has until then."""
+    if consumer._coordinator is not None:  # noqa: SLF001
+        consumer._coordinator.request_rejoin()  # noqa: SLF001
 
 
 def fetch_seldom(consumer: AIOKafkaConsumer, wait_ms: int, least_bytes: int) -> None:

@@ -93,6 +93,7 @@ class RoleLoop:
         self._joined = False
         self._topics: frozenset[str] | None = None
         self._has_topics = asyncio.Event()  # set where the role says which they are
+        self._spread: object = None
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run until `stop` is set, then finish what is in hand, commit and leave, each by its deadline.
@@ -122,6 +123,10 @@ class RoleLoop:
         self._timer.set(needs.deadline_us)
         if needs.topics is not self._topics:
             self._subscribe(needs.topics)
+        if needs.spread is not self._spread:
+            self._spread = needs.spread
+            if self._joined:
+                self._ports.consumer.rejoin()
         if self._executors is not None:
             self._executors.go_on()
         self._reader.relieve(needs.held)
@@ -193,6 +198,7 @@ class RoleLoop:
             await self._read_states(self._state_queue, stop)
         if self._topics is not None:
             await _first(stop.wait(), self._has_topics.wait())
+        self._spread = self._kernel.needs().spread
         while not stop.is_set() and not self._joined:
             try:
                 await self._ports.consumer.start(self._rebalance)
@@ -215,6 +221,7 @@ class RoleLoop:
         """Wait for what is on its way, then commit."""
         if not self._joined:
             return
+        self._guard.call("its stop", lambda: self._kernel.on_stop(self._ports.clock.now_us()))
         self._report({STOPPED: 1.0})
         if self._state_queue is not None:
             await self._state_queue.flush(stopping.left_s(AFTER_WORK_S))

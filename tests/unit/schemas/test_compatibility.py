@@ -143,7 +143,10 @@ def test_a_batch_of_a_released_version_says_nothing_of_why_it_started(is_compile
     batch = next(record for record in FULL if isinstance(record, ModelPredictions))
     value = writer(schema.record)(batch, b"")
     read = compiling.reader(schema, ModelPredictions, is_compiled=is_compiled)
-    assert (batch.released, read(value, 0)) == ("deadline", (batch._replace(released="", messages=()), len(value)))
+    assert (batch.released, read(value, 0)) == (
+        "deadline",
+        (batch._replace(released="", messages=(), earliest_us=0, latest_us=0, steps=()), len(value)),
+    )
 
 
 def test_defaults_that_hold_others_are_not_shared() -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from policies.packing.epochs import Pace
 from schemas import topics
 from schemas.records import Application, Model, Plan, Profile
-from streams.planning.planner import Planner, Pool
+from streams.planning.planner import MOST_LOADING_US, READ_US, Planner, Pool
 from streams.planning.spread import spread
 
 S = 1_000_000
@@ -79,6 +81,37 @@ def test_a_host_that_is_gone_is_replaced_at_once() -> None:
     (second,) = planner.plan(RATES, {"small": [host for host in HOSTS["small"] if host != gone]}, S)
     assert gone not in _homes(second).values()
     assert _homes(second)["a"] == _homes(first)["a"]
+
+
+def test_what_moves_is_loaded_before_hosts_follow_the_plan() -> None:
+    """The plan says when they do: after the longest load of what moves, within bounds."""
+    for load_us, loading_us in ((400_000, 400_000), (6 * S, MOST_LOADING_US)):
+        planner = _planner()
+        for name in ("a", "b"):
+            planner.profile(name, Profile(name, "1", (4, 8, 16), (50_000, 75_000, 100_000), load_us, 1 << 20))
+        (first,) = planner.plan(RATES, HOSTS, 0)
+        (second,) = planner.plan({**RATES, "a": 128.0, "b": 128.0}, HOSTS, 30 * S)
+        assert first.from_us == 0
+        assert _homes(first)["a"] == _homes(first)["b"]
+        assert _homes(second)["a"] != _homes(second)["b"]
+        assert second.from_us == 30 * S + READ_US + loading_us
+
+
+def test_a_plan_without_a_host_is_followed_at_once() -> None:
+    """Nobody reads what the host read that is gone."""
+    planner = _planner()
+    (first,) = planner.plan(RATES, HOSTS, 0)
+    (second,) = planner.plan(RATES, {"small": [host for host in HOSTS["small"] if host != _homes(first)["c"]]}, 30 * S)
+    assert (second.changed_us, second.from_us) == (30 * S, 0)
+
+
+def test_a_model_that_was_never_run_takes_what_its_package_says() -> None:
+    """Two of 0.6 GiB do not share a host of 1 GiB."""
+    planner = Planner([Pool("small", 1 << 30)], lambda _: "small", Pace())
+    for name in ("a", "b"):
+        planner.model(name, replace(_model(name), bytes=600 << 20))
+    (plan,) = planner.plan({"a": 1.0, "b": 1.0}, HOSTS, 0)
+    assert _homes(plan)["a"] != _homes(plan)["b"]
 
 
 def test_a_restart_goes_on_with_what_was_planned() -> None:

@@ -12,10 +12,11 @@ from schemas import topics
 from schemas.codec import Codec
 from schemas.records import Model, ModelPredictions, Outcome, Tensor
 from streams.operators.contract import Emit, Load, Predict, Predicted, Record, Unload
+from streams.operators.statistics import as_label
 from tests.samples import model_query
 from workers.kernel.host import Host
-from workers.kernel.schedule.fifo import Fifo
 from workers.kernel.schedule.profiles import Profiles
+from workers.kernel.schedule.registry import SCHEDULES
 from workers.kernel.schedule.residency import Residency
 from workers.settings import WorkerSettings
 
@@ -33,8 +34,11 @@ PATIENCE_US = 5 * SECOND
 class Bench:
     """A host and the process of its models, in virtual time: a load takes 10 ms, a batch 1 ms."""
 
-    def __init__(self, budget: int = 2, hangs: Iterable[str] = ()) -> None:
+    def __init__(self, budget: int = 2, hangs: Iterable[str] = (), schedule: str = "fifo") -> None:
         self.hangs = {*hangs}
+        self.batch_us = 1_000
+        self.batches: list[ModelPredictions] = []
+        self.sizes: dict[str, int] = {}  # that models take, where it is not a MiB
         self.now_us = 1_000 * SECOND
         self.outcomes: dict[str, list[Outcome]] = {}
         self.in_memory: set[tuple[str, int]] = set()
@@ -42,16 +46,16 @@ class Bench:
         self.loads: list[str] = []
         self._later: list[tuple[int, int, Load | Predict]] = []
         self._order = self._offset = 0
-        profiles = Profiles()
-        self.host = Host(
-            CODEC, "one", WorkerSettings(), lambda name: name != "stranger", Fifo(profiles), Residency(budget * MIB)
-        )
+        chosen = SCHEDULES[schedule](Profiles())
+        residency = Residency(budget * MIB, demand=chosen.demand)
+        self.host = Host(CODEC, "one", WorkerSettings(), lambda name: name != "stranger", chosen, residency)
 
-    def add(self, *names: str) -> None:
+    def add(self, *names: str, version: str = "1") -> None:
         """Publish models of a MiB each."""
         for name in names:
-            model = Model(name, "1", "function", "", "", "label", "float32", (2,), partitions=1, bytes=MIB)
-            self._give(topics.MODELS, name.encode(), CODEC.encode(model))
+            model = Model(name, version, "function", "", version, "label", "float32", (2,), partitions=1, bytes=MIB)
+            for key in (topics.model_version(name, version), name):
+                self._give(topics.MODELS, key.encode(), CODEC.encode(model))
 
     def remove(self, name: str) -> None:
         """Remove a model."""
@@ -88,8 +92,9 @@ class Bench:
 
     def _perform(self, effects: Effects) -> None:
         for effect in effects:
-            if isinstance(effect, Emit):
+            if isinstance(effect, Emit) and effect.topic == topics.MODEL_PREDICTIONS:
                 batch = CODEC.decode(ModelPredictions, effect.value)
+                self.batches.append(batch)
                 for query_id, outcome in zip(batch.query_ids, batch.outcomes, strict=True):
                     self.outcomes.setdefault(query_id, []).append(outcome)
             elif isinstance(effect, Load):
@@ -103,7 +108,7 @@ class Bench:
                 assert (effect.model, effect.copy) in self.in_memory
                 self._running += 1
                 self.most_running = max(self.most_running, self._running)
-                self._put(PATIENCE_US if effect.model in self.hangs else 1_000, effect)
+                self._put(PATIENCE_US if effect.model in self.hangs else self.batch_us, effect)
 
     def _put(self, after_us: int, effect: Load | Predict) -> None:
         self._order += 1
@@ -113,8 +118,9 @@ class Bench:
     def _tell(self, effect: Load | Predict) -> None:
         if isinstance(effect, Load):
             name, version = effect.model.name, effect.model.version
+            size_bytes = self.sizes.get(name, MIB)
             self._perform(
-                self.host.on_loaded(name, version, None, 10_000, self.now_us, copy=effect.copy, size_bytes=MIB)
+                self.host.on_loaded(name, version, None, 10_000, self.now_us, copy=effect.copy, size_bytes=size_bytes)
             )
             return
         self._running -= 1
@@ -131,7 +137,7 @@ class Bench:
                 self._perform(told)
             return
         answers = Predicted((Outcome.OK,) * rows, np.zeros(rows, np.int64))
-        self._perform(self.host.on_predicted(effect.batch_id, answers, 1_000, self.now_us))
+        self._perform(self.host.on_predicted(effect.batch_id, answers, self.batch_us, self.now_us))
 
 
 def test_models_are_loaded_when_they_are_asked_and_no_sooner() -> None:
@@ -194,6 +200,33 @@ def test_its_figures_say_what_is_in_memory_and_why_something_is_not() -> None:
     assert "host_last_eviction_idle_s{model=a,needed_by=b}" in figures
 
 
+def test_its_figures_say_how_well_batches_were_predicted() -> None:
+    """The second batch took as long as the first, by which it was predicted; the third took 2 ms more."""
+    bench = Bench()
+    bench.add("a")
+    for number, batch_us in enumerate((1_000, 1_000, 3_000)):
+        bench.batch_us = batch_us
+        bench.ask("a", number)
+        bench.run(1)
+    figures = bench.host.statistics()
+    assert figures["host_predicted_batches_total"] == 2.0
+    assert figures["host_predicted_too_short_total"] == 1.0
+    assert figures["host_predicted_too_short_p99_us"] == 2_000.0
+    assert figures["host_predicted_too_long_total"] == 0.0
+
+
+def test_a_batch_says_by_when_it_had_to_start() -> None:
+    """A model whose last batch took 1 ms had to start so long before its row is due."""
+    bench = Bench(schedule="clockwork")
+    bench.add("a")
+    bench.ask("a", 1)
+    bench.run(1)
+    due_us = bench.now_us + SECOND
+    bench.ask("a", 2)
+    bench.run(1)
+    assert (bench.batches[-1].earliest_us, bench.batches[-1].latest_us) == (due_us - SECOND, due_us - 1_000)
+
+
 def test_topics_follow_the_models() -> None:
     """A new model's topic is read, a removed one's is not, a stranger's never."""
     bench = Bench()
@@ -211,6 +244,75 @@ def test_a_model_larger_than_the_budget_fails_with_the_reason() -> None:
     bench.run(1)
     assert bench.outcomes[query] == [Outcome.FAILED]
     assert bench.loads == []
+
+
+def test_a_model_larger_than_the_budget_is_refused_once() -> None:
+    """However often it is asked; its worker tries it no more, and says so."""
+    bench = Bench(budget=0)
+    bench.add("a")
+    for number in range(100):
+        bench.ask("a", number)
+        bench.run(10)
+    assert {outcome for found in bench.outcomes.values() for outcome in found} == {Outcome.FAILED}
+    figures = bench.host.statistics()
+    assert figures["version_given_up{model=a,version=1}"] == 1.0
+    told = as_label("it takes 1.0 MiB, and its host has 0 for all models (hosts.<pool>.memory_mib)")
+    assert figures[f"version_fault{{model=a,version=1,reason={told}}}"] == 1.0
+
+
+def test_a_model_that_turns_out_larger_than_the_budget_is_loaded_again_seldom() -> None:
+    """At once its neighbour is in memory again; it is tried after 10, 40 and 160 s, as it may be smaller then."""
+    bench = Bench(budget=2)
+    bench.sizes["a"] = 3 * MIB
+    bench.add("a", "b")
+    for number in range(230):
+        bench.ask("a", number)
+        bench.ask("b", number)
+        bench.run(1)
+    assert bench.loads.count("a") == 4
+    assert bench.loads.count("b") <= 2
+    assert {found[0] for query, found in bench.outcomes.items() if query.startswith("b")} == {Outcome.OK}
+    bench.sizes.clear()
+    bench.run(640)
+    bench.ask("a", 1_000)
+    bench.run(1)
+    assert bench.outcomes["a-1000"] == [Outcome.OK]
+
+
+def test_another_version_does_not_wait_until_the_one_that_is_taken_out_is_tried_again() -> None:
+    """The first one is out for 40 s; the second takes over as soon as it is there."""
+    bench = Bench(budget=2)
+    bench.sizes["a"] = 3 * MIB
+    bench.add("a")
+    bench.ask("a", 1)
+    bench.run(12)
+    assert bench.loads == ["a", "a"]
+    bench.sizes.clear()
+    bench.add("a", version="2")
+    bench.run(2)
+    query = bench.ask("a", 2)
+    bench.run(1)
+    assert bench.outcomes[query] == [Outcome.OK]
+
+
+def test_a_model_that_ends_the_process_again_and_again_is_out_longer_each_time() -> None:
+    """That it answers in between does not help it: each end costs its neighbours their memory."""
+    bench = Bench(budget=3)
+    bench.add("good", "bad")
+    out_s = []
+    for number in range(3):
+        bench.hangs = {"bad"}
+        bench.ask("bad", number, slack_us=20 * SECOND)
+        bench.run(6)
+        bench.hangs.clear()
+        began_us = bench.now_us
+        is_back = False
+        while not is_back:
+            query = bench.ask("bad", bench.now_us)
+            bench.run(1)
+            is_back = bench.outcomes[query] == [Outcome.OK]
+        out_s.append(round((bench.now_us - began_us) / SECOND, -1))
+    assert out_s == [10, 40, 160]
 
 
 @settings(max_examples=40, deadline=None)

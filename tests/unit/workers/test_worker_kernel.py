@@ -77,6 +77,16 @@ def test_a_record_says_how_its_batch_was_made() -> None:
     assert (batch.batch_rows, batch.batch_cap, batch.queue_rows, batch.released) == (2, 2, 1, "cap")
 
 
+def test_a_record_says_when_its_batch_could_start_and_when_it_had_to() -> None:
+    """It had to start early enough for its most urgent row, by what the last one took."""
+    kernel = worker(cap=1)
+    kernel.on_records([asked(0)], NOW)
+    answer(kernel, start(kernel, NOW), numbered(1), 5 * MS)
+    take = batch_of(kernel.on_records([asked(1, slack_us=80 * MS)], NOW + 10 * MS))
+    batch = decoded(answer(kernel, take, numbered(1), 5 * MS))[0]
+    assert (batch.earliest_us, batch.latest_us) == (NOW + 10 * MS, NOW + 75 * MS)
+
+
 def test_large_rows_count_for_several_where_the_reader_asks_how_many_wait() -> None:
     """So that it stops for bytes as it does for rows; the figures tell how many there are."""
     kernel = worker(settings=WorkerSettings(queue_rows=1, queue_bytes=3))

@@ -167,6 +167,15 @@ class Profiles:
         if self.of(model).version != version:
             self._models[model] = Times(version)
 
+    def rename(self, model: str, name: str) -> None:
+        """Let a model have another name."""
+        if (times := self._models.pop(model, None)) is not None:
+            self._models[name] = times
+
+    def forget(self, model: str) -> None:
+        """Forget a model."""
+        self._models.pop(model, None)
+
     def errors(self) -> Errors:
         """Return how well executions were predicted."""
         under = [error for error in self._errors if error > 0]

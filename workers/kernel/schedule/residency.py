@@ -103,6 +103,11 @@ class Residency:
             known.used_us, known.is_busy = now_us, is_busy
             self._units.move_to_end(unit)
 
+    def release(self, unit: str) -> None:
+        """Note that a unit is not needed here any more: of those without demand it is the first to make room."""
+        if unit in self._units:
+            self._units.move_to_end(unit, last=False)
+
     def loaded(self, unit: str, size_bytes: int, now_us: int) -> None:
         """Note that a unit is in memory, and how much it takes; 0 = as reckoned."""
         known = self._units[unit]

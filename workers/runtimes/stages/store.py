@@ -80,6 +80,10 @@ class Store:
         """Return how many objects there are."""
         return len(self._objects)
 
+    def __contains__(self, key: object) -> bool:
+        """Tell whether an object is there."""
+        return key in self._objects
+
     def take(self, key: str, make: Callable[[], T]) -> T:
         """Return the object, which is made if nobody holds it."""
         with self._lock:

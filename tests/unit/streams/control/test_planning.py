@@ -129,3 +129,18 @@ def test_reports_tell_rates_and_hosts() -> None:
     found = asked(live, history, 10 * S)
     assert found.hosts == {"small": ["host.small"]}
     assert found.rates == {"svc": 150 / 5}
+
+
+def test_a_model_is_asked_as_often_as_hosts_have_read_where_that_is_more() -> None:
+    """Two hosts read a model whose topic is asked directly, and less of another one than applications ask."""
+    history = History()
+    counters = {
+        "selection": {"asked_total{application=x,model=svc}": 100.0},
+        "host.small": {"host_asked_total{model=svc}": 50.0, "host_asked_total{model=direct}": 30.0},
+        "host.small@2": {"host_asked_total{model=direct}": 20.0},
+    }
+    for role, counts in counters.items():
+        first = fold(None, Report(role, role, 9 * S, dict.fromkeys(counts, 0.0), {}))
+        history.add(None, first, 5 * S)
+        history.add(first, fold(first, Report(role, role, 10 * S, counts, {})), 10 * S)
+    assert asked([], history, 10 * S).rates == {"svc": 100 / 5, "direct": 50 / 5}

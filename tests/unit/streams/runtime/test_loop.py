@@ -875,6 +875,36 @@ def test_a_stop_waits_for_acknowledgements_and_commits() -> None:
     run(scene())
 
 
+def test_what_a_kernel_says_at_its_stop_is_written() -> None:
+    """Before the role leaves."""
+
+    async def scene() -> None:
+        async with running(ScriptedKernel(last=[Emit("out", 0, None, b"kept")])) as s:
+            await elapse(0.1)
+            assert s.broker.values("out") == []
+        assert s.broker.values("out") == [b"kept"]
+
+    run(scene())
+
+
+def test_a_role_joins_anew_when_its_partitions_are_to_be_spread_otherwise() -> None:
+    """Once for each change, and not for what was there when it joined."""
+
+    async def scene() -> None:
+        kernel = ScriptedKernel(spread=object())
+        async with running(kernel) as s:
+            s.broker.put(*Q, b"1")
+            await elapse(1)
+            assert s.consumer.rejoins == 0
+            kernel.spread = object()
+            for number in range(3):
+                s.broker.put(*Q, b"%d" % number)
+                await elapse(1)
+            assert s.consumer.rejoins == 1
+
+    run(scene())
+
+
 def test_a_stop_drains_replies_for_a_while() -> None:
     """Queries in hand are answered here instead of twice, if their replies come in time."""
 

@@ -1,0 +1,201 @@
+"""`cascade`: the cheap model first; a dearer one where the cheap one is in doubt, and there is time and money."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+from typing import TYPE_CHECKING, ClassVar
+
+from policies.confidence import confidence_of
+from policies.contract import Ask
+from policies.errors import require
+from policies.pacing import payable, place_for, risen
+from policies.risk import CELLS, cell, confidence_at, lowest_held, place
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from policies.contract import State
+    from schemas.records import ModelOutput, Step, Value
+
+ASKED = "asked"  # the outcome of a step that was taken
+_AGAIN = ("escalate", "overdue")
+_PACING = 3  # numbers at the end of a state: queries, those that the last arm was asked about, the price of asking it
+
+
+@dataclass(frozen=True, slots=True)
+class Doubts:
+    """What a cascade asks in one state.
+
+    Args:
+        first: the arms that are asked first.
+        arms: how many there are.
+        places: for each question after the first, the place (`risk.place`) below which it is asked for certain.
+        explore: how likely it is far above.
+    """
+
+    first: tuple[int, ...]
+    arms: int
+    places: tuple[float, ...]
+    explore: float
+
+    def after(self, asked: tuple[int, ...], outputs: Mapping[int, ModelOutput]) -> Ask | None:
+        """Return a question to the next arm, the more likely the less sure the answers so far are."""
+        if len(asked) >= self.arms:
+            return None
+        at = self.places[len(asked) - len(self.first)]
+        confidence = confidence_of([outputs.get(arm) for arm in self._latest(asked)]) or 0.0
+        return Ask((len(asked),), self._probability(place(confidence), at), confidence, confidence_at(at))
+
+    def votes(self, answers: Mapping[int, Value | None]) -> dict[int, float]:
+        """Return 1 for the dearest arm that has answered; the arms of the first question count alike."""
+        found = [arm for arm, answer in answers.items() if answer is not None]
+        best = self._latest(tuple(found)) if found else self.first
+        return {arm: 1.0 / len(best) if arm in best else 0.0 for arm in answers}
+
+    def confidence(self, outputs: Mapping[int, ModelOutput]) -> float | None:
+        """Return how sure the dearest arm is that has answered."""
+        return confidence_of([outputs[arm] for arm in self._latest(tuple(outputs))]) if outputs else None
+
+    def _latest(self, asked: tuple[int, ...]) -> tuple[int, ...]:
+        last = max(asked)
+        return tuple([arm for arm in asked if arm in self.first]) if last in self.first else (last,)
+
+    def _probability(self, here: float, at: float) -> float:
+        """Return 1 below the place; above it falls to `explore` within a cell, so that what is near stays random."""
+        if here < at:
+            return 1.0
+        return self.explore if at <= 0.0 else min(1.0, max(self.explore, 1.0 - (here - at)))
+
+
+@dataclass(frozen=True, slots=True)
+class Cascade:
+    """Ask the first arm; ask the next one where the answer's confidence is below a threshold that is learnt.
+
+    The arms stand in order, cheap ones first. A question is put only if the time left allows for it. A model's
+    confidence is its best score; two cheap models (`first=2`) are sure where they agree. If the models give no scores,
+    one model alone is never sure.
+
+    The threshold is the lowest one that is shown to hold the `risk`: of all queries, at most so many are answered
+    wrongly by a model that a dearer one stands behind. So the answers err at most that much more often than the last
+    arm's do, with probability 1 - delta at all times. Until enough is known, everything is asked on. With a `budget`,
+    the last arm is asked about no larger share of the queries: those in most doubt.
+
+    Args:
+        risk: what the cheaper arms' answers may cost, as a loss of all queries; 0 = they are given only for want of
+            budget or time.
+        delta: how often the risk may be missed, in (0, 1).
+        budget: the share of the queries about which the last arm may be asked; 1 = all.
+        explore: how likely a question is where the answer is sure, so that the log tells what it would have brought.
+        first: how many arms are asked at once at first.
+        discount: what a count keeps when one more is added to it, in (0, 1]. Below 1 the models may change, and the
+            risk is held only as far as the last 1 / (1 - discount) queries can tell.
+
+    Examples:
+        >>> policy = Cascade()
+        >>> policy.select(policy.init(2), 2, u=0.5)
+        (0,)
+
+    References:
+        Viola and Jones, CVPR 2001; Chen, Zaharia and Zou, FrugalGPT, arXiv 2305.05176 (a threshold on confidence);
+        `policies.risk` and `policies.pacing` for what is learnt.
+    """
+
+    name: ClassVar[str] = "cascade"
+    full_information: ClassVar[bool] = False
+
+    risk: float = 0.01
+    delta: float = 0.05
+    budget: float = 1.0
+    explore: float = 0.01
+    first: int = 1
+    discount: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Check the parameters."""
+        require(0.0 <= self.risk < 1.0, f"cascade: risk is {self.risk}; it must lie in [0, 1), 0.01 is usual")
+        require(0.0 < self.delta < 1.0, f"cascade: delta is {self.delta}; it must lie in (0, 1), 0.05 is usual")
+        require(0.0 <= self.budget <= 1.0, f"cascade: budget is {self.budget}; it must lie in [0, 1], 1 = no bound")
+        require(0.0 < self.explore < 1.0, f"cascade: explore is {self.explore}; it must lie in (0, 1), 0.01 is usual")
+        require(self.first == int(self.first) >= 1, f"cascade: first is {self.first}; it is a number of models")
+        require(0.0 < self.discount <= 1.0, f"cascade: discount is {self.discount}; it must lie in (0, 1]")
+
+    def init(self, arms: int) -> State:
+        """Return the state before any observation: counts by arm and confidence; queries, questions and their price."""
+        return (0.0,) * (2 * CELLS * arms + _PACING)
+
+    def propensities(self, state: State, arms: int) -> tuple[float, ...]:
+        """Return 1.0 for the arms that are asked first; those of the other ones depend on what these answer."""
+        return tuple([1.0 if arm < self.first else 0.0 for arm in range(arms)])
+
+    def floor(self, arms: int) -> float:
+        """Return 0.0: the others may never be asked."""
+        return 0.0
+
+    def select(self, state: State, arms: int, u: float) -> tuple[int, ...]:
+        """Return the arms of the first question."""
+        return self._first(arms)
+
+    def weights(self, state: State, arms: int) -> tuple[float, ...]:
+        """Return equal weights of the arms that are asked first, as they are when no other has answered."""
+        first = self._first(arms)
+        return tuple([1.0 / len(first) if arm in first else 0.0 for arm in range(arms)])
+
+    def steps(self, state: State, arms: int) -> Doubts:
+        """Return what it asks in this state."""
+        first = self._first(arms)
+        places = [self._place(state, arm, arms) for arm in range(len(first) - 1, arms - 1)]
+        return Doubts(first, arms, tuple(places), self.explore)
+
+    def observe(
+        self,
+        state: State,
+        arms: int,
+        chosen: tuple[int, ...],
+        propensities: tuple[float, ...],
+        losses: Sequence[float | None],
+        steps: Sequence[Step] = (),
+    ) -> State:
+        """Count each answer that was judged by its confidence, and the loss that it has or would have cost."""
+        if all(loss is None for loss in losses):
+            return state
+        counts, is_asked = [count * self.discount for count in state[:-1]], False
+        for step in steps:
+            if step.kind in _AGAIN and len(step.arms) == 1 and 0 < step.arms[0] < arms:
+                last = step.arms[0]
+                at = 2 * (CELLS * (last - 1) + cell(step.confidence))
+                counts[at] += 1.0
+                counts[at + 1] += _cost(losses, last - 1, self.first)
+                is_asked = is_asked or (last == arms - 1 and step.outcome == ASKED)
+        counts[-2] += 1.0
+        counts[-1] += is_asked
+        return (*counts, risen(state[-1], self.budget, counts[-2], is_asked=is_asked))
+
+    def extend(self, state: State, old_arms: Sequence[str], new_arms: Sequence[str]) -> State:
+        """Return the counts by name; a new arm has none, so its answers are not believed before they are judged."""
+        if not set(old_arms) & set(new_arms):
+            return self.init(len(new_arms))
+        width, nothing = 2 * CELLS, (0.0,) * (2 * CELLS)
+        known = {name: state[width * at : width * (at + 1)] for at, name in enumerate(old_arms)}
+        return tuple([count for name in new_arms for count in known.get(name, nothing)]) + state[-_PACING:]
+
+    def _first(self, arms: int) -> tuple[int, ...]:
+        return tuple(range(min(int(self.first), arms)))
+
+    def _place(self, state: State, arm: int, arms: int) -> float:
+        """Return the place below which the next arm is asked after this one."""
+        cells = state[2 * CELLS * arm : 2 * CELLS * (arm + 1)]
+        parts = max(1, arms - int(self.first))
+        held = float(lowest_held(cells[::2], cells[1::2], self.risk / parts, self.delta / parts))
+        if arm < arms - 2 or self.budget >= 1.0:
+            return held
+        queries, asked, price = state[-_PACING:]
+        share = payable(self.budget, queries, asked, price)
+        reached = sum(cells[::2]) / queries if queries else 1.0  # the arm before has not been asked about the others
+        return min(held, place_for(cells[::2], share / max(reached, share, 1e-9)))
+
+
+def _cost(losses: Sequence[float | None], arm: int, first: int) -> float:
+    """Return the loss of what was answered up to an arm; a loss that is not known counts as 1: the risk is a bound."""
+    arms = range(min(arm + 1, int(first))) if arm < first else (arm,)
+    return max([1.0 if (loss := losses[at]) is None else loss for at in arms], default=inf)

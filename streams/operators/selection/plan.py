@@ -1,0 +1,107 @@
+"""What a query asks after its first models: a question more when an answer has come, or when time has.
+
+    models asked ──▶ their answers, or the time at which they are overdue ──▶ Steps.after ──▶ Step ─┬▶ asked: go on
+                                                                                                    ├▶ kept: answer
+                                                                                                    └▶ late: answer
+
+A question has the query's id and deadline. It is put at random, by a draw from that id, so a query that is read twice
+is decided alike by the same state. The decision that is logged has the probability with which each arm was asked.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from policies.draw import uniform
+from schemas.records import Outcome, Step
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from policies.contract import Ask, Steps
+    from schemas.records import Decision, ModelOutput
+
+ESCALATE: Final = "escalate"
+OVERDUE: Final = "overdue"
+ASKED: Final = "asked"
+KEPT: Final = "kept"
+LATE: Final = "late"
+
+
+class QueryPlan:
+    """One query's questions.
+
+    Attributes:
+        steps: what its policy may ask.
+        taken: what has been decided after the first question.
+        latest: the models that were asked last.
+    """
+
+    __slots__ = ("latest", "steps", "taken")
+
+    def __init__(self, steps: Steps, models: tuple[str, ...]) -> None:
+        self.steps = steps
+        self.taken: tuple[Step, ...] = ()
+        self.latest = models
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more is asked, because the last question was not."""
+        return bool(self.taken) and self.taken[-1].outcome != ASKED
+
+    def ask(self, decision: Decision, outputs: Mapping[str, ModelOutput]) -> Ask | None:
+        """Return the next question; None = there is none.
+
+        Args:
+            decision: so far.
+            outputs: that have come, by model.
+        """
+        if self.is_over:
+            return None
+        arms = decision.arms
+        return self.steps.after(
+            decision.chosen, {arm: outputs[arms[arm]] for arm in decision.chosen if arms[arm] in outputs}
+        )
+
+    def confidence(self, outputs: Mapping[int, ModelOutput], otherwise: float) -> float:
+        """Return how sure the models are of the answer made of these outputs."""
+        known = self.steps.confidence(outputs)
+        return otherwise if known is None else known
+
+    def decide(
+        self, query_id: str, decision: Decision, ask: Ask, kind: str, needed_us: int, left_us: int, now_us: int
+    ) -> Decision:
+        """Decide on a question, and return the decision with it; `is_over` tells whether it is asked.
+
+        Args:
+            query_id: draws.
+            decision: so far.
+            ask: the question.
+            kind: why it comes now.
+            needed_us: what its models take to answer; 0 = not known.
+            left_us: until the answer has to leave.
+            now_us: the time.
+        """
+        if needed_us > left_us:
+            probability, outcome = 0.0, LATE
+        else:
+            drawn = uniform(query_id, f"step {len(self.taken) + 1}")
+            probability, outcome = ask.probability, ASKED if drawn < ask.probability else KEPT
+        step = Step(kind, ask.arms, now_us, probability, outcome, ask.confidence, ask.threshold, needed_us)
+        self.taken += (step,)
+        return _with(decision, step)
+
+    def is_due(self, outputs: Mapping[str, ModelOutput]) -> bool:
+        """Tell whether the models that were asked last have answered, and well."""
+        known = [outputs.get(model) for model in self.latest]
+        return all(output is not None and output.outcome is Outcome.OK for output in known)
+
+
+def _with(decision: Decision, step: Step) -> Decision:
+    """Return a decision with a step: an arm is asked if all steps up to its own are."""
+    reached = min([decision.propensities[arm] for arm in decision.chosen])
+    propensities = list(decision.propensities)
+    for arm in step.arms:
+        propensities[arm] = reached * step.probability
+    chosen = decision.chosen + step.arms if step.outcome == ASKED else decision.chosen
+    return decision._replace(chosen=chosen, propensities=tuple(propensities))

@@ -1,0 +1,182 @@
+"""What a cascade asks, and what it learns, worked out by hand."""
+
+from __future__ import annotations
+
+from collections import deque
+from math import lgamma, log, pi
+from random import Random
+
+import numpy as np
+import pytest
+
+from policies.cascade import Cascade
+from policies.confidence import confidence_of
+from policies.errors import PolicyError
+from policies.pacing import payable, place_for, risen
+from policies.risk import CELLS, cell, confidence_at, evidence, lowest_held, place
+from schemas.records import ModelOutput, Outcome, Step, Tensor
+
+NOTHING = [0.0] * CELLS
+
+
+def output(label: int | str, *scores: float, outcome: Outcome = Outcome.OK) -> ModelOutput:
+    """Make an output with scores, if there are any."""
+    return ModelOutput("m", "1", outcome, label, Tensor.of(np.array(scores)) if scores else None)
+
+
+def step(confidence: float, outcome: str = "asked", arm: int = 1) -> Step:
+    """Make a step after an answer of that confidence."""
+    return Step("escalate", (arm,), 0, 1.0, outcome, confidence)
+
+
+def test_the_confidence_of_one_model_is_its_best_score() -> None:
+    """Scores that are no probabilities go through a softmax; without any the confidence is not known."""
+    assert confidence_of([output(1, 0.25, 0.75)]) == 0.75
+    assert confidence_of([output(1, 0.0, log(3.0))]) == pytest.approx(0.75)
+    assert confidence_of([output(1)]) is None
+    assert confidence_of([output(1, 0.25, 0.75, outcome=Outcome.FAILED)]) == 0.0
+    assert confidence_of([None]) == 0.0
+
+
+def test_two_models_are_sure_where_they_agree() -> None:
+    """As sure as the less sure of both, if they say."""
+    assert confidence_of([output("cat"), output("cat")]) == 1.0
+    assert confidence_of([output("cat"), output("dog")]) == 0.0
+    assert confidence_of([output(1, 0.1, 0.9), output(1, 0.4, 0.6)]) == 0.6
+    assert confidence_of([output("cat"), None]) == 0.0
+
+
+def test_cells_are_quarters_of_a_decade_of_doubt() -> None:
+    """Doubt 1 stands at 0, doubt 0.1 at 4, doubt 10^-6 and less at the end."""
+    assert place(0.0) == 0.0
+    assert place(0.9) == pytest.approx(4.0)
+    assert place(1.0) == place(1.0 - 1e-9) == float(CELLS)
+    assert cell(1.0) == CELLS - 1
+    assert [round(confidence_at(at), 4) for at in (0.0, 4.0, 8.0)] == [0.0, 0.9, 0.99]
+
+
+def test_evidence_is_the_capital_of_a_bet() -> None:
+    """Ten answers without a loss, against a rate of one half: the mixture of all rates over 2^-10."""
+    mixture = lgamma(0.5) + lgamma(10.5) - lgamma(11.0) - log(pi)
+    assert evidence(0.0, 10.0, 0.5) == pytest.approx(mixture + 10 * log(2))
+    assert evidence(5.0, 10.0, 0.5) == -np.inf
+
+
+def test_the_lowest_cell_that_holds_the_risk_is_found_from_above() -> None:
+    """A thousand sure answers without a loss, a thousand doubtful ones of which a tenth is wrong: risk 0.05 of all."""
+    counts, wrong = [*NOTHING], [*NOTHING]
+    counts[20], counts[2], wrong[2] = 1_000.0, 1_000.0, 300.0
+    assert lowest_held(counts, wrong, 0.01, 0.05) == 3
+    assert lowest_held(counts, wrong, 0.2, 0.05) == 0
+    assert lowest_held(NOTHING, NOTHING, 0.2, 0.05) == CELLS
+    assert lowest_held(counts, wrong, 0.0, 0.05) == CELLS
+
+
+def test_a_threshold_that_misses_the_risk_is_rarely_chosen() -> None:
+    """Looked at after each of 500 answers, in fewer than delta of 200 runs."""
+    random, missed = Random(5), 0
+    for _ in range(200):
+        total = wrong = 0
+        for _ in range(500):
+            total, wrong = total + 1, wrong + (random.random() < 0.1)
+            if evidence(wrong, total, 0.1) > -log(0.05):
+                missed += 1
+                break
+    assert missed <= 0.05 * 200
+
+
+def test_a_budget_is_the_quantile_of_the_confidences() -> None:
+    """Half of what lies evenly in all cells lies below the middle, less the half of a cell that is drawn above it."""
+    assert place_for([1.0] * CELLS, 0.5) == pytest.approx(11.5)
+    assert place_for([1.0] * CELLS, 1.0) == float(CELLS)
+    assert place_for([1.0] * CELLS, 0.0) == 0.0
+
+
+def test_a_debt_is_paid_within_an_eighth_of_the_past() -> None:
+    """Twenty questions too many of 1,000 lower the next share by 0.16; a price lowers it by itself."""
+    assert payable(0.3, 1_000.0, 320.0) == pytest.approx(0.14)
+    assert payable(0.3, 0.0, 0.0) == 0.3
+    assert payable(0.3, 1_000.0, 300.0, 0.05) == pytest.approx(0.25)
+    assert risen(0.0, 0.3, 1_000.0, is_asked=True) == pytest.approx(4 * 0.7 / 1_000)
+    assert risen(0.0, 0.3, 1_000.0, is_asked=False) == pytest.approx(-4 * 0.3 / 1_000)
+
+
+def test_a_new_cascade_asks_everything_on() -> None:
+    """Nothing is known of the cheap model's answers, however sure it is of them."""
+    steps = Cascade().steps(Cascade().init(2), 2)
+    ask = steps.after((0,), {0: output(1, 0.01, 0.99)})
+    assert steps.first == (0,)
+    assert ask is not None
+    assert (ask.arms, ask.probability, ask.confidence, ask.threshold) == ((1,), 1.0, 0.99, 1.0 - 1e-6)
+    assert steps.after((0, 1), {}) is None
+
+
+def test_a_cascade_that_has_learnt_keeps_sure_answers() -> None:
+    """Above the threshold it asks rarely, just above it at random, below it always; so it does without an answer."""
+    policy = Cascade(risk=0.05, explore=0.02)
+    state = policy.init(2)
+    for number in range(2_000):
+        sure = number % 2
+        losses = (0.0 if sure else float(number % 4 == 0), 0.0)
+        state = policy.observe(state, 2, (0, 1), (1.0, 1.0), losses, [step(0.9999 if sure else 0.5)])
+    after = policy.steps(state, 2).after
+    shares = [ask.probability for c in (0.5, 0.7, 0.9999) if (ask := after((0,), {0: output(1, 1.0 - c, c)}))]
+    assert shares[0] == 1.0
+    assert 0.02 < shares[1] < 1.0
+    assert shares[2] == 0.02
+    assert (unanswered := after((0,), {})) is not None
+    assert unanswered.probability == 1.0
+
+
+def test_a_model_that_is_always_right_is_believed_without_scores() -> None:
+    """A confidence of 0 for every answer is one cell, and that holds the risk."""
+    policy = Cascade()
+    state = policy.init(2)
+    for _ in range(3_000):
+        state = policy.observe(state, 2, (0, 1), (1.0, 1.0), (0.0, 0.0), [step(0.0)])
+    ask = policy.steps(state, 2).after((0,), {0: output(1)})
+    assert ask is not None
+    assert ask.probability == policy.explore
+
+
+def test_a_loss_that_is_not_known_counts_as_one() -> None:
+    """Feedback about the served answer alone says nothing about the cheap one, if both differ: the risk is a bound."""
+    policy = Cascade()
+    state = policy.observe(policy.init(2), 2, (0, 1), (1.0, 1.0), (None, 0.0), [step(0.5)])
+    assert state[2 * cell(0.5) : 2 * cell(0.5) + 2] == (1.0, 1.0)
+    assert state[-3:-1] == (1.0, 1.0)
+
+
+def test_the_dearest_answer_is_served() -> None:
+    """Whatever cheaper ones said; if the dear one has not come, the next cheaper one is."""
+    steps = Cascade().steps(Cascade().init(3), 3)
+    assert steps.votes({0: 1, 1: 2, 2: 3}) == {0: 0.0, 1: 0.0, 2: 1.0}
+    assert steps.votes({0: 1, 1: 2, 2: None}) == {0: 0.0, 1: 1.0, 2: 0.0}
+    assert steps.votes({0: None}) == {0: 1.0}
+    assert Cascade(first=2).steps(Cascade().init(3), 3).votes({0: 1, 1: 1}) == {0: 0.5, 1: 0.5}
+
+
+@pytest.mark.parametrize(("late", "shift", "within"), [(0, 1, 0.02), (500, 1, 0.03), (0, 3, 0.04), (500, 3, 0.04)])
+def test_a_budget_is_held(late: int, shift: int, within: float) -> None:
+    """Within 2 %; 3 % if what is learnt comes 500 queries late; 4 % if confidences rise for good after 8,000."""
+    policy, random = Cascade(risk=0.0, budget=0.3), Random(2)
+    state, waiting, asked, steps = policy.init(2), deque[Step](), 0, policy.steps(policy.init(2), 2)
+    for number in range(20_000):
+        doubt = random.random() ** (2 if number < 8_000 else 2 * shift)
+        if number % 20 == 0:  # as selection reads states: now and then
+            steps = policy.steps(state, 2)
+        ask = steps.after((0,), {0: output(1, doubt, 1.0 - doubt) if doubt < 0.5 else output(1)})
+        assert ask is not None
+        is_asked = random.random() < ask.probability
+        asked += is_asked
+        waiting.append(step(ask.confidence, "asked" if is_asked else "kept"))
+        if len(waiting) > late:
+            state = policy.observe(state, 2, (0,), (1.0, 1.0), (0.0, None), [waiting.popleft()])
+    assert abs(asked / 20_000 - 0.3) <= within * 0.3
+
+
+@pytest.mark.parametrize("parameters", [{"risk": 1.0}, {"delta": 0.0}, {"budget": 1.5}, {"explore": 0.0}, {"first": 0}])
+def test_parameters_out_of_range_are_refused(parameters: dict[str, float]) -> None:
+    """With what is usual."""
+    with pytest.raises(PolicyError, match="cascade: "):
+        Cascade(**parameters)  # type: ignore[arg-type]

@@ -1,0 +1,57 @@
+"""What the page and `skysail model list` tell of hosts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from deploy.cli.versions import print_versions
+from schemas.records import Model
+from streams.control.hosts import Heard, host_rows
+from streams.operators.statistics import as_label
+
+if TYPE_CHECKING:
+    import pytest
+
+MIB = 1 << 20
+COUNTERS = {"host_loads_total": 7.0, "host_evictions_total": 3.0, "host_refused_total": 2.0}
+GAUGES = {
+    "host_known_models": 3.0,
+    "host_resident_models": 1.0,
+    "host_resident_bytes": 2.5 * MIB,
+    "host_budget_bytes": 4.0 * MIB,
+    "resident{model=fr,version=2}": 1.0,
+    "host_last_eviction_idle_s{model=de,needed_by=fr}": 12.0,
+    f"taken_out{{model=it,version=1,reason={as_label('it ended the process')}}}": 2.0,
+}
+HOST = Heard("host.small@1", "host.small", COUNTERS, GAUGES)
+
+
+def test_a_host_tells_what_is_in_memory_and_what_had_to_go() -> None:
+    """Workers are none."""
+    (row,) = host_rows([HOST, Heard("worker.de@1", "worker.de", {}, {})])
+    assert (row["pool"], row["known"], row["resident"], row["models"]) == ("small", 3, 1, ["fr 2"])
+    assert (row["loads"], row["evictions"], row["refused"], row["ends"]) == (7, 3, 2, 0)
+    assert row["evicted"] == "de, which had not been used for 12 s, to make room for fr"
+    assert row["out"] == [{"name": "it", "version": "1", "times": 2, "reason": "it ended the process"}]
+
+
+def test_a_model_may_make_room_because_others_grew() -> None:
+    """No other one needed it."""
+    gauges = {"host_last_eviction_idle_s{model=de,needed_by=memory}": 0.4}
+    (row,) = host_rows([HOST._replace(gauges=gauges)])
+    assert row["evicted"] == "de, which had not been used for 0 s, as others took more than was reckoned"
+
+
+def test_the_list_of_models_says_it_in_words(capsys: pytest.CaptureFixture[str]) -> None:
+    """A line a host, and what is worth knowing below it."""
+    model = Model("fr", "2", "function", "models/fr", "", "label", None, ())
+    print_versions([(model, model)], {}, as_json=False, hosts=host_rows([HOST]))
+    assert capsys.readouterr().out.splitlines()[2:] == [
+        (
+            "host small (host.small@1): 1 of 3 models in memory, 2.5 of 4 MiB; 7 loads, 3 to make room for another "
+            "one, 2 rows refused as they could not be in time"
+        ),
+        "  in memory: fr 2",
+        "  unloaded last: de, which had not been used for 12 s, to make room for fr",
+        "  it 1 is taken out (2 times in a row): it ended the process",
+    ]

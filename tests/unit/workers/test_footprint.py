@@ -1,0 +1,59 @@
+"""What a model takes in the process of a host, and the bound on all of it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from workers.errors import PackageError
+from workers.executors.footprint import Footprint
+from workers.packages.packaging import package_function
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MIB = 1 << 20
+_BOUNDED = f"""
+from workers.executors.footprint import Footprint
+Footprint({64 * MIB})
+kept = bytearray({32 * MIB})
+try:
+    bytearray({64 * MIB})
+except MemoryError:
+    print("bounded")
+"""
+
+
+def _package(folder: Path) -> Path:
+    package_function("tests.toys:parity", folder, "m", "1", np.zeros((2, 2), np.float32))
+    return folder
+
+
+def test_a_model_takes_what_the_process_grows_by(tmp_path: Path) -> None:
+    """32 MiB that are touched, within a MiB of what else happens."""
+    loaded, size_bytes = Footprint(0).measured(_package(tmp_path / "m"), lambda: np.ones(32 * MIB, np.uint8))
+    assert len(loaded) == 32 * MIB
+    assert 31 * MIB < size_bytes < 40 * MIB
+
+
+def test_a_model_takes_at_least_what_its_files_take(tmp_path: Path) -> None:
+    """What it frees elsewhere, or only maps, does not make it smaller."""
+    folder = _package(tmp_path / "m")
+    files = sum(path.stat().st_size for path in folder.iterdir() if path.name != "manifest.json")
+    assert Footprint(0).measured(folder, lambda: None)[1] >= files
+
+
+def test_a_package_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    """Before anything is loaded."""
+    with pytest.raises(PackageError):
+        Footprint(0).measured(tmp_path / "nowhere", lambda: None)
+
+
+def test_a_process_may_take_so_much_beside_what_it_has() -> None:
+    """What exceeds it fails where it is asked for."""
+    done = subprocess.run([sys.executable, "-c", _BOUNDED], capture_output=True, text=True, check=True)
+    assert done.stdout == "bounded\n"

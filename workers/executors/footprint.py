@@ -1,0 +1,106 @@
+"""What models take in the process of a host, and the bound on all of it.
+
+    at start        the process may take its own data and so much more: models and batches
+    a library       comes with the first model that needs it, and on top of the bound; that model is loaded once more
+    a model         takes what the process grew by when it was loaded, at least what its files take that are new here
+
+The bound is on data (setrlimit(2): RLIMIT_DATA), not on addresses, of which libraries reserve many gigabytes. What
+exceeds it fails in the model that asks for it, and the machine goes on.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import resource
+import sys
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+
+import psutil
+
+from workers import manifest as manifests
+from workers.errors import WorkerError, refusing
+from workers.packages.variants import STAGES
+from workers.runtimes.stages.store import HERE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Container
+    from pathlib import Path
+
+    from workers.manifest import Manifest
+
+T = TypeVar("T")
+FUNCTION: Final = "function"  # the runtime of functions: what their modules hold is the model
+# So much more is there while a package is loaded, which may bring a library: torch takes 780 MiB.
+LIBRARY_BYTES: Final = 1 << 30
+
+
+class _Taken(NamedTuple):
+    """What this process takes (bytes): pages in memory, and data."""
+
+    rss: int
+    data: int
+
+
+class Footprint:
+    """The memory of this process.
+
+    Args:
+        most_bytes: that models and batches may take; 0 = as much as there is.
+    """
+
+    def __init__(self, most_bytes: int) -> None:
+        self._process = psutil.Process()
+        self._most = most_bytes
+        self._libraries = self._taken().data
+        self._bound()
+
+    def measured(self, folder: Path, load: Callable[[], T]) -> tuple[T, int]:
+        """Load a package; returns what `load` gave, and what it takes (bytes).
+
+        Raises:
+            PackageError: it cannot be loaded.
+            MemoryError: it does not fit.
+        """
+        manifest = manifests.pinned(folder).manifest
+        least, modules, before = _unshared(folder, manifest), len(sys.modules), self._taken()
+        self._bound(LIBRARY_BYTES)
+        try:
+            loaded = load()
+            if len(sys.modules) > modules and manifest.runtime != FUNCTION:
+                del loaded  # what was imported stays: the second time it is the model alone
+                give_back()
+                self._libraries += max(0, self._taken().data - before.data)
+                before = self._taken()
+                loaded = load()
+            after = self._taken()
+        finally:
+            self._bound()
+        grown = max(after.rss - before.rss, least)
+        if len(sys.modules) > modules and manifest.runtime == FUNCTION:
+            self._libraries += max(0, after.data - before.data - grown)
+            self._bound()
+        return loaded, grown
+
+    def _bound(self, more_bytes: int = 0) -> None:
+        if not self._most:
+            return
+        most, hard = self._libraries + self._most + more_bytes, resource.getrlimit(resource.RLIMIT_DATA)[1]
+        resource.setrlimit(resource.RLIMIT_DATA, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
+
+    def _taken(self) -> _Taken:
+        found = self._process.memory_info()
+        return _Taken(int(found.rss), int(found.data))
+
+
+def give_back() -> None:
+    """Give freed memory back to the system, where the C library can."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
+
+
+def _unshared(folder: Path, manifest: Manifest) -> int:
+    """Return the size of a package's files, without the steps that other models here hold already."""
+    held: Container[object] = HERE if manifest.runtime == STAGES else ()
+    with refusing(f"{folder} cannot be loaded", but=(WorkerError,)):
+        return sum((folder / name).stat().st_size for name, digest in manifest.files.items() if digest not in held)
