@@ -85,7 +85,7 @@ class Form(NamedTuple):
 
 
 FULL = Form(
-    100_000, 3, 15_000, {"none": Lane(12), "equal": Lane(18), "k2": Lane(12, 6, 2)}, {2: 120, 3: 30, 4: 30}, 90.0, 20.0
+    100_000, 3, 15_000, {"none": Lane(12), "equal": Lane(18), "k2": Lane(12, 6, 2)}, {2: 200, 3: 30, 4: 30}, 70.0, 20.0
 )
 SHORT = Form(10_000, 1, 0, {"none": Lane(6), "k2": Lane(6, 3, 2)}, {2: 8}, 20.0, 0.0)
 PARTS = ("virtual", *LANES)
