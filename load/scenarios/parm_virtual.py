@@ -225,7 +225,7 @@ class _Run:
     def _scores(self, query_id: str, row: NDArray[Any]) -> NDArray[np.float32]:
         if query_id in self._sent_us:
             return self._world.own[int(query_id[1:]) % len(self._world.own), np.newaxis]
-        return self._world.parity[self._lane.k](row[np.newaxis])
+        return self._world.parity[self._lane.k](row[np.newaxis].copy())  # torch warns of what cannot be written
 
     def _answered(self, prediction: Prediction, at_us: int) -> None:
         found, number = self.found, int(prediction.query_id[1:])
