@@ -245,6 +245,7 @@ class Application:
     spread: bool = False  # whether the contexts lie in all partitions of `observations`, instead of one
     forget_s: float | None = None  # a context that was taught nothing for longer starts anew; None = never
     versions: Mapping[str, str] = field(default_factory=dict)  # that answer for models: a version or a label, by model
+    options: str = ""  # parameters of a policy from outside the package, a JSON object; "" = none
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import logging
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from deploy.errors import UsageError
 from deploy.state import catalog, topics
@@ -19,7 +19,7 @@ from deploy.state.traffic_split import (
     instead,
     without_canaries,
 )
-from policies.registry import create
+from policies import registry
 from schemas.errors import DecodeError
 from schemas.records import Application, Model
 from schemas.topics import MODEL_PARTITIONS, MODEL_VERSION, check_name, model_queries
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from deploy.config.settings import Settings
+    from deploy.config.settings import ApplicationSettings, Settings
     from schemas.codec import Codec
     from streams.topology import Topology
 
@@ -93,7 +93,7 @@ def applications(settings: Settings) -> list[Application]:
         UsageError: an application is impossible.
     """
     records = [
-        checked(asking(Application(name=name, **app.model_dump()), app.models))
+        checked(asking(Application(name=name, **_fields(app)), app.models))
         for name, app in settings.applications.items()
     ]
     longest_s = settings.joiner.window_s
@@ -102,6 +102,11 @@ def applications(settings: Settings) -> list[Application]:
             message = f"applications.{application.name}: window_s is {application.window_s:g}, over joiner.window_s"
             raise UsageError(f"{message} ({longest_s:g}); set joiner.window_s at least as long, for joiner and learner")
     return records
+
+
+def _fields(app: ApplicationSettings) -> dict[str, Any]:
+    fields = app.model_dump()
+    return fields | registry.recorded(app.policy, fields["parameters"])
 
 
 def asking(application: Application, models: Sequence[str]) -> Application:
@@ -126,7 +131,7 @@ def checked(application: Application) -> Application:
         UsageError: anything else about it is impossible.
     """
     check_name(application.name, "application")
-    policy = create(application.policy, application.parameters)
+    policy = registry.policy_of(application)
     policy.init(len(application.models))
     apprentice_of(application, policy)
     try:

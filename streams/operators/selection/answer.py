@@ -7,16 +7,17 @@ application says so (Clipper, NSDI'17 §5.2.2).
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
 from policies.combine import agrees, combine
+from policies.errors import PolicyError
 from schemas.records import ModelOutput, Outcome, Prediction, Status, Tensor, new_tuple
 from streams.operators.configuration import RUNNING_MEAN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -42,6 +43,12 @@ _REASONS = (
     (Outcome.OVERLOADED, "overloaded"),
     (Outcome.MISSING, "deadline"),
 )
+
+
+class OwnAnswer(NamedTuple):
+    """What a policy makes the answer of a query with, instead of weights: answer and confidence."""
+
+    combine: Callable[[Mapping[int, ModelOutput]], tuple[Value | None, float]]
 
 
 class _Mean:
@@ -110,7 +117,7 @@ class Substitutes:
 
 def predicted(query: Pending, now_us: int, reason: str | None, substitutes: Substitutes) -> Prediction:
     """Make the answer of a query from its outputs, or its default output for the given reason."""
-    if reason is None and query.is_alone:
+    if reason is None and query.is_alone and not isinstance(query.weights, OwnAnswer):
         only = query.outputs.get(query.models[0])
         if only is not None and only.outcome is Outcome.OK:
             return answered(query, now_us, Status.COMPLETE, None, only.answer, 1.0, (only,))
@@ -122,10 +129,14 @@ def predicted(query: Pending, now_us: int, reason: str | None, substitutes: Subs
         if application.missing == RUNNING_MEAN:
             substitutes.learn(application.name, usable.values())
             outputs = substitutes.fill(application.name, outputs)
-        answer, confidence = _combined(query.weights, outputs, usable, application.combine)
+        try:
+            answer, confidence = _answer(query.weights, outputs, usable, application.combine)
+        except PolicyError:
+            failed = application.default_output, 0.0, tuple(outputs.values())
+            return answered(query, now_us, Status.DEFAULT, "policy_failed", *failed)
         status = Status.COMPLETE if len(usable) == len(outputs) else Status.PARTIAL
         reason = None if status is Status.COMPLETE else _why(outputs)
-        if confidence < application.confidence_floor:
+        if answer is None or confidence < application.confidence_floor:
             answer, status, reason = application.default_output, Status.DEFAULT, "low_confidence"
     else:
         answer = application.default_output if application else None
@@ -180,6 +191,20 @@ def _asked(query: Pending) -> dict[int, ModelOutput]:
         without = Outcome.MISSING if name in query.models else Outcome.OVERLOADED
         found[arm] = query.outputs.get(name) or ModelOutput(name, "", without, None)
     return found
+
+
+def _answer(
+    weights: Sequence[float] | VoteWeights | OwnAnswer,
+    asked: Mapping[int, ModelOutput],
+    usable: Mapping[int, ModelOutput],
+    how: str,
+) -> tuple[Value | None, float]:
+    """Return answer and confidence: the policy's own, or those of a vote.
+
+    Raises:
+        PolicyError: the policy has none.
+    """
+    return weights.combine(asked) if isinstance(weights, OwnAnswer) else _combined(weights, asked, usable, how)
 
 
 def _combined(

@@ -17,7 +17,7 @@ from schemas.records import ModelOutput, Outcome, Status, new_tuple, outputs_of
 from streams.operators.configuration import RUNNING_MEAN
 from streams.operators.contract import Emit
 from streams.operators.late_outputs import LateOutputs
-from streams.operators.selection.answer import Substitutes, answered, predicted
+from streams.operators.selection.answer import OwnAnswer, Substitutes, answered, predicted
 from streams.operators.statistics import Durations
 
 if TYPE_CHECKING:
@@ -199,6 +199,8 @@ class Combiner:
     def _at_once(self, query: Pending, output: ModelOutput, now_us: int) -> Emit | None:
         """Answer a query to one model with its output, without counting it; None: the query is of another kind."""
         if (decision := query.decision) is None or len(decision.chosen) != 1:  # `is_alone`, for a third of its cost
+            return None
+        if query.weights.__class__ is OwnAnswer:
             return None
         try:
             prediction = answered(query, now_us, Status.COMPLETE, None, output.answer, 1.0, (output,))

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from schemas.records import Application, Decision, Input, ModelOutput, Query
     from streams.operators.configuration import Deployed
     from streams.operators.contract import Record, StateKey
+    from streams.operators.selection.answer import OwnAnswer
 
 # A share is somewhat more than an equal part, and no less than a sixteenth of the bound: applications that are asked
 # alike are never refused, by chance either, before the role stops reading.
@@ -179,7 +180,7 @@ class Pending:
 
     input: Input | None
     decision: Decision | None
-    weights: Sequence[float] | VoteWeights
+    weights: Sequence[float] | VoteWeights | OwnAnswer
 
     def __init__(
         self,
