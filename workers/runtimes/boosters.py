@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from workers.manifest import Manifest
 
 
-def answered(manifest: Manifest, predicted: NDArray[np.generic]) -> Outputs:
+def answered(manifest: Manifest, predicted: NDArray[np.floating]) -> Outputs:
     """Return the answers of a booster.
 
     Args:

@@ -8,8 +8,10 @@ been verified. `predict_batch` gets the whole batch, as `Rows` says; a table com
 from __future__ import annotations
 
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from shutil import rmtree
+from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any
+from weakref import finalize
 
 from workers.entry_point import resolve
 from workers.errors import PackageError
@@ -21,12 +23,11 @@ if TYPE_CHECKING:
 
 
 class ContainerRuntime(FunctionRuntime):
-    """An object of a stranger's class as a model, and the folder that it reads."""
+    """An object of a stranger's class as a model."""
 
-    def __init__(self, manifest: Manifest, model: Any, folder: TemporaryDirectory[str]) -> None:
+    def __init__(self, manifest: Manifest, model: Any) -> None:
         super().__init__(manifest, model.predict_batch)
         self.leaves_lock = bool(getattr(model, "leaves_lock", False))
-        self._folder = folder  # removed when the model is unloaded
 
 
 def load(manifest: Manifest, files: Files, *, allow_pickle: bool, threads: int) -> ContainerRuntime:  # noqa: ARG001 - the contract's
@@ -39,7 +40,13 @@ def load(manifest: Manifest, files: Files, *, allow_pickle: bool, threads: int) 
     maker = resolve(path)
     if not isinstance(maker, type) or not callable(getattr(maker, "predict_batch", None)):
         raise PackageError(f"{path!r} is no class with a method predict_batch: name one")
-    folder: TemporaryDirectory[str] = TemporaryDirectory(prefix="skysail-")
-    for name in manifest.files:
-        (Path(folder.name) / name).write_bytes(files[name])
-    return ContainerRuntime(manifest, maker(Path(folder.name)), folder)
+    folder = Path(mkdtemp(prefix="skysail-"))
+    try:
+        for name in manifest.files:
+            (folder / name).write_bytes(files[name])
+        runtime = ContainerRuntime(manifest, maker(folder))
+    except BaseException:
+        rmtree(folder, ignore_errors=True)
+        raise
+    finalize(runtime, rmtree, folder, ignore_errors=True)  # when the model is unloaded, or the process ends
+    return runtime
