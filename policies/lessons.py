@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from policies.contract import State
     from schemas.records import ModelOutput, Value
@@ -60,6 +60,12 @@ class Combining(Protocol):
                 another one is None, or its substitute (`missing: running_mean`).
         """
         ...
+
+
+class OwnAnswer(NamedTuple):
+    """What a policy makes the answer of a query with, instead of weights: answer and confidence."""
+
+    combine: Callable[[Mapping[int, ModelOutput]], tuple[Value | None, float]]
 
 
 NEEDED = ("init", "propensities", "select", "observe")

@@ -7,17 +7,18 @@ application says so (Clipper, NSDI'17 §5.2.2).
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from policies.combine import agrees, combine
 from policies.errors import PolicyError
+from policies.lessons import OwnAnswer
 from schemas.records import ModelOutput, Outcome, Prediction, Status, Tensor, new_tuple
 from streams.operators.configuration import RUNNING_MEAN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -43,12 +44,6 @@ _REASONS = (
     (Outcome.OVERLOADED, "overloaded"),
     (Outcome.MISSING, "deadline"),
 )
-
-
-class OwnAnswer(NamedTuple):
-    """What a policy makes the answer of a query with, instead of weights: answer and confidence."""
-
-    combine: Callable[[Mapping[int, ModelOutput]], tuple[Value | None, float]]
 
 
 class _Mean:

@@ -11,13 +11,14 @@ from itertools import filterfalse
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
+from policies.lessons import OwnAnswer
 from schemas import topics
 from schemas.errors import SchemaError
 from schemas.records import ModelOutput, Outcome, Status, new_tuple, outputs_of
 from streams.operators.configuration import RUNNING_MEAN
 from streams.operators.contract import Emit
 from streams.operators.late_outputs import LateOutputs
-from streams.operators.selection.answer import OwnAnswer, Substitutes, answered, predicted
+from streams.operators.selection.answer import Substitutes, answered, predicted
 from streams.operators.statistics import Durations
 
 if TYPE_CHECKING:

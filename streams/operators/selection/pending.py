@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from policies.contract import VoteWeights
+    from policies.lessons import OwnAnswer
     from schemas.records import Application, Decision, Input, ModelOutput, Query
     from streams.operators.configuration import Deployed
     from streams.operators.contract import Record, StateKey
-    from streams.operators.selection.answer import OwnAnswer
 
 # A share is somewhat more than an equal part, and no less than a sixteenth of the bound: applications that are asked
 # alike are never refused, by chance either, before the role stops reading.

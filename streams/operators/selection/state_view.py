@@ -17,6 +17,7 @@ from policies.arm_sets import systematic
 from policies.contract import PLAIN, has_shared_prior, is_answer_aware, is_contextual, most_features
 from policies.draw import pick
 from policies.errors import PolicyError
+from policies.lessons import OwnAnswer
 from policies.outside import comes_from_outside
 from schemas import topics
 from schemas.inputs import MAX_FEATURES
@@ -24,7 +25,6 @@ from schemas.records import Decision
 from streams.operators.cold_start import started
 from streams.operators.contract import StateKey
 from streams.operators.policy_state import numbers, state_of
-from streams.operators.selection.answer import OwnAnswer
 from streams.operators.shelves import Shelves
 from streams.topology import application_of
 
