@@ -61,6 +61,11 @@ class Outside:
         """Whether every arm is asked about every query; so it says itself."""
         return getattr(self.policy, "full_information", False) is True
 
+    @property
+    def adopts(self) -> bool:
+        """Whether it may keep what was learnt when a parameter changes."""
+        return hasattr(self.policy, "adopt")
+
     def init(self, arms: int) -> State:
         """Return the state before any observation."""
         return self._state("init", arms)
@@ -104,7 +109,7 @@ class Outside:
 
     def adopt(self, before: Outside, state: State, arms: int) -> State | None:
         """Return the state to go on from when parameters have changed; None: it starts anew."""
-        if not hasattr(self.policy, "adopt") or self._call("adopt", before.policy, state, arms) is None:
+        if not self.adopts or self._call("adopt", before.policy, state, arms) is None:
             return None
         return self._state("adopt", before.policy, state, arms)
 

@@ -80,7 +80,11 @@ def create(settings: Settings, name: str, changes: tuple[str, ...], *, as_json: 
 def set_(settings: Settings, name: str, changes: tuple[str, ...], *, as_json: bool) -> None:
     """Change keys of application NAME; the others stay."""
     codec = codec_for(settings)
-    _publish(settings, codec, _changed(_find(settings, codec, name), changes), as_json=as_json)
+    before = _find(settings, codec, name)
+    after = _changed(before, changes)
+    _publish(settings, codec, after, as_json=as_json)
+    if anew := desired.begins_anew(before, after):
+        click.echo(anew, err=True)
 
 
 @app.command()

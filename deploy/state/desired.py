@@ -20,6 +20,7 @@ from deploy.state.traffic_split import (
     without_canaries,
 )
 from policies import registry
+from policies.outside import comes_from_outside
 from schemas.errors import DecodeError
 from schemas.records import Application, Model
 from schemas.topics import MODEL_PARTITIONS, MODEL_VERSION, check_name, model_queries
@@ -246,6 +247,9 @@ def establish(settings: Settings, codec: Codec, create_topics: CreateTopics = to
         _log.warning("%s", stranger)
     known = catalog.read(settings, codec, Application)
     apps = [_taught(app, known) for app in apps]
+    for app in apps:
+        if anew := begins_anew(known.get(app.name), app):
+            _log.warning("%s", anew)
     fresh = [now[new.name] for new in news if published.get(new.name) != new]
     catalog.publish(settings, codec, [*fresh, *(app for app in apps if known.get(app.name) != app)])
     for model in now.values():
@@ -268,6 +272,23 @@ def _with(version: str, listed: Sequence[Model]) -> list[str]:
     """Return the versions of a model in the order of addition, this one among them."""
     known = [model.version for model in listed]
     return known if version in known else [*known, version]
+
+
+def begins_anew(before: Application | None, after: Application) -> str:
+    """Say that what an application has learnt is not kept, where its policy stays and a parameter changes; else empty.
+
+    Args:
+        before: as it is published; None = not at all.
+        after: as it is to be.
+    """
+    if before is None or before.policy != after.policy:
+        return ""
+    old, new = registry.policy_of(before), registry.policy_of(after)
+    if old == new or (comes_from_outside(new) and new.adopts):
+        return ""
+    return (
+        f"application {after.name}: {registry.spec(new)} starts anew; what {registry.spec(old)} has learnt is not kept"
+    )
 
 
 def _taught(app: Application, published: Mapping[str, Application]) -> Application:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from deploy.cli.policy import policy as command
+from deploy.state.desired import begins_anew
 from policies import outside, registry
 from policies.errors import PolicyError
 from policies.laws import LAWS, verdicts
@@ -162,6 +164,9 @@ def test_a_changed_parameter_keeps_what_was_learnt_where_the_policy_says_how() -
         state = stored(name)
         found = state_of(state, registry.spec(registry.parse(f"{name}({change})")))
         assert (found is not None and found.values == state.values) is is_kept
+        before = loop_application(name, ("a", "b"))
+        after = replace(before, **registry.fields_of(registry.parse(f"{name}({change})")))
+        assert bool(begins_anew(before, after)) is not is_kept
 
 
 def test_code_that_is_not_here_or_not_allowed_is_refused_with_the_remedy() -> None:
