@@ -6,20 +6,21 @@ Rows are rounded to float32, as XGBoost does. NaN is a missing value.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import xgboost
 
 from workers.errors import PackageError
-from workers.runtimes.boosters import answered, classes_of
+from workers.runtimes.boosters import answered, as_arrays, classes_of
 from workers.runtimes.contract import part
+from workers.runtimes.trees_conversion import Ensemble, OneTree
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from workers.manifest import Manifest
-    from workers.runtimes.contract import Files, Outputs, Rows
+    from workers.runtimes.contract import Files, Outputs, Rows, Runtime
 
 FILE = "booster.ubj"
 # Of these objectives a prediction is a probability of the second class, or one of each class.
@@ -76,7 +77,7 @@ def save(booster: Any, folder: Path) -> tuple[Path, dict[str, Any]]:
     return file, {"output": "label" if is_classifier else "value", "classes": classes_of(booster)}
 
 
-def load(manifest: Manifest, files: Files, *, allow_pickle: bool, threads: int) -> XGBoostRuntime:  # noqa: ARG001 - the contract's
+def load(manifest: Manifest, files: Files, *, allow_pickle: bool, threads: int) -> Runtime:  # noqa: ARG001 - the contract's
     """Load the booster of a verified package.
 
     Raises:
@@ -90,4 +91,50 @@ def load(manifest: Manifest, files: Files, *, allow_pickle: bool, threads: int) 
             f"{FILE} holds no booster ({str(error).splitlines()[0]}): package the model again"
         ) from error
     booster.set_param({"nthread": threads})
-    return XGBoostRuntime(manifest, booster)
+    own = XGBoostRuntime(manifest, booster)
+    return as_arrays(manifest, lambda: _ensemble(booster), own.predict_batch) or own
+
+
+# Of these objectives: how raw outputs become an answer, and what the base score is in them.
+_LINKS: Final = {
+    "reg:squarederror": ("identity", lambda base: base),
+    "count:poisson": ("exp", np.log),
+    "binary:logistic": ("logistic", lambda base: np.log(base / (1.0 - base))),
+    "multi:softprob": ("softmax", lambda base: base),
+    "multi:softmax": ("softmax", lambda base: base),
+}
+
+
+def _ensemble(booster: xgboost.Booster) -> Ensemble:
+    """Return a booster's trees.
+
+    Raises:
+        PackageError: they have steps that arrays have not.
+    """
+    learner = json.loads(booster.save_raw("json"))["learner"]
+    kind, model = objective(booster), learner["gradient_booster"].get("model")
+    if kind not in _LINKS or model is None or learner["gradient_booster"]["name"] != "gbtree":
+        raise PackageError(f"its objective {kind} or its kind of booster has no arrays")
+    given = learner["learner_model_param"]
+    outputs = max(1, int(given["num_class"]))
+    groups, trees = model["tree_info"], model["trees"]
+    if groups != [at % outputs for at in range(len(groups))] or int(given.get("num_target", 1)) != 1:
+        raise PackageError("it has several trees a round, or several targets")
+    link, margin = _LINKS[kind]
+    base = np.broadcast_to(margin(np.ravel(json.loads(given["base_score"].lower()))), (outputs,)).astype(np.float64)
+    return Ensemble([_tree(tree) for tree in trees], len(trees) // outputs, link, base)
+
+
+def _tree(tree: dict[str, Any]) -> OneTree:
+    """Return a tree; its rows go left below a threshold, so the arrays' threshold is the float32 before it."""
+    if any(tree["split_type"]):
+        raise PackageError("it has categorical features")
+    left, right = np.array(tree["left_children"]), np.array(tree["right_children"])
+    leaf, conditions = left == -1, np.array(tree["split_conditions"], dtype=np.float32)
+    depth = np.zeros(len(left), dtype=int)
+    for node in np.flatnonzero(~leaf):  # parents stand before their children
+        depth[[left[node], right[node]]] = depth[node] + 1
+    before = np.nextafter(conditions, np.float32(-np.inf)).astype(np.float64)
+    missing_left = np.array(tree["default_left"], dtype=bool)
+    leaves = conditions.astype(np.float64)[:, None]
+    return OneTree(leaf, left, right, np.array(tree["split_indices"]), before, missing_left, leaves, int(depth.max()))
