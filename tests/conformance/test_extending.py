@@ -212,3 +212,23 @@ def test_a_runtime_is_named_by_its_module(own_folder: Path) -> None:
         load_package(own_folder / "p", code=("other",))
     with pytest.raises(PackageError, match="has no function `load`"):
         package_files([own_folder / "weights.npy"], own_folder / "q", "toy", 1, rows, runtime="own_pkg.words")
+
+
+def test_installed_packages_name_them_by_entry_points(own_folder: Path) -> None:
+    """Then a plain name is enough, whatever `policy_code` says."""
+    info = own_folder / "own_pkg-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: own-pkg\nVersion: 1\n")
+    (info / "entry_points.txt").write_text(
+        "[skysail.policies]\nbest_two = own_pkg.mine:TopTwo\n[skysail.runtimes]\nmatrix = own_pkg.matrix\n"
+    )
+    sys.path.append(str(own_folder))
+    outside.is_outside.cache_clear()
+    outside.allow(("other_pkg",))
+    made = registry.parse("best_two(gamma=0.5)")
+    assert registry.spec(made) == "best_two(gamma=0.5)"
+    assert sum(made.propensities(made.init(4), 4)) == pytest.approx(2.0)
+    np.save(own_folder / "weights.npy", np.eye(6, 4, dtype=np.float32))
+    rows = np.eye(4, 6, dtype=np.float32)
+    package_files([own_folder / "weights.npy"], own_folder / "p", "toy", 1, rows, runtime="matrix")
+    assert load_package(own_folder / "p", code=("other",)).manifest.runtime == "matrix"

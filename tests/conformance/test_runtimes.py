@@ -121,7 +121,7 @@ def boosted(library: str, kind: str, targets: Any = LABELS, rows: Any = X, **opt
 
     def package(folder: Path) -> None:
         module = importlib.import_module(library)
-        more = {"verbose": -1, "min_child_samples": 2} if library == "lightgbm" else {}
+        more = {"n_jobs": 1} | ({"verbose": -1, "min_child_samples": 2} if library == "lightgbm" else {})
         estimator = getattr(module, kind)(n_estimators=12, max_depth=3, **more).fit(rows, targets)
         make = package_lightgbm if library == "lightgbm" else package_xgboost
         make(estimator, folder, "toy", "1", rows[:3], **options)

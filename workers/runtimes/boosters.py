@@ -99,7 +99,7 @@ def _probes(trees: Trees, manifest: Manifest) -> NDArray[np.generic]:
 def _apart(own: Outputs, found: Outputs) -> float:
     """Return how far scores or values lie apart; of labels the share that differs."""
     if own.scores is not None and found.scores is not None:
-        return float(np.abs(own.scores - found.scores).max())
+        return float(np.abs(own.scores.astype(np.float64) - found.scores.astype(np.float64)).max())
     one, other = np.asarray(own.answers), np.asarray(found.answers)
     if one.dtype.kind == "f":
         return float(np.abs(one - other).max() / max(1.0, np.abs(one).max()))

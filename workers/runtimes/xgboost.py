@@ -17,7 +17,10 @@ from workers.runtimes.contract import part
 from workers.runtimes.trees_conversion import Ensemble, OneTree
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
     from pathlib import Path
+
+    from numpy.typing import NDArray
 
     from workers.manifest import Manifest
     from workers.runtimes.contract import Files, Outputs, Rows, Runtime
@@ -96,7 +99,7 @@ def load(manifest: Manifest, files: Files, *, allow_pickle: bool, threads: int) 
 
 
 # Of these objectives: how raw outputs become an answer, and what the base score is in them.
-_LINKS: Final = {
+_LINKS: Final[Mapping[str, tuple[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]]]] = {
     "reg:squarederror": ("identity", lambda base: base),
     "count:poisson": ("exp", np.log),
     "binary:logistic": ("logistic", lambda base: np.log(base / (1.0 - base))),
