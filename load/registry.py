@@ -13,6 +13,8 @@ from load.scenarios import (
     azure,
     batching,
     cache,
+    cascade,
+    cascade_page,
     clockwork,
     clockwork_page,
     controllers,
@@ -22,7 +24,9 @@ from load.scenarios import (
     figure8,
     floor,
     gpu,
+    hedge,
     hostile,
+    hosts,
     idle,
     images,
     latecomer,
@@ -100,6 +104,20 @@ _OWN = (
         linear,
         "models that suit different features, users who differ a little: linucb and linear_thompson beside exp3",
         short=True,
+    ),
+    Scenario(
+        cascade,
+        "a cheap model first, a dear one where it is in doubt: error and cost beside the dear model alone",
+        short=True,
+        tables=cascade_page.tables,
+        page=cascade_page.page,
+        plots=cascade_page.plots,
+    ),
+    Scenario(
+        hedge,
+        "one replica of three stands still now and then: what a second question to another one saves",
+        short=True,
+        any_arrivals=True,
     ),
     Scenario(
         straggler,
@@ -236,8 +254,8 @@ _OWN = (
         tables=nexus_page.tables,
         page=nexus_page.page,
         plots=nexus_page.plots,
+        parts=nexus.PARTS,
         short=True,
-        offline=True,
     ),
     Scenario(
         seeds,
@@ -245,6 +263,7 @@ _OWN = (
         short=True,
         offline=True,
         any_processes=True,
+        hosted=True,
     ),
     Scenario(
         clockwork,
@@ -269,6 +288,7 @@ _OWN = (
         parts=hostile.PARTS,
         short=True,
         any_processes=True,
+        hosted=True,
     ),
     Scenario(
         policies,
@@ -277,6 +297,11 @@ _OWN = (
         page=policies.page,
         short=True,
         offline=True,
+    ),
+    Scenario(
+        hosts,
+        "1,000 models known to one host, a quarter of them in memory: what they take, hot and cold queries, a restart",
+        short=True,
     ),
     Scenario(
         prefix,

@@ -43,6 +43,7 @@ class Scenario:
         short: whether it has a short form.
         offline: whether it needs neither a broker nor Redis.
         any_processes: whether its roles can share a process, too.
+        hosted: whether its models can run in a host, too.
     """
 
     measures: Measures
@@ -57,6 +58,7 @@ class Scenario:
     short: bool = False
     offline: bool = False
     any_processes: bool = False
+    hosted: bool = False
 
     @property
     def name(self) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf
 from typing import TYPE_CHECKING, ClassVar
 
 from policies.confidence import confidence_of
@@ -11,6 +10,7 @@ from policies.contract import Ask
 from policies.errors import require
 from policies.pacing import payable, place_for, risen
 from policies.risk import CELLS, cell, confidence_at, lowest_held, place
+from schemas.records import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -32,20 +32,32 @@ class Doubts:
         arms: how many there are.
         places: for each question after the first, the place (`risk.place`) below which it is asked for certain.
         explore: how likely it is far above.
+        is_spent: whether no more may be asked of the last arm for a while, not even without any answer.
     """
 
     first: tuple[int, ...]
     arms: int
     places: tuple[float, ...]
     explore: float
+    is_spent: bool = False
 
     def after(self, asked: tuple[int, ...], outputs: Mapping[int, ModelOutput]) -> Ask | None:
         """Return a question to the next arm, the more likely the less sure the answers so far are."""
         if len(asked) >= self.arms:
             return None
-        at = self.places[len(asked) - len(self.first)]
-        confidence = confidence_of([outputs.get(arm) for arm in self._latest(asked)]) or 0.0
-        return Ask((len(asked),), self._probability(place(confidence), at), confidence, confidence_at(at))
+        question = len(asked) - len(self.first)
+        latest = [outputs.get(arm) for arm in self._latest(asked)]
+        confidence = confidence_of(latest) or 0.0
+        is_answered = all(output is not None and output.outcome is Outcome.OK for output in latest)
+        probability = self.chance(question, confidence) if is_answered or self.is_spent else 1.0
+        return Ask((len(asked),), probability, confidence, confidence_at(self.places[question]))
+
+    def chance(self, question: int, confidence: float) -> float:
+        """Return 1 below the threshold; above it falls to `explore` within a cell: what is near stays random."""
+        here, at = place(confidence), self.places[question]
+        if here < at:
+            return 1.0
+        return self.explore if at <= 0.0 else min(1.0, max(self.explore, 1.0 - (here - at)))
 
     def votes(self, answers: Mapping[int, Value | None]) -> dict[int, float]:
         """Return 1 for the dearest arm that has answered; the arms of the first question count alike."""
@@ -61,12 +73,6 @@ class Doubts:
         last = max(asked)
         return tuple([arm for arm in asked if arm in self.first]) if last in self.first else (last,)
 
-    def _probability(self, here: float, at: float) -> float:
-        """Return 1 below the place; above it falls to `explore` within a cell, so that what is near stays random."""
-        if here < at:
-            return 1.0
-        return self.explore if at <= 0.0 else min(1.0, max(self.explore, 1.0 - (here - at)))
-
 
 @dataclass(frozen=True, slots=True)
 class Cascade:
@@ -76,14 +82,14 @@ class Cascade:
     confidence is its best score; two cheap models (`first=2`) are sure where they agree. If the models give no scores,
     one model alone is never sure.
 
-    The threshold is the lowest one that is shown to hold the `risk`: of all queries, at most so many are answered
-    wrongly by a model that a dearer one stands behind. So the answers err at most that much more often than the last
-    arm's do, with probability 1 - delta at all times. Until enough is known, everything is asked on. With a `budget`,
-    the last arm is asked about no larger share of the queries: those in most doubt.
+    The threshold is the lowest one that is shown to hold the `risk`: by so much at most may the mean loss exceed the
+    last arm's, with probability 1 - delta at all times. Until enough is known, everything is asked on. What a cheap
+    answer costs too much is known where the next arm was asked, too. Where it was not, all of its loss counts. With a
+    `budget`, the last arm is asked about no larger share of the queries: those in most doubt.
 
     Args:
-        risk: what the cheaper arms' answers may cost, as a loss of all queries; 0 = they are given only for want of
-            budget or time.
+        risk: what the cheaper arms' answers may cost more than the last arm's, in the mean over all queries; 0 = they
+            are given only for want of budget or time.
         delta: how often the risk may be missed, in (0, 1).
         budget: the share of the queries about which the last arm may be asked; 1 = all.
         explore: how likely a question is where the answer is sure, so that the log tells what it would have brought.
@@ -145,7 +151,9 @@ class Cascade:
         """Return what it asks in this state."""
         first = self._first(arms)
         places = [self._place(state, arm, arms) for arm in range(len(first) - 1, arms - 1)]
-        return Doubts(first, arms, tuple(places), self.explore)
+        queries, asked, price = state[-_PACING:]
+        is_spent = self.budget < 1.0 and payable(self.budget, queries, asked, price) <= 0.0
+        return Doubts(first, arms, tuple(places), self.explore, is_spent)
 
     def observe(
         self,
@@ -156,7 +164,7 @@ class Cascade:
         losses: Sequence[float | None],
         steps: Sequence[Step] = (),
     ) -> State:
-        """Count each answer that was judged by its confidence, and the loss that it has or would have cost."""
+        """Count each answer after which a question was due, by its confidence, and what it cost too much."""
         if all(loss is None for loss in losses):
             return state
         counts, is_asked = [count * self.discount for count in state[:-1]], False
@@ -165,7 +173,7 @@ class Cascade:
                 last = step.arms[0]
                 at = 2 * (CELLS * (last - 1) + cell(step.confidence))
                 counts[at] += 1.0
-                counts[at + 1] += _cost(losses, last - 1, self.first)
+                counts[at + 1] += _too_much(losses, last, self.first)
                 is_asked = is_asked or (last == arms - 1 and step.outcome == ASKED)
         counts[-2] += 1.0
         counts[-1] += is_asked
@@ -195,7 +203,8 @@ class Cascade:
         return min(held, place_for(cells[::2], share / max(reached, share, 1e-9)))
 
 
-def _cost(losses: Sequence[float | None], arm: int, first: int) -> float:
-    """Return the loss of what was answered up to an arm; a loss that is not known counts as 1: the risk is a bound."""
-    arms = range(min(arm + 1, int(first))) if arm < first else (arm,)
-    return max([1.0 if (loss := losses[at]) is None else loss for at in arms], default=inf)
+def _too_much(losses: Sequence[float | None], arm: int, first: int) -> float:
+    """Return how much more than an arm's answer the one before it has cost; what is not known counts against that."""
+    before = range(min(arm, int(first))) if arm <= first else (arm - 1,)
+    cost = max([1.0 if (loss := losses[at]) is None else loss for at in before], default=1.0)
+    return max(0.0, cost - (losses[arm] or 0.0))

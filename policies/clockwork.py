@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
-from typing import ClassVar, Final, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 from policies.errors import require
 from policies.fixed import Linger
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 # Rows that are told apart: each whole number up to 16, then eight steps to the double.
 SIZES: Final = (*range(1, 16), *((8 + step) << power for power in range(1, 10) for step in range(8)))
-_SAMPLES = 10  # of which the 99th percentile is the largest
+SAMPLES: Final = 10  # by which a time is predicted
 _REMEMBERED = 100  # batches for which a size that is not run counts: one that a pause made slow is tried again
 _GROWTH = 4  # a step up is at most a quarter: beyond the sizes measured the line is a guess
 _PROBED = 0.9  # of the objective: where all batches had one size there is no slope, and the next size shows it
@@ -27,7 +30,7 @@ class Size(NamedTuple):
     @property
     def p99_us(self) -> int:
         """What a batch of this size is reckoned to take (us)."""
-        return max(self.took_us)
+        return p99(self.took_us)
 
 
 class Profile(NamedTuple):
@@ -103,6 +106,11 @@ class Clockwork(Linger):
         return max(larger, default=cap) if sizes[0].p99_us < objective_us * _PROBED else cap
 
 
+def p99(samples: Iterable[int]) -> int:
+    """Return the 99th percentile of the last ten: the largest."""
+    return max(samples)
+
+
 def reckoned(sizes: tuple[Size, ...], rows: int) -> float:
     """Return what a batch of `rows` is reckoned to take (us); sizes rise, and there are two at least."""
     at = bisect_left(sizes, rows, key=lambda size: size.rows)
@@ -117,7 +125,7 @@ def reckoned(sizes: tuple[Size, ...], rows: int) -> float:
 def _noted(sizes: tuple[Size, ...], rows: int, took_us: int, number: int) -> tuple[Size, ...]:
     """Return what sizes took after one more batch, without those that have not run for long."""
     before = next((size.took_us for size in sizes if size.rows == rows), ())
-    noted = Size(rows, (*before, took_us)[-_SAMPLES:], number)
+    noted = Size(rows, (*before, took_us)[-SAMPLES:], number)
     others = (size for size in sizes if size.rows != rows and size.number > number - _REMEMBERED)
     return tuple(sorted((*others, noted)))
 

@@ -181,6 +181,10 @@ class Steps(Protocol):
         """
         ...
 
+    def chance(self, question: int, confidence: float) -> float:
+        """Return how likely a question is, counted from 0, after answers of that confidence."""
+        ...
+
     def votes(self, answers: Mapping[int, Value | None]) -> Mapping[int, float]:
         """Return how much each asked arm's answer counts, in all 1, by what each has answered; None = not yet."""
         ...

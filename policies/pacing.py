@@ -53,7 +53,7 @@ def place_for(counts: Sequence[float], share: float, above: float = 0.5) -> floa
 
     Examples:
         >>> round(place_for([1.0] * CELLS, 0.5), 3)
-        11.5
+        15.5
     """
     known = [count + 1.0 / CELLS for count in counts]  # before any have come: anything
     wanted, below, before = share * sum(known), 0.0, 0.0

@@ -1,27 +1,28 @@
-"""Which answers of a model are right often enough: a threshold on its confidence that holds a risk, at all times.
+"""Which answers of a cheap model need no dearer one: a threshold on its confidence that holds a risk, at all times.
 
-    cells          counts of answers and of wrong ones by confidence, the least confident first
-    risk of cell k how often an answer is wrong and lies in cell k or above, of all answers
+    cells          answers by confidence, the least confident first, and what each of them cost too much
+    risk of cell k what the answers in cell k and above cost too much, of all answers
     held           that this is below the bound has been shown, at level 1 - delta
 
 Cells are tested from the most confident one downwards, and the first that fails ends it. So all tests together are
 wrong as rarely as one (fixed sequence testing: Angelopoulos et al., Learn then Test, arXiv 2110.01052). One test bets
-against the hypothesis that the risk is as large as the bound. Its capital is the likelihood of the answers under the
-mixture of all rates (Krichevsky and Trofimov, IEEE Trans. Inf. Theory 27, 1981) over that under the bound. It may be
-looked at after every answer, because such a capital ever exceeds 1 / delta with probability delta at most (Ville). The
-losses may be any numbers in [0, 1]: between 0 and 1 the likelihood is convex in them.
+on rates below the bound, an equal part of the capital on each. If the risk is at least the bound, no such bet gains on
+the average, whatever was decided before. So the capital ever exceeds 1 / delta with probability delta at most (Ville,
+1939), and it may be looked at after every answer. The costs may be any numbers in [0, 1], as the winnings are convex in
+them (Waudby-Smith and Ramdas, J. R. Stat. Soc. B 86, 2024).
 """
 
 from __future__ import annotations
 
-from math import inf, lgamma, log, log1p, log10, pi
+from math import exp, inf, log, log1p, log10
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-CELLS: Final = 24  # four a decade of the doubt 1 - confidence, down to 10^-6
-_A_DECADE: Final = 4
+CELLS: Final = 32  # eight a decade of the doubt 1 - confidence, down to 10^-4
+_A_DECADE: Final = 8
+_RATES: Final = tuple((number + 0.5) / 16 for number in range(16))  # that are bet on, as parts of the bound
 
 
 def place(confidence: float) -> float:
@@ -40,37 +41,38 @@ def cell(confidence: float) -> int:
     return min(int(place(confidence)), CELLS - 1)
 
 
-def lowest_held(counts: Sequence[float], wrong: Sequence[float], risk: float, delta: float) -> int:
+def lowest_held(counts: Sequence[float], costs: Sequence[float], risk: float, delta: float) -> int:
     """Return the lowest cell such that the answers in it and above hold the risk; `CELLS` = none does.
 
     Args:
         counts: (CELLS,) answers.
-        wrong: (CELLS,) sums of their losses.
-        risk: the bound, in [0, 1): a loss of all answers, those below the cell count as right.
+        costs: (CELLS,) sums of what they cost too much, each in [0, 1].
+        risk: the bound on the mean over all answers, in [0, 1); those below the cell cost nothing.
         delta: how often this may be wrong at any time, in (0, 1).
     """
-    total, lost, lowest = sum(counts), 0.0, CELLS
+    total, cost, lowest = sum(counts), 0.0, CELLS
     for at in range(CELLS - 1, -1, -1):
-        lost += wrong[at]
-        if evidence(lost, total, risk) < -log(delta):
+        cost += costs[at]
+        if capital(cost, total, risk) < -log(delta):
             break
         lowest = at
     return lowest
 
 
-def evidence(lost: float, total: float, risk: float) -> float:
-    """Return the logarithm of what a bet on a rate below `risk` has won, -inf where the losses say the opposite.
+def capital(cost: float, total: float, bound: float) -> float:
+    """Return the logarithm of what bets on a mean below `bound` have come to, each with an equal part of 1.
 
     Args:
-        lost: sum of the losses.
+        cost: sum of the costs.
         total: how many there are.
-        risk: in [0, 1].
+        bound: in [0, 1).
 
     Examples:
-        >>> evidence(0.0, 100.0, 0.05) > 0.0 > evidence(4.9, 100.0, 0.05)
+        >>> capital(0.0, 100.0, 0.05) > 0.0 > capital(5.0, 100.0, 0.05)
         True
     """
-    if not 0.0 < risk < 1.0 or lost >= risk * total:
-        return inf if risk >= 1.0 else -inf
-    mixture = lgamma(lost + 0.5) + lgamma(total - lost + 0.5) - lgamma(total + 1.0) - log(pi)
-    return mixture - lost * log(risk) - (total - lost) * log1p(-risk)
+    if bound <= 0.0:
+        return -inf
+    won = [cost * log(part) + (total - cost) * (log1p(-part * bound) - log1p(-bound)) for part in _RATES]
+    most = max(won)
+    return most + log(sum([exp(each - most) for each in won]) / len(won))

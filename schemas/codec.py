@@ -181,6 +181,7 @@ def _uneven(batch: _Batch) -> str | None:
             "answers": _rows(batch.answers),
             "scores": rows if batch.scores is None else _rows(batch.scores),
             "messages": len(batch.messages) or rows,
+            "steps": len(batch.steps) or rows,
         }
     uneven = ", ".join(f"{name} has {length}" for name, length in lengths.items() if length != rows)
     return f"{rows} query_ids, but {uneven} rows" if uneven else None

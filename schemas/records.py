@@ -269,6 +269,7 @@ class Application:
     forget_s: float | None = None  # a context that was taught nothing for longer starts anew; None = never
     versions: Mapping[str, str] = field(default_factory=dict)  # that answer for models: a version or a label, by model
     parity: str = ""  # a parity model, by which missing outputs of the model that it belongs to are decoded; "" = none
+    hedge: float = 0.0  # share of the questions that may be put twice, where a model takes longer than usual; 0 = none
 
 
 @dataclass(frozen=True, slots=True)

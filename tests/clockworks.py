@@ -7,8 +7,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from schemas.records import Profile
 from workers.kernel.schedule.contract import Queue
-from workers.kernel.schedule.profiles import Kept, Profiles
+from workers.kernel.schedule.profiles import Profiles
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 SIZES = (1, 2, 4, 8, 16)
 # ResNet-50 on a V100 (Clockwork, OSDI'20): a batch of each size; 102 MB of weights within 8.33 ms.
-RESNET50 = Kept("resnet50", "1", SIZES, (2_610, 3_780, 5_610, 9_130, 15_670), 8_330, 102_228_128)
+RESNET50 = Profile("resnet50", "1", SIZES, (2_610, 3_780, 5_610, 9_130, 15_670), 8_330, 102_228_128)
 
 
 def profiles(*names: str) -> Profiles:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -59,6 +59,13 @@ class Sure(NamedTuple):
     def scores(self) -> list[float]:
         """The label's score, and that of all else."""
         return [self.confidence, 1.0 - self.confidence]
+
+
+class Slow(NamedTuple):
+    """What a scripted model with real workers answers late."""
+
+    label: int
+    took_us: int
 
 
 @dataclass
@@ -118,7 +125,7 @@ def version(model: str, name: str = "1", shares: Mapping[str, float] | None = No
 
 
 def served(
-    answer: Callable[[Row], Value | Sure | Outcome | None], call_us: int = 1_000, row_us: int = 100, **more: Any
+    answer: Callable[[Row], Value | Sure | Slow | Outcome | None], call_us: int = 1_000, row_us: int = 100, **more: Any
 ) -> Service:
     """Return a model that takes so long for each batch, and for each of its rows; None for a row: it hangs.
 
@@ -132,13 +139,15 @@ def served(
         outcomes = tuple(each if isinstance(each, Outcome) else Outcome.OK for each in answers)
         labels = np.array([_label(each) for each in answers if each is not None])
         scores = [each.scores for each in answers if isinstance(each, Sure)]
-        return Predicted(outcomes, labels, np.array(scores) if scores else None), call_us + row_us * len(batch.rows)
+        slow_us = max([answer.took_us for answer in answers if isinstance(answer, Slow)], default=0)
+        took_us = call_us + row_us * len(batch.rows) + slow_us
+        return Predicted(outcomes, labels, np.array(scores) if scores else None), took_us
 
     return Service(predict, **more)
 
 
-def _label(answer: Value | Sure | Outcome) -> Value:
-    return answer.label if isinstance(answer, Sure) else 0 if isinstance(answer, Outcome) else answer
+def _label(answer: Value | Sure | Slow | Outcome) -> Value:
+    return answer.label if isinstance(answer, Sure | Slow) else 0 if isinstance(answer, Outcome) else answer
 
 
 def row(value: float = 0.0) -> Tensor:
@@ -153,17 +162,19 @@ class Loop:
     Attributes:
         cache_bytes: of selection's cache; 0 = none.
         admission: whether selection refuses what would be late.
+        model_partitions: of each model's topic.
         has_workers: whether real workers answer, with scripted service times, and not scripted ones at once.
         load_us: how long these load a version.
     """
 
-    models: Mapping[str, Callable[[Row], Value | Sure | Outcome | None]]
+    models: Mapping[str, Callable[[Row], Any]]
     application: Application
     faults: Iterable[Fault] = ()
     partitions: int = 1
     margin_us: int | None = None
     cache_bytes: int = 0
     admission: bool = False
+    model_partitions: int = 1
     has_workers: bool = False
     load_us: int = 0
     driver: Driver = field(init=False)
@@ -181,17 +192,20 @@ class Loop:
             "learner": lambda: Learner(CODEC, 130_000_000),
             **{worker_role(name): self._worker(name) for name in self.models},
         }
-        topology = build(self.models, self.partitions, dict.fromkeys(self.models, 1))
+        topology = build(self.models, self.partitions, dict.fromkeys(self.models, self.model_partitions))
         services = {name: served(answer, load=lambda _: (None, self.load_us)) for name, answer in self.models.items()}
         self.driver = Driver(topology, operators, self.faults, services)
         self.configure(self.application)
         for name in self.models:
-            self.driver.produce(topics.MODELS, 0, CODEC.encode(version(name)), name.encode())
+            self.driver.produce(topics.MODELS, 0, CODEC.encode(self._version(name)), name.encode())
         self.driver.run(0)
+
+    def _version(self, name: str) -> Model:
+        return replace(version(name), partitions=self.model_partitions)
 
     def _worker(self, name: str) -> Callable[[], Operator]:
         if self.has_workers:
-            return lambda: ModelWorker(CODEC, version(name), "w", WorkerSettings(self.partitions))
+            return lambda: ModelWorker(CODEC, self._version(name), "w", WorkerSettings(self.partitions))
         return lambda: ScriptedModel(name, self.models[name])
 
     def configure(self, application: Application) -> None:

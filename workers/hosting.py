@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from schemas.codec import Codec
     from schemas.records import Plan
+    from streams.runtime.ports import Executors
     from workers.settings import WorkerSettings
 
 # At a stop, how long queued queries may still be answered here before another host reads them.
@@ -49,6 +50,7 @@ class Hosting:
         schedule: str = FIFO,
         lanes: int = 1,
         tells_process: bool = True,
+        executors: Executors | None = None,
     ) -> None:
         """Nothing runs before `run`.
 
@@ -63,6 +65,7 @@ class Hosting:
             schedule: name of what chooses the next batch; anything unknown is `fifo`.
             lanes: batches that run at a time.
             tells_process: whether its reports tell what the process costs.
+            executors: run the models; None = a child process.
         """
         chosen = ByTrunk(SCHEDULES.get(schedule, SCHEDULES[FIFO])(Profiles(), lanes))
         kernel = self._kernel = Host(
@@ -85,7 +88,7 @@ class Hosting:
             drain_s=DRAIN_S,
             tells_process=tells_process,
         )
-        executors = hosted_by(settings, ports.clock.now_us, lanes, memory_bytes)
+        executors = executors or hosted_by(settings, ports.clock.now_us, lanes, memory_bytes)
         self._loop = RoleLoop(role, kernel, replace(ports, executors=executors))
 
     @property

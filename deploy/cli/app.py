@@ -213,7 +213,8 @@ def _find(settings: Settings, codec: Codec, name: str) -> Application:
 def _publish(settings: Settings, codec: Codec, record: Application, *, as_json: bool) -> None:
     if not record.models:
         raise UsageError("an application needs models: add models=NAME,NAME")
-    absent = sorted(set(record.models) - catalog.read(settings, codec, Model).keys())
+    named = {*record.models, *filter(None, (record.parity,))}
+    absent = sorted(named - catalog.read(settings, codec, Model).keys())
     catalog.publish(settings, codec, [desired.checked(record)])
     if as_json:
         print_json(asdict(record) | {"not_deployed": absent})
@@ -254,8 +255,8 @@ def _field(key: str, text: str) -> Any:
         nearest = difflib.get_close_matches(key, [*FIELDS, "parameters.NAME"], n=1, cutoff=0.0)[0]
         message = f"an application has no {key!r}: did you mean {nearest!r}?"
         raise UsageError(message)
-    value = yaml.safe_load(text)
     kind = str(FIELDS[key].type)
+    value = "" if kind == "str" and text in {"", "none"} else yaml.safe_load(text)
     if kind.startswith("float") and value is not None:
         return _value(key, text, float)
     if kind in {"str", "bool"} and type(value).__name__ != kind:

@@ -42,6 +42,7 @@ skysail load run figure8 --seconds 30 --out reports/load --check
 skysail load run peers --short --only floor_aiokafka --only skysail_shortest
 skysail load run account --docs docs/account.md
 skysail load run hostile --processes shared --short
+skysail load run hostile --processes hosted --short
 skysail load run seeds --hours 200 --check
 skysail load run seeds --seed 4711 --trace
 skysail load page reports/load/peers.json reports/load/forest.json > docs/benchmark.md
@@ -87,10 +88,10 @@ def list_scenarios(*, as_json: bool) -> None:
 )
 @click.option(
     "--processes",
-    type=click.Choice(("each", "shared")),
+    type=click.Choice(("each", "shared", "hosted")),
     default="each",
     show_default=True,
-    help="Whether each role has a process, or selection, joiner and learner share one.",
+    help="Whether each role has a process, or selection, joiner and learner share one; or whether models have a host.",
 )
 @click.option("--trace", is_flag=True, help="Scenario seeds: run this seed alone and print all events.")
 @click.option("--check", is_flag=True, help="Exit with 1 if a target is missed.")
@@ -119,9 +120,13 @@ def run(
     """
     scenario, arrivals = _checked(name, arrivals_text, docs)
     _check_parts(scenario, only, short=short)
-    if processes != "each" and not scenario.any_processes:
-        others = ", ".join(other.name for other in SCENARIOS.values() if other.any_processes)
-        raise UsageError(f"scenario {scenario.name} runs a process for each role; these can share: {others}")
+    ways = {"each": True, "shared": scenario.any_processes, "hosted": scenario.hosted}
+    if not ways[processes]:
+        able = [
+            other for other in SCENARIOS.values() if (other.hosted if processes == "hosted" else other.any_processes)
+        ]
+        others = ", ".join(other.name for other in able)
+        raise UsageError(f"scenario {scenario.name} does not run {processes}; these can: {others}")
     stage = partial(
         Stage,
         arrivals=arrivals,

@@ -22,7 +22,7 @@ skysail parity train models/mnist-1 models/parity-3 --rows train.npy --k 3 --epo
 skysail parity train models/churn-1 models/churn-parity-1 --rows rows.npy --architecture my_nets:make_net
 skysail model add models/mnist-parity-1            deploy it beside the model that it belongs to
 skysail app set digits parity=mnist-parity         late outputs are decoded from now on
-skysail app set digits parity=                     and no longer
+skysail app set digits parity=none                 and no longer
 """
 
 
@@ -59,6 +59,7 @@ def parity() -> None:
     show_default=True,
     help="The share of the rows that is not trained on, and judged by.",
 )
+@click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True, help="More for large networks.")
 @click.option("--architecture", default="", help="Builds the network: module:factory.  [default: as PACKAGE]")
 @click.option("--argument", "arguments", multiple=True, help="Argument of the architecture, as NAME=JSON; repeatable.")
 @json_option

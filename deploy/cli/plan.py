@@ -59,4 +59,5 @@ def _row(place: Place) -> tuple[str, ...]:
     partitions = ",".join(map(str, place.partitions))
     if not place.per_s:
         return place.host, place.model, partitions, "0", "", "loaded when it is asked"
-    return place.host, place.model, partitions, f"{place.per_s:.1f}", str(place.rows), f"{place.duty_us / 1e3:.1f} ms"
+    every = f"{place.duty_us / 1e3:.1f} ms" if place.duty_us else "as often as it can"
+    return place.host, place.model, partitions, f"{place.per_s:.1f}", str(place.rows), every

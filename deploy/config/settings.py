@@ -302,7 +302,8 @@ class Host(Section):
     (`worker.isolated`)."""
     memory_mib: MiB = 512
     """How many MiB the models may take that are in memory at a time. Beyond it the one that was not asked for longest
-    makes room, and is loaded again when it is asked. Python and libraries come on top (60 MiB, scikit-learn 160)."""
+    makes room, and is loaded again when it is asked. Python and libraries come on top (60 MiB, scikit-learn 160), and
+    for batches a quarter of this, at least 128 MiB."""
     controller: Literal["aimd", "deferred", "fixed", "quantile", "clockwork"] = "aimd"
     """What runs next, and in batches of which size. With `clockwork` it is the model whose latest start comes first, in
     the largest batch that is in time, and what cannot be in time is refused at once. With the others, which are those
@@ -434,7 +435,7 @@ class ApplicationSettings(Section):
     policy: str = "exp3"
     """The policy that chooses among them. `single`, `epsilon_greedy`, `ucb1`, `discounted_ucb`, `thompson` and `exp3`
     ask one model. `linucb` and `linear_thompson` do so by the query's features. `exp4`, `class_vote` and `timely`
-    combine several."""
+    combine several. `cascade` asks them in their order, the next one where an answer is in doubt."""
     parameters: dict[str, float] = Field(default_factory=dict)
     """Parameters of the policy, such as `{eta: 0.1}`. A wrong name is refused, and the message names the nearest
     one."""
@@ -478,6 +479,10 @@ class ApplicationSettings(Section):
     missing: Literal["leave_out", "running_mean"] = "leave_out"
     """The substitute for a model that has not answered in time. `running_mean` uses the mean of its answers so far (for
     labels the most frequent one); it does not add to the confidence."""
+    hedge: float = Field(default=0.0, ge=0, le=1)
+    """The share of the questions that may be put twice: to another replica of a model, where one takes longer than 95
+    of 100 rows do. The first answer counts. 0.05 is usual; by default none is. Not for `cascade`, which asks again
+    itself."""
 
 
 class Settings(Section):
@@ -525,8 +530,8 @@ class Settings(Section):
     record: Record = Record()
     metrics: Metrics = Metrics()
     hosts: dict[Name, Host] = Field(default_factory=dict)
-    """Pools of models that share a process each, by name. `skysail run` makes one by itself where there are many
-    models (docs/hosts.md)."""
+    """Pools of models that share a process each, by name. `skysail run` makes one by itself, `others`, where more than
+    8 models of an application would each get a process (docs/hosts.md)."""
     models: dict[Name, Path] = Field(default_factory=dict)
     """Package folders by model name, published at start beside those of `skysail model add`. Relative paths start at
     the folder of the settings file; in the environment they start where the command is started."""

@@ -290,6 +290,11 @@ def strangers(apps: Iterable[Application], models: Iterable[str]) -> Iterator[st
                 " add FOLDER` deploys it, queries are answered without it; if no other model is asked, by the default"
                 " output"
             )
+        if app.parity and app.parity not in deployed:
+            yield (
+                f"application {app.name} names the parity model {app.parity}, which is not deployed. Until `skysail"
+                " model add FOLDER` deploys it, nothing is coded"
+            )
 
 
 def _overruled(model: Model, published: Mapping[str, Model], versions: Mapping[str, Sequence[Model]]) -> bool:

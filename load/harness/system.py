@@ -141,7 +141,8 @@ class Stage:
         only: of the scenario's parts, where it has some; none = all.
         hours: of simulated time, where a scenario simulates.
         trace: tell all that happens, where a scenario can.
-        processes: which roles share one, where a scenario can run both ways: `each` or `shared`.
+        processes: which roles share one, where a scenario can run several ways: `each`, `shared`, or `hosted` for
+            models in a host.
         brokers: starts brokers, where a scenario wants some of its own.
     """
 

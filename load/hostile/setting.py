@@ -12,6 +12,7 @@ from schemas.records import Application, Tensor
 from workers.packages.packaging import package_function
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 HONEST: Final = "honest"  # two models, one of which is right; learns which
@@ -39,6 +40,10 @@ _APPLICATIONS: Final = (
     Application(COMPLAINTS, ("right", "dead"), "exp3", slo_ms=SLO_MS, default_output=-1, window_s=2, default_loss=0),
     Application(HAUNTED, ("ghost",), "single", slo_ms=SLO_MS, default_output=-1),
 )
+_SETTINGS: Final[Mapping[str, Mapping[str, object]]] = {
+    "shared": {"selection": {"inline": ["right", "wrong"]}},
+    "hosted": {"hosts": {"small": {"models": ["right", "wrong", "ghost"], "memory_mib": 16}}},
+}
 
 
 def row(number: float) -> Tensor:
@@ -47,9 +52,19 @@ def row(number: float) -> Tensor:
 
 
 def deployment(prefix: str, folder: Path, processes: str = "each") -> Deployment:
-    """Package the models and return what is to run; where roles share a process, the honest models are inside, too."""
+    """Package the models and return what is to run.
+
+    Where roles share a process (`shared`), the honest models are inside, too. With `hosted` they and the one
+    whose topic is deleted are in a host. The slow ones are not: in one lane whoever takes long makes all others late.
+    """
     packages = {name: folder / name for name in _FUNCTIONS}
     for name, function in _FUNCTIONS.items():
         package_function(f"load.models.functions:{function}", packages[name], name, "1", np.zeros((1, 1), np.float32))
-    inline = {"selection": {"inline": ["right", "wrong"]}} if processes == "shared" else {}
-    return Deployment(prefix, _APPLICATIONS, packages, PARTITIONS, settings=inline, processes=processes)
+    return Deployment(
+        prefix,
+        _APPLICATIONS,
+        packages,
+        PARTITIONS,
+        settings=_SETTINGS.get(processes, {}),
+        processes="shared" if processes == "shared" else "each",
+    )

@@ -1,6 +1,7 @@
 """Models that only take time, as Clockwork has published it, under the runtime for functions.
 
     load.models.published:resnet50        naming one takes what loading its weights took; calling it, what a batch took
+    load.models.published:resnet50_8      the same on a device that is eight times slower
 
 Nothing is computed. A runtime names its function each time that a package is loaded, and so the time to load is taken
 whenever a host loads one. Each holds a 64th of the weights' bytes.
@@ -89,7 +90,8 @@ class Sleeping:
 
 
 def __getattr__(name: str) -> Sleeping:
-    model = published().get(name)
-    if model is None:
+    kind, _, slower = name.partition("_")
+    model = published().get(kind)
+    if model is None or not (slower or "1").isdigit():
         raise AttributeError(name)
-    return Sleeping(model)
+    return Sleeping(model._replace(times_us=tuple(us * int(slower or "1") for us in model.times_us)))

@@ -136,6 +136,15 @@ def linear_svm(data: Digits) -> LinearSVC:
     return svm.fit(data.train_x, data.train_y)
 
 
+def cheap_and_dear(data: Digits) -> tuple[LogisticRegression, SVC]:
+    """Return a fitted linear model with scores, and a kernel SVM: it errs half as often, and each row costs it as much.
+
+    Rows are in [0, 1].
+    """
+    linear = LogisticRegression(C=0.05, tol=1e-3, max_iter=300)
+    return linear.fit(data.train_x, data.train_y), SVC(C=5.0).fit(data.train_x, data.train_y)
+
+
 def clippers(data: Digits) -> dict[str, Estimator]:
     """Return fitted estimators of the kinds in Clipper's figures 3 and 4, a network for its linear SVM on Spark."""
     random = np.random.default_rng(_SEED)

@@ -92,6 +92,7 @@ async def run(stage: Stage) -> Result:
             "form": stage.form if not stage.only else ",".join(stage.only),
             "seed": float(stage.seed),
             "models": float(MODELS),
+            "live_models": float(clockwork_live.models_of(stage)),
             "resident": RESIDENT,
             "load": LOAD,
             "slo_ms": SLO_MS,

@@ -50,7 +50,8 @@ if TYPE_CHECKING:
     from load.scenarios.parts.live_host import Found
 
 PARTS: Final = ("live", "sleeping", "live_objectives")
-MODELS, RESIDENT, LOAD, SLO_MS = 200, 0.1, 0.7, 100.0
+MODELS, SHORT_MODELS = 200, 120
+RESIDENT, LOAD, SLO_MS = 0.1, 0.7, 100.0
 LANES: Mapping[str, str] = {"clockwork": "clockwork", "fifo": "fifo, aimd", "apart": "workers in as much memory"}
 CONTROLLERS: Mapping[str, str] = {"clockwork": "clockwork", "fifo": "aimd"}
 OBJECTIVES_MS: Final = (100, 75, 50, 40, 30, 20, 15, 10)
@@ -85,7 +86,8 @@ FIGURES = Figures(
         for part in PARTS[:2]
         for lane in LANES
     ),
-    SHOWN("live_apart_workers", "*_budget_mib"),
+    SHOWN("live_apart_workers"),
+    SHOWN_MIB("*_budget_mib"),
     *(WITHIN_SLO(f"live_objective_{ms}_{lane}_goodput") for ms in OBJECTIVES_MS for lane in CONTROLLERS),
 )
 
@@ -107,7 +109,7 @@ async def run(stage: Stage, parts: Sequence[str]) -> dict[str, float]:
     if "sleeping" in parts:
         figures |= await _sleeping(stage)
     if "live" in parts or "live_objectives" in parts:
-        fleet = _real_fleet(stage.folder, stage.seed)
+        fleet = _real_fleet(stage)
         real = _Real(fleet, _tenth_mib(await resident_bytes(stage, fleet)))
         figures["live_budget_mib"] = real.memory_mib
         for lane in CONTROLLERS:
@@ -124,19 +126,19 @@ async def _of_host(stage: Stage, real: _Real, lane: str, parts: Sequence[str], r
     async with greeted(stage, real.fleet, hosting(CONTROLLERS[lane], real.memory_mib)) as driver:
         if rate is None:
             _say("what a query costs")
-            calm = await ask(driver, real.fleet, _asking(_CALM_PER_S, _CALM_S, stage.seed), -1)
+            calm = await ask(driver, real.fleet, _asking(stage, _CALM_PER_S, _CALM_S), -1)
             rate = LOAD * usable_cores() / (calm.cores / _CALM_PER_S)
             figures["live_per_s"] = rate
         if "live" in parts:
             _say(f"{rate:,.0f} queries a second of real models, {LANES[lane]}")
-            asking = _asking(rate, seconds, stage.seed)
+            asking = _asking(stage, rate, seconds)
             found = await ask(driver, real.fleet, asking, stage.seed)
             figures["live_queries"] = len(asking.models)
             figures |= _named(f"live_{lane}", figures_of(found, asking))
         for ms in SHORT_OBJECTIVES_MS if stage.short else OBJECTIVES_MS:
             if "live_objectives" in parts:
                 _say(f"{ms} ms, {LANES[lane]}")
-                asking = _asking(rate, step_s, stage.seed)._replace(slo_ms=float(ms))
+                asking = _asking(stage, rate, step_s)._replace(slo_ms=float(ms))
                 found = await ask(driver, real.fleet, asking, stage.seed + 1_000 * ms)
                 figures[f"live_objective_{ms}_{lane}_goodput"] = found.share(GOOD)
     return figures
@@ -144,7 +146,7 @@ async def _of_host(stage: Stage, real: _Real, lane: str, parts: Sequence[str], r
 
 async def _apart(stage: Stage, real: _Real, figures: Mapping[str, float]) -> dict[str, float]:
     """Return the figures of as many workers as fit into the host's memory, for the models that are asked most."""
-    asking = _asking(figures["live_per_s"], _SHORT_SECONDS if stage.short else _SECONDS, stage.seed)
+    asking = _asking(stage, figures["live_per_s"], _SHORT_SECONDS if stage.short else _SECONDS)
     most_asked = [name for name, _ in Counter(asking.models).most_common()]
     one = real.fleet.first(most_asked[:1])
     async with greeted(stage, one, _APART) as driver:
@@ -170,8 +172,8 @@ async def _sleeping(stage: Stage) -> dict[str, float]:
     """Return the figures of hosts with the published models."""
     random = np.random.default_rng(stage.seed)
     families = many_models.published()
-    its = many_asked.asked(_SHORT_SLEEPING if stage.short else _SLEEPING, MODELS, random)
-    kinds = random.permutation(np.arange(MODELS) % len(families)).tolist()
+    its = many_asked.asked(_SHORT_SLEEPING if stage.short else _SLEEPING, models_of(stage), random)
+    kinds = random.permutation(np.arange(models_of(stage)) % len(families)).tolist()
     models = [families[kind].model() for kind in kinds]
     budget_bytes = int(RESIDENT * sum(model.bytes for model in models))
     played = many_asked.played(its, models, budget_bytes, LOAD, loads_beside=True)
@@ -190,9 +192,14 @@ async def _sleeping(stage: Stage) -> dict[str, float]:
     return figures
 
 
-def _asking(rate: float, seconds: float, seed: int) -> Asking:
+def models_of(stage: Stage) -> int:
+    """Return how many models a host has here."""
+    return SHORT_MODELS if stage.short else MODELS
+
+
+def _asking(stage: Stage, rate: float, seconds: float) -> Asking:
     """Return the beginning of the trace, so fast that there are as many a second on average."""
-    its = many_asked.asked(int(rate * seconds), MODELS, np.random.default_rng(seed))
+    its = many_asked.asked(int(rate * seconds), models_of(stage), np.random.default_rng(stage.seed))
     offsets_us = its.at_s / its.at_s[-1] * len(its.models) * 1e6 / rate
     buckets = (its.at_s // _COUNT_S).astype(int)
     counts = np.bincount(buckets)
@@ -210,10 +217,10 @@ def _tenth_mib(size_bytes: float) -> int:
     return max(1, round(RESIDENT * size_bytes / 2**20))
 
 
-def _real_fleet(folder: Path, seed: int) -> Fleet:
+def _real_fleet(stage: Stage) -> Fleet:
     """Package a model of each kind, and copy it: as many models of each."""
-    data = digits()
-    kinds = np.random.default_rng(seed).permutation(np.arange(MODELS) % 3)
+    data, folder = digits(), stage.folder
+    kinds = np.random.default_rng(stage.seed).permutation(np.arange(models_of(stage)) % 3)
     packages: dict[str, Path] = {}
     for kind, (runtime, estimator) in enumerate(small_models(data).items()):
         made = package_all({runtime: estimator}, data.test_x[:64], folder / "kinds", convert=runtime)

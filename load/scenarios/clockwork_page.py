@@ -30,19 +30,25 @@ those of Clockwork (OSDI'20) by its published times on a V100. They compute noth
 and so does loading, beside batches. Each holds a 64th of the weights' bytes. Clockwork's own `docs/withoutgpus.md` does
 the same. The memory of a tenth is reckoned from what a host with room for all says that they take. Each model was asked
 once before. As many single workers are started as fit into the memory of the host's processes, for the models that are
-asked most; all other queries are misses. A shorter objective is that of the query. A query that fails leaves no batch.
+asked most; all other queries are misses. Where objectives are shorter, it is the query that names its own.
 
-**Simulated**, the kernel's own schedules and residency run a hundred times as many queries in virtual time, without
-Kafka, selection and the way to the models' process. The *profiled* models are the sleeping ones. The *real* ones are
-the same three packages, as they are measured on this machine; one process loads and runs them in turn. A worker a model
-has only the model's own bytes to hold there.
+**Simulated**, the kernel's own schedules and residency run many times as many queries in virtual time, without Kafka,
+selection and the way to the models' process. The *profiled* models are the sleeping ones. The *real* ones are the same
+three packages, as they are measured on this machine; one process loads and runs them in turn. A worker a model has only
+the model's own bytes to hold there.
 
 The simulated load is 70 % on average, reckoned with batches of one row, and so is that of the sleeping models. The
-counts are bursty: many of the five minutes ask for more than the host can do, so no order could answer all. The
 targets, 99.99 % for profiled and sleeping models and 99.9 % for real ones, are of all queries. A second share is of the
 queries that come *within* the load, in five minutes that ask, as those before them, for no more than 70 %. A query is
 cold if its model is not in memory when it comes. With 20 ms and less most cold queries cannot be in time, because
 loading takes 4 to 20 ms.
+
+**What is missing is the bursts.** Of the first 200,000 queries of the profiled models 98.44 % were in time. With all
+models in memory it would be 98.46 %, and with loading within 0.1 ms 98.48 %. But 36 % of them come in five minutes that
+ask for more than all of the device in single rows, and 12 % in such that ask for more in any batches of 95 ms: at 143
+queries a second for 200 models there is hardly ever a second row to wait for. One idea helped: where more waits than
+can be in time, the rows that take longest give way (Moore and Hodgson, 1968). That makes 98.80 %, where `fifo` has
+98.78 %. The queries of a ResNet-152 pay for it, 98.7 % of which are in time instead of 99.1 %.
 
 How unequal the models are decides most. The exponent of Zipf's law, 2.5, was chosen among five: with 1.5 some 97 % of
 the profiled models' queries were in time in the short form, with 1.0 some 88 %.
@@ -109,7 +115,7 @@ def _lanes(part: str, figures: Mapping[str, float]) -> list[tuple[str, str]]:
 
 def _live(part: str, name: str, figures: Mapping[str, float]) -> Table:
     rows = tuple(
-        (label, *(f"{figures[f'{part}_{lane}_{head}']:.2%}" for head in _LIVE_HEADS))
+        (label, *(f"{figures[f'{part}_{lane}_{head}']:.3%}" for head in _LIVE_HEADS))
         for lane, label in _lanes(part, figures)
     )
     queries, per_s = figures[f"{part}_queries"], figures[f"{part}_per_s"]
@@ -164,7 +170,7 @@ def _measured_ms(figures: Mapping[str, float], part: str, value: str) -> list[in
 
 def _steps(figures: Mapping[str, float], part: str, value: str, title: str) -> Table:
     rows = tuple(
-        (f"{ms} ms", *(f"{figures[f'{part}_{ms}_{lane}_{value}']:.2%}" for lane in clockwork_live.CONTROLLERS))
+        (f"{ms} ms", *(f"{figures[f'{part}_{ms}_{lane}_{value}']:.3%}" for lane in clockwork_live.CONTROLLERS))
         for ms in _measured_ms(figures, part, value)
     )
     return Table(title, ("", "clockwork", "fifo, aimd"), rows)

@@ -8,7 +8,7 @@
 
 Ten applications with three models each are asked as ten companies were named in a day (`parts.pool_traffic`). All four
 use the same simulated hosts with the worker's own batcher. Nothing is computed: batch times are Clockwork's. Two
-processes share the work.
+processes share the work. `nexus_live` has the part on Kafka: two real hosts.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from load.figures import IN_FULL, RIGHT, SHOWN, SHOWN_S, Better, Figures, Kind, at_least, at_most
 from load.harness.progress import say
 from load.results.results import Result
+from load.scenarios import nexus_live
 from load.scenarios.parts.pool_traffic import COUNTS, MEMORY_BYTES, day
 from policies.packing.epochs import Pace, Planned, planned
 from policies.packing.moving import Terms
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from workers.simulation.pool import Homes, Planner, Played
 
 NAME = "nexus"
+PARTS = ("simulated", "measured")
 WANTED: Final = 0.99
 SPEED: Final = 20.0  # five minutes in 15 s, half an epoch
 BUSY_HOSTS: Final = 1.0  # that full batches of all rows would keep busy, on the average of the day
@@ -55,6 +57,7 @@ FIGURES = Figures(
     Kind("s", Better.LOWER, 0.5)("plan_s", must=at_most(0.5)),
     SHOWN("planned_changes", "planned_moves", "planned_loads", "planned_mean_hosts", "rows", "models", "plans"),
     SHOWN_S("simulated_s"),
+    nexus_live.FIGURES,
 )
 
 
@@ -93,11 +96,20 @@ class _Planning:
 
 
 async def run(stage: Stage) -> Result:
-    """Play the day with every way of placing models."""
-    return await asyncio.to_thread(_run, stage)
+    """Play the day with every way of placing models, and its beginning on real hosts."""
+    parts = stage.only or PARTS
+    given: Mapping[str, float | str] = {
+        "form": stage.form,
+        "seed": float(stage.seed),
+        "speed": SPEED,
+        "pause_ms": _PAUSE_US / 1e3,
+    }
+    found = await asyncio.to_thread(_simulated, stage) if "simulated" in parts else Result(NAME, {}, {})
+    measured = await nexus_live.run(stage, SPEED) if "measured" in parts else {}
+    return replace(found, figures={**found.figures, **measured}, parameters=given)
 
 
-def _run(stage: Stage) -> Result:
+def _simulated(stage: Stage) -> Result:
     form = (stage.seed, _SHORT_COUNTS if stage.short else COUNTS)
     with ProcessPoolExecutor(2, get_context("spawn")) as processes:
         planning = processes.submit(_planned, *form)
@@ -134,7 +146,7 @@ def _run(stage: Stage) -> Result:
     return Result(
         NAME,
         {name: float(value) for name, value in figures.items()},
-        {"form": stage.form, "seed": float(stage.seed), "speed": SPEED, "pause_ms": _PAUSE_US / 1e3},
+        {},
         {"course": course},
         tuple(f"The last plan: {reason}." for reason in reasons[:3]),
     )

@@ -1,8 +1,9 @@
 """`parm`: late outputs are decoded from a parity model's (Kosaian, Rashmi and Venkataraman, SOSP 2019, figure 9).
 
-    none   12 workers of ParM's MNIST network
-    equal  18 workers of it: the same resources as
-    k2     12 workers of it, and 6 of a parity model for groups of two, trained here
+    none    12 workers of ParM's MNIST network
+    equal   18 workers of it: the same resources as
+    k2      12 workers of it, and 6 of a parity model for groups of two, trained here
+    k3, k4  12 workers of it, and 4 or 3 of a parity model for groups of three or four; in virtual time alone
 
 A call takes 25 to 50 ms, of which the workers sleep most, as twelve accelerators would have it on two cores. All are
 asked the same Poisson arrivals, at half of what the 12 can do. Two workers at a time stand still for 100 to 300 ms:
@@ -11,6 +12,9 @@ ParM's stragglers are pairs of machines between which data is copied. Each worke
 Then a worker is killed and started again (`rebalance`): its partition is not served meanwhile. At last nothing stands
 still, and the 12 workers are asked nine tenths of what they can do (`loaded`): there the wait is for a free worker, and
 more workers help where coding does not.
+
+`virtual_` figures are of the same lanes in virtual time, with three times 100,000 queries, and by how much is asked:
+there the machine's own tail, which is that of Kafka on two cores, does not count.
 """
 
 from __future__ import annotations
@@ -18,15 +22,13 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
-from load.figures import IN_FULL, NONE, SHOWN, Better, Figures, Kind, at_most
+from load.figures import IN_FULL, NONE, SHOWN, Better, Figures, Kind, at_most, exactly
 from load.harness import arrivals, topics
-from load.harness.data import DATA, mnist, need
+from load.harness.data import mnist, need
 from load.harness.driving import deployed
 from load.harness.probes import length
 from load.harness.recorder import recorded
@@ -34,18 +36,16 @@ from load.harness.stalls import pairs, stalling
 from load.harness.system import Deployment
 from load.harness.workload import Rows, query_id
 from load.results.results import Result
+from load.scenarios.parm_models import IMAGES, WEIGHTS, scaled, scores_of, trained
+from load.scenarios.parm_virtual import APPLICATION, NET, PARITY, Lane, Played, World, play
 from schemas.records import Application, Tensor
 from schemas.topics import model_queries
-from streams.operators.selection.coding import decoded
-from workers.entry_point import resolve
 from workers.packages.loading import load_package
-from workers.packages.packaging import package_torch
-from workers.packages.parity import Training, package_parity
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
+    import numpy as np
     from numpy.typing import NDArray
 
     from load.harness.driving import Driver, Stretch
@@ -53,49 +53,64 @@ if TYPE_CHECKING:
     from schemas.records import Prediction
 
 NAME = "parm"
-WEIGHTS, IMAGES = DATA / "vectors/parm/mnist-base-mlp.t7", DATA / "labelled/mnist"
-NET, PARITY, APPLICATION = "mnist", "mnist-parity", "digits"
-SERVICE_S = 0.0375  # of a call on the average
+CALL_S = (0.025, 0.05)
+SERVICE_S = sum(CALL_S) / 2
 USED, LOADED = 0.5, 0.9  # of what the workers without more can do
 SLO_MS = 1_000.0
 EVERY_S, FOR_S = 12.0, (0.1, 0.3)  # a worker stands still so often, for so long
 _KILL_AT_S = 4.0
-_STATE = "model.safetensors"
-_FAST, _SLOW = "load.models.parm_network:build", "load.models.parm_network:build_slow"
 
 
-class Lane(NamedTuple):
-    """Workers of the network and of a parity model for groups of k; 0 = none."""
-
-    workers: int
-    parity_workers: int = 0
-    k: int = 0
+VIRTUAL = {
+    "none": Lane(12),
+    "equal": Lane(18),
+    "k2": Lane(12, 6, 2),
+    "k3": Lane(12, 4, 3),
+    "k4": Lane(12, 3, 4),
+}
+LANES = ("none", "equal", "k2")
+ASKED = (0.3, 0.5, 0.7, 0.9)  # of what the 12 workers can do
 
 
 class Form(NamedTuple):
     """How much is done."""
 
-    lanes: dict[str, Lane]
-    trained: tuple[int, ...]  # groups of how many rows parity models are trained for
-    epochs: int
+    queries: int  # of a run in virtual time
+    runs: int
+    swept: int  # queries at each of `ASKED`
+    lanes: dict[str, Lane]  # of real workers
+    epochs: dict[int, int]  # that parity models are trained, by the size of groups
     seconds: float  # of the stretch with stragglers
     beside_s: float  # of the others; 0 = they are left out
 
 
-FULL = Form({"none": Lane(12), "equal": Lane(18), "k2": Lane(12, 6, 2)}, (2, 3, 4), 20, 180.0, 20.0)
-SHORT = Form({"none": Lane(6), "k2": Lane(6, 3, 2)}, (2,), 4, 20.0, 0.0)
-PARTS = tuple(FULL.lanes)
+FULL = Form(
+    100_000, 3, 15_000, {"none": Lane(12), "equal": Lane(18), "k2": Lane(12, 6, 2)}, {2: 200, 3: 30, 4: 30}, 70.0, 20.0
+)
+SHORT = Form(10_000, 1, 0, {"none": Lane(6), "k2": Lane(6, 3, 2)}, {2: 8}, 20.0, 0.0)
+PARTS = ("virtual", *LANES)
 
 _MS = Kind("ms", Better.LOWER, 0.5, 10.0)
+_LOST = {"none": NONE, "equal": exactly(0, IN_FULL), "k2": NONE}
 _RATIO = Kind("", Better.LOWER, 0.3)
 _POINTS = Kind("points", Better.LOWER, 0.3, 1.0)
 FIGURES = Figures(
     *(
-        recorded(f"{lane}_", "p50_ms", "p99_ms", "p999_ms", "max_ms", "queries_sent", "lost", "defaults", lost=NONE)
-        for lane in PARTS
+        recorded(
+            f"{lane}_", "p50_ms", "p99_ms", "p999_ms", "max_ms", "queries_sent", "lost", "defaults", lost=_LOST[lane]
+        )
+        for lane in LANES
     ),
-    *(_MS(f"{lane}_loaded_p50_ms", f"{lane}_loaded_p99_ms") for lane in PARTS),
-    *(SHOWN(f"{lane}_rebalance_unserved", f"{lane}_rebalance_asked") for lane in PARTS),
+    *(_MS(f"{lane}_loaded_p50_ms", f"{lane}_loaded_p99_ms") for lane in LANES),
+    *(SHOWN(f"{lane}_rebalance_unserved", f"{lane}_rebalance_asked") for lane in LANES),
+    _MS("virtual_*_p50_ms", "virtual_*_p99_ms", "virtual_*_p999_ms"),
+    _RATIO("virtual_k2_p999_of_none", must=at_most(0.6, IN_FULL)),
+    _RATIO("virtual_k2_p50_of_none", must=at_most(1.05)),
+    _RATIO("virtual_k2_more_work", must=at_most(0.5)),
+    _POINTS("virtual_k2_accuracy_lost_points", must=at_most(6.5, IN_FULL)),
+    _RATIO("virtual_*_of_none", "virtual_*_of_equal", "virtual_*_more_work"),
+    _POINTS("virtual_*_accuracy_lost_points"),
+    SHOWN("virtual_*"),
     SHOWN("k*_epochs", "k*_own_accuracy", "k*_accuracy"),
     _POINTS("k2_accuracy_lost_points", must=at_most(6.5, IN_FULL)),
     _POINTS("k*_accuracy_lost_points"),
@@ -117,8 +132,10 @@ async def run(stage: Stage) -> Result:
     form = SHORT if stage.short else FULL
     need(WEIGHTS, IMAGES)
     pixels, labels = mnist(IMAGES, "t10k", 10_000)
-    images = _scaled(pixels)
-    figures = _train(stage, form, images, labels)
+    images = scaled(pixels)
+    figures = trained(stage, form.epochs, images, labels)
+    if not stage.only or "virtual" in stage.only:
+        figures |= await asyncio.to_thread(_virtual, stage, form, images, labels)
     for name, lane in form.lanes.items():
         if not stage.only or name in stage.only:
             figures |= await _measure(stage, form, name, lane, images, labels)
@@ -127,6 +144,7 @@ async def run(stage: Stage) -> Result:
         figures={**figures, **_compared(figures)},
         parameters={
             "form": stage.form,
+            "virtual_queries": form.queries * form.runs,
             "workers": form.lanes["none"].workers,
             "rate": _rate(form, USED),
             "loaded_rate": _rate(form, LOADED),
@@ -139,65 +157,48 @@ async def run(stage: Stage) -> Result:
     )
 
 
-def _scaled(pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """Return images as the network takes them, in [0, 1]."""
-    return (pixels / np.float32(255)).astype(np.float32)
-
-
 def _rate(form: Form, used: float) -> float:
     return round(form.lanes["none"].workers * used / SERVICE_S, 1)
 
 
-def _train(stage: Stage, form: Form, images: NDArray[np.float32], labels: NDArray[np.int64]) -> dict[str, float]:
-    """Package the network and its parity models, fast for training and slow to be asked; returns their accuracies."""
-    network = resolve("load.models.parm_network:load_published")(WEIGHTS)
+def _virtual(stage: Stage, form: Form, images: NDArray[np.float32], labels: NDArray[np.int64]) -> dict[str, float]:
+    """Play the lanes in virtual time."""
     fast = stage.folder / "fast"
-    package_torch(network, fast / NET, NET, "1", images[:5], architecture=_FAST, output="scores")
-    package_torch(fast / NET / _STATE, stage.folder / NET, NET, "1", images[:5], architecture=_SLOW, output="scores")
-    pixels, _ = mnist(IMAGES, "train", 60_000)
-    rows = _scaled(pixels)
+    parity = {k: partial(scores_of, load_package(fast / f"{PARITY}-{k}").runtime) for k in form.epochs}
+    own = scores_of(load_package(fast / NET).runtime, images)
+    world = World(images, labels, own, dict(parity), CALL_S, EVERY_S, FOR_S, SLO_MS)
+    lanes = {name: lane for name, lane in VIRTUAL.items() if not lane.k or lane.k in parity}
     figures: dict[str, float] = {}
-    for k in form.trained:
-        folder = fast / f"{PARITY}-{k}"
-        training = Training(k=k, epochs=form.epochs, seed=stage.seed)
-        made = package_parity(fast / NET, folder, PARITY, "1", rows, training)
-        package_torch(
-            folder / _STATE, stage.folder / folder.name, PARITY, "1", images[:5], architecture=_SLOW, output="scores",
-            parity=made.options["parity"],
-        )  # fmt: skip
-        own, accuracy = accuracies(fast / NET, folder, images, labels, k)
-        figures |= {f"k{k}_epochs": form.epochs, f"k{k}_own_accuracy": own, f"k{k}_accuracy": accuracy}
-        figures[f"k{k}_accuracy_lost_points"] = 100 * (own - accuracy)
+    for name, lane in lanes.items():
+        found = Played()
+        for run in range(form.runs if name in LANES else 1):
+            found.add(play(world, lane, _rate(FULL, USED), form.queries, _seed(stage, run)))
+        figures |= _of_played(f"virtual_{name}", found)
+    for used in ASKED if form.swept else ():
+        for name, lane in ((name, VIRTUAL[name]) for name in LANES):
+            found = play(world, lane, _rate(FULL, used), form.swept, stage.seed)
+            figures |= _quantiles(f"virtual_at_{used:.0%}_{name}".replace("%", ""), found)
+            found = play(replace(world, every_s=0.0), lane, _rate(FULL, used), form.swept, stage.seed)
+            figures |= _quantiles(f"virtual_calm_{used:.0%}_{name}".replace("%", ""), found)
     return figures
 
 
-def accuracies(
-    base: Path, parity: Path, images: NDArray[np.float32], labels: NDArray[np.int64], k: int
-) -> tuple[float, float]:
-    """Return how many answers are right: the network's own, and those decoded as if each image once were missing.
-
-    Args:
-        base: package of the network.
-        parity: of its parity model.
-        images: that neither was trained on, (n, 784).
-        labels: of them, (n,).
-        k: images of a group, which follow each other.
-    """
-    asked = partial(_scores, load_package(base).runtime)
-    own = asked(images)
-    groups = np.arange(len(images) // k * k).reshape(-1, k)
-    sums = _scores(load_package(parity).runtime, images[groups].sum(axis=1))
-    right = [
-        decoded(sums, [own[groups[:, other]] for other in range(k) if other != missing]).argmax(axis=1)
-        == labels[groups[:, missing]]
-        for missing in range(k)
-    ]
-    return float((own.argmax(axis=1) == labels).mean()), float(np.mean(right))
+def _quantiles(name: str, found: Played) -> dict[str, float]:
+    return dict(
+        zip((f"{name}_p50_ms", f"{name}_p99_ms", f"{name}_p999_ms"), found.quantiles(0.5, 0.99, 0.999), strict=True)
+    )
 
 
-def _scores(runtime: Any, rows: NDArray[np.float32]) -> NDArray[np.float32]:
-    found: NDArray[np.float32] = runtime.predict_batch(rows).scores
-    return found
+def _of_played(name: str, found: Played) -> dict[str, float]:
+    (own, own_right), (decoded_, right) = found.own, found.decoded
+    figures = {**_quantiles(name, found), f"{name}_defaults": found.defaults}
+    if found.sums:
+        figures |= {
+            f"{name}_more_work": found.sums / found.rows,
+            f"{name}_decoded_share": decoded_ / len(found.latencies_ms),
+            f"{name}_accuracy_lost_points": 100 * (own_right / own - right / max(1, decoded_)),
+        }
+    return figures
 
 
 @dataclass(slots=True)
@@ -330,6 +331,10 @@ async def _loaded(driver: Driver, form: Form, name: str, inputs: Sequence[Tensor
 def _compared(figures: dict[str, float]) -> dict[str, float]:
     """Return the ratios of two lanes' figures that are there."""
     wanted = {
+        "virtual_k2_p999_of_none": ("virtual_k2_p999_ms", "virtual_none_p999_ms"),
+        "virtual_k2_p99_of_none": ("virtual_k2_p99_ms", "virtual_none_p99_ms"),
+        "virtual_k2_p50_of_none": ("virtual_k2_p50_ms", "virtual_none_p50_ms"),
+        "virtual_k2_p999_of_equal": ("virtual_k2_p999_ms", "virtual_equal_p999_ms"),
         "k2_p999_of_none": ("k2_p999_ms", "none_p999_ms"),
         "k2_p99_of_none": ("k2_p99_ms", "none_p99_ms"),
         "k2_p50_of_none": ("k2_p50_ms", "none_p50_ms"),

@@ -1,13 +1,14 @@
-"""Results of `parm` as tables, as the part of docs/parity.md with figures, and as its picture."""
+"""Results of `parm` as tables, as the page docs/parm.md, and as its picture."""
 
 from __future__ import annotations
 
+import textwrap
 from typing import TYPE_CHECKING, Final
 
 from load.results.drawing import COLOURS, panels, svg
 from load.results.pages import missed
 from load.results.tables import Table
-from load.scenarios.parm import FIGURES, NAME
+from load.scenarios.parm import ASKED, FIGURES, LANES, NAME, VIRTUAL
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,90 +17,142 @@ if TYPE_CHECKING:
     from load.results.results import Result
 
 _PICTURE: Final = f"{NAME}.svg"
-_LANES: Final = {
+_WORDS: Final = {
     "none": "12 workers",
     "equal": "18 workers",
-    "k2": "12 workers, 6 of a parity model for groups of two",
+    "k2": "12, and 6 for sums of two",
+    "k3": "12, and 4 for sums of three",
+    "k4": "12, and 3 for sums of four",
 }
-_POINTS: Final = {"p50_ms": "p50", "p99_ms": "p99", "p999_ms": "p99.9", "max_ms": "most"}
+_POINTS: Final = {"p50_ms": "p50", "p99_ms": "p99", "p999_ms": "p99.9"}
 _INTRODUCTION: Final = """\
 # Coded inference, measured
 
-Written by `skysail load run parm --docs docs/parity-measured.md`. [Late outputs](parity.md) says when coding is of use,
-and how it is set up.
+Written by `skysail load run parm --docs docs/parm.md`. [Late outputs](parity.md) says when coding is of use, and how it
+is set up.
 
 ParM's network for MNIST (784-200-100-10, as published) is asked the 10,000 test images over and over. A call takes 25
-to 50 ms, of which the workers sleep most, as accelerators would have it. Two workers at a time stand still for 100 to
-300 ms; each worker does so every 12 s on the average, in each lane.
+to 50 ms. Two workers at a time stand still for 100 to 300 ms, each worker every 12 s on the average. The parity models
+are trained on the 60,000 training images.
 """
 _READING: Final = """\
-- ParM (SOSP'19) has p99.9 up to 48 % lower at the same median, with 12 GPUs, ResNet-18, k = 2 and four copies of data
-  between machines at a time. Its accuracy is at most 6.5 % lower where answers are decoded.
-- Skysail waits with decoding until an output is later than 19 of 20 are, since the model's own answer is better. ParM
-  decodes as soon as it can. So fewer answers are decoded here, and p99 gains less than p99.9.
-- *Loaded*: nothing stands still, and queries wait for a free worker. There as many workers more are what helps, and
-  coding does not: its workers take sums alone.
+- ParM (SOSP'19) reports p99.9 up to 48 % lower at the same median, with 12 GPUs, ResNet-18, k = 2 and four copies of
+  data between machines at a time, and answers that are right at most 6.5 % less often where they are decoded.
+- *In virtual time*: selection's own kernel, simulated workers and Kafka, the networks' real outputs. Nothing else that
+  the machine does counts.
+- Skysail waits with decoding until an output is later than 19 of 20 are, since the model's own answer is the better
+  one. ParM decodes as soon as it can.
+- *Nothing stands still*: queries wait for a free worker. Where much is asked, as many workers more help, and coding,
+  whose workers take sums alone, does not.
 - *Killed*: one worker is killed and started again. Meanwhile its partition is not served, and coded queries are
   answered from the other ones of their groups.
+- Hedging, which asks a late query once more, is not among the lanes yet.
 """
 
 
 def tables(result: Result) -> list[Table]:
-    """Return latencies by lane, and accuracies by size of groups."""
+    """Return what there is: lanes in virtual time and real ones, accuracies, and latencies by how much is asked."""
     found = result.figures
-    lanes = {lane: words for lane, words in _LANES.items() if f"{lane}_p50_ms" in found}
-    heads = ("lane", "queries", *_POINTS.values(), "loaded p99", "killed: unserved")
-    rows = tuple((words, *_row(found, lane)) for lane, words in lanes.items())
-    sizes = [k for k in (2, 3, 4) if f"k{k}_accuracy" in found]
-    accuracies = tuple(
-        (f"{k}", f"{found[f'k{k}_own_accuracy']:.2%}", f"{found[f'k{k}_accuracy']:.2%}",
-         f"{found[f'k{k}_accuracy_lost_points']:.2f}")
-        for k in sizes
-    )  # fmt: skip
-    return [
-        Table("Latency in ms", heads, rows),
-        Table("Accuracy on the test images", ("k", "the network's own", "decoded", "points lost"), accuracies),
-    ]
+    shown = [_virtual(found), _accuracies(found), _by_load(found), _real(found)]
+    return [table for table in shown if table.rows]
 
 
-def _row(found: Mapping[str, float], lane: str) -> tuple[str, ...]:
-    points = [f"{found[f'{lane}_{point}']:.0f}" if f"{lane}_{point}" in found else "" for point in _POINTS]
-    loaded = f"{found[f'{lane}_loaded_p99_ms']:.0f}" if f"{lane}_loaded_p99_ms" in found else ""
-    killed = f"{found[f'{lane}_rebalance_unserved']:.0f}" if f"{lane}_rebalance_unserved" in found else ""
-    return (f"{found[f'{lane}_queries_sent']:,.0f}", *points, loaded, killed)
+def _virtual(found: Mapping[str, float]) -> Table:
+    lanes = [lane for lane in VIRTUAL if f"virtual_{lane}_p50_ms" in found]
+    rows = tuple((_WORDS[lane], *_points(found, f"virtual_{lane}"), *_decoded(found, lane)) for lane in lanes)
+    return Table("In virtual time, ms", ("workers", *_POINTS.values(), "decoded", "more work"), rows)
+
+
+def _points(found: Mapping[str, float], name: str) -> list[str]:
+    return [f"{found[f'{name}_{point}']:.1f}" if f"{name}_{point}" in found else "" for point in _POINTS]
+
+
+def _decoded(found: Mapping[str, float], lane: str) -> tuple[str, str]:
+    share = found.get(f"virtual_{lane}_decoded_share")
+    return ("", "0 %") if share is None else (f"{share:.2%}", f"{found[f'virtual_{lane}_more_work']:.0%}")
+
+
+def _accuracies(found: Mapping[str, float]) -> Table:
+    rows = tuple(
+        (
+            f"{k}",
+            f"{found[f'k{k}_epochs']:.0f}",
+            f"{found[f'k{k}_own_accuracy']:.2%}",
+            f"{found[f'k{k}_accuracy']:.2%}",
+            f"{found[f'k{k}_accuracy_lost_points']:.2f}",
+        )
+        for k in (2, 3, 4)
+        if f"k{k}_accuracy" in found
+    )
+    heads = ("rows of a group", "epochs", "the network's own", "decoded", "points lost")
+    return Table("Right answers to the test images, each decoded once", heads, rows)
+
+
+def _by_load(found: Mapping[str, float]) -> Table:
+    rows = []
+    for kind, words in (("at", "with stalls"), ("calm", "nothing stands still")):
+        for used in (f"{100 * share:.0f}" for share in ASKED):
+            names = [f"virtual_{kind}_{used}_{lane}" for lane in LANES]
+            if f"{names[0]}_p99_ms" in found:
+                cells = [f"{found[f'{name}_p99_ms']:.0f} / {found[f'{name}_p999_ms']:.0f}" for name in names]
+                rows.append((f"{used} %, {words}", *cells))
+    heads = ("of what 12 workers can do", *(_WORDS[lane] for lane in LANES))
+    return Table("p99 / p99.9 in virtual time by how much is asked, ms", heads, tuple(rows))
+
+
+def _real(found: Mapping[str, float]) -> Table:
+    lanes = [lane for lane in LANES if f"{lane}_p50_ms" in found]
+    rows = tuple(
+        (
+            _WORDS[lane],
+            f"{found[f'{lane}_queries_sent']:,.0f}",
+            *_points(found, lane),
+            f"{found[f'{lane}_loaded_p99_ms']:.0f}" if f"{lane}_loaded_p99_ms" in found else "",
+            f"{found[f'{lane}_rebalance_unserved']:.0f}" if f"{lane}_rebalance_unserved" in found else "",
+        )
+        for lane in lanes
+    )
+    return Table(
+        "Real processes on this machine, ms",
+        ("workers", "queries", *_POINTS.values(), "p99, nothing stands still, 90 %", "killed: unserved"),
+        rows,
+    )
 
 
 def page(result: Result, environment: Environment) -> str:
     """Return the page."""
     found = result.figures
-    said = [f"Measured on {environment['processor']}: {result.given}.\n"]
+    said = [f"{environment['processor']}; {result.given}."]
     if "k2_reconstructed" in found:
         said.append(
-            f"Of the answers {found['k2_reconstructed_share']:.2%} were decoded, {found['k2_reconstructed']:.0f} in"
-            f" all. {found['k2_served_accuracy']:.2%} of them were right, and {found['k2_served_own_accuracy']:.2%} of"
-            f" the others. The parity model was asked {found['k2_more_work']:.2f} rows for each of the network's.\n"
+            f"Of the answers of real processes {found['k2_reconstructed_share']:.2%} were decoded,"
+            f" {found['k2_reconstructed']:.0f} in all. {found['k2_served_accuracy']:.2%} of them were right, and"
+            f" {found['k2_served_own_accuracy']:.2%} of the others. The parity model was asked"
+            f" {found['k2_more_work']:.2f} rows for each of the network's."
         )
+    paragraphs = [textwrap.fill(text, 120, break_long_words=False, break_on_hyphens=False) + "\n" for text in said]
     notes = [f"- {sentence}" for sentence in (*result.notes, *missed(result, FIGURES))]
-    picture = f"![Latencies by lane]({_PICTURE})\n"
-    shown = [table.markdown() for table in tables(result)]
-    return "\n".join([_INTRODUCTION, *said, *shown, picture, "## How to read this\n", _READING.rstrip(), *notes, ""])
+    picture = f"![Latencies by lane, and accuracy by size of groups]({_PICTURE})\n"
+    shown = [f"## {table.title}\n\n{table.markdown()}" for table in tables(result)]
+    parts = [_INTRODUCTION, *paragraphs, picture, *shown, "## How to read this\n", _READING.rstrip(), *notes, ""]
+    return "\n".join(parts)
 
 
 def plots(result: Result) -> dict[str, str]:
     """Return the picture: quantiles by lane, and what decoding costs by size of groups."""
     found = result.figures
     figure, (left, right) = panels(2)
-    for number, (lane, words) in enumerate(_LANES.items()):
-        points = [point for point in _POINTS if f"{lane}_{point}" in found]
-        if points:
-            places = [place + 0.25 * (number - 1) for place in range(len(points))]
-            left.bar(places, [found[f"{lane}_{point}"] for point in points], 0.22, color=COLOURS[number], label=words)
-            left.set_xticks(range(len(points)), [_POINTS[point] for point in points])
-    left.set_ylabel("ms")
+    lanes = [lane for lane in VIRTUAL if f"virtual_{lane}_p50_ms" in found]
+    for number, lane in enumerate(lanes):
+        places = [place + 0.16 * (number - len(lanes) / 2) for place in range(len(_POINTS))]
+        heights = [found[f"virtual_{lane}_{point}"] for point in _POINTS]
+        left.bar(places, heights, 0.14, color=COLOURS[number], label=_WORDS[lane])
+    left.set_xticks(range(len(_POINTS)), list(_POINTS.values()))
+    left.set_ylabel("ms, in virtual time")
     sizes = [k for k in (2, 3, 4) if f"k{k}_accuracy" in found]
-    right.bar(range(len(sizes)), [found[f"k{k}_accuracy_lost_points"] for k in sizes], 0.5, color=COLOURS[0])
-    right.axhline(6.5, color="black", linewidth=0.8, linestyle="--", label="the most that ParM reports")
-    right.set_xticks(range(len(sizes)), [f"k = {k}" for k in sizes])
+    right.bar(range(len(sizes)), [found[f"k{k}_accuracy_lost_points"] for k in sizes], 0.5, color="black")
+    right.axhline(6.5, color=COLOURS[4], linewidth=0.8, linestyle="--", label="the most that ParM reports")
+    right.set_xticks(range(len(sizes)), [f"groups of {k}" for k in sizes])
     right.set_ylabel("points of accuracy lost")
-    figure.legend(loc="outside lower center", ncols=2, fontsize=7)
+    figure.legend(loc="outside lower center", ncols=3, fontsize=7)
     return {_PICTURE: svg(figure)}

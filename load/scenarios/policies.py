@@ -66,6 +66,10 @@ SUITS: Mapping[str, tuple[str, str]] = {
     "exp4": ("all", "the smallest error where every model may be asked; follows the best as it changes"),
     "class_vote": ("all", "models that err independently, or know different classes"),
     "timely": ("those in time", "as `exp4`, with models that may miss the deadline: it uses their latencies"),
+    "cascade": (
+        "1, then another",
+        "a dear model that is needed only where a cheap one is in doubt: [cascades](cascades.md)",
+    ),
 }
 _INTRODUCTION = """\
 # Which policy suits what
@@ -86,6 +90,7 @@ _READING = """\
   (`per_context: true`), every policy learns each user.
 - A policy that asks one model costs one model's work a query. `exp4` and `class_vote` cost the work of all models, and
   learn from every answer. `timely` is not measured here: it is `exp4` where all answers come in time.
+  Nor is `cascade`, which goes by scores: [its own page](cascades.md) has figures.
 - `ucb1` and `discounted_ucb` send all queries to one model between two updates. With late feedback that is the wrong
   one for long. Their log has propensities of 0 and 1 only.
 - What a policy would have cost on your own traffic: `skysail evaluate`

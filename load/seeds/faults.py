@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from schemas import topics
+from streams.topology import worker_role
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -102,7 +103,8 @@ def _target(random: Random, kind: str, replicas: Mapping[str, int]) -> str:  # n
         case "transaction":  # of who asks or tells
             return f"{random.choice((topics.QUERIES, topics.FEEDBACK))}-{random.randrange(2)}"
         case "overtaken":  # what is asked of models is kept for the shortest time
-            return random.choice(sorted(role for role in replicas if role.startswith("worker.")))
+            workers = [role for role in replicas if role.startswith("worker.")]
+            return random.choice(sorted(workers or map(worker_role, ("good", "bad"))))
         case "unavailable":
             return f"{random.choice(_TOPICS)}-{random.randrange(2)}"
     return ""

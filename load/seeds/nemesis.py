@@ -6,6 +6,7 @@ from copy import copy
 from typing import TYPE_CHECKING, TypeVar
 
 from load.seeds.members import RESTART_S
+from load.seeds.plan import HOST
 from schemas import topics
 from streams.testing.virtual import later
 
@@ -90,7 +91,7 @@ class Nemesis:
     def _overtaking(self, fault: Fault) -> Callable[[], object]:
         """Keep a model's workers down until Kafka has deleted the queries asked of it meanwhile."""
         for member in self._members.values():
-            if member.role == fault.target:
+            if member.role in (fault.target, HOST):
                 member.kill(fault.for_s + RESTART_S)
         topic = topics.model_queries(fault.target.removeprefix("worker."))
         return lambda: self._broker.retain_nothing(topic)

@@ -11,12 +11,16 @@ from policies import registry
 from schemas.records import Application
 from streams.operators.join.kernel import JoinerSettings
 from streams.operators.selection.kernel import SelectionSettings
+from streams.topology import host_role
+from workers.kernel.schedule.registry import SCHEDULES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MODELS = ("good", "bad")
 PARTITIONS = 2
+POOL = "small"
+HOST = host_role(POOL)
 _ROOM = (50, 300)  # for predictions, where there is little
 _POLICIES = ("exp3", "thompson", "epsilon_greedy", "exp4")
 _APPRENTICES = ("exp3", "thompson", "epsilon_greedy")  # each asks one model: what it costs is in the log
@@ -44,6 +48,21 @@ class Burst:
 
 
 @dataclass(frozen=True, slots=True)
+class HostPlan:
+    """How models run in a host.
+
+    Attributes:
+        schedule: what chooses the next batch.
+        models: so many of them its memory holds.
+        lanes: batches that run at a time.
+    """
+
+    schedule: str
+    models: int
+    lanes: int
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """All that a seed decides; what happens follows from it.
 
@@ -58,6 +77,7 @@ class Plan:
         bursts: the traffic.
         faults: in order of time.
         inside: models that run inside selection and have no workers.
+        host: how all models run in a host; None = they do not.
     """
 
     seed: int
@@ -70,6 +90,7 @@ class Plan:
     bursts: tuple[Burst, ...]
     faults: tuple[Fault, ...] = field(default=())
     inside: tuple[str, ...] = ()
+    host: HostPlan | None = None
 
     @property
     def tolerance_us(self) -> int:
@@ -93,7 +114,7 @@ def plan(seed: int, minutes: float | None = None, processes: str = "each") -> Pl
     Args:
         seed: any.
         minutes: its length; by default the seed decides.
-        processes: with `shared` one model runs inside selection.
+        processes: with `shared` one model runs inside selection; with `hosted` all run in a host.
     """
     random = Random(f"plan {seed}")  # noqa: S311
     is_long = minutes is None and random.randrange(_LONG) == 0
@@ -101,8 +122,14 @@ def plan(seed: int, minutes: float | None = None, processes: str = "each") -> Pl
     replicas = {role: random.choice((1, 2, 2)) for role in ("selection", "joiner", "learner")}
     inside = (Random(f"inside {seed}").choice(MODELS),) if processes == "shared" else ()  # noqa: S311
     replicas |= {f"worker.{model}": random.choice((1, 1, 2)) for model in MODELS if model not in inside}
+    host = _host(Random(f"host {seed}")) if processes == "hosted" else None  # noqa: S311
+    if host is not None:
+        replicas = {role: count for role, count in replicas.items() if not role.startswith("worker.")}
+        replicas[HOST] = random.choice((1, 1, 2))
     applications = tuple(_application(random, number) for number in range(random.randint(1, 3)))
     learning = Random(f"apprentices {seed}")  # noqa: S311
+    again = Random(f"second questions {seed}")  # noqa: S311
+    applications = tuple(_asking_again(again, application) for application in applications)
     return Plan(
         seed=seed,
         length_s=length_s,
@@ -119,7 +146,12 @@ def plan(seed: int, minutes: float | None = None, processes: str = "each") -> Pl
         bursts=_bursts(random, _TRAFFIC * length_s),
         faults=drawn(random, length_s, replicas, is_long=is_long),
         inside=inside,
+        host=host,
     )
+
+
+def _host(random: Random) -> HostPlan:
+    return HostPlan(random.choice(sorted(SCHEDULES)), random.choice((1, 2)), random.choice((1, 2)))
 
 
 def _application(random: Random, number: int) -> Application:
@@ -134,6 +166,15 @@ def _application(random: Random, number: int) -> Application:
         window_s=random.choice((5.0, 20.0, 60.0, 120.0)),
         default_loss=random.choice((None, 0.0, 1.0, 1.0)),
     )
+
+
+def _asking_again(random: Random, application: Application) -> Application:
+    """Let an application ask again, one in four by a cascade, as many by hedging."""
+    way = random.choice(("cascade", "hedge", "", ""))
+    if way == "cascade":
+        parameters = {"risk": random.choice((0.0, 0.3)), "budget": random.choice((0.3, 1.0))}
+        return replace(application, policy=way, parameters=parameters)
+    return replace(application, hedge=random.choice((0.05, 1.0))) if way else application
 
 
 def _with_apprentice(random: Random, application: Application) -> Application:

@@ -6,7 +6,9 @@ from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Protocol
 
+from load.seeds.hosted import MODEL_BYTES, SimulatedModels
 from load.seeds.models import SimulatedModel, model
+from load.seeds.plan import HOST, POOL
 from schemas import topics
 from streams.operators.join.kernel import Joiner
 from streams.operators.learn.kernel import Learner
@@ -18,6 +20,7 @@ from streams.testing.connections import SimulatedBroadcast, SimulatedPositions, 
 from streams.testing.consumers import SimulatedConsumer
 from streams.testing.stores import SimulatedStore
 from workers.executors.factory import executors_of
+from workers.hosting import Hosting
 from workers.kernel.worker import ModelWorker
 from workers.runner import Worker
 from workers.settings import WorkerSettings
@@ -25,7 +28,7 @@ from workers.settings import WorkerSettings
 if TYPE_CHECKING:
     import asyncio
 
-    from load.seeds.plan import Plan
+    from load.seeds.plan import HostPlan, Plan
     from schemas.codec import Codec
     from schemas.records import Report
     from streams.runtime.metrics import MetricsHook
@@ -72,7 +75,24 @@ class Builder:
         ports = self._ports(node, process, hook)
         if role.startswith("worker."):
             return self._worker(role.removeprefix("worker."), process, ports)
+        if self._plan.host is not None and role == HOST:
+            return self._hosting(self._plan.host, process, ports)
         return self._loop(node, process, ports)
+
+    def _hosting(self, plan: HostPlan, process: Process, ports: Ports) -> Runnable:
+        random = Random(f"models {process.name} {self._plan.seed}")  # noqa: S311
+        return Hosting(
+            POOL,
+            process.name,
+            self._how(),
+            ports,
+            self._codec,
+            lambda _: True,
+            memory_bytes=plan.models * MODEL_BYTES,
+            schedule=plan.schedule,
+            lanes=plan.lanes,
+            executors=SimulatedModels(random, self._plan.faulty),
+        )
 
     def _loop(self, node: Node, process: Process, ports: Ports) -> Runnable:
         settings, codec = self._plan.joiner, self._codec

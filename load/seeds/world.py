@@ -16,7 +16,7 @@ from load.seeds.ledger import Ledger
 from load.seeds.members import Member, Wall
 from load.seeds.models import model
 from load.seeds.nemesis import Nemesis
-from load.seeds.plan import MODELS, PARTITIONS
+from load.seeds.plan import MODELS, PARTITIONS, POOL
 from load.seeds.roles import Builder
 from schemas import topics
 from schemas.codec import Codec
@@ -92,7 +92,8 @@ class World:
         self._tell = tell
         self._joiner = joiner
         self._codec = Codec()
-        self._topology = topology.build(MODELS, PARTITIONS, dict.fromkeys(MODELS, PARTITIONS))
+        hosts = {POOL: MODELS} if plan.host is not None else {}
+        self._topology = topology.build(MODELS, PARTITIONS, dict.fromkeys(MODELS, PARTITIONS), hosts=hosts)
         self.broker = FakeBroker(
             partitions={name: topic.partitions for name, topic in self._topology.topics.items()},
             stamped=frozenset(n for n, t in self._topology.topics.items() if t.timestamps == "LogAppendTime"),

@@ -56,12 +56,14 @@ class WorkerVersions(NamedTuple):
         failing: one that is to serve and cannot, by model.
         not_loaded: models of which no version could be loaded.
         faults: of versions that could not be had, by model and version.
+        hosted: models that are planned on a host, in memory or not.
     """
 
     serving: Mapping[str, str]
     failing: Mapping[str, str]
     not_loaded: Collection[str]
     faults: Mapping[tuple[str, str], LoadFault] = MappingProxyType({})
+    hosted: Collection[str] = ()
 
 
 def alerts(
@@ -93,6 +95,7 @@ def alerts(
     others = [row for row in processes if row["instance"] != view.place.instance and row["role"] not in stand_still]
     served = {
         *versions.serving,
+        *versions.hosted,
         *(row["role"].removeprefix(WORKER) for row in processes if row["role"].startswith(WORKER)),
     }
     is_busy = any(row["role"] == "selection" and (row["cpu"] or 0.0) > BUSY_CORES for row in processes)
@@ -130,7 +133,7 @@ def _why(fault: LoadFault | None) -> str:
 
 
 def _refused(versions: WorkerVersions) -> Iterator[Alert]:
-    serving, wanted, missing, faults = versions
+    serving, wanted, missing, faults, _ = versions
     for model in sorted(missing):
         text = not_loaded(model, faults.get((model, wanted.get(model, ""))))
         yield Alert(level="bad", text=text, command=skysail("model", "show", model))

@@ -196,10 +196,12 @@ def _show(app: faust.App, state: _State) -> None:
 
 def _status(state: _State, now_us: int) -> dict[str, object]:
     entries: list[Figures] = list(state.live.values())
-    found = overview(heard_lately(entries, now_us), state.history, now_us, state.sight.view(now_us))
+    plans = state.planning.rows() if state.planning is not None else []
+    hosted = {place["model"] for plan in plans for place in plan["places"]}
+    found = overview(heard_lately(entries, now_us), state.history, now_us, state.sight.view(now_us), hosted)
     more = {
         **promotion_rows(state.promoting),
-        "plans": state.planning.rows() if state.planning is not None else [],
+        "plans": plans,
         "hosts": host_rows(heard(entry) for entry in entries if not is_silent(entry, now_us)),
     }
     return {**status(entries, now_us), "overview": {**found, **more}}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from schemas.records import STOPPED
@@ -33,6 +34,18 @@ if TYPE_CHECKING:
 MINUTE_US = 60_000_000
 STEP_S = STEP_US / 1e6
 HERE = View()
+
+
+# What the page says of questions after the first one, by counter and labels.
+_AGAIN: Mapping[tuple[str, str], str] = {
+    ("steps_total", "escalate asked"): "asked a dearer model, too",
+    ("steps_total", "escalate kept"): "kept the cheap answer",
+    ("steps_total", "escalate late"): "kept the cheap answer since there was no time",
+    ("steps_total", "overdue asked"): "asked a dearer model without an answer",
+    ("hedges_total", "asked"): "asked another replica, too",
+    ("hedges_total", "won"): "were answered by that first",
+    ("hedges_total", "unpaid"): "would have, but for want of a token",
+}
 
 
 class _Gauges:
@@ -91,7 +104,9 @@ class _Gauges:
         return {key.model for key in self._values if key.name == "candidate" and key.application == application}
 
 
-def overview(known: Sequence[Figures], history: History, now_us: int, view: View = HERE) -> Overview:
+def overview(
+    known: Sequence[Figures], history: History, now_us: int, view: View = HERE, hosted: Collection[str] = ()
+) -> Overview:
     """Return what is shown at `now_us` of these processes, those that are silent included.
 
     Where nothing comes back from Kafka, it is what was known when something last did.
@@ -101,6 +116,7 @@ def overview(known: Sequence[Figures], history: History, now_us: int, view: View
         history: of what they reported.
         now_us: the time.
         view: the page's knowledge of itself.
+        hosted: models that are planned on a host.
     """
     then_us = now_us if view.as_of_us is None else view.as_of_us
     seconds, risen = history.since(MINUTE_US, then_us)
@@ -113,7 +129,7 @@ def overview(known: Sequence[Figures], history: History, now_us: int, view: View
     letters = _letters(known, risen)
     lately = history.since(LATELY_US, then_us)[1]
     faults = load_faults(entry["gauges"] for entry in known if not is_silent(entry, then_us))
-    versions = WorkerVersions(gauges.versions, gauges.failing, gauges.not_loaded, faults)
+    versions = WorkerVersions(gauges.versions, gauges.failing, gauges.not_loaded, faults, hosted)
     found = alerts(applications, processes, letters, (risen, lately), versions, view, now_us)
     return Overview(
         prefix=view.place.prefix,
@@ -153,6 +169,7 @@ def _application(name: str, gauges: _Gauges, history: History, now_us: int) -> A
         },
         late=_share(risen, Key("late_answers_total", name), answers),
         without_state=_share(risen, Key("decided_without_state_total", name), answers),
+        again=_again(risen, name, answers),
         turned_away=_turned_away(risen, name),
         holds=holdings(gauges.holds.get(name, {})),
         joined=_rounded(risen.get(Key("joined_total", name), 0.0) / seconds),
@@ -242,6 +259,15 @@ def holdings(gauges: Mapping[str, float]) -> list[Holding]:
             words = " ".join([*labels.values(), name])
             found.append(Holding(name=words, value=value, limit=gauges.get(f"{full}_limit")))
     return found
+
+
+def _again(risen: Risen, application: str, answers: float) -> dict[str, float]:
+    """Return the shares of queries that asked again, or were to: by a plan, or since a model took longer than usual."""
+    counts: defaultdict[str, float] = defaultdict(float)
+    for key, count in risen.items():
+        if key.application == application and (what := _AGAIN.get((key.name, key.rest))) is not None:
+            counts[what] += count
+    return {what: _rounded(count / answers) for what, count in sorted(counts.items())} if answers else {}
 
 
 def _turned_away(risen: Risen, application: str) -> dict[str, float]:

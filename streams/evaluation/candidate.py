@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from policies import registry
-from policies.contract import Situation, is_contextual
+from policies.cascade import ASKED
+from policies.contract import Situation, is_contextual, is_stepwise
 from policies.errors import PolicyError
 from streams.evaluation.errors import EvaluationError
 from streams.operators.cold_start import lesson, started
@@ -17,7 +18,7 @@ from streams.operators.learn.fold import taught
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from policies.contract import Policy, State
+    from policies.contract import Policy, State, Steps
     from policies.estimators.log import Floats
     from schemas.records import Observation, PolicyState
 
@@ -60,6 +61,30 @@ def candidate(text: str) -> Candidate:
             f" queries with it instead (`skysail replay FOLDER --offline --set policy={policy.name}`)"
         )
     return Learning(policy)
+
+
+def _served(steps: Steps, seen: Observation) -> Sequence[float]:
+    """Return how likely each arm's answer would have been served, by the confidences that were logged.
+
+    Raises:
+        EvaluationError: they were not.
+    """
+    if not seen.steps and len(seen.decision.arms) > len(steps.first):
+        raise EvaluationError(
+            "a policy that asks again goes by the confidence of answers, which the log of another policy does not hold:"
+            " replay the queries with it instead (`skysail replay FOLDER --offline --set policy=cascade`)"
+        )
+    shares, reached = [0.0] * len(seen.decision.arms), 1.0
+    last = 0
+    for question, step in enumerate(seen.steps):
+        last = step.arms[0]
+        chance = steps.chance(question, step.confidence) if step.probability else 0.0
+        shares[step.arms[0] - 1] += reached * (1.0 - chance)
+        reached *= chance
+        if step.outcome != ASKED:
+            break
+    shares[last] += reached
+    return shares
 
 
 class Always:
@@ -110,6 +135,8 @@ class Learning:
         state: State = policy.init(len(arms)) if held is None else held.values
         if held is not None and held.arms != arms:
             state = policy.extend(state, held.arms, arms)
+        if is_stepwise(policy):
+            return _served(policy.steps(state, len(arms)), seen)
         if is_contextual(policy):
             within: Callable[[Situation], tuple[float, ...]] = policy.propensities_in(state, len(arms))
             return within(Situation(seen.decision.features))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from policies import registry
 from policies.combine import COMBINES
+from policies.contract import is_stepwise
 from policies.errors import PolicyError
 from policies.losses import LOSSES
 from schemas import topics
@@ -129,6 +130,8 @@ def apprentice(spec: str) -> Policy:
             f"{policy.name} asks all models: what their vote would have cost is not in the log, not even in that of"
             " another such policy. Run it as an application of its own beside this one"
         )
+    if is_stepwise(policy):
+        raise PolicyError(f"{policy.name} asks again by what is answered: what that would have cost is not in the log")
     return policy
 
 
@@ -151,6 +154,7 @@ def check(application: Application) -> None:
         f"window_s is {application.window_s}; make it at most a week": not 0 < application.window_s <= MAX_WINDOW_S,
         f"combine is {application.combine!r}, none of {', '.join(COMBINES)}": application.combine not in COMBINES,
         f"confidence_floor is {floor}, not in [0, 1]": not 0 <= floor <= 1,
+        f"hedge is {application.hedge}, not in [0, 1]": not 0 <= application.hedge <= 1,
         f"missing is {application.missing!r}, none of {', '.join(MISSING)}": application.missing not in MISSING,
         f"default_loss is {default_loss}, not in [0, 1]": default_loss is not None and not 0 <= default_loss <= 1,
     }

@@ -63,7 +63,10 @@ class StateKey(NamedTuple):
 
 
 class Emit(NamedTuple):
-    """Produce one record; when the broker has acknowledged it, `completes` are complete."""
+    """Produce one record; when the broker has acknowledged it, `completes` are complete.
+
+    With `is_part` a record behind it in the same partition completes what this one is a part of: it is not dropped.
+    """
 
     topic: str
     partition: int
@@ -71,6 +74,7 @@ class Emit(NamedTuple):
     value: bytes
     completes: tuple[Position, ...] = ()
     headers: tuple[tuple[str, bytes], ...] = ()
+    is_part: bool = False
 
 
 # A header of a record of `model-predictions` that selection has taken already: it was written for readers of the log.

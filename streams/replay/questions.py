@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from schemas.records import Outcome
-from streams.operators.selection.latencies import Latencies
+from streams.operators.selection.latencies import QUANTILE, Latencies
 from streams.operators.selection.plan import OVERDUE
 
 if TYPE_CHECKING:
@@ -42,6 +42,10 @@ class RecordedLatencies(Latencies):
     def expected_us(self, models: tuple[str, ...], now_us: int) -> tuple[float, ...]:
         """Return what the step needed that asked each model."""
         return tuple([self._needed_us.get(model, 0.0) for model in models])
+
+    def quantile_us(self, model: str, share: float = QUANTILE) -> int | None:
+        """Return None: nothing is hedged again."""
+        return None
 
     def last_chance_us(self, model: str, until_us: int) -> int | None:
         """Return when the model was asked because the answers before were overdue; None = it was not."""

@@ -156,7 +156,9 @@ def _is_same(row: ModelOutput, output: ModelOutput) -> bool:
 
 def _bytes_of(output: ModelOutput) -> bytes:
     """Return the numbers of a decoded output."""
-    return np.float64(output.answer).tobytes() if output.scores is None else output.scores.data
+    if output.scores is not None:
+        return output.scores.data
+    return np.float64(output.answer).tobytes() if isinstance(output.answer, float) else b""
 
 
 def _versions(codec: Codec, records: Iterable[Record]) -> set[tuple[str, str]]:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 CODEC = Codec()
 SECOND = 1_000_000
 MIB = 1 << 20
+PATIENT_MS = 60_000  # a host that was killed is back, on any machine
 
 
 class Pool:
@@ -136,15 +137,34 @@ async def test_a_deployment_survives_a_model_that_dies_and_a_host_that_is_killed
 ) -> None:
     """The model's query gets the default with the reason, its neighbour answers, and the killed host comes back."""
     models = {"moody": Toy("tests.toys:moody", ["a"]), "shout": Toy("tests.toys:shout", ["a"])}
-    app = {"policy": "single", "slo_ms": 10_000, "default_output": "none"}
+    app = {"policy": "single", "slo_ms": PATIENT_MS, "default_output": "none"}
     applications = {name: {**app, "models": [name]} for name in models}
     hosts = {"small": {"models": [*models], "memory_mib": 64}}
     async with deployed(kafka, redis_server.url, prefix, tmp_path, models, applications, hosts=hosts) as there:
         assert {"host.small"} == {name for name in there.system.pids if name.startswith(("host", "worker"))}
-        assert (await there.client.predict("moody", "calm")).answer == "calm"
-        assert (await there.client.predict("shout", "loud")).answer == "LOUD"
-        lost = await there.client.predict("moody", "die")
+        assert (await there.client.predict("moody", "calm", timeout_s=PATIENT_MS / 1e3)).answer == "calm"
+        assert (await there.client.predict("shout", "loud", timeout_s=PATIENT_MS / 1e3)).answer == "LOUD"
+        lost = await there.client.predict("moody", "die", timeout_s=PATIENT_MS / 1e3)
         assert (lost.answer, lost.status) == ("none", Status.DEFAULT)
-        assert (await there.client.predict("shout", "still")).answer == "STILL"
+        assert (await there.client.predict("shout", "still", timeout_s=PATIENT_MS / 1e3)).answer == "STILL"
         await there.system.restarted("host.small", there.system.kill("host.small"))
-        assert (await there.client.predict("shout", "again")).answer == "AGAIN"
+        assert (await there.client.predict("shout", "again", timeout_s=PATIENT_MS / 1e3)).answer == "AGAIN"
+
+
+async def test_nine_models_of_an_application_share_a_host_by_themselves(
+    kafka: Broker, redis_server: RedisServer, prefix: str, tmp_path: Path
+) -> None:
+    """Nobody named a pool; the model of another application keeps its process."""
+    models = {f"shout{number}": Toy("tests.toys:shout", ["a"]) for number in range(9)}
+    models["alone"] = Toy("tests.toys:whereabouts", ["a"])
+    many = {"policy": "exp3", "models": [name for name in models if name != "alone"]}
+    one = {"policy": "single", "models": ["alone"]}
+    patient = {"slo_ms": PATIENT_MS, "default_output": "none"}
+    applications = {"many": {**many, **patient}, "one": {**one, **patient}}
+    async with deployed(kafka, redis_server.url, prefix, tmp_path, models, applications, processes="shared") as there:
+        assert {*there.system.pids} == {"loop", "worker.alone", "host.others"}
+        assert (await there.client.predict("many", "loud", timeout_s=PATIENT_MS / 1e3)).answer == "LOUD"
+        assert (
+            await there.client.predict("one", "here", timeout_s=PATIENT_MS / 1e3)
+        ).answer == f"here {there.system.pids['worker.alone']}"
+        assert there.system.process_of("worker.shout3") == "host.others"

@@ -15,7 +15,7 @@ from streams.operators.join.kernel import JoinerSettings
 from streams.operators.learn.fold import fold
 from streams.operators.selection.kernel import SelectionSettings
 from streams.replay.as_it_was import Deployment, replay
-from tests.loops import CODEC, Loop, Sure, digits, row
+from tests.loops import CODEC, Loop, Slow, Sure, digits, row
 from tests.property.test_loop_laws import FAULTS
 from tests.traces import trace_of
 
@@ -87,7 +87,7 @@ def run(script: Script, faults: list[Fault]) -> Loop:
     return loop
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(SCRIPTS)
 def test_every_query_is_answered_in_time_by_at_most_all_its_models(script: Script) -> None:
     """No model is asked twice, none after the answer had to leave, and none that would be late."""
@@ -115,7 +115,7 @@ def test_every_query_is_answered_in_time_by_at_most_all_its_models(script: Scrip
                 assert at_us <= made[query_id].deadline_us
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(SCRIPTS, st.lists(FAULTS, max_size=4))
 def test_steps_are_folded_and_replayed_bit_for_bit(script: Script, faults: list[Fault]) -> None:
     """Under any faults every query is answered, states are the fold of the log, and the log replays as it was."""
@@ -123,6 +123,33 @@ def test_steps_are_folded_and_replayed_bit_for_bit(script: Script, faults: list[
     assert {prediction.query_id for prediction in loop.predictions()} == {f"q{n}" for n in range(1, QUERIES + 1)}
     expected = fold(loop.observations(), 130_000_000)
     assert loop.driver.store.states == {StateKey(0, name): state for name, state in expected.items()}
+    joiner = JoinerSettings(partitions=1, window_us=60_000_000, early_us=5_000_000)
+    report = replay(
+        trace_of(loop.driver), Deployment(SelectionSettings(1, cache_bytes=script.cache_bytes), joiner), CODEC
+    )
+    assert not report.differences
+    assert report.checked["answers"] >= QUERIES
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    st.lists(st.sampled_from([0, 0, 0, 5_000, 30_000, 70_000]), min_size=1, max_size=9), st.lists(FAULTS, max_size=3)
+)
+def test_hedged_queries_are_answered_and_replayed(took_us: list[int], faults: list[Fault]) -> None:
+    """Outputs that take long are asked for again, and whichever comes first, the log replays as it was."""
+
+    def good(asked: Row) -> Slow:
+        assert isinstance(asked.input, Tensor)
+        return Slow(7, took_us[int(asked.input.numpy()[0]) % len(took_us)])
+
+    models = {"good": good, "bad": lambda _: 3}
+    loop = Loop(models, digits(hedge=0.5), faults, has_workers=True, model_partitions=4)
+    for number in range(QUERIES):
+        query_id = loop.query(input=row(float(number)))
+        loop.driver.run(0.1)
+        loop.feedback(query_id, label=7)
+    loop.driver.run(70)
+    assert {prediction.query_id for prediction in loop.predictions()} == {f"q{n}" for n in range(1, QUERIES + 1)}
     joiner = JoinerSettings(partitions=1, window_us=60_000_000, early_us=5_000_000)
     report = replay(trace_of(loop.driver), Deployment(SelectionSettings(1), joiner), CODEC)
     assert not report.differences

@@ -55,12 +55,12 @@ def unpack_loaded(frame: bytes) -> Choice | None:
         raise PackageError(f"the model's process does not say what it runs: {error}") from error
 
 
-def pack_hosted(choice: Choice | None, size_bytes: int) -> bytes:
-    """Say that one of several models is loaded, what was chosen of its forms, and how much memory it takes."""
-    return _LOADED + json.dumps([choice, size_bytes]).encode()
+def pack_hosted(choice: Choice | None, size_bytes: int, took_us: int) -> bytes:
+    """Say that one of several models is loaded, what was chosen of its forms, its memory, and how long it took."""
+    return _LOADED + json.dumps([choice, size_bytes, took_us]).encode()
 
 
-def unpack_hosted(frame: bytes) -> tuple[Choice | None, int]:
+def unpack_hosted(frame: bytes) -> tuple[Choice | None, int, int]:
     """Read what `pack_hosted` wrote.
 
     Raises:
@@ -69,8 +69,8 @@ def unpack_hosted(frame: bytes) -> tuple[Choice | None, int]:
     if not frame.startswith(_LOADED):
         raise PackageError(frame.decode(errors="replace"))
     try:
-        choice, size_bytes = json.loads(frame.removeprefix(_LOADED))
-        return _choice(choice), int(size_bytes)
+        choice, size_bytes, took_us = json.loads(frame.removeprefix(_LOADED))
+        return _choice(choice), int(size_bytes), int(took_us)
     except (ValueError, TypeError, AttributeError) as error:
         raise PackageError(f"the models' process does not say what it runs: {error}") from error
 

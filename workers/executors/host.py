@@ -15,7 +15,6 @@ import logging
 import os
 import pickle
 import sys
-import time
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
@@ -195,27 +194,26 @@ class HostExecutors:
         task.add_done_callback(self._jobs.discard)
 
     async def _load(self, load: Load) -> None:
-        copy, started_s = (load.model.name, load.copy), time.perf_counter()
+        copy = load.model.name, load.copy
         child = await self._started()
         if self._wanted.get(copy) is not load:
             return
         child.holds[copy] = load
         fault: str | None = None
-        size_bytes = 0
+        size_bytes = took_us = 0
         (future,) = child.ask(LOAD, [(copy, self._package(load.model))])
         found = await _within(self._load_s, child, copy, future, "it was not loaded")
         if isinstance(found, _Lost):
             self._events.loaded(load, Loaded(found.fault or None, 0, is_lost=True))
             return
         try:
-            choice, size_bytes = frames.unpack_hosted(found)
+            choice, size_bytes, took_us = frames.unpack_hosted(found)
         except PackageError as error:
             fault = str(error)
             child.holds.pop(copy, None)
         else:
             if choice is not None:
                 _log.info("%s %s runs under %s", load.model.name, load.model.version, choice)
-        took_us = int((time.perf_counter() - started_s) * 1e6)
         self._events.loaded(load, Loaded(fault, took_us, size_bytes))
 
     async def _predict(self, predict: Predict) -> None:

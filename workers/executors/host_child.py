@@ -113,14 +113,14 @@ class Models:
 
     def _loaded(self, copy: object, package: Package) -> bytes:
         try:
-            (loaded, choice), size_bytes = self._footprint.measured(Path(package.folder), lambda: _copy(package))
+            (loaded, choice), *cost = self._footprint.measured(Path(package.folder), lambda: _copy(package))
         except PackageError as error:
             return str(error).encode()
         except MemoryError:
             return b"it does not fit into the memory of its host (hosts.<pool>.memory_mib)"
         self._copies[copy] = loaded
         self._count(loaded, 1)
-        return frames.pack_hosted(choice, size_bytes)
+        return frames.pack_hosted(choice, *cost)
 
     def _answer(self, number: int, body: bytes) -> None:
         with self._writing:

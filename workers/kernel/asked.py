@@ -7,12 +7,9 @@ same.
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from streams.operators.statistics import render
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 # Models that a report names, of some 40 bytes each.
 MOST: Final = 1_024
@@ -34,6 +31,6 @@ class AskedLately:
         while len(self._counts) > MOST or now_us - next(iter(self._counts.values()))[1] > LATELY_US:
             self._counts.popitem(last=False)
 
-    def figures(self) -> Mapping[str, float]:
+    def figures(self) -> dict[str, float]:
         """Return the counts, by name and model."""
         return {render(("host_asked_total", "model", model)): float(rows) for model, (rows, _) in self._counts.items()}

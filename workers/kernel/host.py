@@ -351,7 +351,7 @@ class Host(Operator):
         free_bytes = self._residency.budget_bytes - self._residency.used_bytes
         for name, per_s in self._follower.coming.items():
             hosted = self._models.get(name)
-            size_bytes = hosted.model.bytes or UNKNOWN_BYTES if hosted is not None else 0
+            size_bytes = hosted.size_of(hosted.model) or UNKNOWN_BYTES if hosted is not None else 0
             if per_s and hosted is not None and size_bytes <= free_bytes:
                 free_bytes -= size_bytes
                 effects += self._load(hosted, now_us)
@@ -627,7 +627,7 @@ class Host(Operator):
         effects: Effects = []
         for eviction in self._residency.excess(now_us):
             effects += self._evict(eviction)
-        for load, evictions in self._residency.changes(now_us):
+        for load, evictions in self._residency.changes(now_us, self._load_by):
             for eviction in evictions:
                 effects += self._evict(eviction)
             hosted, copy = self._units[load]
@@ -643,6 +643,14 @@ class Host(Operator):
             hosted.worker.give_up(copy.load.model.version, fault)
             effects += self._refused(hosted, copy.load.copy, fault, now_us)
         return effects
+
+    def _load_by(self, unit: str) -> int:
+        """Return when a unit would be in memory had it been loaded at once (us): that order starves none."""
+        hosted, copy = self._units[unit]
+        lane = hosted.lane_of(copy.load.copy)
+        is_asked = lane is not None and len(lane.batcher) > 0 and lane.fault is None
+        since_us = lane.batcher.since_us if lane is not None and is_asked else self._now_us
+        return since_us + self._schedule.profiles.load_us(unit)
 
     def _too_large(self, size_bytes: int) -> str:
         needed, there = size_bytes / (1 << 20), self._residency.budget_bytes / (1 << 20)

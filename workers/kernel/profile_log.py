@@ -13,7 +13,7 @@ from schemas import topics
 from schemas.errors import DecodeError
 from schemas.records import Profile
 from streams.operators.contract import Emit, Log
-from workers.kernel.schedule.profiles import Kept
+from workers.kernel.schedule.profiles import class_of
 
 if TYPE_CHECKING:
     from schemas.codec import Codec
@@ -64,7 +64,7 @@ class ProfileLog:
         """Take what the topic has of a version, unless it has been measured here."""
         known = self._known.get(model)
         if known is not None and known[0].version == version:
-            self._profiles.restore(Kept(*known[0]))
+            self._profiles.restore(known[0])
 
     def measured(self, model: str, now_us: int) -> None:
         """Note that the version that serves was run or loaded."""
@@ -90,7 +90,7 @@ class ProfileLog:
     def _write(self, models: list[str], now_us: int) -> Effects:
         for model in models:
             del self._measured[model]
-        found = [Profile(*self._profiles.kept(model)) for model in models]
+        found = [self._profiles.kept(model) for model in models]
         return [self._written(profile, now_us) for profile in found if profile.version and self._has_changed(profile)]
 
     def _written(self, profile: Profile, now_us: int) -> Emit:
@@ -105,10 +105,14 @@ class ProfileLog:
 
     def _has_changed(self, profile: Profile) -> bool:
         known, _ = self._known.get(profile.model, (None, 0))
-        if known is None or (known.version, known.sizes) != (profile.version, profile.sizes):
+        if known is None or known.version != profile.version or _classes(known) != _classes(profile):
             return True
-        before, after = ((*each.p99_us, each.load_us, each.bytes) for each in (known, profile))
+        before, after = ((*each.sizes, *each.p99_us, each.load_us, each.bytes) for each in (known, profile))
         return any(abs(new - old) > CHANGED * old for old, new in zip(before, after, strict=True))
+
+
+def _classes(profile: Profile) -> list[int]:
+    return [class_of(rows) for rows in profile.sizes]
 
 
 def _is_sound(profile: Profile) -> bool:

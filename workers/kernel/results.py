@@ -13,6 +13,7 @@ import numpy as np
 
 from schemas.errors import SchemaError
 from schemas.records import ModelPredictions, Outcome, Tensor
+from schemas.topics import SHADOWS
 from streams.operators.contract import Emit
 from workers.inputs.columns import Column, stacked
 
@@ -199,7 +200,7 @@ class Answering:
             record = batch.unanswered().record(self.identity)
             value = self.codec.encode(record)
         done = tuple(_finished([row.item.source for row in batch.asked]))
-        return [Emit(self.topic, partition, None, value, done)]
+        return [Emit(self.topic, partition, None, value, done, is_part=not done and self.topic != SHADOWS)]
 
 
 def _finished(sources: list[Source]) -> Iterator[Position]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
+from policies.clockwork import SAMPLES, p99
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# Clockwork (OSDI'20) predicts a batch by the 99th percentile of the last 10 of the same size: of 10, the largest.
-SAMPLES = 10
 # A batch's time counts for this many batches. If it counted for longer, a size that a pause made slow (a neighbour, the
 # collector) would never run again: its rows would be dropped rather than taken.
 REMEMBERED = 50
@@ -64,7 +64,7 @@ class ServiceTimes:
         for bucket in sorted(self._buckets, reverse=True):
             samples = self._buckets[bucket]
             if bucket <= rows.bit_length() and samples[-1][0] > since:
-                return max([took_us for number, took_us in samples if number > since])
+                return p99(took_us for number, took_us in samples if number > since)
         return self.usual(rows)
 
     def usual(self, rows: int) -> int:

@@ -71,6 +71,7 @@ class Training:
         rate: of Adam.
         seed: of the groups, of the rows held back and of the network's start.
         held_out: share of the rows that are held back.
+        threads: of the arithmetic.
         architecture: factory of the network, `module:name`; "" = the coded model's own, or dense layers.
         arguments: keyword arguments of the factory.
     """
@@ -81,6 +82,7 @@ class Training:
     rate: float = 1e-3
     seed: int = 0
     held_out: float = HELD_OUT
+    threads: int = 1
     architecture: str = ""
     arguments: Mapping[str, object] | None = None
 
@@ -244,6 +246,7 @@ def _trained(
         batch=batch,
         rate=training.rate,
         seed=training.seed,
+        threads=training.threads,
     )
     for epoch, loss in enumerate(epochs, start=1):
         on_epoch(judge(network, epoch, loss))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import zipfile
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -131,8 +132,14 @@ def load(manifest: Manifest, files: Files, *, allow_pickle: bool, threads: int) 
     except (ValueError, KeyError, TypeError, OSError, EOFError, zipfile.BadZipFile) as error:
         raise PackageError(f"{LINEAR_FILE} holds no linear model ({error}): package the model again") from error
     check(manifest, linear)
-    threadpoolctl.ThreadpoolController().limit(limits=threads, user_api="blas")  # for the process
+    _pools().limit(limits=threads, user_api="blas")  # for the process
     return LinearRuntime(manifest, linear)
+
+
+@cache
+def _pools() -> threadpoolctl.ThreadpoolController:
+    """Return the pools of threads of this process. To look for them takes 4 ms, as long as all else of loading."""
+    return threadpoolctl.ThreadpoolController()
 
 
 def _linear(stored: dict[str, np.ndarray]) -> Linear:

@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from schemas.records import Profile
     from workers.kernel.schedule.contract import Start
-    from workers.kernel.schedule.profiles import Errors, Kept
+    from workers.kernel.schedule.profiles import Errors
     from workers.simulation.service import Draw, Service
 
 _NEVER: Final = 1 << 62
@@ -47,7 +48,7 @@ class HostModel(NamedTuple):
     service: Service
     load_us: int
     bytes: int
-    profile: Kept | None = None
+    profile: Profile | None = None
 
 
 @dataclass(frozen=True, slots=True)

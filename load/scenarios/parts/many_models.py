@@ -10,7 +10,7 @@ import numpy as np
 from load.models.published import SIZES
 from load.models.published import published as published_models
 from load.models.training import digits, small_models
-from workers.kernel.schedule.profiles import Kept
+from schemas.records import Profile
 from workers.packages.packaging import package_sklearn
 from workers.packages.sealed import sealed
 from workers.packages.variants import runtime_module
@@ -38,7 +38,7 @@ class Family(NamedTuple):
     def model(self) -> HostModel:
         """Return one of them, whose 99th percentiles are known."""
         p99s = tuple(round(float(np.quantile(self.samples[size], 0.99, method="higher"))) for size in self.samples)
-        profile = Kept(self.name, "1", tuple(self.samples), p99s, self.load_us, self.bytes)
+        profile = Profile(self.name, "1", tuple(self.samples), p99s, self.load_us, self.bytes)
         return HostModel(Recorded.of(self.samples), self.load_us, self.bytes, profile)
 
 

@@ -114,7 +114,7 @@ class Substitutes:
 
 def predicted(query: Pending, now_us: int, reason: str | None, substitutes: Substitutes) -> Prediction:
     """Make the answer of a query from its outputs, or its default output for the given reason."""
-    if reason is None and query.plan is None and query.is_alone:
+    if reason is None and not query.is_stepwise and query.is_alone:
         only = query.outputs.get(query.models[0])
         if only is not None and only.outcome is Outcome.OK:
             return answered(query, now_us, Status.COMPLETE, None, only.answer, 1.0, (only,))
@@ -125,7 +125,7 @@ def predicted(query: Pending, now_us: int, reason: str | None, substitutes: Subs
     if usable and reason is None and application is not None:
         if application.missing == RUNNING_MEAN:
             substitutes.learn(application.name, usable.values())
-            outputs = outputs if query.plan is not None else substitutes.fill(application.name, outputs)
+            outputs = outputs if query.is_stepwise else substitutes.fill(application.name, outputs)
         answer, confidence = _combined(query.weights, outputs, usable, application.combine)
         if query.plan is not None:
             confidence = query.plan.confidence(usable, confidence)

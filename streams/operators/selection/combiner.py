@@ -7,6 +7,7 @@ what has arrived. If nothing is usable, the answer is the application's default 
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from itertools import filterfalse
 from operator import attrgetter
 from typing import TYPE_CHECKING
@@ -50,6 +51,7 @@ class Combiner:
         self._durations = Durations("answer", "application")
         self.latencies: Latencies | None = None  # once a policy uses them
         self.ready: list[Pending] = []  # queries whose plans go on, or end
+        self.answers: Counter[str] = Counter()  # not by default, by application: counted until somebody takes them
 
     def __len__(self) -> int:
         return sum(map(len, self._pending.values()))
@@ -102,6 +104,7 @@ class Combiner:
         answers: list[Emit] = []
         took_us: dict[str, list[int]] = {}  # by application, of those answered at once: counted together
         late, ok = 0, Outcome.OK
+        again = {name for name, step in zip(batch.query_ids, batch.steps, strict=False) if step}
         for query_id, output in zip(batch.query_ids, outputs or outputs_of(batch), strict=True):
             query = waiting.get(query_id)
             if query is None or model not in query.models:
@@ -114,7 +117,7 @@ class Combiner:
                 continue
             if output.outcome in _FAILED:
                 self._counters[_failed(query.application_name, model, output.outcome)] += 1
-            self._keep(query, output)
+            self._keep(query, output, is_again=query_id in again)
             if query.plan is None and len(query.outputs) == len(query.models):
                 answers.append(self.answer(query, now_us))
         if late:
@@ -123,13 +126,17 @@ class Combiner:
         for name, durations in took_us.items():
             self._counters["answers_total", "application", name, "status", "complete", "reason", ""] += len(durations)
             self._durations.latest[name].extend(durations)
+            self.answers[name] += len(durations)
         return answers
 
-    def _keep(self, query: Pending, output: ModelOutput) -> None:
+    def _keep(self, query: Pending, output: ModelOutput, *, is_again: bool) -> None:
         """Keep a model's output, if it is the first good one; a query with a plan goes on when it has what it asked."""
         known = query.outputs.get(output.model)
         if known is None or known.outcome is not Outcome.OK:
             query.outputs[output.model] = output
+            if is_again and query.plan is not None and query.plan.steps is None:
+                labels = ("application", query.application_name, "model", output.model, "outcome", "won")
+                self._counters["hedges_total", *labels] += 1
             if query.plan is not None and query.is_due:
                 self.ready.append(query)
 
@@ -196,6 +203,7 @@ class Combiner:
         word = "complete" if status is Status.COMPLETE else status.value  # `value` is computed: 0.2 us
         self._counters["answers_total", "application", name, "status", word, "reason", reason or ""] += 1
         self._durations.latest[name].append(now_us - query.sent_us)
+        self.answers[name] += status is not Status.DEFAULT
         return self._emit(query, value, word, now_us)
 
     def _come_late(self, partition: int, batch: ModelPredictions) -> list[Emit]:

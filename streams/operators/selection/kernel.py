@@ -109,10 +109,12 @@ class Selection(Operator):
         """Take queries, worker batches and configuration."""
         effects: Effects = []
         wanted: list[StateKey] = []
-        # One partition of each model's topic a poll: fuller batches than spreading, and replicas still share alike.
-        self._turn += 1
         for topic, run in groupby(records, _TOPIC):
             if topic == topics.QUERIES:
+                # One partition of each model's topic a poll: fuller batches than spreading, and replicas still share
+                # alike. Polls without queries do not count, or where few come replicas would be asked at random.
+                self._turn += 1
+                self._serving.turn = self._turn
                 self._on_queries(run, now_us, effects, wanted)
             else:
                 self._on_others(topic, run, now_us, effects, wanted)

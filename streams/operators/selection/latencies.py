@@ -96,6 +96,13 @@ class Latencies:
         known = map(self._models.get, models)
         return tuple([0.0 if model is None else model.expected_us(now_us) for model in known])
 
+    def quantile_us(self, model: str, share: float = QUANTILE) -> int | None:
+        """Return how long that share of a model's rows take at most; None where its latency is not known."""
+        known = self._models.get(model)
+        if known is None or not known.samples:
+            return None
+        return int(known.quantile_us() if share == QUANTILE else sorted(known.samples)[int(share * len(known.samples))])
+
     def last_chance_us(self, model: str, until_us: int) -> int | None:
         """Return when a model must be asked to answer by `until_us`; None where its latency is not known."""
         known = self._models.get(model)

@@ -1,54 +1,62 @@
-"""Answers that are overdue: queries whose next models must be asked now, answer or no answer from those before."""
+"""What is due at a time unless its query is answered before, by the millisecond."""
 
 from __future__ import annotations
 
 import heapq
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from streams.operators.selection.pending import Pending
 
-_BUCKET_US: Final = 1_000  # as the combiner keeps deadlines
+T = TypeVar("T")
+BUCKET_US: Final = 1_000  # as the combiner keeps deadlines
 
 
-class DueSteps:
-    """Queries whose answers are overdue at some time, by the millisecond."""
+class Overdue(Generic[T]):
+    """Items by when they are due.
 
-    __slots__ = ("_buckets", "_due")
+    Args:
+        still: tells whether an item is of any use yet.
+    """
 
-    def __init__(self) -> None:
-        self._due: dict[int, list[tuple[Pending, int]]] = {}
+    __slots__ = ("_buckets", "_due", "_still")
+
+    def __init__(self, still: Callable[[T], bool]) -> None:
+        self._still = still
+        self._due: dict[int, list[T]] = {}
         self._buckets: list[int] = []
 
-    def add(self, query: Pending, at_us: int) -> None:
-        """Expect a query's latest models to have answered by then."""
-        assert query.plan is not None
-        bucket = at_us // _BUCKET_US
+    def add(self, item: T, at_us: int) -> None:
+        """Keep an item until then."""
+        bucket = at_us // BUCKET_US
         if bucket not in self._due:
             self._due[bucket] = []
             heapq.heappush(self._buckets, bucket)
-        self._due[bucket].append((query, len(query.plan.taken)))
+        self._due[bucket].append(item)
 
     def next_due(self) -> int | None:
-        """Return when the next is overdue (us); what was answered or has gone on is dropped."""
+        """Return when the next is due (us); what is of no use any more is dropped."""
         while self._buckets:
             due = self._due[self._buckets[0]]
-            due[:] = filter(_still_waits, due)
+            due[:] = filter(self._still, due)
             if due:
-                return self._buckets[0] * _BUCKET_US
+                return self._buckets[0] * BUCKET_US
             del self._due[heapq.heappop(self._buckets)]
         return None
 
-    def due(self, now_us: int) -> Iterator[Pending]:
-        """Remove and yield queries whose latest models have not answered in time."""
-        while self._buckets and self._buckets[0] * _BUCKET_US <= now_us:
-            for waiting in self._due.pop(heapq.heappop(self._buckets)):
-                if _still_waits(waiting):
-                    yield waiting[0]
+    def due(self, now_us: int) -> Iterator[T]:
+        """Remove and yield what is due and still of use."""
+        while self._buckets and self._buckets[0] * BUCKET_US <= now_us:
+            yield from filter(self._still, self._due.pop(heapq.heappop(self._buckets)))
 
 
-def _still_waits(waiting: tuple[Pending, int]) -> bool:
+def steps() -> Overdue[tuple[Pending, int]]:
+    """Return queries, with their steps so far, by when their next models must be asked, answer or no answer."""
+    return Overdue(_waits_for_step)
+
+
+def _waits_for_step(waiting: tuple[Pending, int]) -> bool:
     query, taken = waiting
     return not query.answered and query.plan is not None and len(query.plan.taken) == taken

@@ -225,6 +225,11 @@ class Pending:
         return self.decision is not None and len(self.decision.chosen) == 1
 
     @property
+    def is_stepwise(self) -> bool:
+        """Whether its policy may ask other models after the first."""
+        return self.plan is not None and self.plan.steps is not None
+
+    @property
     def is_due(self) -> bool:
         """Whether all outputs are there that were asked for; with a plan, those asked for last, if they are good."""
         return len(self.outputs) == len(self.models) or (self.plan is not None and self.plan.is_due(self.outputs))

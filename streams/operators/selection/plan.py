@@ -32,14 +32,14 @@ class QueryPlan:
     """One query's questions.
 
     Attributes:
-        steps: what its policy may ask.
+        steps: what its policy may ask; None = nothing, it is asked again as it was (`hedging`).
         taken: what has been decided after the first question.
         latest: the models that were asked last.
     """
 
     __slots__ = ("latest", "steps", "taken")
 
-    def __init__(self, steps: Steps, models: tuple[str, ...]) -> None:
+    def __init__(self, steps: Steps | None, models: tuple[str, ...]) -> None:
         self.steps = steps
         self.taken: tuple[Step, ...] = ()
         self.latest = models
@@ -56,7 +56,7 @@ class QueryPlan:
             decision: so far.
             outputs: that have come, by model.
         """
-        if self.is_over:
+        if self.is_over or self.steps is None:
             return None
         arms = decision.arms
         return self.steps.after(
@@ -65,7 +65,7 @@ class QueryPlan:
 
     def confidence(self, outputs: Mapping[int, ModelOutput], otherwise: float) -> float:
         """Return how sure the models are of the answer made of these outputs."""
-        known = self.steps.confidence(outputs)
+        known = None if self.steps is None else self.steps.confidence(outputs)
         return otherwise if known is None else known
 
     def decide(

@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING
 from policies.contract import Situation, is_contextual
 from policies.draw import uniform
 from schemas import topics
-from schemas.records import ModelPredictions, outputs_of
+from schemas.records import ModelPredictions, Step, outputs_of
 from streams.operators.contract import Skip
+from streams.operators.selection import overdue
 from streams.operators.selection.combiner import Combiner
 from streams.operators.selection.dispatch import Dispatcher, named
+from streams.operators.selection.hedging import HEDGE, UNPAID, Hedge, Hedges
 from streams.operators.selection.latencies import Latencies, RunningQuantile
-from streams.operators.selection.overdue import DueSteps
-from streams.operators.selection.plan import ESCALATE, OVERDUE, QueryPlan
+from streams.operators.selection.plan import ASKED, ESCALATE, LATE, OVERDUE, QueryPlan
 from streams.operators.selection.reconstruction import Reconstruction
 from streams.operators.statistics import Counters, render
 
@@ -48,6 +49,7 @@ class Serving:
 
     Attributes:
         combiner: holds those that wait, and answers.
+        turn: in which rows are asked that are gathered now.
     """
 
     def __init__(
@@ -82,7 +84,9 @@ class Serving:
         # From a worker's record timestamp to here (us); starts at one measured leg.
         self._slow_return_us, self._return_us = RunningQuantile(0.95, 2_000.0), RunningQuantile(0.5, 2_000.0)
         self._back_us = self._usual_us = 2_000
-        self._due = DueSteps()
+        self._due = overdue.steps()
+        self._hedges = Hedges()
+        self.turn = 0
 
     def ask(self, queries: Sequence[Pending], arms: Arms, now_us: int, effects: Effects) -> None:
         """Draw the arms of queries, which `arms` decide all; wait for these, and ask their models."""
@@ -94,6 +98,7 @@ class Serving:
         planned: list[Pending] = []
         slack_us = return_budget_us = -1
         inside = self._inside  # their answers need no way back
+        is_hedged = self._is_hedged(queries[0].application, arms)
         for query in queries:
             query.weights = arms.votes
             choice: tuple[Decision | None, tuple[str, ...], tuple[str, ...]]
@@ -120,7 +125,7 @@ class Serving:
             if left is None:
                 continue
             opened.append(query)
-            given, query.input = query.input, None if query.plan is None else query.input
+            given, query.input = query.input, query.input if is_hedged or query.plan is not None else None
             if left:
                 assert given is not None
                 asked.setdefault(left, []).append((query, due_us, given))
@@ -128,6 +133,7 @@ class Serving:
             self._dispatcher.spare_us = max(0, return_budget_us - self._usual_us)
         self._open(opened, asked, queries[0].application, now_us)
         self._begin(planned, now_us, effects)
+        self._watch(opened if is_hedged else (), now_us)
 
     def _open(
         self,
@@ -207,8 +213,8 @@ class Serving:
         following = decision.arms[len(decision.chosen)]
         until_us = query.until_us - self._return_us_of(query, (following,))
         at_us = latencies.last_chance_us(following, until_us)
-        if at_us is not None and at_us > now_us:
-            self._due.add(query, at_us)
+        if at_us is not None and at_us >= now_us:
+            self._due.add((query, 0 if query.plan is None else len(query.plan.taken)), at_us)
 
     def _needed_us(self, models: tuple[str, ...], query: Pending, now_us: int) -> int:
         """Return what models take to answer, at a high quantile; 0 = not known, or to be tried again."""
@@ -220,6 +226,73 @@ class Serving:
         if self._inside and self._inside.issuperset(map(topics.model_queries, models)):
             return 0
         return min(int((query.deadline_us - query.sent_us) * MAX_RETURN_SHARE), self._back_us)
+
+    def _is_hedged(self, application: Application | None, arms: Arms) -> bool:
+        """Tell whether models may be asked twice for these queries; latencies are watched then."""
+        if application is None or not application.hedge or arms.steps is not None:
+            return False
+        self.combiner.latencies = self.combiner.latencies or Latencies()
+        return True
+
+    def _watch(self, queries: Sequence[Pending], now_us: int) -> None:
+        """Note when the models of queries that wait take longer than usual."""
+        latencies = self.combiner.latencies
+        for query in queries:
+            if query.answered or query.version is not None or latencies is None:
+                query.input = None
+                continue
+            models = tuple([name for name in query.models if self._has_replicas(name)])
+            usual_us = [known for name in models if (known := latencies.quantile_us(name)) is not None]
+            if models and len(usual_us) == len(models):
+                query.keep_input()
+                self._hedges.expect(Hedge(query, models, self.turn, max(usual_us)), now_us)
+            else:
+                query.input = None
+
+    def _has_replicas(self, model: str) -> bool:
+        """Tell whether another replica may read another partition of a model's topic."""
+        known = self._models.get(model)
+        return known is not None and known.partitions > 1 and topics.model_queries(model) not in self._inside
+
+    def _hedge(self, hedge: Hedge, now_us: int) -> None:
+        """Ask a query's models again that have not answered, for a token each."""
+        query, application, given, missing = hedge.query, hedge.query.application, hedge.query.input, hedge.missing
+        if application is None or query.decision is None or given is None or not missing:
+            return
+        self._hedges.earn(application, self.combiner.answers.pop(application.name, 0))
+        due_us = query.until_us - self._return_us_of(query, missing)
+        asked: list[str] = []
+        for name in missing:
+            outcome = self._hedged(name, hedge, application, due_us, now_us)
+            if outcome == UNPAID and not hedge.is_urgent:
+                self._hedges.expect(hedge._replace(models=(name,), is_urgent=True), now_us)
+                continue
+            self._counters["hedges_total", "application", application.name, "model", name, "outcome", outcome] += 1
+            if outcome == ASKED:
+                asked.append(name)
+        if asked:
+            arms = tuple([query.decision.arms.index(name) for name in asked])
+            query.plan = query.plan or QueryPlan(None, query.models)
+            query.plan.taken += (Step(HEDGE, arms, now_us, 1.0, ASKED, needed_us=hedge.usual_us),)
+            for name in asked:  # half of its partitions further on, where another replica reads
+                partitions = self._models[name].partitions
+                place, to = (hedge.turn + partitions // 2) % partitions, (topics.model_queries(name),)
+                self._dispatcher.add(to, [(query, due_us, given)], application.versions, 1, place)
+
+    def _hedged(self, model: str, hedge: Hedge, application: Application, due_us: int, now_us: int) -> str:
+        """Return what becomes of a question that is to be put again, and pay for it if it is asked."""
+        query, latencies = hedge.query, self.combiner.latencies
+        half_us = None if latencies is None else latencies.quantile_us(model, 0.5)
+        if half_us is None or now_us + half_us > query.until_us:
+            return LATE
+        admission = self._admission
+        if admission is not None and not admission.admits(model, due_us, now_us, query.priority):
+            return "overloaded"
+        if not self._hedges.spend(application, is_urgent=hedge.is_urgent):
+            return UNPAID
+        if admission is not None:
+            admission.ask((model,), due_us, now_us)
+        return ASKED
 
     def _settle(self, query: Pending, now_us: int, effects: Effects) -> None:
         """Answer a query that has all outputs that were asked for, or go on with its plan."""
@@ -358,8 +431,10 @@ class Serving:
         effects: Effects = []
         self._coded.on_timer(now_us, effects)  # first: what is decoded at its deadline is in time
         effects += self.combiner.on_timer(now_us)
-        for query in self._due.due(now_us):
+        for query, _ in self._due.due(now_us):
             self._go_on(query, now_us, effects, OVERDUE)
+        for hedge in self._hedges.due(now_us):
+            self._hedge(hedge, now_us)
         self._settle_ready(now_us, effects)
         return effects
 
@@ -367,8 +442,13 @@ class Serving:
         """Return when the next answer is due (us); 0 if a query waits for an output that does not come."""
         if self._cache is not None and self._cache.has_orphans:
             return 0
-        due = (self.combiner.next_deadline(), self._coded.next_due(), self._due.next_due())
-        return min((time_us for time_us in due if time_us is not None), default=None)
+        due = (
+            self.combiner.next_deadline(),
+            self._coded.next_due(),
+            self._due.next_due(),
+            self._hedges.next_due(),
+        )
+        return min([time_us for time_us in due if time_us is not None], default=None)
 
     def drop(self, partitions: Sequence[int]) -> None:
         """Forget pending queries of these partitions."""
@@ -391,8 +471,8 @@ class Serving:
     def statistics(self) -> dict[str, float]:
         """Return gauges of pending queries, of the cache, and of the time for the way back."""
         cached = self._cache.statistics() if self._cache is not None else {}
-        coded = self._coded.statistics() if self._coded.is_used else {}
-        return {**self.combiner.statistics(), **cached, **coded, "return_us": self._return_us.value}
+        more = {**self._hedges.statistics(), **(self._coded.statistics() if self._coded.is_used else {})}
+        return {**self.combiner.statistics(), **cached, **more, "return_us": self._return_us.value}
 
     def _in_situation(self, query: Pending, arms: Arms, now_us: int) -> ArmChoice:
         """Draw by the situation that the arms' policy uses; latencies are watched once a policy uses them."""

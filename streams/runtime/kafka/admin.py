@@ -21,7 +21,7 @@ from streams.checks import Found
 from streams.runtime.errors import BrokerUnavailableError, MisconfiguredError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from confluent_kafka.admin import AdminClient, ClusterMetadata  # type: ignore[attr-defined]  # not in its __all__
 
@@ -31,6 +31,8 @@ SERVED_S = 15.0
 # Members notice new partitions within 10 s, and rebalance; on a busy machine that takes several times as long.
 TAKEN_S = 90.0
 POLL_S = 0.02
+# Topics that one request creates, or asks about: a busy machine does so many within `CREATE_S` and `ANSWER_S`.
+AT_ONCE = 100
 
 
 def partitions(client: AdminClient) -> dict[str, int]:
@@ -89,7 +91,16 @@ def create(
         return []
     configs = configs or {}
     wanted = [NewTopic(name, count, replication, config=dict(configs.get(name, {}))) for name, count in counts.items()]
-    created = []
+    created = [
+        name for start in range(0, len(wanted), AT_ONCE) for name in _created(client, wanted[start : start + AT_ONCE])
+    ]
+    # A topic that was there has as many partitions as it has, but at least the first.
+    _await_served(client, {name: count if name in created else 1 for name, count in counts.items()})
+    return created
+
+
+def _created(client: AdminClient, wanted: list[NewTopic]) -> Iterator[str]:
+    """Have topics created; yields those that were not there."""
     for name, future in client.create_topics(wanted, operation_timeout=CREATE_S).items():
         try:
             future.result(CREATE_S)
@@ -99,10 +110,7 @@ def create(
                 message = f"the broker did not create topic {name}: {error.args[0].str()}; check rights and replication"
                 raise MisconfiguredError(message) from error
         else:
-            created.append(name)
-    # A topic that was there has as many partitions as it has, but at least the first.
-    _await_served(client, {name: count if name in created else 1 for name, count in counts.items()})
-    return created
+            yield name
 
 
 def widen(client: AdminClient, topic: str, count: int, group: str) -> None:
@@ -150,11 +158,14 @@ def _unread(client: AdminClient, topic: str, count: int, group: str) -> int:
 
 
 def _await_served(client: AdminClient, counts: Mapping[str, int]) -> None:
-    """Wait until every partition's leader answers for it, some time after it is known to be the leader."""
+    """Wait until every partition's leader answers for it, some time after it is known to be the leader.
+
+    Thousands of them take minutes. So it is waited as long as there is one more at least every `SERVED_S`.
+    """
     waiting = {TopicPartition(name, number) for name, count in counts.items() for number in range(count)}
     end_s = time.monotonic() + SERVED_S
     while left := _unserved(client, waiting):
-        if len(left) < len(waiting):  # a busy broker takes some 40 ms a topic, and there may be hundreds
+        if len(left) < len(waiting):
             end_s = time.monotonic() + SERVED_S
         elif time.monotonic() > end_s:
             names = ", ".join(sorted({place.topic for place in left}))
@@ -183,12 +194,18 @@ def _configs(client: AdminClient, names: list[str]) -> dict[str, dict[str, str]]
     """Return configurations; without those that the broker keeps to itself."""
     if not names:
         return {}
-    resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
+    found: dict[str, dict[str, str]] = {}
+    for start in range(0, len(names), AT_ONCE):
+        found |= _told(client, [ConfigResource(ResourceType.TOPIC, name) for name in names[start : start + AT_ONCE]])
+    return found
+
+
+def _told(client: AdminClient, resources: list[ConfigResource]) -> dict[str, dict[str, str]]:
     found = {}
     for resource, future in client.describe_configs(resources, request_timeout=ANSWER_S).items():
         try:
             entries = future.result(ANSWER_S)
-        except KafkaException:
-            continue  # deleted since, or no right to look: the check reports that it could not
+        except (KafkaException, TimeoutError):
+            continue  # deleted since, no right to look, or no answer: the check reports that it could not
         found[resource.name] = {entry.name: entry.value for entry in entries.values()}
     return found

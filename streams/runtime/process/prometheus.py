@@ -45,6 +45,8 @@ MEANINGS: Final = {
     "failed_outputs_total": "an application's questions that a model refused for their input, or failed on",
     "feedback_waiting": "feedback that has come before its prediction",
     "full_loss_share": "share of the latest losses of numbers that were 1: near 1, models cannot be compared",
+    "hedge_tokens": "questions that an application may put twice at once, where a model takes longer than usual",
+    "hedges_total": "questions that took longer than usual: asked again, won by that, late, overloaded or unpaid",
     "held": "queries of an application that wait for their answer",
     "held_limit": "queries of an application that may wait for their answer now",
     "host_asked_total": "rows that a host has read for a model, since the model was first asked within a minute",

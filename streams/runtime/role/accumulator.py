@@ -202,12 +202,12 @@ class Accumulator:
     def _shed(self, topic: str, lane: _Lane) -> None:
         """Drop records without a waiter: a topic that cannot be written to (a model's) must not stop other lanes."""
         kept = self._awaited(lane.pending, topic)
-        self._release(lane, [emit for emit in lane.pending if not emit.completes])
+        self._release(lane, [emit for emit in lane.pending if not _is_awaited(emit)])
         lane.pending = deque(kept)
 
     def _awaited(self, emits: Collection[Emit], topic: str) -> list[Emit]:
-        """Return those that complete something, and count the others as dropped."""
-        kept = [emit for emit in emits if emit.completes]
+        """Return those that complete something, or are a part of what does, and count the others as dropped."""
+        kept = [emit for emit in emits if _is_awaited(emit)]
         self.counters[f"lane_shed_total{{topic={topic}}}"] += len(emits) - len(kept)
         return kept
 
@@ -218,6 +218,10 @@ class Accumulator:
         if lane.failures.bit_count() == 1:  # 1, 2, 4, ...: a broker that is away for an hour fills no log
             _log.warning("%s-%s: %s; attempt %d, next in %.2f s", topic, partition, fault, lane.failures, wait_s)
         await asyncio.sleep(wait_s)
+
+
+def _is_awaited(emit: Emit) -> bool:
+    return bool(emit.completes) or emit.is_part
 
 
 def _stands_still(lane: _Lane) -> bool:

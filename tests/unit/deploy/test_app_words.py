@@ -43,3 +43,11 @@ def test_the_settings_name_versions_alike() -> None:
     settings = Settings.model_validate({"applications": {"digits": {"models": ["svc", "forest@2"]}}})
     (application,) = applications(settings)
     assert (application.models, application.versions) == (("svc", "forest"), {"forest": "2"})
+
+
+@pytest.mark.parametrize("typed", ["parity=none", "parity="])
+def test_a_text_that_is_not_set_is_typed_as_it_is_shown(typed: str) -> None:
+    """So what `skysail app show` prints can be set again."""
+    coded = _changed(Application("digits", ("net",)), ["parity=net-parity"])
+    assert coded.parity == "net-parity"
+    assert _changed(coded, [typed]).parity == ""

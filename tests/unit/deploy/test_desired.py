@@ -12,7 +12,7 @@ from deploy.errors import UsageError
 from deploy.state import catalog, desired
 from deploy.state.desired import add
 from schemas.codec import Codec
-from schemas.records import Model
+from schemas.records import Application, Model
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -175,3 +175,11 @@ def test_a_version_of_another_shape_is_refused_before_anything_is_published(
     monkeypatch.setattr(catalog, "publish", lambda *_: published.serve(Settings(), CODEC, wider))
     assert add(Settings(), CODEC, tmp_path, lambda *_: None, force=True)
     assert published.serving == wider
+
+
+def test_a_parity_model_that_is_not_deployed_is_a_warning() -> None:
+    """The application runs without it."""
+    app = Application("digits", ("net",), parity="net-parity")
+    (said,) = desired.strangers([app], ["net"])
+    assert "names the parity model net-parity, which is not deployed" in said
+    assert [*desired.strangers([app], ["net", "net-parity"])] == []

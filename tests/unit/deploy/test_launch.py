@@ -49,6 +49,17 @@ def test_the_settings_say_how_many_workers_a_model_has() -> None:
         Settings.model_validate({"worker": {"replicas": {"a": 5}, "partitions": {"a": 4}}})
 
 
+def test_the_settings_say_how_many_hosts_a_pool_has() -> None:
+    """The second is numbered; a pool without a model has none."""
+    hosts = {"many": {"models": ["a", "b"], "replicas": 2}, "none": {"models": ["c"]}}
+    settings = Settings.model_validate({"roles": ["worker"], "hosts": hosts})
+    found = plan(settings, ["a", "b"])
+    assert [(process.name, process.pool, process.number) for process in found] == [
+        ("host.many", "many", 1),
+        ("host.many@2", "many", 2),
+    ]
+
+
 def test_each_role_and_model_has_its_process_if_wanted() -> None:
     """On any machine."""
     found = plan(Settings(processes="each"), ["a", "b"], {"b": 2})

@@ -30,6 +30,12 @@ def test_the_laws_hold_with_a_model_inside_selection(seed: int) -> None:
     assert simulate(plan(seed, processes="shared")).violations == (), command(seed, "shared")
 
 
+@pytest.mark.parametrize("seed", [*seeds(1, HOURS / 2)])
+def test_the_laws_hold_with_models_in_a_host(seed: int) -> None:
+    """They hang, end the process for each other, and are loaded again; some hosts have room for one alone."""
+    assert simulate(plan(seed, processes="hosted")).violations == (), command(seed, "hosted")
+
+
 def test_policies_learn_along_in_some_deployments() -> None:
     """Of the seeds that are judged above; what they have learnt is in the states that such a run leaves."""
     applications = [each for seed in seeds(1, HOURS) for each in plan(seed).applications]

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections import deque
-from math import lgamma, log, pi
+from math import exp, log
 from random import Random
 
 import numpy as np
 import pytest
 
-from policies.cascade import Cascade
+from policies.cascade import Cascade, Doubts
 from policies.confidence import confidence_of
 from policies.errors import PolicyError
+from policies.estimators.importance import ipw
+from policies.estimators.log import Log
 from policies.pacing import payable, place_for, risen
-from policies.risk import CELLS, cell, confidence_at, evidence, lowest_held, place
+from policies.risk import CELLS, capital, cell, confidence_at, lowest_held, place
 from schemas.records import ModelOutput, Outcome, Step, Tensor
 
 NOTHING = [0.0] * CELLS
@@ -46,20 +48,20 @@ def test_two_models_are_sure_where_they_agree() -> None:
     assert confidence_of([output("cat"), None]) == 0.0
 
 
-def test_cells_are_quarters_of_a_decade_of_doubt() -> None:
-    """Doubt 1 stands at 0, doubt 0.1 at 4, doubt 10^-6 and less at the end."""
+def test_cells_are_eighths_of_a_decade_of_doubt() -> None:
+    """Doubt 1 stands at 0, doubt 0.1 at 8, doubt 10^-4 and less at the end."""
     assert place(0.0) == 0.0
-    assert place(0.9) == pytest.approx(4.0)
+    assert place(0.9) == pytest.approx(8.0)
     assert place(1.0) == place(1.0 - 1e-9) == float(CELLS)
     assert cell(1.0) == CELLS - 1
-    assert [round(confidence_at(at), 4) for at in (0.0, 4.0, 8.0)] == [0.0, 0.9, 0.99]
+    assert [round(confidence_at(at), 4) for at in (0.0, 8.0, 16.0)] == [0.0, 0.9, 0.99]
 
 
-def test_evidence_is_the_capital_of_a_bet() -> None:
-    """Ten answers without a loss, against a rate of one half: the mixture of all rates over 2^-10."""
-    mixture = lgamma(0.5) + lgamma(10.5) - lgamma(11.0) - log(pi)
-    assert evidence(0.0, 10.0, 0.5) == pytest.approx(mixture + 10 * log(2))
-    assert evidence(5.0, 10.0, 0.5) == -np.inf
+def test_the_capital_is_what_bets_on_smaller_means_have_won() -> None:
+    """Ten answers without a cost, against a mean of one half: each bet on a rate p has won (1 - p)^10 / 2^-10."""
+    rates = [(number + 0.5) / 32 for number in range(16)]
+    assert exp(capital(0.0, 10.0, 0.5)) == pytest.approx(sum((1 - rate) ** 10 * 2**10 for rate in rates) / 16)
+    assert capital(0.0, 1.0, 0.0) == -np.inf
 
 
 def test_the_lowest_cell_that_holds_the_risk_is_found_from_above() -> None:
@@ -79,7 +81,7 @@ def test_a_threshold_that_misses_the_risk_is_rarely_chosen() -> None:
         total = wrong = 0
         for _ in range(500):
             total, wrong = total + 1, wrong + (random.random() < 0.1)
-            if evidence(wrong, total, 0.1) > -log(0.05):
+            if capital(wrong, total, 0.1) > -log(0.05):
                 missed += 1
                 break
     assert missed <= 0.05 * 200
@@ -87,7 +89,7 @@ def test_a_threshold_that_misses_the_risk_is_rarely_chosen() -> None:
 
 def test_a_budget_is_the_quantile_of_the_confidences() -> None:
     """Half of what lies evenly in all cells lies below the middle, less the half of a cell that is drawn above it."""
-    assert place_for([1.0] * CELLS, 0.5) == pytest.approx(11.5)
+    assert place_for([1.0] * CELLS, 0.5) == pytest.approx(15.5)
     assert place_for([1.0] * CELLS, 1.0) == float(CELLS)
     assert place_for([1.0] * CELLS, 0.0) == 0.0
 
@@ -107,7 +109,7 @@ def test_a_new_cascade_asks_everything_on() -> None:
     ask = steps.after((0,), {0: output(1, 0.01, 0.99)})
     assert steps.first == (0,)
     assert ask is not None
-    assert (ask.arms, ask.probability, ask.confidence, ask.threshold) == ((1,), 1.0, 0.99, 1.0 - 1e-6)
+    assert (ask.arms, ask.probability, ask.confidence, ask.threshold) == ((1,), 1.0, 0.99, 1.0 - 1e-4)
     assert steps.after((0, 1), {}) is None
 
 
@@ -120,7 +122,7 @@ def test_a_cascade_that_has_learnt_keeps_sure_answers() -> None:
         losses = (0.0 if sure else float(number % 4 == 0), 0.0)
         state = policy.observe(state, 2, (0, 1), (1.0, 1.0), losses, [step(0.9999 if sure else 0.5)])
     after = policy.steps(state, 2).after
-    shares = [ask.probability for c in (0.5, 0.7, 0.9999) if (ask := after((0,), {0: output(1, 1.0 - c, c)}))]
+    shares = [ask.probability for c in (0.5, 0.6, 0.9999) if (ask := after((0,), {0: output(1, 1.0 - c, c)}))]
     assert shares[0] == 1.0
     assert 0.02 < shares[1] < 1.0
     assert shares[2] == 0.02
@@ -134,9 +136,11 @@ def test_a_model_that_is_always_right_is_believed_without_scores() -> None:
     state = policy.init(2)
     for _ in range(3_000):
         state = policy.observe(state, 2, (0, 1), (1.0, 1.0), (0.0, 0.0), [step(0.0)])
-    ask = policy.steps(state, 2).after((0,), {0: output(1)})
-    assert ask is not None
+    after = policy.steps(state, 2).after
+    assert (ask := after((0,), {0: output(1)})) is not None
     assert ask.probability == policy.explore
+    assert (failed := after((0,), {0: output(1, outcome=Outcome.FAILED)})) is not None
+    assert failed.probability == 1.0
 
 
 def test_a_loss_that_is_not_known_counts_as_one() -> None:
@@ -156,9 +160,9 @@ def test_the_dearest_answer_is_served() -> None:
     assert Cascade(first=2).steps(Cascade().init(3), 3).votes({0: 1, 1: 1}) == {0: 0.5, 1: 0.5}
 
 
-@pytest.mark.parametrize(("late", "shift", "within"), [(0, 1, 0.02), (500, 1, 0.03), (0, 3, 0.04), (500, 3, 0.04)])
+@pytest.mark.parametrize(("late", "shift", "within"), [(0, 1, 0.02), (500, 1, 0.03), (0, 3, 0.04), (500, 3, 0.06)])
 def test_a_budget_is_held(late: int, shift: int, within: float) -> None:
-    """Within 2 %; 3 % if what is learnt comes 500 queries late; 4 % if confidences rise for good after 8,000."""
+    """Within 2 %; 3 % if what is learnt comes 500 queries late; 4 and 6 % if confidences rise for good after 8,000."""
     policy, random = Cascade(risk=0.0, budget=0.3), Random(2)
     state, waiting, asked, steps = policy.init(2), deque[Step](), 0, policy.steps(policy.init(2), 2)
     for number in range(20_000):
@@ -180,3 +184,21 @@ def test_parameters_out_of_range_are_refused(parameters: dict[str, float]) -> No
     """With what is usual."""
     with pytest.raises(PolicyError, match="cascade: "):
         Cascade(**parameters)  # type: ignore[arg-type]
+
+
+def test_another_cascade_is_judged_by_the_log_of_one() -> None:
+    """Weighed by the logged probabilities its error is what it is when it is played (1,000 queries a run, 40 runs)."""
+    random, estimates, truths = np.random.default_rng(3), [], []
+    served, other = (Doubts((0,), 2, (at,), explore) for at, explore in ((4.0, 0.2), (9.0, 0.05)))
+    for _ in range(40):
+        doubts = random.random(1_000) ** 3
+        losses = np.stack([random.random(1_000) < doubts, random.random(1_000) < 0.05], axis=1).astype(float)
+        chances = np.array([served.chance(0, 1.0 - doubt) for doubt in doubts])
+        seen = np.where(np.stack([np.ones(1_000, bool), random.random(1_000) < chances], axis=1), losses, np.nan)
+        wanted = np.array([other.chance(0, 1.0 - doubt) for doubt in doubts])
+        target = np.stack([1.0 - wanted, wanted], axis=1)
+        estimates.append(ipw(Log(np.stack([np.ones(1_000), chances], axis=1), target, seen)).numerators.mean())
+        truths.append((target * losses).sum(axis=1).mean())
+    gaps = np.array(estimates) - np.array(truths)
+    assert abs(gaps.mean()) < 3.0 * gaps.std() / np.sqrt(len(gaps)) + 1e-9
+    assert gaps.std() > 0.0

@@ -12,7 +12,7 @@ from streams.topology import Node, build
 
 TEXT = (Path(__file__).parents[3] / "docs" / "security.md").read_text(encoding="utf-8")
 MODEL = "forest"
-TOPOLOGY = build([MODEL])
+TOPOLOGY = build([MODEL], hosts={"small": ()})
 NODES = [node for node in TOPOLOGY.nodes if node.role != "control"]
 
 
@@ -27,7 +27,7 @@ def cells(topic: str) -> tuple[str, str]:
 
 def word(node: Node) -> str:
     """Return what a role is called there."""
-    return "worker" if node.role.startswith("worker.") else node.role
+    return next((kind for kind in ("worker", "host") if node.role.startswith(f"{kind}.")), node.role)
 
 
 @pytest.mark.parametrize("topic", [name for name in TOPOLOGY.topics if not name.endswith(".dlq")])

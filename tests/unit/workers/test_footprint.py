@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import gc
+import importlib
 import subprocess
 import sys
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from sklearn.linear_model import LinearRegression
 
 from workers.errors import PackageError
 from workers.executors.footprint import Footprint
-from workers.packages.packaging import package_function
+from workers.packages.packaging import package_function, package_sklearn
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,9 +38,10 @@ def _package(folder: Path) -> Path:
 
 def test_a_model_takes_what_the_process_grows_by(tmp_path: Path) -> None:
     """32 MiB that are touched, within a MiB of what else happens."""
-    loaded, size_bytes = Footprint(0).measured(_package(tmp_path / "m"), lambda: np.ones(32 * MIB, np.uint8))
+    loaded, size_bytes, took_us = Footprint(0).measured(_package(tmp_path / "m"), lambda: np.ones(32 * MIB, np.uint8))
     assert len(loaded) == 32 * MIB
     assert 31 * MIB < size_bytes < 40 * MIB
+    assert took_us > 0
 
 
 def test_a_model_takes_at_least_what_its_files_take(tmp_path: Path) -> None:
@@ -45,6 +49,25 @@ def test_a_model_takes_at_least_what_its_files_take(tmp_path: Path) -> None:
     folder = _package(tmp_path / "m")
     files = sum(path.stat().st_size for path in folder.iterdir() if path.name != "manifest.json")
     assert Footprint(0).measured(folder, lambda: None)[1] >= files
+
+
+def test_the_garbage_collector_looks_no_more_at_what_a_library_brings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A module comes with the first model that needs it; a second such model brings none, and nothing is set aside."""
+    (tmp_path / "some_library.py").write_text("table = [[] for _ in range(1_000)]\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    model = LinearRegression().fit(np.eye(2), np.arange(2))
+    package_sklearn(model, tmp_path / "m", "m", "1", np.eye(2), output="value", convert="linear")
+    before, footprint = gc.get_freeze_count(), Footprint(0)
+    try:
+        footprint.measured(tmp_path / "m", lambda: importlib.import_module("some_library"))
+        frozen = gc.get_freeze_count()
+        assert frozen > before + 1_000
+        footprint.measured(tmp_path / "m", lambda: importlib.import_module("some_library"))
+        assert gc.get_freeze_count() <= frozen
+    finally:
+        gc.unfreeze()
 
 
 def test_a_package_that_is_not_there_is_refused(tmp_path: Path) -> None:

@@ -171,6 +171,20 @@ def test_many_scalers_keep_their_order(tmp_path: Path) -> None:
     np.testing.assert_allclose(np.asarray(loaded.predict_batch(X).answers), estimator.predict(X), rtol=0, atol=1e-5)
 
 
+def test_a_second_model_is_loaded_without_another_look_at_the_libraries_of_the_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That look took as long as all else: a host loads models all the time."""
+    save(compiled(LinearRegression().fit(X, NUMBERS), X.dtype), tmp_path)
+    load(manifest("value"), files_in(tmp_path), allow_pickle=False, threads=1)
+
+    def looked() -> None:
+        raise AssertionError("it has looked again")
+
+    monkeypatch.setattr("threadpoolctl.ThreadpoolController", looked)
+    load(manifest("value"), files_in(tmp_path), allow_pickle=False, threads=1)
+
+
 def test_a_file_that_holds_no_linear_model_is_refused(tmp_path: Path) -> None:
     """Absent from the manifest, garbage, other arrays, or an operation or link that there is not."""
 

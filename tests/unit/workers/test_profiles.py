@@ -17,6 +17,15 @@ def test_the_estimate_is_the_largest_of_the_last_ten_of_a_class() -> None:
     assert profiles.estimate("a", 4) == 1_000
 
 
+def test_a_profile_names_the_most_rows_that_were_run_of_a_class() -> None:
+    """So nobody takes what five rows took for the time of eight."""
+    profiles = Profiles()
+    for rows, took_us in ((1, 1_000), (5, 5_000), (6, 6_000)):
+        profiles.observe("a", rows, took_us)
+    assert profiles.kept("a")[2:4] == ((1, 6), (1_000, 6_000))
+    assert profiles.estimate("a", 8) == 6_000
+
+
 def test_a_class_never_run_is_reckoned_from_its_neighbours() -> None:
     """More rows take no longer than in proportion; fewer take as long."""
     profiles = Profiles()

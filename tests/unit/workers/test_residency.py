@@ -72,3 +72,11 @@ def test_units_that_take_more_than_was_reckoned_make_room_again() -> None:
     residency.loaded("c", 18, 4)
     assert [each.unit for each in residency.excess(5)] == ["a"]
     assert residency.used_bytes == 28
+
+
+def test_units_of_equal_demand_are_loaded_in_the_order_that_is_given() -> None:
+    """Whoever was wished for first; without an order that counts."""
+    residency = Residency(100, loading=3)
+    for unit in "abc":
+        residency.want(unit, 10)
+    assert [change.load for change in residency.changes(0, {"a": 3, "b": 1, "c": 2}.__getitem__)] == ["b", "c", "a"]

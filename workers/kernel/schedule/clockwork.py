@@ -4,9 +4,10 @@ Each row stands in the queue of every batch size of its model (Clockwork, OSDI'2
 the due time of its first row less what a batch of that size takes. The model whose start comes first goes first. Of its
 sizes the largest runs that has enough rows, all in time by the estimate. What cannot make it is refused at once.
 
-Three things differ from the publication. A batch of a size between two classes runs where that costs less a row: models
+Four things differ from the publication. A batch of a size between two classes runs where that costs less a row: models
 on a processor take any size. Rows are passed over for a larger batch only if no more are lost so. A model whose
-estimates let nothing pass is tried with one row now and then, because only an execution corrects an estimate.
+estimates let nothing pass is tried with one row now and then, because only an execution corrects an estimate. Where
+more waits than can be in time, the rows that take longest give way (`excess`).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 
 from workers.kernel.schedule.contract import Refusal, Start
 from workers.kernel.schedule.demand import Demand
+from workers.kernel.schedule.excess import Excess
 from workers.kernel.schedule.profiles import class_of
 
 if TYPE_CHECKING:
@@ -69,6 +71,7 @@ class Clockwork:
         self.profiles = profiles
         self._lanes = lanes
         self._demand = Demand(profiles)
+        self._excess = Excess(profiles, lanes)
         self._models: dict[str, _Model] = {}
         self._ends_us: dict[str, int] = {}  # when what runs should be over
         self._number = 0
@@ -98,6 +101,8 @@ class Clockwork:
                 found.append(refusal) if refusal is not None else kept.append(model)
         for model in kept:
             self._enter(model, now_us)
+        if not found:
+            found.extend(self._giving_way(free_us))
         for refusal in found:
             self._demand.refused(self._models[refusal.model].queue, refusal.rows, now_us)
         if not found and len(self._ends_us) < self._lanes and (top := self._top()) is not None:
@@ -144,6 +149,7 @@ class Clockwork:
         self._number += 1
         model.entry = self._number
         queue = model.queue
+        self._excess.changed(queue, counts=not model.probes)
         if not queue.dues_us:
             return
         due_us, times = queue.dues_us[0], self.profiles.of(queue.model).by_class
@@ -191,6 +197,13 @@ class Clockwork:
         queue = model.queue
         is_free = queue.is_resident and queue.model not in self._ends_us
         return is_free and queue.dues_us[-1] > now_us and now_us - model.ran_us >= PROBE_US
+
+    def _giving_way(self, free_us: int) -> Iterator[Refusal]:
+        """Yield the rows that take longest, where more waits than can be in time."""
+        first_us = self._losses[0][0] if self._losses else free_us
+        for name, rows in self._excess.surplus(first_us, free_us).items():
+            row_us = self.profiles.estimate(name, 1)
+            yield Refusal(name, rows, f"more waits than can be in time, and a row takes {row_us / 1e3:.1f} ms")
 
     def _passed(self, model: _Model, now_us: int) -> Iterator[Refusal]:
         """Yield the rows that are passed over for a larger batch, if as many would be lost otherwise."""

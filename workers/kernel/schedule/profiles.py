@@ -1,7 +1,7 @@
 """What a model's executions and its loading take, by what the last ones took.
 
-Clockwork (OSDI'20) predicts an execution by the 99th percentile of the last 10 of the same model and batch size. Of ten
-samples this is the largest. Sizes here are classes of rows, up to 1, 2, 4, 8 and so on: a batch of five rows counts as
+Clockwork (OSDI'20) predicts an execution by the 99th percentile of the last 10 of the same model and batch size. Sizes
+here are classes of rows, up to 1, 2, 4, 8 and so on: a batch of five rows counts as
 one of eight, which it does not exceed.
 """
 
@@ -11,10 +11,12 @@ from collections import deque
 from math import ceil
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from policies.clockwork import SAMPLES, p99
+from schemas.records import Profile
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-SAMPLES: Final = 10
 QUANTILE: Final = 0.99
 # Of a model that was never run (us), as in Clockwork: its first rows run, and tell.
 UNPROFILED_US: Final = 100
@@ -24,25 +26,6 @@ UNLOADED_US: Final = 10_000
 CLASSES: Final = 13
 # Executions whose errors are remembered for the figures.
 _ERRORS: Final = 4_096
-
-
-class Kept(NamedTuple):
-    """A model's profile, as it survives a restart.
-
-    Attributes:
-        model, version: whose.
-        sizes: rows of the classes that were run, rising.
-        p99_us: what each of them takes.
-        load_us: what loading takes; 0 = not known.
-        bytes: in memory; 0 = not known.
-    """
-
-    model: str
-    version: str
-    sizes: tuple[int, ...]
-    p99_us: tuple[int, ...]
-    load_us: int
-    bytes: int
 
 
 class Errors(NamedTuple):
@@ -67,7 +50,7 @@ class _Executions:
     __slots__ = ("by_class", "samples")
 
     def __init__(self) -> None:
-        self.samples: dict[int, deque[int]] = {}
+        self.samples: dict[int, deque[tuple[int, int]]] = {}  # what each took, and its rows
         self.by_class: tuple[int, ...] = (UNPROFILED_US,) * CLASSES
 
 
@@ -93,9 +76,9 @@ class Times:
         """What a batch of each class is reckoned to take (us), from one row on; never empty."""
         return self._executions.by_class
 
-    def observe(self, index: int, took_us: int) -> None:
-        """Take what a batch of a class took."""
-        self._executions.samples.setdefault(index, deque(maxlen=SAMPLES)).append(took_us)
+    def observe(self, rows: int, took_us: int) -> None:
+        """Take what a batch took."""
+        self._executions.samples.setdefault(class_of(rows), deque(maxlen=SAMPLES)).append((took_us, rows))
         self._executions.by_class = tuple(self._estimates())
 
     def share(self, other: Times) -> None:
@@ -116,17 +99,20 @@ class Times:
     @property
     def load_us(self) -> int:
         """What loading takes; 0 = not known."""
-        return quantile(self._loads, QUANTILE) if self._loads else 0
+        return p99(self._loads) if self._loads else 0
 
-    def kept(self, model: str) -> Kept:
-        """Return what survives a restart."""
-        classes = sorted(self._executions.samples)
-        sizes, times = tuple(1 << index for index in classes), tuple(self.by_class[index] for index in classes)
-        return Kept(model, self.version, sizes, times, self.load_us, self.bytes)
+    def kept(self, model: str) -> Profile:
+        """Return what survives a restart: of each class the most rows that were run, and what it takes."""
+        samples = self._executions.samples
+        classes = sorted(samples)
+        sizes = tuple(max(rows for _, rows in samples[index]) for index in classes)
+        times = tuple(self.by_class[index] for index in classes)
+        return Profile(model, self.version, sizes, times, self.load_us, self.bytes)
 
     def _estimates(self) -> Iterable[int]:
         """Yield the estimate of each class; one never run takes no longer than in proportion to a smaller one."""
-        known = {index: quantile(samples, QUANTILE) for index, samples in self._executions.samples.items()}
+        samples = self._executions.samples
+        known = {index: p99(took_us for took_us, _ in its) for index, its in samples.items()}
         smaller = -1
         for index in range(CLASSES):
             if index in known:
@@ -165,7 +151,7 @@ class Profiles:
             self._batches += 1
             self._under += error_us > 0
             self._over += error_us < 0
-        times.observe(index, took_us)
+        times.observe(rows, took_us)
 
     def loaded(self, model: str, took_us: int, size_bytes: int) -> None:
         """Take what loading a model took, and its size in memory."""
@@ -206,17 +192,17 @@ class Profiles:
         p99s = (quantile(errors, QUANTILE) if errors else 0 for errors in (under, over))
         return Errors(self._batches, self._under, self._over, *p99s)
 
-    def kept(self, model: str) -> Kept:
+    def kept(self, model: str) -> Profile:
         """Return a model's profile, as it survives a restart."""
         return self.of(model).kept(model)
 
-    def restore(self, kept: Kept) -> None:
+    def restore(self, kept: Profile) -> None:
         """Take a profile from before a restart; what was measured since then counts more."""
         if self.of(kept.model).is_known:
             return
         times = self._models[kept.model] = Times(kept.version)
         for rows, took_us in zip(kept.sizes, kept.p99_us, strict=True):
-            times.observe(class_of(rows), took_us)
+            times.observe(rows, took_us)
         if kept.load_us:
             self.loaded(kept.model, kept.load_us, kept.bytes)
 

@@ -5,7 +5,7 @@ rows wait, or a copy is wanted ─▶ wanted ─▶ load it, and unload those th
 Units may have a trunk in common, which is in memory once, as long as one of them is. So it takes its room once.
 
 With a `demand` (see `demand`) the unit of the largest is loaded first, and one with demand makes room only for a unit
-with more. Without it units are loaded in the order of the wishes.
+with more. Units of equal demand are loaded in an order that is given, or in that of the wishes.
 """
 
 from __future__ import annotations
@@ -167,10 +167,17 @@ class Residency:
         found, self._too_large = self._too_large, []
         return found
 
-    def changes(self, now_us: int) -> Iterator[Change]:
-        """Yield what is to be loaded now, and what is to be unloaded for it."""
-        wishes = [(-self._demand(unit, now_us), place, unit) for place, unit in enumerate(self._wishes)]
-        for demand, _, unit in sorted(wishes):
+    def changes(self, now_us: int, order: Callable[[str], int] = lambda _unit: 0) -> Iterator[Change]:
+        """Yield what is to be loaded now, and what is to be unloaded for it.
+
+        Args:
+            now_us: the time.
+            order: returns a unit's place among those of equal demand.
+        """
+        if self._loading >= self._most_loading:
+            return
+        wishes = [(-self._demand(unit, now_us), order(unit), place, unit) for place, unit in enumerate(self._wishes)]
+        for demand, _, _, unit in sorted(wishes):
             wish = self._wishes[unit]
             if self._loading >= self._most_loading:
                 return

@@ -29,6 +29,7 @@ class Page:
         self.live: dict[str, Figures] = {}
         self.history = History()
         self.now_us = START
+        self.hosted: set[str] = set()
         self.sight = Visibility(
             Deployment("skysail", "control@1", "127.0.0.1:9092", "127.0.0.1:6379"), START - 60 * SECOND
         )
@@ -57,9 +58,8 @@ class Page:
 
     def shown(self) -> Overview:
         """Return what the page shows."""
-        return overview(
-            heard_lately(self.live.values(), self.now_us), self.history, self.now_us, self.sight.view(self.now_us)
-        )
+        known, view = heard_lately(self.live.values(), self.now_us), self.sight.view(self.now_us)
+        return overview(known, self.history, self.now_us, view, self.hosted)
 
     def texts(self) -> list[str]:
         """Return what is wrong, with what to type."""
@@ -329,6 +329,8 @@ def test_a_model_that_no_worker_serves_is_told() -> None:
     page.report("selection@1", deployed)
     page.report("worker.svc@1", {"serving{model=svc,version=1}": 1.0})
     assert page.texts() == ["bad: digits: no worker serves tree $ skysail run --role worker --model tree"]
+    page.hosted = {"tree"}
+    assert page.texts() == []
 
 
 def test_the_history_is_bounded() -> None:
@@ -607,3 +609,17 @@ def test_a_worker_that_was_stopped_is_forgotten_once_nobody_may_ask_its_model() 
         page.later(0.1)
         assert any("worker.rule" in text for text in page.texts()) is told
         assert any(row["role"] == "worker.rule" for row in page.shown()["processes"]) is told
+
+
+def test_second_questions_are_shown_as_shares_of_the_answers() -> None:
+    """Those of cascades, and those to another replica, over all its models."""
+    escalated = "steps_total{application=digits,kind=escalate,outcome=asked}"
+    hedged = [f"hedges_total{{application=digits,model={name},outcome=asked}}" for name in ("svc", "tree")]
+    page = answering(100, 0)
+    page.later(1)
+    page.report("selection@2", {COMPLETE: 100.0, escalated: 40.0, **dict.fromkeys(hedged, 2.0)})
+    page.later(1)
+    assert page.shown()["applications"][0]["again"] == {
+        "asked a dearer model, too": 0.4,
+        "asked another replica, too": 0.04,
+    }

@@ -183,6 +183,21 @@ def test_a_missing_topic_keeps_only_what_somebody_waits_for() -> None:
     run(scene())
 
 
+def test_a_part_is_kept_for_what_completes_the_whole() -> None:
+    """Of two outcomes of one record the second completes it: without the first a query would have none."""
+
+    async def scene() -> None:
+        async with opened() as s:
+            s.transport.missing.add("out")
+            s.lanes.send([emit(1, awaited=False)._replace(is_part=True), emit(2)])
+            assert not await s.lanes.flush(1)
+            s.transport.missing.clear()
+            assert await s.lanes.flush(5)
+            assert s.broker.values("out") == [b"1", b"2"]
+
+    run(scene())
+
+
 def test_a_partition_that_is_away_for_hours_is_tried_again_for_hours() -> None:
     """The pause between two attempts grows no more, and never becomes a number too large to be one."""
 

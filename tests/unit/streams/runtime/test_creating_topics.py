@@ -11,7 +11,7 @@ from streams.runtime.errors import BrokerUnavailableError
 from streams.runtime.kafka import admin
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from confluent_kafka import TopicPartition
     from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # not in its __all__
@@ -27,6 +27,7 @@ class Broker:
         self._most = most
         self._served = 0
         self._now_s = 0.0
+        self.asked: list[int] = []  # topics of each request to create some
 
     def monotonic(self) -> float:
         """Return the time (s)."""
@@ -36,9 +37,10 @@ class Broker:
         """Let time pass."""
         self._now_s += seconds
 
-    def create_topics(self, topics: Iterable[NewTopic], operation_timeout: float) -> dict[str, Future[None]]:
+    def create_topics(self, topics: Sequence[NewTopic], *, operation_timeout: float) -> dict[str, Future[None]]:
         """Say that they are created."""
         assert operation_timeout > 0
+        self.asked.append(len(topics))
         return {topic.topic: done(None) for topic in topics}
 
     def list_topics(self, timeout: float) -> None:
@@ -77,6 +79,14 @@ def test_many_topics_may_take_longer_than_one_would(monkeypatch: pytest.MonkeyPa
     broker = Broker(len(NAMES))
     assert created(broker, monkeypatch) == NAMES
     assert broker.monotonic() > admin.SERVED_S
+
+
+def test_hundreds_of_topics_are_created_in_several_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One for all would take longer than a request may."""
+    monkeypatch.setattr(admin, "AT_ONCE", 4)
+    broker = Broker(len(NAMES))
+    assert created(broker, monkeypatch) == NAMES
+    assert broker.asked == [4, 2]
 
 
 def test_a_broker_that_serves_no_more_of_them_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
