@@ -140,7 +140,13 @@ def page(result: Result, environment: Environment) -> str:
         f" {figures[f'{trunk}_same_{most}_models_gain']:.1f} and {figures[f'{trunk}_own_{most}_models_gain']:.1f}."
         for trunk in _trunks(result)
     )
-    said += f" {figures['failed']:,.0f} rows failed."
+    ones = [figures[f"{trunk}_{asked}_1_{gain}"] for trunk in _trunks(result) for asked in ASKED for gain in _GAINS[1:]]
+    said += (
+        f" {figures['failed']:,.0f} rows failed. With one model both ways do the same work, and the ratio should be 1:"
+    )
+    said += (
+        f" it was {min(ones):.2f} to {max(ones):.2f}, which is how far other work on the machine moves these figures."
+    )
     shown = [f"## {table.title}\n\n{table.markdown()}" for table in tables(result)]
     notes = [f"- {sentence}" for sentence in (*result.notes, *missed(result, FIGURES))]
     picture = f"![Rows a second beside whole models, by the number of models]({_PICTURE})\n"
