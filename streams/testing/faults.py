@@ -160,7 +160,7 @@ class Logs:
         return [visible_us for visible_us in self._visible.values() if visible_us > now_us]
 
     def _add(self, emit: Emit, value: bytes | None, now_us: int) -> None:
-        topic, partition, key, _, _, headers = emit
+        topic, partition, key, _, _, headers, _ = emit
         place = topic, partition
         log, hears = self._logs[place], self._hears.get(topic)
         for _ in range(2 if topic in self._doubled else 1):
