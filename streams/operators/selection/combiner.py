@@ -245,8 +245,8 @@ class Combiner:
         if now_us > query.deadline_us:
             name = query.application.name if query.application else UNKNOWN
             self._counters["late_answers_total", "application", name, "status", status] += 1
-        its = topics.PREDICTIONS, query.partition, query.key, value, query.completes, query.headers, False
-        return new_tuple(Emit, its)
+        fields = topics.PREDICTIONS, query.partition, query.key, value, query.completes, query.headers, False
+        return new_tuple(Emit, fields)
 
 
 def _rename(waiting: dict[str, Pending], query: Pending) -> None:
