@@ -14,11 +14,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import TypeGuard
 
-    from schemas.records import Value
+    from schemas.records import Tensor, Value
 
 State: TypeAlias = tuple[float, ...]
 # How much each asked arm's answer counts, positive, by what each has answered; None = nothing has come.
 VoteWeights: TypeAlias = "Callable[[Mapping[int, Value | None]], Mapping[int, float]]"
+
+
+# What a state answers, by the scores of each arm.
+Read: TypeAlias = "Callable[[Mapping[int, Tensor]], Reading]"
 
 
 class Situation(NamedTuple):
@@ -154,6 +158,38 @@ class AnswerAware(Policy, Protocol):
         ...
 
 
+class Reading(NamedTuple):
+    """What a state answers to one query, from what the models have computed."""
+
+    answer: float | None  # None: no model has computed what it takes
+    confidence: float  # in [0, 1]: how much is known there
+    answers: Mapping[int, float]  # by arm, what each alone would have answered
+
+
+class Answering(Policy, Protocol):
+    """A policy of full information whose state answers: the models compute features, and do not answer themselves.
+
+    The features are logged with the observation, as the scores of each arm.
+    """
+
+    def reading(self, state: State, arms: int) -> Read:
+        """Return the answer as a function of the scores by arm; what depends on the state alone is worked out once."""
+        ...
+
+    def observe(
+        self,
+        state: State,
+        arms: int,
+        chosen: tuple[int, ...],
+        propensities: tuple[float, ...],
+        losses: Sequence[float | None],
+        scores: Sequence[Tensor | None] = (),
+        label: Value | None = None,
+    ) -> State:
+        """Return the state after one observation; `scores` by arm and the label, as logged with it."""
+        ...
+
+
 class SharedPrior(Policy, Protocol):
     """A policy with which a context (a user, say) starts from what all contexts of its application have taught.
 
@@ -185,3 +221,8 @@ def most_features(policy: Policy) -> int | None:
 def is_answer_aware(policy: Policy) -> TypeGuard[AnswerAware]:
     """Tell whether an answer's weight depends on what it is."""
     return hasattr(policy, "vote_weights")
+
+
+def is_answering(policy: Policy) -> TypeGuard[Answering]:
+    """Tell whether the state answers, and the models compute features for it."""
+    return hasattr(policy, "reading")

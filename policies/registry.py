@@ -15,6 +15,7 @@ from policies.exp3 import Exp3
 from policies.exp4 import Exp4
 from policies.linear_thompson import LinearThompson
 from policies.linucb import LinUcb
+from policies.ridge import Ridge
 from policies.single import Single
 from policies.thompson import Thompson
 from policies.timely import Timely
@@ -37,6 +38,7 @@ POLICIES: Mapping[str, Callable[..., Policy]] = {
     Exp4.name: Exp4,
     ClassVote.name: ClassVote,
     Timely.name: Timely,
+    Ridge.name: Ridge,
 }
 
 _SPEC = re.compile(r"(?P<name>\w+)(?:\((?P<parameters>[^()]*)\))?", re.ASCII)

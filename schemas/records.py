@@ -214,6 +214,7 @@ class Observation(NamedTuple):
     span: float | None = None  # the error that cost 1, where the losses are absolute or squared
     versions: tuple[VersionLoss, ...] = ()  # of models that run in several
     forget_us: int = 0  # a context that was taught nothing for longer starts anew; 0 = never
+    scores: tuple[Tensor | None, ...] | None = None  # by arm: what its model computed, where the state answers
 
 
 class Observations(NamedTuple):

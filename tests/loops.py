@@ -78,8 +78,9 @@ class ScriptedModel(Operator):
 def model_predictions(
     model: str, answers: dict[str, Value | Outcome], outcome: Outcome = Outcome.OK
 ) -> ModelPredictions:
-    """Make a worker batch of labels; the outcome is the same for all its rows."""
-    labels = [0 if isinstance(answer, Outcome) else answer for answer in answers.values()]
+    """Make a worker batch of labels, or of scores; the outcome is the same for all its rows."""
+    labels = [0 if isinstance(answer, (Outcome, Tensor)) else answer for answer in answers.values()]
+    scores = [answer.numpy() for answer in answers.values() if isinstance(answer, Tensor)]
     text = any(isinstance(label, str) for label in labels)
     return ModelPredictions(
         model=model,
@@ -88,7 +89,7 @@ def model_predictions(
         query_ids=tuple(answers),
         outcomes=(outcome,) * len(answers),
         answers=tuple(map(str, labels)) if text else Tensor.of(np.array(labels)),
-        scores=None,
+        scores=Tensor.of(np.stack(scores)) if scores else None,
         waited_us=(0,) * len(answers),
         predict_us=1_000,
         batch_rows=len(answers),

@@ -51,6 +51,7 @@ SEEN = Observation(
     (None, 3, "x"),
     2.5,
     (VersionLoss("good", "1", 0.0), VersionLoss("good", "2", 1.0)),
+    scores=(SCORES, None),
 )
 OUTPUTS = (
     ModelOutput("good", "1", Outcome.OK, "seven", SCORES),

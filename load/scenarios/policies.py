@@ -66,6 +66,7 @@ SUITS: Mapping[str, tuple[str, str]] = {
     "exp4": ("all", "the smallest error where every model may be asked; follows the best as it changes"),
     "class_vote": ("all", "models that err independently, or know different classes"),
     "timely": ("those in time", "as `exp4`, with models that may miss the deadline: it uses their latencies"),
+    "ridge": ("all", "answers are numbers, such as ratings: models compute features, and each user has weights"),
 }
 _INTRODUCTION = """\
 # Which policy suits what
@@ -86,6 +87,7 @@ _READING = """\
   (`per_context: true`), every policy learns each user.
 - A policy that asks one model costs one model's work a query. `exp4` and `class_vote` cost the work of all models, and
   learn from every answer. `timely` is not measured here: it is `exp4` where all answers come in time.
+- `ridge` is not measured here: its answers are not those of its models ([Recommending](recommending.md)).
 - `ucb1` and `discounted_ucb` send all queries to one model between two updates. With late feedback that is the wrong
   one for long. Their log has propensities of 0 and 1 only.
 - What a policy would have cost on your own traffic: `skysail evaluate`

@@ -13,7 +13,7 @@ from math import isfinite
 from typing import TYPE_CHECKING
 
 from policies import registry
-from policies.contract import is_answer_aware
+from policies.contract import is_answer_aware, is_answering
 from policies.errors import LossError, PolicyError
 from policies.losses import loss
 from schemas import topics
@@ -97,6 +97,10 @@ def _is_number(value: Value | None) -> bool:
     return isinstance(value, int | float) and isfinite(value)
 
 
+def _is_float(output: ModelOutput) -> bool:
+    return isinstance(output.answer, float)
+
+
 def _within(span: float) -> float:
     return min(max(span, _SMALLEST), _LARGEST)
 
@@ -135,6 +139,8 @@ def observation(
     if decision is None:
         return None
     asked = {output.model: output for output in outputs}
+    if _is_read(decision.policy):  # an output that came late was not read: what the state would have said is not known
+        asked = {name: output for name, output in asked.items() if output.outcome is not _OK or _is_float(output)}
     losses = tuple(
         [
             _arm_loss(asked[arm], prediction, cost, feedback, kind, classes, span) if arm in asked else None
@@ -203,6 +209,7 @@ def _observation(
             span,
             (),
             0,
+            _scores(prediction, decision.arms) if _is_read(decision.policy) else None,
         ),
     )
 
@@ -214,6 +221,21 @@ def _is_judged(policy: str) -> bool:
         return is_answer_aware(registry.parse(policy))
     except PolicyError:
         return False
+
+
+@lru_cache(maxsize=1024)
+def _is_read(policy: str) -> bool:
+    """Tell whether the state answered, from what the models computed."""
+    try:
+        return is_answering(registry.parse(policy))
+    except PolicyError:
+        return False
+
+
+def _scores(prediction: Prediction, arms: Sequence[str]) -> tuple[Tensor | None, ...]:
+    """Return what each arm's model computed, None for an arm without it."""
+    computed = {output.model: output.scores for output in prediction.outputs if output.outcome is Outcome.OK}
+    return tuple([computed.get(arm) for arm in arms])
 
 
 def _labels(prediction: Prediction, arms: Sequence[str]) -> tuple[int | str | None, ...]:

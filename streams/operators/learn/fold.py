@@ -7,7 +7,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, NamedTuple
 
 from policies import registry
-from policies.contract import is_answer_aware, is_contextual
+from policies.contract import is_answer_aware, is_answering, is_contextual
 from policies.errors import PolicyError
 from schemas.records import OtherState, PolicyState
 from streams.operators.cold_start import for_all, is_forgotten, started, states_of
@@ -267,6 +267,10 @@ def _observed(policy: Policy, values: State, count: int, seen: Observation) -> S
     decision = seen.decision
     if is_contextual(policy):
         return policy.observe(values, count, decision.chosen, decision.propensities, seen.losses, decision.features)
+    if is_answering(policy):
+        return policy.observe(
+            values, count, decision.chosen, decision.propensities, seen.losses, seen.scores or (), seen.label
+        )
     if seen.answers is not None and is_answer_aware(policy):
         return policy.observe(values, count, decision.chosen, decision.propensities, seen.losses, seen.answers)
     return policy.observe(values, count, decision.chosen, decision.propensities, seen.losses)
@@ -292,7 +296,8 @@ def _meaning(decision: Decision) -> _Meaning | None:
         policy = registry.parse(decision.policy)
     except PolicyError:
         return None
-    return _Meaning(policy, count, not is_contextual(policy) and not is_answer_aware(policy))
+    is_plain = not (is_contextual(policy) or is_answer_aware(policy) or is_answering(policy))
+    return _Meaning(policy, count, is_plain)
 
 
 def checked(seen: Observation) -> _Meaning:
@@ -301,10 +306,12 @@ def checked(seen: Observation) -> _Meaning:
     Raises:
         PolicyError: its parts do not fit each other, or its policy does not exist.
     """
-    decision, losses, answers = seen.decision, seen.losses, seen.answers
+    decision, losses, answers, scores = seen.decision, seen.losses, seen.answers, seen.scores
     # A decision with the query's features belongs to this query alone, so it is not cached.
     meaning = _meaning.__wrapped__(decision) if decision.features else _meaning(decision)
     if meaning is None or len(losses) != meaning.arms or (answers is not None and len(answers) != meaning.arms):
+        raise _fault(seen)
+    if scores is not None and len(scores) != meaning.arms:
         raise _fault(seen)
     for loss in losses:
         if loss is not None and not 0.0 <= loss <= 1.0:
@@ -324,6 +331,8 @@ def _fault(seen: Observation) -> PolicyError:
         return PolicyError("propensities and losses lie in [0, 1]")
     if seen.answers is not None and len(seen.answers) != count:
         return PolicyError(f"{count} arms, {len(seen.answers)} answers")
+    if seen.scores is not None and len(seen.scores) != count:
+        return PolicyError(f"{count} arms, scores of {len(seen.scores)}")
     try:
         registry.parse(decision.policy)
     except PolicyError as error:

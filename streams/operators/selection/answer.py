@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from policies.contract import VoteWeights
+    from policies.contract import Read, VoteWeights
     from schemas.records import Value
     from streams.operators.selection.pending import Pending
 
@@ -110,6 +110,8 @@ class Substitutes:
 
 def predicted(query: Pending, now_us: int, reason: str | None, substitutes: Substitutes) -> Prediction:
     """Make the answer of a query from its outputs, or its default output for the given reason."""
+    if reason is None and query.read is not None:
+        return _read(query, query.read, now_us)
     if reason is None and query.is_alone:
         only = query.outputs.get(query.models[0])
         if only is not None and only.outcome is Outcome.OK:
@@ -161,6 +163,31 @@ def answered(
         query.message,
     )
     return new_tuple(Prediction, fields)
+
+
+def _read(query: Pending, read: Read, now_us: int) -> Prediction:
+    """Let the state answer: each output has what the state makes of it, and its scores what the model computed."""
+    asked = _asked(query)
+    ok = {arm: output for arm, output in asked.items() if output.outcome is Outcome.OK}
+    reading = read({arm: output.scores for arm, output in ok.items() if output.scores is not None})
+    for arm, output in ok.items():
+        if arm in reading.answers:
+            asked[arm] = output._replace(answer=reading.answers[arm])
+        else:
+            asked[arm] = ModelOutput(output.model, output.version, Outcome.FAILED, None)
+            query.message = query.message or f"{output.model} does not compute the features of the policy"
+    outputs, application = tuple(asked.values()), query.application
+    answer: Value | None = reading.answer
+    reason = None if len(reading.answers) == len(outputs) else _why(asked)
+    status = Status.COMPLETE if reason is None else Status.PARTIAL
+    if answer is None:
+        status = Status.DEFAULT
+    elif application is not None and reading.confidence < application.confidence_floor:
+        status, reason = Status.DEFAULT, "low_confidence"
+    if status is Status.DEFAULT:
+        answer = application.default_output if application else None
+    confidence = 0.0 if reading.answer is None else reading.confidence
+    return answered(query, now_us, status, reason, answer, confidence, outputs)
 
 
 def _asked(query: Pending) -> dict[int, ModelOutput]:

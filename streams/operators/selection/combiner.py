@@ -200,6 +200,8 @@ class Combiner:
         """Answer a query to one model with its output, without counting it; None: the query is of another kind."""
         if (decision := query.decision) is None or len(decision.chosen) != 1:  # `is_alone`, for a third of its cost
             return None
+        if query.read is not None:
+            return None
         try:
             prediction = answered(query, now_us, Status.COMPLETE, None, output.answer, 1.0, (output,))
             value = self._codec.encode(prediction)

@@ -27,7 +27,7 @@ from streams.operators.statistics import render
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from policies.contract import VoteWeights
+    from policies.contract import Read, VoteWeights
     from schemas.records import Application, Decision, Input, ModelOutput, Query
     from streams.operators.configuration import Deployed
     from streams.operators.contract import Record, StateKey
@@ -139,6 +139,7 @@ class Pending:
         input: until the models have been asked.
         models: that were asked.
         weights: of the arms, for combining.
+        read: what the state answers, where it does.
         outputs: by model.
         until_us: how long its models are waited for: until its answer must leave to be there by the deadline.
         answered: it is no longer pending.
@@ -168,6 +169,7 @@ class Pending:
         "priority",
         "query_id",
         "quota",
+        "read",
         "received_us",
         "reply_token",
         "row_id",
@@ -205,6 +207,7 @@ class Pending:
         self.decision = None
         self.models: tuple[str, ...] = ()
         self.weights = ()
+        self.read: Read | None = None
         self.outputs: dict[str, ModelOutput] = {}
         self.answered = False
         self.row_id = self.query_id

@@ -87,7 +87,7 @@ class Serving:
         slack_us = return_budget_us = -1
         inside = self._inside  # their answers need no way back
         for query in queries:
-            query.weights = arms.votes
+            query.weights, query.read = arms.votes, arms.read
             choice: tuple[Decision | None, tuple[str, ...], tuple[str, ...]]
             if query.features or in_situation or query.version is not None:
                 choice = self._singled_out(query, arms, now_us)
@@ -141,7 +141,7 @@ class Serving:
         models = named(query.version, query.query_id, choice.models, arms.names, self._models)
         if models is choice.models:
             return choice
-        query.weights = (1.0,)
+        query.weights, query.read = (1.0,), None
         return None, models, tuple(map(topics.model_queries, models))  # the client has decided, not the policy
 
     def _impossible(self, query: Pending, arms: Arms) -> str | None:

@@ -12,7 +12,7 @@ from sys import maxsize
 from typing import TYPE_CHECKING, NamedTuple
 
 from policies import registry
-from policies.contract import has_shared_prior, is_answer_aware, is_contextual, most_features
+from policies.contract import has_shared_prior, is_answer_aware, is_answering, is_contextual, most_features
 from policies.draw import pick
 from schemas import topics
 from schemas.inputs import MAX_FEATURES
@@ -26,7 +26,7 @@ from streams.topology import application_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from policies.contract import Policy, Situation, VoteWeights
+    from policies.contract import Policy, Read, Situation, VoteWeights
     from schemas.records import PolicyState
     from streams.operators.configuration import Deployed
 
@@ -60,6 +60,7 @@ class Arms:
         propensities_in: the propensities in a situation, for a policy that uses it.
         most_features: that a query may have; a policy that uses no features only logs them.
         apprentice: a policy that learns from what is decided; empty = none.
+        read: what the state answers, for a policy whose state does; else None.
     """
 
     policy: Policy
@@ -71,6 +72,7 @@ class Arms:
     propensities_in: Callable[[Situation], tuple[float, ...]] | None = None
     most_features: int = MAX_FEATURES
     apprentice: str = ""
+    read: Read | None = None
 
     def decide(self, u: float) -> ArmChoice:
         """Return the choice for a uniform draw in [0, 1): ask all arms, or one by inverse CDF."""
@@ -124,6 +126,7 @@ def arms_of(policy: Policy, names: tuple[str, ...], name: str, state: PolicyStat
         policy.propensities_in(values, count) if is_contextual(policy) else None,
         MAX_FEATURES if (most := most_features(policy)) is None else most,
         apprentice,
+        policy.reading(values, count) if is_answering(policy) else None,
     )
 
 
