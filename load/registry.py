@@ -55,6 +55,8 @@ from load.scenarios import (
     spread,
     straggler,
     takeover,
+    velox,
+    velox_page,
 )
 
 if TYPE_CHECKING:
@@ -95,6 +97,14 @@ _OWN = (
     Scenario(
         linear,
         "models that suit different features, users who differ a little: linucb and linear_thompson beside exp3",
+        short=True,
+    ),
+    Scenario(
+        velox,
+        "films rated by users who have weights each: error by history, features trained anew meanwhile, 100,000 users",
+        tables=velox_page.tables,
+        page=velox_page.page,
+        plots=velox_page.plots,
         short=True,
     ),
     Scenario(

@@ -21,10 +21,6 @@ State: TypeAlias = tuple[float, ...]
 VoteWeights: TypeAlias = "Callable[[Mapping[int, Value | None]], Mapping[int, float]]"
 
 
-# What a state answers, by the scores of each arm.
-Read: TypeAlias = "Callable[[Mapping[int, Tensor]], Reading]"
-
-
 class Situation(NamedTuple):
     """What a decision may depend on beside the state: the query, and the moment at which it is asked."""
 
@@ -166,6 +162,36 @@ class Reading(NamedTuple):
     answers: Mapping[int, float]  # by arm, what each alone would have answered
 
 
+class Ranking(NamedTuple):
+    """The best of a query's candidates, by one state."""
+
+    best: tuple[int, ...]  # indices, the best first
+    shares: tuple[float, ...]  # of each candidate: the exact probability that it stands first
+    answer: float  # what is expected of the first
+    confidence: float  # in [0, 1]: how much is known of it
+
+
+class Read(Protocol):
+    """A state that answers."""
+
+    def __call__(self, computed: Mapping[int, Tensor]) -> Reading:
+        """Return the answer to a query, by what each arm's model has computed for it."""
+        ...
+
+    def rank(self, candidates: Tensor, top: int, u: float) -> Ranking | None:
+        """Return the best of some candidates.
+
+        Args:
+            candidates: rows (n, features), as the first arm's model computes them.
+            top: how many of them, at least 1.
+            u: in [0, 1), the only randomness.
+
+        Returns:
+            None if they are no features of the policy.
+        """
+        ...
+
+
 class Answering(Policy, Protocol):
     """A policy of full information whose state answers: the models compute features, and do not answer themselves.
 
@@ -173,7 +199,7 @@ class Answering(Policy, Protocol):
     """
 
     def reading(self, state: State, arms: int) -> Read:
-        """Return the answer as a function of the scores by arm; what depends on the state alone is worked out once."""
+        """Return what answers; what depends on the state alone is worked out once."""
         ...
 
     def observe(

@@ -97,6 +97,11 @@ def vector(features: Sequence[float], count: int) -> Floats:
     return np.array((1.0, *given, *(0.0,) * (count - len(given))))
 
 
+def bounded(rows: NDArray[np.generic]) -> Floats:
+    """Return rows of features (n, D) cut to the range that `vector` allows."""
+    return np.clip(rows.astype(np.float64), -_LARGEST, _LARGEST)
+
+
 def unpacked(state: State, arms: int, count: int) -> Regressions:
     """Return the regressions in a state of `count` features.
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import heapq
 from dataclasses import dataclass
 from functools import lru_cache
-from math import exp, isfinite, log, sqrt
+from math import exp, inf, isfinite, log, sqrt
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from policies import linear
 from policies.arm_sets import EveryArm
-from policies.contract import Reading
+from policies.contract import Ranking, Reading
+from policies.draw import pick
 from policies.errors import require
 from policies.exp4 import Exp4
 from policies.logweights import check_rates, normalised
@@ -19,9 +21,8 @@ from policies.logweights import check_rates, normalised
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from numpy.typing import NDArray
-
-    from policies.contract import Read, State
+    from policies.contract import State
+    from policies.linear import Floats
     from schemas.records import Tensor, Value
 
 # An arm keeps (D + 1) (D + 2) / 2 + D + 1 numbers for D features: 2,210 for 64, or 18 KB for each user and model.
@@ -47,8 +48,10 @@ class Ridge(EveryArm):
     The state is the logarithms of the models' weights, then one block of `policies.linear` for each.
 
     Args:
+        alpha: Of candidates to rank, how many standard deviations of optimism the first place gets; not negative.
         eta: Learning rate of the models' weights, positive; 0.5 is right for squared losses.
         features: How many numbers a model computes, at most 64: an update takes features^2 steps.
+        gamma: Share of the rankings whose first is drawn uniformly, in [0, 1].
         high: The largest label and answer, at most 1000; a larger label counts as this.
         low: The smallest, at least -1000. Set both: they bound what one false label can do.
         ridge: How many observations the belief in the first weights is worth, for features of 1.
@@ -71,8 +74,10 @@ class Ridge(EveryArm):
 
     name: ClassVar[str] = "ridge"
 
+    alpha: float = 0.5
     eta: float = 0.5
     features: int = 8
+    gamma: float = 0.01
     high: float = _LARGEST
     low: float = -_LARGEST
     ridge: float = 1.0
@@ -84,7 +89,8 @@ class Ridge(EveryArm):
             1 <= self.features <= MAX_COMPUTED,
             f"ridge: features is {self.features}; a state for each user has room for 1 to {MAX_COMPUTED}",
         )
-        linear.check(self.name, self.features, self.ridge, 0.0)
+        linear.check(self.name, self.features, self.ridge, self.gamma)
+        require(0.0 <= self.alpha < inf, f"ridge: alpha is {self.alpha}; it must not be negative, 0.5 is usual")
         check_rates(self.name, self.eta, self.share, "0.5", "0.001")
         require(
             -_LARGEST <= self.low < self.high <= _LARGEST,
@@ -149,33 +155,71 @@ class Ridge(EveryArm):
         """Return the average user: the common weights as an expectation, which the user's own labels soon outweigh."""
         return state[:arms] + linear.started(state[arms:], arms, self.features, self.ridge)
 
-    def reading(self, state: State, arms: int) -> Read:
-        """Return the answer as a function of the features that the models have computed."""
+    def reading(self, state: State, arms: int) -> Weights:
+        """Return the weights, which answer from the features that the models have computed."""
         inverses, weights = linear.unpacked(state[arms:], arms, self.features)
-        shares = self.weights(state, arms)
+        return Weights(self, self.weights(state, arms), inverses, weights)
 
-        def read(computed: Mapping[int, Tensor]) -> Reading:
-            found = {arm: x for arm, scores in computed.items() if (x := self.vector(scores)) is not None}
-            answers = {arm: min(max(float(weights[arm] @ x), self.low), self.high) for arm, x in found.items()}
-            mass = sum([shares[arm] for arm in found])
-            if not mass:
-                return Reading(None, 0.0, answers)
-            answer = sum([shares[arm] / mass * answers[arm] for arm in found])
-            known = sum([shares[arm] * self._known(inverses[arm], x) for arm, x in found.items()])
-            return Reading(answer, min(1.0, known), answers)
-
-        return read
-
-    def vector(self, computed: Tensor) -> NDArray[np.float64] | None:
+    def vector(self, computed: Tensor) -> Floats | None:
         """Return (1, features) of what a model computed; None where it is not as many finite numbers."""
         values = computed.numpy().ravel()
         if len(values) != self.features or not np.isfinite(values).all():
             return None
         return linear.vector(values.tolist(), self.features)
 
-    def _known(self, inverse: NDArray[np.float64], x: NDArray[np.float64]) -> float:
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """The state of a policy `ridge`, ready to answer.
+
+    Attributes:
+        policy: whose state it is.
+        shares: (K,) how much each model's answer counts.
+        inverses: (K, D, D) inverse(A) of each model's regression.
+        weights: (K, D) of each.
+    """
+
+    policy: Ridge
+    shares: tuple[float, ...]
+    inverses: Floats
+    weights: Floats
+
+    def __call__(self, computed: Mapping[int, Tensor]) -> Reading:
+        """Return the answer from the features that the models have computed, by arm."""
+        found = {arm: x for arm, scores in computed.items() if (x := self.policy.vector(scores)) is not None}
+        answers = {arm: float(self._expected(arm, x)) for arm, x in found.items()}
+        mass = sum([self.shares[arm] for arm in found])
+        if not mass:
+            return Reading(None, 0.0, answers)
+        answer = sum([self.shares[arm] / mass * answers[arm] for arm in found])
+        known = sum([self.shares[arm] * self._known(arm, x) for arm, x in found.items()])
+        return Reading(answer, min(1.0, known), answers)
+
+    def rank(self, candidates: Tensor, top: int, u: float) -> Ranking | None:
+        """Return the best candidates: the first by its upper confidence bound or, rarely, drawn; then by expectation.
+
+        A share gamma of the queries has any candidate first. So the logged probabilities are exact and have a floor.
+        """
+        rows = candidates.numpy()
+        if rows.ndim != 2 or rows.shape[1] != self.policy.features or not len(rows) or not np.isfinite(rows).all():
+            return None
+        x = np.column_stack([np.ones(len(rows)), linear.bounded(rows)])
+        expected = self._expected(0, x)
+        bounds = expected + self.policy.alpha * np.sqrt(np.maximum((x @ self.inverses[0] * x).sum(axis=1), 0.0))
+        shares = np.full(len(x), self.policy.gamma / len(x))
+        shares[bounds.argmax()] += 1.0 - self.policy.gamma
+        first = pick(drawn := tuple(shares.tolist()), u)
+        others = (index for index in range(len(x)) if index != first)
+        rest = heapq.nlargest(top - 1, others, key=expected.tolist().__getitem__)
+        return Ranking((first, *rest), drawn, float(expected[first]), self._known(0, x[first]))
+
+    def _expected(self, arm: int, x: Floats) -> Floats:
+        """Return w . x, (D,) or (n, D), within the range of labels."""
+        return np.asarray(np.clip(x @ self.weights[arm], self.policy.low, self.policy.high))
+
+    def _known(self, arm: int, x: Floats) -> float:
         """Return which part of the standard deviation at x the observations have taken away."""
-        left = max(float(x @ inverse @ x), 0.0) * self.ridge / float(x @ x)
+        left = max(float(x @ self.inverses[arm] @ x), 0.0) * self.policy.ridge / float(x @ x)
         return 1.0 - sqrt(min(left, 1.0))
 
 

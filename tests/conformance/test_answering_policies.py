@@ -151,3 +151,55 @@ def test_a_model_that_comes_to_others_hardly_counts_until_its_answers_are_better
     assert policy.weights(state, 2)[1] > 0.9
     alone = policy.extend(state, ["old", "new"], ["new"])
     assert policy.weights(alone, 1) == pytest.approx((1.0,))
+
+
+def some_candidates(random: Random, count: int) -> Tensor:
+    """Draw rows of two features."""
+    return Tensor.of(np.array([[random.gauss(0, 1), random.gauss(0, 1)] for _ in range(count)], np.float32))
+
+
+@pytest.mark.parametrize(("count", "top"), [(1, 1), (1, 5), (7, 3), (256, 10), (5, 5)])
+def test_a_ranking_has_the_best_candidates_and_exact_probabilities_of_the_first(
+    policy: Answering, count: int, top: int
+) -> None:
+    """All different, as many as are asked for or there are; over all draws each stands first as often as is logged."""
+    state, candidates = taught(policy, policy.init(2), 2, 50), some_candidates(Random(2), count)
+    read, first = policy.reading(state, 2), [0] * count
+    for step in range(2_000):
+        found = read.rank(candidates, top, (step + 0.5) / 2_000)
+        assert found is not None
+        assert len(found.best) == len({*found.best}) == min(count, top)
+        assert 0.0 <= found.confidence <= 1.0
+        first[found.best[0]] += 1
+    assert math.isclose(sum(found.shares), 1.0, abs_tol=1e-9)
+    assert min(found.shares) > 0.0
+    assert [times / 2_000 for times in first] == pytest.approx(found.shares, abs=1 / 2_000 + 1e-9)
+
+
+def test_a_ranking_is_that_of_the_expected_answers_once_much_is_known(policy: Answering) -> None:
+    """Checked against sorting all of them by the answer to each alone."""
+    state, candidates = taught(policy, policy.init(1), 1, 3_000), some_candidates(Random(8), 40)
+    read = policy.reading(state, 1)
+    answers = [read({0: Tensor.of(row)}).answer or 0.0 for row in candidates.numpy()]
+    found = read.rank(candidates, 5, 0.5)
+    assert found is not None
+    assert [*found.best] == sorted(range(40), key=answers.__getitem__, reverse=True)[:5]
+    assert found.answer == pytest.approx(max(answers))
+
+
+def test_what_little_is_known_of_is_tried_first(policy: Answering) -> None:
+    """Of two that promise the same, the one farther from what was seen has the higher bound."""
+    random, state = Random(6), policy.init(1)
+    for _ in range(200):
+        seen = Tensor.of(np.array([random.gauss(0, 1), 0.0]))
+        state = policy.observe(state, 1, (0,), (1.0,), (0.1,), (seen,), 1.0)
+    found = policy.reading(state, 1).rank(Tensor.of(np.array([[0.0, 0.0], [0.0, 2.0]])), 1, 0.5)
+    assert found is not None
+    assert found.best == (1,)
+
+
+def test_rows_that_are_no_features_are_not_ranked(policy: Answering) -> None:
+    """Of another width, of no width, or not finite."""
+    read = policy.reading(policy.init(1), 1)
+    for rows in (np.zeros((3, 3)), np.zeros(2), np.zeros((0, 2)), np.array([[1.0, float("inf")]])):
+        assert read.rank(Tensor.of(rows), 1, 0.5) is None

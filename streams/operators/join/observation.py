@@ -210,6 +210,7 @@ def _observation(
             (),
             0,
             _scores(prediction, decision.arms) if _is_read(decision.policy) else None,
+            prediction.first,
         ),
     )
 
@@ -268,6 +269,8 @@ def _served_loss(
         raise LossError("this application takes the loss itself as feedback, not a label")
     if prediction.answer is None:
         return None
+    if prediction.first:  # of candidates: what was expected of the one that stood first
+        return _loss(kind, prediction.outputs[0].answer, feedback.label, span=span)
     if kind == "log":
         agreeing = [o for o in prediction.outputs if o.scores is not None and o.answer == prediction.answer]
         return _of_output(agreeing[0], feedback.label, kind, classes, span) if agreeing else None
@@ -297,7 +300,7 @@ def _arm_loss(
 ) -> float | None:
     if output.answer is None or output.outcome is not _OK:
         return None if output.outcome in _TELLING_NOTHING else NO_ANSWER_LOSS
-    alike = output.answer == prediction.answer
+    alike = bool(prediction.first) or output.answer == prediction.answer
     if feedback.loss is not None:
         return feedback.loss if alike else None
     if alike and kind != "log" and not isinstance(output.answer, Tensor):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from policies.combine import agrees, combine
+from policies.draw import uniform
 from schemas.records import ModelOutput, Outcome, Prediction, Status, Tensor, new_tuple
 from streams.operators.configuration import RUNNING_MEAN
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from policies.contract import Read, VoteWeights
     from schemas.records import Value
     from streams.operators.selection.pending import Pending
+    from streams.operators.selection.state_view import Arms
 
 _OUTPUTS = 1_000  # the mean forgets older ones, because models and inputs drift
 _NOT_IN_TIME = (
@@ -161,6 +163,7 @@ def answered(
         now_us,
         query.reply_token,
         query.message,
+        (),
     )
     return new_tuple(Prediction, fields)
 
@@ -188,6 +191,23 @@ def _read(query: Pending, read: Read, now_us: int) -> Prediction:
         answer = application.default_output if application else None
     confidence = 0.0 if reading.answer is None else reading.confidence
     return answered(query, now_us, status, reason, answer, confidence, outputs)
+
+
+def ranked(query: Pending, arms: Arms, now_us: int) -> Prediction | None:
+    """Make the answer to a query with candidates: the places of the best ones; None if the policy cannot rank them.
+
+    Its output is that of the first model, as if that had been asked about the candidate that stands first.
+    """
+    assert query.candidates is not None
+    rows = query.candidates
+    found = arms.read.rank(rows, query.top, uniform(query.query_id, "rank")) if arms.read is not None else None
+    if found is None:
+        return None
+    query.decision = arms.choices[0].decision._replace(chosen=(0,), features=query.features)
+    output = ModelOutput(arms.names[0], "", Outcome.OK, found.answer, Tensor.of(rows.numpy()[found.best[0]]))
+    best = Tensor.of(np.array(found.best, np.int64))
+    made = answered(query, now_us, Status.COMPLETE, None, best, found.confidence, (output,))
+    return made._replace(first=found.shares)
 
 
 def _asked(query: Pending) -> dict[int, ModelOutput]:

@@ -153,6 +153,7 @@ class Pending:
         "answered",
         "application",
         "application_name",
+        "candidates",
         "completes",
         "context",
         "deadline_us",
@@ -174,6 +175,7 @@ class Pending:
         "reply_token",
         "row_id",
         "sent_us",
+        "top",
         "until_us",
         "version",
         "weights",
@@ -195,7 +197,7 @@ class Pending:
     ) -> None:
         (
             self.query_id, self.application_name, self.input, self.context, _, _, self.priority, self.features,
-            self.version, self.reply_token,
+            self.version, self.reply_token, self.candidates, self.top,
         ) = query  # fmt: skip
         topic, self.partition, offset, _, self.key, value, self.headers = record
         self.completes = (new_tuple(Position, (topic, self.partition, offset)),)

@@ -77,6 +77,14 @@ class Serving:
         self._slow_return_us, self._return_us = RunningQuantile(0.95, 2_000.0), RunningQuantile(0.5, 2_000.0)
         self._back_us = self._usual_us = 2_000
 
+    def serve(self, queries: Sequence[Pending], arms: Arms, now_us: int, effects: Effects) -> None:
+        """Answer the queries with candidates, for which no model is asked; ask the models about the others."""
+        if any(query.candidates is not None for query in queries):
+            effects += [self.combiner.rank(query, arms, now_us) for query in queries if query.candidates is not None]
+            queries = [query for query in queries if query.candidates is None]
+        if queries:
+            self.ask(queries, arms, now_us, effects)
+
     def ask(self, queries: Sequence[Pending], arms: Arms, now_us: int, effects: Effects) -> None:
         """Draw the arms of queries, which `arms` decide all; wait for these, and ask their models."""
         drawn = self._asked[queries[0].application_name]

@@ -131,3 +131,62 @@ def test_features_trained_anew_learn_beside_the_old_ones_and_stay_alone_in_the_e
     found = loop.answer(asked(loop, "ann", 2.0))
     assert found.answer == pytest.approx(5.0, abs=0.3)
     assert {each.status for each in loop.predictions()} == {Status.COMPLETE}
+
+
+ITEMS = Tensor.of(np.array([[-1.0, 0.5], [2.0, 0.5], [1.0, 0.5], [0.0, 0.5]], np.float32))
+
+
+def test_the_best_candidates_are_answered_without_asking_a_model_and_feedback_is_about_the_first() -> None:
+    """The answer has their places; what is learnt, and the probability that it stood first, are in the log."""
+    loop = Loop({"items": lambda _: None}, rated())  # a model that never answers
+    for _ in range(3):
+        for label in (5.0, 1.0):
+            query_id = loop.query(context="ann", candidates=ITEMS, top=2)
+            loop.driver.run(seconds=0.2)
+            loop.feedback(query_id, label)
+            loop.driver.run(seconds=0.3)
+    found = loop.answer(query_id)
+    assert found.status is Status.COMPLETE
+    assert isinstance(found.answer, Tensor)
+    assert found.answer.shape == (2,)
+    assert sum(found.first) == pytest.approx(1.0)
+    log = loop.observations()
+    seen = log[-1][1]
+    assert seen.first == found.first
+    assert seen.scores == (Tensor.of(ITEMS.numpy()[int(found.answer.numpy()[0])]),)
+    expected = found.outputs[0].answer
+    assert isinstance(expected, float)
+    assert seen.loss == pytest.approx(((expected - 1.0) / 4.0) ** 2)
+    assert seen.losses == (seen.loss,)
+    for name, state in fold(log, WINDOW_US).items():
+        assert loop.driver.store.states[StateKey(0, name)] == state
+
+
+def test_rankings_follow_what_the_user_likes() -> None:
+    """Ratings of single items teach the ranking, too: both read the same weights."""
+    loop = Loop({"items": computed}, rated(parameters={"features": 2.0, "low": 1.0, "high": 5.0, "gamma": 0.0}))
+    for value in (-1.0, 0.0, 1.0, 0.5, -0.5) * 8:
+        asked(loop, "ann", value, 3.0 + value)
+    query_id = loop.query(context="ann", candidates=ITEMS, top=3)
+    loop.driver.run(seconds=0.2)
+    answer = loop.answer(query_id).answer
+    assert isinstance(answer, Tensor)
+    assert answer.numpy().tolist() == [1, 2, 3]
+
+
+def test_a_policy_without_weights_cannot_rank() -> None:
+    """Nor can one for other features; the answer is the default."""
+    for served in (rated(policy="single", parameters={}), rated(parameters={"features": 3.0})):
+        loop = Loop({"items": computed}, served)
+        query_id = loop.query(candidates=ITEMS)
+        loop.driver.run(seconds=0.2)
+        assert (loop.answer(query_id).status, loop.answer(query_id).reason) == (Status.DEFAULT, "not_ranked")
+
+
+@pytest.mark.parametrize("changes", [{"candidates": Tensor.of(np.zeros((257, 2)))}, {"candidates": ITEMS, "top": 0}])
+def test_candidates_without_end_are_dead_letters(changes: dict[str, object]) -> None:
+    """As any query that is not one."""
+    loop = Loop({"items": computed}, rated())
+    loop.query(**changes)
+    loop.driver.run(seconds=0.2)
+    assert [cause for cause, _ in loop.dead("queries")] == ["invalid"]
