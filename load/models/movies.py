@@ -74,7 +74,9 @@ def computed(others: int) -> NDArray[np.float32]:
     kind = ((given - means) * is_rated).sum(axis=1) / np.maximum(is_rated.sum(axis=1), 1)
     left = np.where(is_rated, given - means - kind[:, None], 0.0)
     _, _, factors = np.linalg.svd(left, full_matrices=False)
-    scaled = factors[: FEATURES - 1].T * np.sqrt(FILMS / (FEATURES - 1))
+    kept = factors[: FEATURES - 1]
+    signs = np.sign(kept[np.arange(len(kept)), np.abs(kept).argmax(axis=1)])  # else they depend on the processor
+    scaled = (kept * signs[:, None]).T * np.sqrt(FILMS / (FEATURES - 1))
     return np.column_stack([means - MEAN, scaled]).astype(np.float32)
 
 

@@ -2,8 +2,8 @@
 
 The ratings are made up, as `load.models.movies` says. Three applications are asked the same, all with policy `ridge`.
 `personal` has a state for each user, `common` one for all. `retrained` is as `personal`, but gets features that were
-trained on more ratings while it is asked: at the half they learn beside the old ones, at three quarters the old ones
-go. Between the two the learner is killed.
+trained on more ratings while it is asked. At the half they learn beside the old ones. Then the learner is killed. Then
+they learn from the ratings of the first half (`skysail app backfill`). At three quarters the old ones go.
 
 Then a crowd comes: each of 100,000 users asks once and rates the film. Last, the arithmetic alone: the time of an
 update and of an answer by dimension.
@@ -11,6 +11,7 @@ update and of an answer by dimension.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import time
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from load.figures import FAULTS, NONE, PER_S, SHOWN, SHOWN_MS, Better, Figures, Kind, at_least, at_most
+from load.figures import FAULTS, NONE, PER_S, RIGHT, SHOWN, SHOWN_MS, Better, Figures, Kind, at_least, at_most
 from load.harness import topics
 from load.harness.driving import FAULTS_OF_A_STRETCH, deployed
 from load.harness.openloop import Asked
@@ -40,6 +41,7 @@ from workers.packages.packaging import package_function
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from concurrent.futures import Future
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -143,6 +145,7 @@ FIGURES = Figures(
     _SAVED("retrained_saved"),
     _RMSE(*(f"{lane}_rmse_{least}" for lane in LANES for least in HISTORY)),
     SHOWN("users", "answers_of_few", "answers_of_both", "answers_of_many", "learner_restarts"),
+    RIGHT("backfilled", must=at_least(1)),
     SHOWN_MS("switch_max_ms"),
     SHOWN("guests"),
     FAULTS("guests_lost", "guests_defaults", must=NONE),
@@ -171,15 +174,18 @@ async def run(stage: Stage) -> Result:
     gaps = np.random.default_rng(stage.seed).exponential(1e6 / _RATE, count)
     async with deployed(stage, deployment, Tensor.of(replay.films[0])) as driver:
         with closing(Wire(stage.bootstrap, deployment.prefix, stage.properties)) as wire:
-            replay.changes = _changes(driver, wire, served[RETRAINED], count)
+            teaching = _Teaching(driver, deployment.models[NEW])
+            replay.changes = _changes(driver, wire, served[RETRAINED], count, teaching.begin)
             offsets_us = np.cumsum(gaps).astype(np.int64).tolist()
             stretch = await driver.drive(offsets_us, replay, int(_SLO_MS * 1e3), replay.judge, drain_s=30)
+            taught = await asyncio.wrap_future(teaching.taught)
         restarts = driver.system.restarts.get("learner", 0)
         come = await driver.backlog(guests, Guests(movies.users(guests, stage.seed + 1), stage.seed + 1), _DRAIN_S)
     figures = {
         **errors(replay),
         **{f"answers_of_{name}": replay.weights[key] for name, key in _BY_MODELS.items()},
         "learner_restarts": restarts,
+        "backfilled": taught,
         "switch_max_ms": replay.longest_us / 1e3,
         "guests": guests,
         "guests_lost": come.faults["lost"],
@@ -198,6 +204,21 @@ async def run(stage: Stage) -> Result:
 
 
 _BY_MODELS = {"few": OLD, "both": f"{OLD}+{NEW}", "many": NEW}
+
+
+class _Teaching:
+    """A backfill, begun from the thread that asks."""
+
+    def __init__(self, driver: Driver, package: Path) -> None:
+        self._driver, self._package = driver, package
+        self._loop = asyncio.get_running_loop()
+        self.taught: Future[int]
+
+    def begin(self) -> None:
+        """Begin it; `taught` has its result."""
+        self.taught = asyncio.run_coroutine_threadsafe(
+            self._driver.system.backfill(RETRAINED, self._package), self._loop
+        )
 
 
 def asked(stage: Stage) -> Replay:
@@ -235,8 +256,10 @@ def _packages(stage: Stage) -> dict[str, Path]:
     return folders
 
 
-def _changes(driver: Driver, wire: Wire, served: Application, count: int) -> dict[int, Callable[[], None]]:
-    """Return what happens at the half, at five eighths and at three quarters."""
+def _changes(
+    driver: Driver, wire: Wire, served: Application, count: int, backfill: Callable[[], None]
+) -> dict[int, Callable[[], None]]:
+    """Return what happens from the half to three quarters: the new model comes, the learner dies, the old one goes."""
 
     def configure(*models: str) -> None:
         changed = replace(served, models=models)
@@ -244,7 +267,8 @@ def _changes(driver: Driver, wire: Wire, served: Application, count: int) -> dic
 
     return {
         count // 2: lambda: configure(OLD, NEW),
-        count * 5 // 8: lambda: os.kill(driver.system.pids["learner"], signal.SIGKILL),
+        count * 9 // 16: lambda: os.kill(driver.system.pids["learner"], signal.SIGKILL),
+        count * 10 // 16: backfill,
         count * 3 // 4: lambda: configure(NEW),
     }
 

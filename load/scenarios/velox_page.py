@@ -73,12 +73,33 @@ New features mean new weights. So they are **another model, not another version*
 multiplied with weights that were learnt for the old features.
 
 1. Package the new features under another name, and deploy them: `skysail model add packages/films-2`.
-2. Name both: `models: [films, films-2]`. Each model has a regression of its own in every state, and both learn from
-   each feedback. The new one has a hundredth of the weight, and gets more when its answers are better.
-3. When it has learnt enough, name it alone: `models: [films-2]`. What its regressions have learnt stays.
+2. Name both: `skysail app set ratings models=films,films-2`. Each model has a regression of its own in every state,
+   and both learn from each feedback. The new one has a hundredth of the weight, and gets more when its answers are
+   better.
+3. Wait for the window of feedback, then teach the new one what it has missed: `skysail app backfill ratings
+   packages/films-2`. It computes the features of the queries that Kafka still holds, and adds their labels to the log,
+   each once. After a failure run it again.
+4. Name the new one alone: `skysail app set ratings models=films-2`. What its regressions have learnt stays.
 
 Nobody waits meanwhile, and no query is lost or answered twice, because nothing stops: each change is one record on the
-topic `applications`. Until the last step, both models are asked about every query.
+topic `applications`. Until the last step, both models are asked about every query. Feedback on a query that was asked
+before step 2 and comes after it takes from its user's state what the new model has learnt until then: hence the wait.
+
+## The best of several
+
+A query may bring candidates: up to 256 rows of features, as the model would compute them. The answer has the places of
+the best, by the weights of the user:
+
+```python
+best = await client.predict("ratings", [0], context="ann", candidates=rows, top=10)
+await client.feedback(best, label=4)  # about the first
+```
+
+No model is asked, so the client keeps the features of its items. The first place goes to the candidate whose expected
+rating is the highest with `alpha` standard deviations added: what little is known of gets its chance. A share `gamma`
+of the queries has any candidate first. The probability of each to stand first is logged (`first`), so that other
+rankings can be judged from the log. The other places follow the expected rating, and a heap finds them. While two
+models are named, candidates are features of the first.
 """
 _READING: Final = """\
 - The error is the root mean square of the answer less the rating. *Each film's mean* is what all earlier ratings of
@@ -138,9 +159,11 @@ def page(result: Result, environment: Environment) -> str:
     )
     switched = (
         f"Of the retrained application's queries, {found['answers_of_few']:,.0f} were answered from the old features,"
-        f" {found['answers_of_both']:,.0f} from both and {found['answers_of_many']:,.0f} from the new ones. The learner"
-        f" was killed between. Lost: {found['lost']:.0f}; answered twice: {found['duplicates']:.0f}; by default:"
-        f" {found['defaults']:.0f}; longest answer: {found['switch_max_ms']:.0f} ms."
+        f" {found['answers_of_both']:,.0f} from both and {found['answers_of_many']:,.0f} from the new ones. Between"
+        f" the changes the learner was killed, and a backfill taught {found['backfilled']:,.0f} labels. In the last"
+        f" quarter the error was {found['retrained_saved']:.2f} lower than with the old features. Lost:"
+        f" {found['lost']:.0f}; answered twice: {found['duplicates']:.0f}; by default: {found['defaults']:.0f};"
+        f" longest answer: {found['switch_max_ms']:.0f} ms."
     )
     crowd = (
         f"Then {found['guests']:,.0f} users asked once each, all at the same time:"
