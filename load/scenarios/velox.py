@@ -2,8 +2,8 @@
 
 The ratings are made up, as `load.models.movies` says. Three applications are asked the same, all with policy `ridge`.
 `personal` has a state for each user, `common` one for all. `retrained` is as `personal`, but gets features that were
-trained on more ratings while it is asked. At the half they learn beside the old ones. Then the learner is killed. Then
-they learn from the ratings of the first half (`skysail app backfill`). At three quarters the old ones go.
+trained on more ratings while it is asked. At a quarter they learn beside the old ones. Then the learner is killed. Then
+they learn from the ratings of the first quarter (`skysail app backfill`). At three quarters the old ones go.
 
 Then a crowd comes: each of 100,000 users asks once and rates the film. Last, the arithmetic alone: the time of an
 update and of an answer by dimension.
@@ -57,7 +57,7 @@ HISTORY = (0, 1, 2, 5, 10, 20, 40)  # earlier ratings of a user: edges
 DIMENSIONS = (8, 16, 32, 64)
 _CROWD = "crowd"
 _QUERIES, _FEW_QUERIES = 8_000, 2_000  # of each application
-_USERS, _FEW_USERS = 130, 40
+_USERS, _FEW_USERS, _FIRST = 150, 50, 5
 _GUESTS, _FEW_GUESTS = 100_000, 10_000
 _RATE = 120.0  # queries a second, all applications: most ratings are learnt before their user asks again
 _SLO_MS, _PATIENT_MS = 2_000.0, 300_000.0
@@ -222,11 +222,11 @@ class _Teaching:
 
 
 def asked(stage: Stage) -> Replay:
-    """Draw who asks about which film, and the ratings: a few users ask often, most now and then."""
+    """Draw who asks about which film, and the ratings: new users come all the time, and all there are ask alike."""
     users, count = (_FEW_USERS, _FEW_QUERIES) if stage.short else (_USERS, _QUERIES)
     random, who = np.random.default_rng(stage.seed), movies.users(users, stage.seed)
-    often = 1.0 / (np.arange(users) + 10.0)
-    number = random.choice(users, count, p=often / often.sum())
+    there = _FIRST + (users - _FIRST) * np.arange(count) / count
+    number = (random.random(count) * there).astype(np.int64)
     film = random.integers(0, movies.FILMS, count)
     ratings = movies.ratings(who, number, film, stage.seed)
     return Replay(number, film.astype(np.int32)[:, None], ratings, stage.seed)
@@ -259,16 +259,16 @@ def _packages(stage: Stage) -> dict[str, Path]:
 def _changes(
     driver: Driver, wire: Wire, served: Application, count: int, backfill: Callable[[], None]
 ) -> dict[int, Callable[[], None]]:
-    """Return what happens from the half to three quarters: the new model comes, the learner dies, the old one goes."""
+    """Return what happens from a quarter to three: the new model comes, the learner dies, the old model goes."""
 
     def configure(*models: str) -> None:
         changed = replace(served, models=models)
         wire.produce(skysail.APPLICATIONS, changed.name.encode(), Codec().encode(changed))
 
     return {
-        count // 2: lambda: configure(OLD, NEW),
-        count * 9 // 16: lambda: os.kill(driver.system.pids["learner"], signal.SIGKILL),
-        count * 10 // 16: backfill,
+        count // 4: lambda: configure(OLD, NEW),
+        count * 5 // 16: lambda: os.kill(driver.system.pids["learner"], signal.SIGKILL),
+        count * 3 // 8: backfill,
         count * 3 // 4: lambda: configure(NEW),
     }
 

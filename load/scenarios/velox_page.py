@@ -191,7 +191,7 @@ def plots(result: Result) -> dict[str, str]:
         left.plot([_head(least) for least in shown], [found[f"{lane}_rmse_{least}"] for least in shown], color=colour)
         right.plot([row["queries"] for row in course], [row[lane] for row in course], color=colour, label=lane)
     last = course[-1]["queries"]
-    for part in (0.5, 0.75):
+    for part in (0.25, 0.75):
         right.axvline(part * last, color="grey", linewidth=0.7, linestyle=":")
     left.axhline(found["least_rmse"], color="grey", linewidth=0.7)
     left.set_xlabel("earlier ratings of the user")

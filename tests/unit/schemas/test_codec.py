@@ -107,7 +107,7 @@ def test_what_is_read_alone_is_the_same_compiled_and_not() -> None:
 
 
 def test_a_query_of_64_floats_takes_316_bytes() -> None:
-    """Framing and fields cost 58 bytes on top of the 256 of the input, and an unset option one byte."""
+    """Framing and fields cost 60 bytes on top of the 256 of the input, and an unset option one byte."""
     query = Query("q-0123456789abcdef", "digits", ROW, None, 1_766_000_000_000_000)
     assert len(CODEC.encode(query)) == 316
 
