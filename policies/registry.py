@@ -8,6 +8,7 @@ from inspect import signature
 from typing import TYPE_CHECKING
 
 from policies.class_vote import ClassVote
+from policies.contract import is_answering
 from policies.discounted_ucb import DiscountedUcb
 from policies.epsilon_greedy import EpsilonGreedy
 from policies.errors import PolicyError, build
@@ -79,6 +80,15 @@ def parse(text: str) -> Policy:
         raise PolicyError(f"{text!r} is not a policy; write it as name(parameter=number,...)")
     parts = [part for part in (match["parameters"] or "").split(",") if part.strip()]
     return create(match["name"], dict(_pair(part, text) for part in parts))
+
+
+@lru_cache(_REMEMBERED)
+def answers(text: str) -> bool:
+    """Tell whether the state of a policy, as `spec` wrote it, answers itself; a policy that there is not does not."""
+    try:
+        return is_answering(parse(text))
+    except PolicyError:
+        return False
 
 
 def _pair(part: str, text: str) -> tuple[str, float]:

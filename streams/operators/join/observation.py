@@ -13,7 +13,7 @@ from math import isfinite
 from typing import TYPE_CHECKING
 
 from policies import registry
-from policies.contract import is_answer_aware, is_answering
+from policies.contract import is_answer_aware
 from policies.errors import LossError, PolicyError
 from policies.losses import loss
 from schemas import topics
@@ -139,7 +139,9 @@ def observation(
     if decision is None:
         return None
     asked = {output.model: output for output in outputs}
-    if _is_read(decision.policy):  # an output that came late was not read: what the state would have said is not known
+    if registry.answers(
+        decision.policy
+    ):  # an output that came late was not read: what the state would have said is not known
         asked = {name: output for name, output in asked.items() if output.outcome is not _OK or _is_float(output)}
     losses = tuple(
         [
@@ -209,7 +211,7 @@ def _observation(
             span,
             (),
             0,
-            _scores(prediction, decision.arms) if _is_read(decision.policy) else None,
+            _scores(prediction, decision.arms) if registry.answers(decision.policy) else None,
             prediction.first,
         ),
     )
@@ -220,15 +222,6 @@ def _is_judged(policy: str) -> bool:
     """Tell whether a policy learns from the answers; the learner reports a policy that does not exist."""
     try:
         return is_answer_aware(registry.parse(policy))
-    except PolicyError:
-        return False
-
-
-@lru_cache(maxsize=1024)
-def _is_read(policy: str) -> bool:
-    """Tell whether the state answered, from what the models computed."""
-    try:
-        return is_answering(registry.parse(policy))
     except PolicyError:
         return False
 
