@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from load.figures import FAULTS, NONE, PER_S, RIGHT, SHOWN, SHOWN_MS, Better, Figures, Kind, at_least, at_most
+from load.figures import FAULTS, IN_FULL, NONE, PER_S, RIGHT, SHOWN, SHOWN_MS, Better, Figures, Kind, at_least, at_most
 from load.harness import topics
 from load.harness.driving import FAULTS_OF_A_STRETCH, deployed
 from load.harness.openloop import Asked
@@ -141,7 +141,7 @@ _SAVED = Kind("", Better.HIGHER, 0.0, 0.05)
 _COST_US = Kind("us", Better.LOWER, 1.0)
 FIGURES = Figures(
     _RMSE("personal_rmse", "common_rmse", "retrained_rmse", "films_rmse", "least_rmse"),
-    _SAVED("saved", must=at_least(0.1)),
+    _SAVED("saved", must=at_least(0.1, IN_FULL)),
     _SAVED("retrained_saved"),
     _RMSE(*(f"{lane}_rmse_{least}" for lane in LANES for least in HISTORY)),
     SHOWN("users", "answers_of_few", "answers_of_both", "answers_of_many", "learner_restarts"),

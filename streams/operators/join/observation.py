@@ -262,7 +262,7 @@ def _served_loss(
         raise LossError("this application takes the loss itself as feedback, not a label")
     if prediction.answer is None:
         return None
-    if prediction.first:  # of candidates: what was expected of the one that stood first
+    if prediction.first and prediction.outputs:  # of candidates: what was expected of the one that stood first
         return _loss(kind, prediction.outputs[0].answer, feedback.label, span=span)
     if kind == "log":
         agreeing = [o for o in prediction.outputs if o.scores is not None and o.answer == prediction.answer]

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from schemas.records import Outcome, Status, Tensor
+from schemas.records import ModelOutput, Outcome, Status, Tensor
 from streams.operators.contract import StateKey
 from streams.operators.learn.fold import fold
 from streams.testing import Crash
-from tests.loops import Loop, Row, digits, row
+from tests.loops import CODEC, Loop, Row, digits, row
 
 if TYPE_CHECKING:
     from schemas.records import Application, Value
@@ -190,3 +190,18 @@ def test_candidates_without_end_are_dead_letters(changes: dict[str, object]) -> 
     loop.query(**changes)
     loop.driver.run(seconds=0.2)
     assert [cause for cause, _ in loop.dead("queries")] == ["invalid"]
+
+
+@pytest.mark.parametrize("outputs", [(), (ModelOutput("items", "1", Outcome.OK, "text", None),)])
+def test_a_ranking_that_nobody_made_ends_nothing(outputs: tuple[ModelOutput, ...]) -> None:
+    """Whoever may write to Kafka may write an answer without its parts: the feedback on it is a dead letter."""
+    loop = Loop({"items": computed}, rated())
+    honest = loop.answer(asked(loop, "ann", 1.0))
+    forged = honest._replace(query_id="forged", answer=ITEMS, first=(1.0,), outputs=outputs)
+    loop.driver.produce("predictions", 0, CODEC.encode(forged), b"ann")
+    loop.driver.run(seconds=0.2)
+    loop.feedback("forged", 3.0)
+    loop.driver.run(seconds=0.5)
+    assert [cause for cause, _ in loop.dead("feedback")] == ["invalid_feedback"]
+    asked(loop, "ann", 1.0, 4.0)
+    assert len(loop.observations()) == 1
