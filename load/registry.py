@@ -100,14 +100,6 @@ _OWN = (
         short=True,
     ),
     Scenario(
-        velox,
-        "films rated by users who have weights each: error by history, features trained anew meanwhile, 100,000 users",
-        tables=velox_page.tables,
-        page=velox_page.page,
-        plots=velox_page.plots,
-        short=True,
-    ),
-    Scenario(
         straggler,
         "ensembles of 1 to 16 models, some late at random: answers by the deadline against waiting for all",
         short=True,
@@ -283,6 +275,14 @@ _OWN = (
         plots=pretzel_page.plots,
         short=True,
         offline=True,
+    ),
+    Scenario(
+        velox,
+        "films rated by users who have weights each: error by history, features trained anew meanwhile, 100,000 users",
+        tables=velox_page.tables,
+        page=velox_page.page,
+        plots=velox_page.plots,
+        short=True,
     ),
     Scenario(
         spread,
