@@ -104,8 +104,8 @@ models are named, candidates are features of the first.
 _READING: Final = """\
 - The error is the root mean square of the answer less the rating. *Each film's mean* is what all earlier ratings of
   other users say. *All but the noise* is the error of whoever knows how the ratings were made.
-- With few ratings of their own, users are answered better by everybody's weights. A user of 5 ratings is known better
-  by their own.
+- With fewer than five ratings of their own, users are answered about as well by everybody's weights. After that their
+  own are better.
 - The ratings are made up from a seed (`load/models/movies.py`). Real users are less regular: expect less to be gained.
 - Velox's paper prints no figures to compare with.
 - *Longest answer* is that of the retrained application within two seconds after a change, the kill of the learner among
