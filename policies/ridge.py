@@ -16,7 +16,7 @@ from policies.contract import Ranking, Reading
 from policies.draw import pick
 from policies.errors import require
 from policies.exp4 import Exp4
-from policies.logweights import check_rates, normalised
+from policies.logweights import check_rates, log_sum, normalised
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -143,7 +143,7 @@ class Ridge(EveryArm):
         if not any(name in known for name in new_arms):
             return self.init(len(new_arms))
         kept = [state[known[name]] for name in new_arms if name in known]
-        newcomer = log(_NEWCOMER * sum(map(exp, kept)))
+        newcomer = log_sum(kept) + log(_NEWCOMER)
         extended = normalised([state[known[name]] if name in known else newcomer for name in new_arms])
         fresh = linear.empty(1, self.features, self.ridge)
         for name in new_arms:

@@ -203,3 +203,13 @@ def test_rows_that_are_no_features_are_not_ranked(policy: Answering) -> None:
     read = policy.reading(policy.init(1), 1)
     for rows in (np.zeros((3, 3)), np.zeros(2), np.zeros((0, 2)), np.array([[1.0, float("inf")]])):
         assert read.rank(Tensor.of(rows), 1, 0.5) is None
+
+
+def test_a_model_of_hardly_any_weight_may_be_all_that_is_kept(policy: Answering) -> None:
+    """However much it lost before, beside a new one it has nearly all."""
+    made = create(policy.name, {"features": 2, "share": 0.0, "eta": 50.0})
+    state = made.init(2)
+    for _ in range(30):
+        state = made.observe(state, 2, (0, 1), (1.0, 1.0), (1.0, 0.0))
+    assert made.weights(state, 2)[0] == 0.0
+    assert made.weights(made.extend(state, ["worse", "better"], ["worse", "new"]), 2)[0] > 0.98
