@@ -113,6 +113,12 @@ _READING: Final = """\
 - An update was measured without Kafka and Redis; it is a rank-one update in NumPy, and takes features^2 steps.
 """
 
+# Only where there were any: a short run on a machine that did little else had none.
+_LATE: Final = (
+    "Answers by default would have come later than the objective: the machine was busy with other programs.\n"
+    "  They count as the default output, in the errors of all three applications."
+)
+
 
 def tables(result: Result) -> list[Table]:
     """Return errors by history, and cost by dimension."""
@@ -176,7 +182,8 @@ def page(result: Result, environment: Environment) -> str:
     ]
     if result.parameters.get("form") == "short":
         said[0] += "\n**This is the short form.**\n"
-    notes = [f"- {sentence}" for sentence in (*result.notes, *missed(result, FIGURES))]
+    late = (_LATE,) if found["late"] else ()
+    notes = [f"- {sentence}" for sentence in (*result.notes, *late, *missed(result, FIGURES))]
     picture = f"![Error by earlier ratings of the user, and over time]({_PICTURE})\n"
     parts = [_INTRODUCTION, "## Figures\n", said[0], error.markdown(), picture, *said[1:], cost.markdown()]
     return "\n".join([*parts, "## How to read this\n", _READING.rstrip(), *notes, ""])
