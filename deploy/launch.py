@@ -174,6 +174,16 @@ class System:
         """
         await asyncio.to_thread(candidates.want, self._settings, self._codec, plan)
 
+    async def backfill(self, application: str, package: Path) -> int:
+        """Teach a model what it has missed, as `skysail app backfill` does; returns how many labels.
+
+        Raises:
+            DeployError: the application does not name the model, or its state does not answer.
+        """
+        from deploy.backfill import backfill  # loads models: a supervisor that never does it is the smaller for it
+
+        return (await asyncio.to_thread(backfill, self._settings, self._codec, application, package)).taught
+
     async def restarted(self, instance: str, old_pid: int, timeout_s: float = READY_S) -> int:
         """Wait until the supervisor has restarted the process of an instance; returns its new pid.
 

@@ -63,6 +63,8 @@ from load.scenarios import (
     spread,
     straggler,
     takeover,
+    velox,
+    velox_page,
 )
 
 if TYPE_CHECKING:
@@ -319,6 +321,14 @@ _OWN = (
         plots=pretzel_page.plots,
         short=True,
         offline=True,
+    ),
+    Scenario(
+        velox,
+        "films rated by users who have weights each: error by history, features trained anew meanwhile, 100,000 users",
+        tables=velox_page.tables,
+        page=velox_page.page,
+        plots=velox_page.plots,
+        short=True,
     ),
     Scenario(
         spread,

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import TypeGuard
 
-    from schemas.records import ModelOutput, Step, Value
+    from schemas.records import ModelOutput, Step, Tensor, Value
 
 State: TypeAlias = tuple[float, ...]
 # How much each asked arm's answer counts, positive, by what each has answered; None = nothing has come.
@@ -218,6 +218,68 @@ class Stepwise(Policy, Protocol):
         ...
 
 
+class Reading(NamedTuple):
+    """What a state answers to one query, from what the models have computed."""
+
+    answer: float | None  # None: no model has computed what it takes
+    confidence: float  # in [0, 1]: how much is known there
+    answers: Mapping[int, float]  # by arm, what each alone would have answered
+
+
+class Ranking(NamedTuple):
+    """The best of a query's candidates, by one state."""
+
+    best: tuple[int, ...]  # indices, the best first
+    shares: tuple[float, ...]  # of each candidate: the exact probability that it stands first
+    answer: float  # what is expected of the first
+    confidence: float  # in [0, 1]: how much is known of it
+
+
+class Read(Protocol):
+    """A state that answers."""
+
+    def __call__(self, computed: Mapping[int, Tensor]) -> Reading:
+        """Return the answer to a query, by what each arm's model has computed for it."""
+        ...
+
+    def rank(self, candidates: Tensor, top: int, u: float) -> Ranking | None:
+        """Return the best of some candidates.
+
+        Args:
+            candidates: rows (n, features), as the first arm's model computes them.
+            top: how many of them, at least 1.
+            u: in [0, 1), the only randomness.
+
+        Returns:
+            None if they are no features of the policy.
+        """
+        ...
+
+
+class Answering(Policy, Protocol):
+    """A policy of full information whose state answers: the models compute features, and do not answer themselves.
+
+    The features are logged with the observation, as the scores of each arm.
+    """
+
+    def reading(self, state: State, arms: int) -> Read:
+        """Return what answers; what depends on the state alone is worked out once."""
+        ...
+
+    def observe(
+        self,
+        state: State,
+        arms: int,
+        chosen: tuple[int, ...],
+        propensities: tuple[float, ...],
+        losses: Sequence[float | None],
+        scores: Sequence[Tensor | None] = (),
+        label: Value | None = None,
+    ) -> State:
+        """Return the state after one observation; `scores` by arm and the label, as logged with it."""
+        ...
+
+
 class SharedPrior(Policy, Protocol):
     """A policy with which a context (a user, say) starts from what all contexts of its application have taught.
 
@@ -254,3 +316,8 @@ def is_answer_aware(policy: Policy) -> TypeGuard[AnswerAware]:
 def is_stepwise(policy: Policy) -> TypeGuard[Stepwise]:
     """Tell whether a policy may ask again when it has an answer."""
     return hasattr(policy, "steps")
+
+
+def is_answering(policy: Policy) -> TypeGuard[Answering]:
+    """Tell whether the state answers, and the models compute features for it."""
+    return hasattr(policy, "reading")

@@ -97,6 +97,11 @@ def vector(features: Sequence[float], count: int) -> Floats:
     return np.array((1.0, *given, *(0.0,) * (count - len(given))))
 
 
+def bounded(rows: NDArray[np.generic]) -> Floats:
+    """Return rows of features (n, D) cut to the range that `vector` allows."""
+    return np.clip(rows.astype(np.float64), -_LARGEST, _LARGEST)
+
+
 def unpacked(state: State, arms: int, count: int) -> Regressions:
     """Return the regressions in a state of `count` features.
 
@@ -116,14 +121,23 @@ def added(state: State, arms: int, chosen: tuple[int, ...], losses: Sequence[flo
     Raises:
         PolicyError: The state is not one of so many arms and features.
     """
-    size = _block_size(state, arms, len(x))
     for arm in chosen:
         loss = losses[arm]
         if loss is not None:
-            start = arm * size
-            block = _observed(np.array(state[start : start + size]), x, 1.0 - loss)
-            state = state[:start] + tuple(block.tolist()) + state[start + size :]
+            state = towards(state, arms, arm, x, 1.0 - loss)
     return state
+
+
+def towards(state: State, arms: int, arm: int, x: Floats, target: float) -> State:
+    """Add to one arm's regression that the target was observed at x.
+
+    Raises:
+        PolicyError: The state is not one of so many arms and features.
+    """
+    size = _block_size(state, arms, len(x))
+    start = arm * size
+    block = _observed(np.array(state[start : start + size]), x, target)
+    return state[:start] + tuple(block.tolist()) + state[start + size :]
 
 
 def extended(state: State, old_arms: Sequence[str], new_arms: Sequence[str], features: int, ridge: float) -> State:
@@ -160,10 +174,10 @@ def _block(ridge: float, weights: Floats) -> State:
     return (*np.where(rows == columns, 1.0 / ridge, 0.0).tolist(), *(ridge * weights).tolist())
 
 
-def _observed(block: Floats, x: Floats, reward: float) -> Floats:
+def _observed(block: Floats, x: Floats, target: float) -> Floats:
     """Return an arm's state after one observation."""
     rows, columns, places = _triangle(len(x))
     triangle = block[: len(rows)]
     product = np.add.reduce(triangle[places] * x[:, None])  # inverse(A) x, row after row
     scale = 1.0 + fsum((product * x).tolist())
-    return np.concatenate([triangle - product[rows] * product[columns] / scale, block[len(rows) :] + reward * x])
+    return np.concatenate([triangle - product[rows] * product[columns] / scale, block[len(rows) :] + target * x])

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from policies.cascade import Cascade
 from policies.class_vote import ClassVote
+from policies.contract import is_answering
 from policies.discounted_ucb import DiscountedUcb
 from policies.epsilon_greedy import EpsilonGreedy
 from policies.errors import PolicyError, build
@@ -18,6 +19,7 @@ from policies.exp4 import Exp4
 from policies.linear_thompson import LinearThompson
 from policies.linucb import LinUcb
 from policies.outside import comes_from_outside, is_outside, outside
+from policies.ridge import Ridge
 from policies.single import Single
 from policies.thompson import Thompson
 from policies.timely import Timely
@@ -42,6 +44,7 @@ POLICIES: Mapping[str, Callable[..., Policy]] = {
     ClassVote.name: ClassVote,
     Timely.name: Timely,
     Cascade.name: Cascade,
+    Ridge.name: Ridge,
 }
 
 _SPEC = re.compile(r"(?P<name>[\w.:-]+)(?:\((?P<parameters>.*)\))?", re.ASCII | re.DOTALL)
@@ -130,6 +133,15 @@ def parse(text: str) -> Policy:
     if match is None:
         raise PolicyError(f"{text!r} is not a policy; write it as name(parameter=number,...)")
     return create(match["name"], _parameters(match["parameters"] or "", text))
+
+
+@lru_cache(_REMEMBERED)
+def answers(text: str) -> bool:
+    """Tell whether the state of a policy, as `spec` wrote it, answers itself; a policy that there is not does not."""
+    try:
+        return is_answering(parse(text))
+    except PolicyError:
+        return False
 
 
 def _parameters(written: str, text: str) -> dict[str, Any]:

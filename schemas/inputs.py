@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeGuard, cast
 
 import numpy as np
 
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 # 2 KB, which travel with the query, its answer and its observation.
 MAX_FEATURES: Final = 256
+# 131 KB with the most features that a policy takes; an answer and its observation have a number for each.
+MAX_CANDIDATES: Final = 256
 # Whatever `as_input` takes.
 Row: TypeAlias = "Input | NDArray[np.generic] | Sequence[object] | Mapping[str, object] | float | np.generic | Frame"
 _WANTED = "an input is an array or list of numbers, a row of a data frame, a mapping, a string or bytes"
@@ -84,6 +86,26 @@ def as_features(values: Iterable[float]) -> tuple[float, ...]:
     if not all(map(math.isfinite, features)):
         raise SchemaError("features: one of them is not finite; leave such a query's features out, or put 0")
     return features
+
+
+def as_candidates(rows: Row) -> Tensor:
+    """Return rows of features, an array or lists of numbers, as a query's candidates.
+
+    Raises:
+        SchemaError: There are none or too many, or they are not rows of finite numbers.
+        TypeError: They are no numbers.
+    """
+    given = as_input(rows)
+    if not are_candidates(given):
+        raise SchemaError(f"candidates: 1 to {MAX_CANDIDATES} rows of finite numbers are needed, one number a feature")
+    return given
+
+
+def are_candidates(given: Input) -> TypeGuard[Tensor]:
+    """Tell whether these are rows that can be ranked."""
+    if not isinstance(given, Tensor) or len(given.shape) != 2 or not 1 <= given.shape[0] <= MAX_CANDIDATES:
+        return False
+    return 0 < given.shape[1] <= MAX_FEATURES and bool(np.isfinite(given.numpy()).all())
 
 
 def as_input(x: Row) -> Input:

@@ -53,7 +53,7 @@ class Tensor:
 
 
 Input: TypeAlias = Tensor | str | bytes
-# A class label (int or str), a number, or a vector of scores.
+# A class label (int or str), a number, a vector of scores, or the places of the best candidates.
 Value: TypeAlias = int | float | str | Tensor
 
 
@@ -97,6 +97,10 @@ class Query(NamedTuple):
     features: tuple[float, ...] = ()  # input of contextual policies; at most `inputs.MAX_FEATURES`, finite
     version: str | None = None  # or label that must answer, or MODEL@VERSION; None = any
     reply_token: str = ""  # drawn by the client, repeated in the prediction; other answers are not for this query
+    candidates: Tensor | None = (
+        None  # rows of features of which the best are asked for; at most `inputs.MAX_CANDIDATES`
+    )
+    top: int = 1  # so many of them
 
 
 class ModelQueries(NamedTuple):
@@ -200,6 +204,7 @@ class Prediction(NamedTuple):
     reply_token: str = ""  # the query's
     message: str = ""  # the reason for a person, e.g. the input that the model takes and the one it got
     steps: tuple[Step, ...] = ()  # after the first question; its decision has what all of them asked
+    first: tuple[float, ...] = ()  # of each candidate: the probability that it stands first in the answer
 
 
 class Feedback(NamedTuple):
@@ -237,6 +242,8 @@ class Observation(NamedTuple):
     versions: tuple[VersionLoss, ...] = ()  # of models that run in several
     forget_us: int = 0  # a context that was taught nothing for longer starts anew; 0 = never
     steps: tuple[Step, ...] = ()  # the prediction's
+    scores: tuple[Tensor | None, ...] | None = None  # by arm: what its model computed, where the state answers
+    first: tuple[float, ...] = ()  # the prediction's
 
 
 class Observations(NamedTuple):

@@ -26,7 +26,7 @@ from schemas import topics
 from schemas.codec import Codec
 from schemas.errors import DecodeError, OversizedError
 from schemas.framing import peek_id
-from schemas.inputs import Row, as_features, as_input, as_label
+from schemas.inputs import Row, as_candidates, as_features, as_input, as_label
 from schemas.records import Feedback, Prediction, Query
 from schemas.sizes import MAX_BYTES
 from streams.client_transport import KafkaClientTransport
@@ -179,6 +179,8 @@ class Client:
         slo_ms: float | None = None,
         priority: int = 0,
         version: str | None = None,
+        candidates: Row | None = None,
+        top: int = 1,
         query_id: str | None = None,
         timeout_s: float = TIMEOUT_S,
     ) -> Prediction:
@@ -196,6 +198,9 @@ class Client:
             version: the version that must answer, or its label (`stable`, `canary`, or your own), for each model asked.
                 `MODEL@VERSION` names it for one model; an application that asks one model alone then asks this one. If
                 no model runs it, the answer is the default with the reason `unknown_version`.
+            candidates: rows of features, for the policy `ridge`: the answer has the places of the best, the best first.
+                No model is asked, and `x` is not looked at. Feedback is about the first.
+            top: how many of them.
             query_id: an id of your own; a query asked twice is answered twice, and learnt from once.
             timeout_s: how long to wait at most.
 
@@ -207,7 +212,8 @@ class Client:
         """
         now_us, row, given = self._clock.now_us(), as_input(x), as_features(features)
         name, token = query_id or self._new_id(), secrets.token_hex(_TOKEN_BYTES)
-        query = Query(name, application, row, context, now_us, slo_ms, priority, given, version, token)
+        ranked = None if candidates is None else as_candidates(candidates)
+        query = Query(name, application, row, context, now_us, slo_ms, priority, given, version, token, ranked, top)
         future, is_taken = self._expect(query), False
         try:
             async with asyncio.timeout(timeout_s):

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import Any
 
+    from numpy.typing import NDArray
+
     from schemas.records import Input, Observation, Value
     from streams.operators.contract import Effects, Predict, Record
     from streams.testing import Fault
@@ -97,9 +99,9 @@ class ScriptedModel(Operator):
 def model_predictions(
     model: str, answers: Mapping[str, Value | Sure | Outcome], outcome: Outcome = Outcome.OK
 ) -> ModelPredictions:
-    """Make a worker batch of labels; the outcome is the same for all its rows."""
-    labels = [_label(answer) for answer in answers.values()]
-    scores = [answer.scores for answer in answers.values() if isinstance(answer, Sure)]
+    """Make a worker batch of labels, or of scores; the outcome is the same for all its rows."""
+    labels = [0 if isinstance(answer, Tensor) else _label(answer) for answer in answers.values()]
+    scores = [found for answer in answers.values() if (found := _scores(answer)) is not None]
     text = any(isinstance(label, str) for label in labels)
     return ModelPredictions(
         model=model,
@@ -148,6 +150,12 @@ def served(
 
 def _label(answer: Value | Sure | Slow | Outcome) -> Value:
     return answer.label if isinstance(answer, Sure | Slow) else 0 if isinstance(answer, Outcome) else answer
+
+
+def _scores(answer: Value | Sure | Outcome) -> Sequence[float] | NDArray[Any] | None:
+    if isinstance(answer, Tensor):
+        return answer.numpy()
+    return answer.scores if isinstance(answer, Sure) else None
 
 
 def row(value: float = 0.0) -> Tensor:

@@ -35,6 +35,7 @@ from schemas.records import (
 
 NOW_US = 1_766_000_000_000_000
 ROW = Tensor.of(np.arange(64, dtype=np.float32))
+ROWS = Tensor.of(np.ones((3, 2)))
 SCORES = Tensor.of(np.array([0.25, 0.75]))
 DECISION = Decision((1,), 70, "digits/ann", "exp3(eta=0.05,gamma=0.05,share=0.0001)", ("good", "bad"), (0.25, 0.75))
 FEATURED = DECISION._replace(features=(1.0, -0.5, 1e-300), apprentice="thompson(gamma=0.01)")
@@ -58,6 +59,8 @@ SEEN = Observation(
     (VersionLoss("good", "1", 0.0), VersionLoss("good", "2", 1.0)),
     60_000_000,
     STEPS,
+    (SCORES, None),
+    (0.75, 0.25),
 )
 OUTPUTS = (
     ModelOutput("good", "1", Outcome.OK, "seven", SCORES),
@@ -65,7 +68,7 @@ OUTPUTS = (
 )
 
 FULL: tuple[object, ...] = (
-    Query("q-1", "digits", ROW, "ann", NOW_US, 20.5, -1, (0.5, -1e300), "good@canary", "token"),
+    Query("q-1", "digits", ROW, "ann", NOW_US, 20.5, -1, (0.5, -1e300), "good@canary", "token", ROWS, 2),
     ModelQueries(("q-1", "q-2"), 3, (NOW_US + 20_000, -1), ("some text", b"\xff"), (7, -1), "canary", 15_000, 1),
     ModelPredictions(
         model="good",

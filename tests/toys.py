@@ -21,6 +21,11 @@ def parity(rows: NDArray[np.float32]) -> NDArray[np.int64]:
     return np.rint(rows.sum(axis=1)).astype(np.int64) % 2
 
 
+def halves(rows: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Compute two features of a row: half of its sum, and half of its first number."""
+    return np.stack([rows.sum(axis=1) / 2, rows[:, 0] / 2], axis=1)
+
+
 def contrary(rows: NDArray[np.float32]) -> NDArray[np.int64]:
     """Label a row by what `parity` would not say."""
     return 1 - parity(rows)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -46,6 +47,7 @@ skysail app show digits
 skysail app promote digits --policy thompson               it decides, if the feedback shows that it is better
 skysail app promote digits --policy thompson --apprentice  it learns along until it is as good, then decides
 skysail app promote digits --end
+skysail app backfill ratings packages/films-2       the new model learns from earlier feedback
 skysail app remove digits
 """
 
@@ -138,6 +140,29 @@ def show(settings: Settings, name: str, *, as_json: bool) -> None:
     else:
         print_table(("", ""), ((key, _worded(value)) for key, value in record.items()))
         promotions.print_course(settings, codec, POLICY, name)
+
+
+@app.command("backfill")
+@click.argument("name")
+@click.argument("package", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@json_option
+@with_settings
+def backfill_(settings: Settings, name: str, package: Path, *, as_json: bool) -> None:
+    """Teach the model of PACKAGE what application NAME has observed before the model came.
+
+    For a policy whose state answers (`ridge`): the model computes the features of the queries that Kafka still holds,
+    and its regressions learn from their labels. Name the model in `models` first, and wait for the window of feedback.
+    What it has learnt is not learnt again, so after a failure run this once more.
+    """
+    from deploy.backfill import backfill  # loads models, which other commands need not
+
+    found = backfill(settings, codec_for(settings), name, package)
+    if as_json:
+        print_json(found._asdict())
+        return
+    click.echo(f"taught {found.taught} labels; {found.without_input} have no query any more")
+    if found.left:
+        click.echo(f"{found.left} are left for another run", err=True)
 
 
 @app.command()

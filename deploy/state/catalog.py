@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 R = TypeVar("R", Application, Model)
 END = KafkaError._PARTITION_EOF  # noqa: SLF001 - librdkafka's own codes begin with an underscore
+_BY_KEY = -1  # librdkafka's partition by key
 FETCH_WAIT_MS = 50  # the embedded broker reports the end of a partition no sooner
 TOPICS: dict[type[Application | Model], str] = {Application: topics.APPLICATIONS, Model: topics.MODELS}
 
@@ -97,6 +98,15 @@ def write(settings: Settings, records: Iterable[tuple[str, str, bytes | None]]) 
     Raises:
         DeployError: the broker refused one.
     """
+    write_to(settings, ((topic, _BY_KEY, name, value) for topic, name, value in records))
+
+
+def write_to(settings: Settings, records: Iterable[tuple[str, int, str, bytes | None]]) -> None:
+    """Write records to partitions: topic, partition, key and value; returns when the broker has them.
+
+    Raises:
+        DeployError: the broker refused one.
+    """
     failures: list[str] = []
     producer = Producer({**librdkafka(settings), "acks": "all", "message.timeout.ms": int(TIMEOUT_S * 1000)})
 
@@ -104,8 +114,8 @@ def write(settings: Settings, records: Iterable[tuple[str, str, bytes | None]]) 
         if error is not None:
             failures.append(str(error))
 
-    for topic, name, value in records:
-        producer.produce(f"{settings.prefix}.{topic}", value, name.encode(), on_delivery=delivered)
+    for topic, partition, name, value in records:
+        producer.produce(f"{settings.prefix}.{topic}", value, name.encode(), partition, on_delivery=delivered)
     if producer.flush(TIMEOUT_S) or failures:
         message = f"the broker refused the record ({'; '.join(failures) or 'no answer'}); run `skysail topics check`"
         raise DeployError(message)

@@ -81,6 +81,10 @@ class System(Protocol):
         """Leave a candidate to the control role, as `skysail model promote --auto` does."""
         ...
 
+    async def backfill(self, application: str, package: Path) -> int:
+        """Teach a model what it has missed, as `skysail app backfill` does; returns how many labels."""
+        ...
+
 
 class Launch(Protocol):
     """Starts a deployment; on entry all roles are ready, on exit all are gone."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from load.figures import ERROR, NONE, Better, Figures, Kind, at_least, at_most
+from load.figures import ERROR, IN_FULL, NONE, Better, Figures, Kind, at_least, at_most
 from load.harness import topics
 from load.harness.driving import FAULTS_OF_A_STRETCH, deployed
 from load.harness.openloop import Asked
@@ -111,7 +111,7 @@ class Replay:
 
 _SAVED = Kind("", Better.HIGHER, 0.0, 0.02)
 FIGURES = Figures(
-    ERROR("linucb_error", "linear_thompson_error", must=at_most(0.2)),
+    ERROR("linucb_error", "linear_thompson_error", must=at_most(0.2, IN_FULL)),
     ERROR("exp3_error", "best_single_error", "best_by_features_error"),
     _SAVED("linucb_saved", "linear_thompson_saved", must=at_least(0.2)),
     *(ERROR(f"{lane}_error_after_{LEARNT}", f"{lane}_regret") for lane in LANES),

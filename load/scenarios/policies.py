@@ -70,6 +70,7 @@ SUITS: Mapping[str, tuple[str, str]] = {
         "1, then another",
         "a dear model that is needed only where a cheap one is in doubt: [cascades](cascades.md)",
     ),
+    "ridge": ("all", "answers are numbers, such as ratings: models compute features, and each user has weights"),
 }
 _INTRODUCTION = """\
 # Which policy suits what
@@ -91,6 +92,7 @@ _READING = """\
 - A policy that asks one model costs one model's work a query. `exp4` and `class_vote` cost the work of all models, and
   learn from every answer. `timely` is not measured here: it is `exp4` where all answers come in time.
   Nor is `cascade`, which goes by scores: [its own page](cascades.md) has figures.
+- `ridge` is not measured here: its answers are not those of its models ([Recommending](recommending.md)).
 - `ucb1` and `discounted_ucb` send all queries to one model between two updates. With late feedback that is the wrong
   one for long. Their log has propensities of 0 and 1 only.
 - What a policy would have cost on your own traffic: `skysail evaluate`

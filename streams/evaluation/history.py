@@ -81,6 +81,8 @@ class _Gathered:
         try:
             if record.topic == OBSERVATIONS:
                 for seen in codec.decode(Observations, record.value).items:
+                    if not seen.decision.chosen:  # a lesson of a backfill: nothing was decided
+                        continue
                     self._observations.setdefault(seen.application, {}).setdefault(seen.query_id, seen)
             elif record.topic == "predictions":
                 made = codec.decode(Prediction, record.value)

@@ -63,7 +63,7 @@ def for_all(seen: Observation) -> Observation:
 
 def lesson(seen: Observation, policy: str) -> Observation:
     """Return an observation as the lesson of a policy that has not decided it."""
-    return seen._replace(decision=seen.decision._replace(policy=policy, apprentice=""), answers=None)
+    return seen._replace(decision=seen.decision._replace(policy=policy, apprentice=""), answers=None, scores=None)
 
 
 def _starts(policy: str) -> bool:

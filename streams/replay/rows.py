@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from policies import registry
 from schemas import topics
 from schemas.errors import DecodeError
 from schemas.records import Model, ModelPredictions, Outcome, outputs_of
@@ -45,6 +46,7 @@ class _Open(NamedTuple):
     received_us: int
     answered_us: int
     output: ModelOutput
+    is_read: bool  # its answer is the state's, and only its scores are the model's
 
 
 class Rows:
@@ -84,11 +86,14 @@ class Rows:
 
     def check(self, partition: int, prediction: Prediction, query: Record | None) -> None:
         """Hold the outputs of a prediction against the rows."""
-        query_id = prediction.query_id
+        query_id, decision = prediction.query_id, prediction.decision
+        if prediction.first:  # candidates were ranked, and no model was asked
+            return
+        is_read = decision is not None and registry.answers(decision.policy)
         ids = (query_id,) if query is None else (query_id, f"{query_id}@{query.offset}")
         for output in prediction.outputs:
             if output.outcome not in _OWN or output.reconstructed:
-                one = _Open(ids, partition, prediction.received_us, prediction.answered_us, output)
+                one = _Open(ids, partition, prediction.received_us, prediction.answered_us, output, is_read)
                 if not self._is_found(one):
                     self._open.append(one)
 
@@ -110,7 +115,8 @@ class Rows:
         if one.output.reconstructed:
             is_found = _bytes_of(one.output) in self._decoded(one)
         else:
-            is_found = any(_is_same(row, one.output) for row in self._found(one))
+            is_same = _has_scores if one.is_read else _is_same
+            is_found = any(is_same(row, one.output) for row in self._found(one))
         self._report.checked[OUTPUTS] += is_found
         return is_found
 
@@ -159,6 +165,13 @@ def _bytes_of(output: ModelOutput) -> bytes:
     if output.scores is not None:
         return output.scores.data
     return np.float64(output.answer).tobytes() if isinstance(output.answer, float) else b""
+
+
+def _has_scores(row: ModelOutput, output: ModelOutput) -> bool:
+    """Tell whether an output has a row's scores; one that the state could not read has none."""
+    if output.outcome is Outcome.FAILED and row.outcome is Outcome.OK:
+        return row[:2] == output[:2]
+    return row[:3] == output[:3] and (row.scores == output.scores or output.outcome is not Outcome.OK)
 
 
 def _versions(codec: Codec, records: Iterable[Record]) -> set[tuple[str, str]]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
+from policies import registry
 from schemas.errors import DecodeError
 from schemas.records import Outcome, Query, Tensor
 from streams.replay.recorded_models import outputs_of_run
@@ -57,8 +58,10 @@ class RunAgain:
     def take(self, prediction: Prediction, query: Record | None) -> None:
         """Take the outputs of a prediction to a query."""
         asked = [one for one in prediction.outputs if one[:2] in self._running and one.outcome in _TELLING]
-        if not asked or query is None:
+        if not asked or query is None or prediction.first:  # candidates are ranked without a model
             return
+        if prediction.decision is not None and registry.answers(prediction.decision.policy):
+            asked = [output._replace(answer=None) for output in asked]  # which was the state's
         try:
             given = self._codec.decode(Query, query.value).input
         except DecodeError:
@@ -80,6 +83,8 @@ class RunAgain:
     def _compare(self, row: _Row, made: ModelOutput) -> None:
         report = self._report
         report.checked[MODELS] += 1
+        if row.output.answer is None and row.output.scores is not None:
+            made = made._replace(answer=None)
         if made == row.output:
             return
         gap = _gap(row.output, made)

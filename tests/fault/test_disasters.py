@@ -17,9 +17,9 @@ from schemas import topics
 from schemas.records import Observations
 from streams.testing.validator import faults
 from streams.topology import worker_role
-from tests.deployments import ROLES, Deployed, deployed
+from tests.deployments import ROLES, Deployed, Toy, deployed
 from tests.fault.evidence import collected
-from tests.fault.traffic import MODELS, RATE, Traffic, applications
+from tests.fault.traffic import MODELS, RATE, SAMPLE, Traffic, applications
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection
@@ -137,6 +137,21 @@ async def test_regressions_are_the_fold_of_their_log_although_the_learner_was_ki
     assert {decision.policy.partition("(")[0] for decision in decisions} <= {one, each}
     assert all(decision.features for decision in decisions)
     assert traffic.share_complete() > UNDISTURBED
+
+
+async def test_weights_of_users_are_the_fold_of_their_log_although_all_roles_were_killed(
+    kafka: Broker, redis_server: RedisServer, prefix: str, tmp_path: Path
+) -> None:
+    """Where the state answers, from what two models compute, the log has all that it learns from."""
+    features = {name: Toy("tests.toys:halves", SAMPLE, "scores") for name in MODELS}
+    served = applications(DISTURBED_MS, "ridge", "ridge", parameters={"features": 2}, loss="squared", span=1)
+    async with deployed(kafka, redis_server.url, prefix, tmp_path, features, served) as there:
+        everybody = set(there.system.pids)
+        await survive(there, lambda _: kill(there, *everybody))
+        assert restarted(there) == everybody
+        (*_, seen) = there.watch.decoded(Observations, topics.OBSERVATIONS)[-1].items
+    assert seen.scores is not None
+    assert [one and one.shape for one in seen.scores] == [(2,), (2,)]
 
 
 @pytest.mark.parametrize("processes", ["each", "shared"])

@@ -125,15 +125,18 @@ class Traffic:
             await asyncio.sleep(_LOOK_S)
 
 
-def applications(slo_ms: int, one: str = "exp3", each: str = "thompson") -> dict[str, dict[str, object]]:
+def applications(
+    slo_ms: int, one: str = "exp3", each: str = "thompson", **more: object
+) -> dict[str, dict[str, object]]:
     """Return one application with a state and one with a state for each user, both served by both models.
 
     Args:
         slo_ms: their objective.
         one: the policy of the first.
         each: that of the second.
+        more: of both.
     """
-    served = {"models": [*MODELS], "slo_ms": slo_ms, "default_output": -1}
+    served = {"models": [*MODELS], "slo_ms": slo_ms, "default_output": -1, **more}
     return {
         "sums": {**served, "policy": one},
         "sums-of-users": {**served, "policy": each, "per_context": True},

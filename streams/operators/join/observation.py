@@ -98,6 +98,10 @@ def _is_number(value: Value | None) -> bool:
     return isinstance(value, int | float) and isfinite(value)
 
 
+def _is_float(output: ModelOutput) -> bool:
+    return isinstance(output.answer, float)
+
+
 def _within(span: float) -> float:
     return min(max(span, _SMALLEST), _LARGEST)
 
@@ -136,6 +140,10 @@ def observation(
     if decision is None:
         return None
     asked = {output.model: output for output in outputs}
+    if registry.answers(
+        decision.policy
+    ):  # an output that came late was not read: what the state would have said is not known
+        asked = {name: output for name, output in asked.items() if output.outcome is not _OK or _is_float(output)}
     losses = tuple(
         [
             _arm_loss(asked[arm], prediction, cost, feedback, kind, classes, span) if arm in asked else None
@@ -205,6 +213,8 @@ def _observation(
             (),
             0,
             prediction.steps,
+            _scores(prediction, decision.arms) if registry.answers(decision.policy) else None,
+            prediction.first,
         ),
     )
 
@@ -222,6 +232,12 @@ def _judged_from(policy: str) -> int:
     if comes_from_outside(found):
         return 1
     return 2 if is_answer_aware(found) else 0
+
+
+def _scores(prediction: Prediction, arms: Sequence[str]) -> tuple[Tensor | None, ...]:
+    """Return what each arm's model computed, None for an arm without it."""
+    computed = {output.model: output.scores for output in prediction.outputs if output.outcome is Outcome.OK}
+    return tuple([computed.get(arm) for arm in arms])
 
 
 def _labels(prediction: Prediction, arms: Sequence[str]) -> tuple[int | str | None, ...]:
@@ -254,6 +270,8 @@ def _served_loss(
         raise LossError("this application takes the loss itself as feedback, not a label")
     if prediction.answer is None:
         return None
+    if prediction.first and prediction.outputs:  # of candidates: what was expected of the one that stood first
+        return _loss(kind, prediction.outputs[0].answer, feedback.label, span=span)
     if kind == "log":
         agreeing = [o for o in prediction.outputs if o.scores is not None and o.answer == prediction.answer]
         return _of_output(agreeing[0], feedback.label, kind, classes, span) if agreeing else None
@@ -288,7 +306,7 @@ def _arm_loss(
 ) -> float | None:
     if output.answer is None or output.outcome is not _OK:
         return None if _tells_nothing(output) else NO_ANSWER_LOSS
-    alike = output.answer == prediction.answer
+    alike = bool(prediction.first) or output.answer == prediction.answer
     if feedback.loss is not None:
         return feedback.loss if alike else None
     if alike and kind != "log" and not isinstance(output.answer, Tensor):

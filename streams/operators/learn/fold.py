@@ -7,7 +7,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, NamedTuple
 
 from policies import registry
-from policies.contract import is_answer_aware, is_contextual, is_stepwise
+from policies.contract import is_answer_aware, is_answering, is_contextual, is_stepwise
 from policies.errors import PolicyError
 from policies.lessons import Lesson
 from policies.outside import comes_from_outside
@@ -280,6 +280,10 @@ def _observed(policy: Policy, values: State, count: int, seen: Observation) -> S
         return policy.observe(values, count, decision.chosen, decision.propensities, seen.losses, seen.steps)
     if is_contextual(policy):
         return policy.observe(values, count, decision.chosen, decision.propensities, seen.losses, decision.features)
+    if is_answering(policy):
+        return policy.observe(
+            values, count, decision.chosen, decision.propensities, seen.losses, seen.scores or (), seen.label
+        )
     if seen.answers is not None and is_answer_aware(policy):
         return policy.observe(values, count, decision.chosen, decision.propensities, seen.losses, seen.answers)
     return policy.observe(values, count, decision.chosen, decision.propensities, seen.losses)
@@ -305,7 +309,7 @@ def _meaning(decision: Decision) -> _Meaning | None:
         policy = registry.parse(decision.policy)
     except PolicyError:
         return None
-    learns_more = is_contextual(policy) or is_answer_aware(policy) or is_stepwise(policy)
+    learns_more = is_contextual(policy) or is_answer_aware(policy) or is_stepwise(policy) or is_answering(policy)
     return _Meaning(policy, count, not (learns_more or comes_from_outside(policy)))
 
 
@@ -315,10 +319,12 @@ def checked(seen: Observation) -> _Meaning:
     Raises:
         PolicyError: its parts do not fit each other, or its policy does not exist.
     """
-    decision, losses, answers = seen.decision, seen.losses, seen.answers
+    decision, losses, answers, scores = seen.decision, seen.losses, seen.answers, seen.scores
     # A decision with the query's features belongs to this query alone, so it is not cached.
     meaning = _meaning.__wrapped__(decision) if decision.features else _meaning(decision)
     if meaning is None or len(losses) != meaning.arms or (answers is not None and len(answers) != meaning.arms):
+        raise _fault(seen)
+    if scores is not None and len(scores) != meaning.arms:
         raise _fault(seen)
     for loss in losses:
         if loss is not None and not 0.0 <= loss <= 1.0:
@@ -340,8 +346,9 @@ def _fault(seen: Observation) -> PolicyError:
         return PolicyError("propensities and losses lie in [0, 1]")
     if not all(_is_share(step.probability) and _is_share(step.confidence) for step in seen.steps):
         return PolicyError("probabilities and confidences of steps lie in [0, 1]")
-    if seen.answers is not None and len(seen.answers) != count:
-        return PolicyError(f"{count} arms, {len(seen.answers)} answers")
+    for word, column in (("answers", seen.answers), ("scores", seen.scores)):
+        if column is not None and len(column) != count:
+            return PolicyError(f"{count} arms, {word} of {len(column)}")
     try:
         registry.parse(decision.policy)
     except PolicyError as error:

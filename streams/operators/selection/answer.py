@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from policies.combine import agrees, combine
+from policies.draw import uniform
 from policies.errors import PolicyError
 from policies.lessons import OwnAnswer
 from schemas.records import ModelOutput, Outcome, Prediction, Status, Tensor, new_tuple
@@ -22,9 +23,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from policies.contract import VoteWeights
+    from policies.contract import Read, VoteWeights
     from schemas.records import Value
     from streams.operators.selection.pending import Pending
+    from streams.operators.selection.state_view import Arms
 
 _OUTPUTS = 1_000  # the mean forgets older ones, because models and inputs drift
 _NOT_IN_TIME = (
@@ -116,6 +118,8 @@ class Substitutes:
 
 def predicted(query: Pending, now_us: int, reason: str | None, substitutes: Substitutes) -> Prediction:
     """Make the answer of a query from its outputs, or its default output for the given reason."""
+    if reason is None and query.read is not None:
+        return _read(query, query.read, now_us)
     if reason is None and query.is_alone and not (query.is_stepwise or isinstance(query.weights, OwnAnswer)):
         only = query.outputs.get(query.models[0])
         if only is not None and only.outcome is Outcome.OK:
@@ -175,6 +179,48 @@ def answered(
         () if query.plan is None else query.plan.taken,
     )
     return new_tuple(Prediction, fields)
+
+
+def _read(query: Pending, read: Read, now_us: int) -> Prediction:
+    """Let the state answer: each output has what the state makes of it, and its scores what the model computed."""
+    asked = _asked(query)
+    ok = {arm: output for arm, output in asked.items() if output.outcome is Outcome.OK}
+    reading = read({arm: output.scores for arm, output in ok.items() if output.scores is not None})
+    for arm, output in ok.items():
+        if arm in reading.answers:
+            asked[arm] = output._replace(answer=reading.answers[arm])
+        else:
+            asked[arm] = ModelOutput(output.model, output.version, Outcome.FAILED, None)
+            query.message = query.message or f"{output.model} does not compute the features of the policy"
+    outputs, application = tuple(asked.values()), query.application
+    answer: Value | None = reading.answer
+    reason = None if len(reading.answers) == len(outputs) else _why(asked)
+    status = Status.COMPLETE if reason is None else Status.PARTIAL
+    if answer is None:
+        status = Status.DEFAULT
+    elif application is not None and reading.confidence < application.confidence_floor:
+        status, reason = Status.DEFAULT, "low_confidence"
+    if status is Status.DEFAULT:
+        answer = application.default_output if application else None
+    confidence = 0.0 if reading.answer is None else reading.confidence
+    return answered(query, now_us, status, reason, answer, confidence, outputs)
+
+
+def ranked(query: Pending, arms: Arms, now_us: int) -> Prediction | None:
+    """Make the answer to a query with candidates: the places of the best ones; None if the policy cannot rank them.
+
+    Its output is that of the first model, as if that had been asked about the candidate that stands first.
+    """
+    assert query.candidates is not None
+    rows = query.candidates
+    found = arms.read.rank(rows, query.top, uniform(query.query_id, "rank")) if arms.read is not None else None
+    if found is None:
+        return None
+    query.decision = arms.choices[0].decision._replace(chosen=(0,), features=query.features)
+    output = ModelOutput(arms.names[0], "", Outcome.OK, found.answer, Tensor.of(rows.numpy()[found.best[0]]))
+    best = Tensor.of(np.array(found.best, np.int64))
+    made = answered(query, now_us, Status.COMPLETE, None, best, found.confidence, (output,))
+    return made._replace(first=found.shares)
 
 
 def _asked(query: Pending) -> dict[int, ModelOutput]:

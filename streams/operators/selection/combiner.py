@@ -19,7 +19,7 @@ from schemas.records import ModelOutput, Outcome, Status, new_tuple, outputs_of
 from streams.operators.configuration import RUNNING_MEAN
 from streams.operators.contract import Emit
 from streams.operators.late_outputs import LateOutputs
-from streams.operators.selection.answer import Substitutes, answered, missing_of, predicted
+from streams.operators.selection.answer import Substitutes, answered, missing_of, predicted, ranked
 from streams.operators.statistics import Durations
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from schemas.records import ModelPredictions
     from streams.operators.selection.latencies import Latencies
     from streams.operators.selection.pending import Pending
+    from streams.operators.selection.state_view import Arms
     from streams.operators.statistics import Counters
 
 UNKNOWN = "(unknown)"  # the label of applications that are not deployed
@@ -207,6 +208,17 @@ class Combiner:
         self.answers[name] += status is not Status.DEFAULT
         return self._emit(query, value, word, now_us)
 
+    def rank(self, query: Pending, arms: Arms, now_us: int) -> Emit:
+        """Answer a query with the best of its candidates; by default where its policy cannot rank them."""
+        prediction = ranked(query, arms, now_us)
+        if prediction is None:
+            return self.answer(query, now_us, "not_ranked")
+        name = query.application_name
+        self._counters["answers_total", "application", name, "status", "complete", "reason", ""] += 1
+        self._durations.latest[name].append(now_us - query.sent_us)
+        self.answers[name] += 1
+        return self._emit(query, self._codec.encode(prediction), "complete", now_us)
+
     def _come_late(self, partition: int, batch: ModelPredictions) -> list[Emit]:
         """Send outputs that come after their answers to the joiner; they count for substitutes, too."""
         late = self._late.take(partition, batch)
@@ -222,7 +234,7 @@ class Combiner:
         """Answer a query to one model with its output, without counting it; None: the query is of another kind."""
         if (decision := query.decision) is None or len(decision.chosen) != 1:  # `is_alone`, for a third of its cost
             return None
-        if query.plan is not None or query.weights.__class__ is OwnAnswer:
+        if query.plan is not None or query.read is not None or query.weights.__class__ is OwnAnswer:
             return None
         try:
             prediction = answered(query, now_us, Status.COMPLETE, None, output.answer, 1.0, (output,))

@@ -20,7 +20,7 @@ from policies.contract import has_shared_prior
 from schemas import topics
 from schemas.codec import MAX_TEXT
 from schemas.errors import DecodeError
-from schemas.inputs import MAX_FEATURES
+from schemas.inputs import MAX_CANDIDATES, MAX_FEATURES, are_candidates
 from schemas.records import Query
 from streams.operators.configuration import MAX_SLO_MS, Configuration, Deployed
 from streams.operators.contract import BEHIND, NONE_UNREAD, DeadLetter, FetchStates, Needs, Operator, Skip, StateKey
@@ -266,7 +266,7 @@ class Selection(Operator):
                 decided.append((arms, []))
             decided[-1][1].append(pending)
         for arms, queries in decided:
-            self._serving.ask(queries, arms, now_us, effects)
+            self._serving.serve(queries, arms, now_us, effects)
         for name, count in self._quotas.counted():
             self._counters["queries_total", "application", name] += count
 
@@ -279,6 +279,9 @@ class Selection(Operator):
                 raise DecodeError("invalid", message)
         if query.features and len(query.features) > MAX_FEATURES:
             raise DecodeError("invalid", f"Query: more than {MAX_FEATURES} features")
+        if query.candidates is not None and not (are_candidates(query.candidates) and query.top > 0):
+            message = f"Query: candidates are not 1 to {MAX_CANDIDATES} rows of finite numbers, or top is not positive"
+            raise DecodeError("invalid", message)
         return query
 
     def _dead(self, record: Record, error: DecodeError) -> DeadLetter:
@@ -325,7 +328,7 @@ class Selection(Operator):
         """Serve queries that waited for a state: by the initial one if it has not come."""
         for _, deployed, pending in queries:
             arms = self._states.arms(key, deployed, _forgotten_us(deployed, key, pending))
-            self._serving.ask([pending], arms or self._without_state(key, deployed), now_us, effects)
+            self._serving.serve([pending], arms or self._without_state(key, deployed), now_us, effects)
 
     def _without_state(self, key: StateKey, deployed: Deployed) -> Arms:
         """Return the arms that decide a query whose state has not come."""

@@ -27,7 +27,7 @@ from streams.operators.statistics import render
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from policies.contract import VoteWeights
+    from policies.contract import Read, VoteWeights
     from policies.lessons import OwnAnswer
     from schemas.records import Application, Decision, Input, ModelOutput, Query
     from streams.operators.configuration import Deployed
@@ -141,6 +141,7 @@ class Pending:
         input: until the models have been asked, or the last ones of its plan.
         models: that were asked.
         weights: of the arms, for combining.
+        read: what the state answers, where it does.
         outputs: by model.
         until_us: how long its models are waited for: until its answer must leave to be there by the deadline.
         answered: it is no longer pending.
@@ -156,6 +157,7 @@ class Pending:
         "answered",
         "application",
         "application_name",
+        "candidates",
         "completes",
         "context",
         "deadline_us",
@@ -174,10 +176,12 @@ class Pending:
         "priority",
         "query_id",
         "quota",
+        "read",
         "received_us",
         "reply_token",
         "row_id",
         "sent_us",
+        "top",
         "until_us",
         "version",
         "weights",
@@ -199,7 +203,7 @@ class Pending:
     ) -> None:
         (
             self.query_id, self.application_name, self.input, self.context, _, _, self.priority, self.features,
-            self.version, self.reply_token,
+            self.version, self.reply_token, self.candidates, self.top,
         ) = query  # fmt: skip
         topic, self.partition, offset, _, self.key, value, self.headers = record
         self.completes = (new_tuple(Position, (topic, self.partition, offset)),)
@@ -211,6 +215,7 @@ class Pending:
         self.decision = None
         self.models: tuple[str, ...] = ()
         self.weights = ()
+        self.read: Read | None = None
         self.outputs: dict[str, ModelOutput] = {}
         self.answered = False
         self.row_id = self.query_id

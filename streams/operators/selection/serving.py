@@ -88,6 +88,14 @@ class Serving:
         self._hedges = Hedges()
         self.turn = 0
 
+    def serve(self, queries: Sequence[Pending], arms: Arms, now_us: int, effects: Effects) -> None:
+        """Answer the queries with candidates, for which no model is asked; ask the models about the others."""
+        if any(query.candidates is not None for query in queries):
+            effects += [self.combiner.rank(query, arms, now_us) for query in queries if query.candidates is not None]
+            queries = [query for query in queries if query.candidates is None]
+        if queries:
+            self.ask(queries, arms, now_us, effects)
+
     def ask(self, queries: Sequence[Pending], arms: Arms, now_us: int, effects: Effects) -> None:
         """Draw the arms of queries, which `arms` decide all; wait for these, and ask their models."""
         drawn = self._asked[queries[0].application_name]
@@ -100,7 +108,7 @@ class Serving:
         inside = self._inside  # their answers need no way back
         is_hedged = self._is_hedged(queries[0].application, arms)
         for query in queries:
-            query.weights = arms.votes
+            query.weights, query.read = arms.votes, arms.read
             choice: tuple[Decision | None, tuple[str, ...], tuple[str, ...]]
             if query.features or in_situation or query.version is not None:
                 choice = self._singled_out(query, arms, now_us)
@@ -329,7 +337,7 @@ class Serving:
         models = named(query.version, query.query_id, choice.models, arms.names, self._models)
         if models is choice.models:
             return choice
-        query.weights = (1.0,)
+        query.weights, query.read = (1.0,), None
         return None, models, tuple(map(topics.model_queries, models))  # the client has decided, not the policy
 
     def _impossible(self, query: Pending, arms: Arms) -> str | None:

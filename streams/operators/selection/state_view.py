@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from policies import registry
 from policies.arm_sets import systematic
-from policies.contract import PLAIN, has_shared_prior, is_answer_aware, is_contextual, is_stepwise, most_features
+from policies.contract import (
+    PLAIN,
+    has_shared_prior,
+    is_answer_aware,
+    is_answering,
+    is_contextual,
+    is_stepwise,
+    most_features,
+)
 from policies.draw import pick
 from policies.errors import PolicyError
 from policies.lessons import OwnAnswer
@@ -31,7 +39,7 @@ from streams.topology import application_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from policies.contract import Policy, Situation, State, Steps, VoteWeights
+    from policies.contract import Policy, Read, Situation, State, Steps, VoteWeights
     from policies.outside import Outside
     from schemas.records import PolicyState
     from streams.operators.configuration import Deployed
@@ -67,6 +75,7 @@ class Arms:
         most_features: that a query may have; a policy that uses no features only logs them.
         apprentice: a policy that learns from what is decided; empty = none.
         steps: what may be asked after the first models; None = nothing.
+        read: what the state answers, for a policy whose state does; else None.
     """
 
     policy: Policy
@@ -79,6 +88,7 @@ class Arms:
     most_features: int = MAX_FEATURES
     apprentice: str = ""
     steps: Steps | None = None
+    read: Read | None = None
 
     def decide(self, u: float) -> ArmChoice:
         """Return the choice for a uniform draw in [0, 1): ask all arms, or one by inverse CDF."""
@@ -139,6 +149,7 @@ def arms_of(policy: Policy, names: tuple[str, ...], name: str, state: PolicyStat
         MAX_FEATURES if (most := most_features(policy)) is None else most,
         apprentice,
         steps,
+        policy.reading(values, count) if is_answering(policy) else None,
     )
 
 
@@ -203,7 +214,7 @@ def outside_arms(
     most = most_features(cast("Policy", policy)) if in_situation is not None else None
     return OutsideArms(
         cast("Policy", policy), names, (), weights, votes, (), in_situation,
-        MAX_FEATURES if most is None else most, apprentice, None, values, known, fault,
+        MAX_FEATURES if most is None else most, apprentice, None, None, values, known, fault,
     )  # fmt: skip
 
 

@@ -20,9 +20,11 @@ from policies.exp4 import Exp4
 from policies.linear_thompson import LinearThompson
 from policies.linucb import LinUcb
 from policies.registry import parse
+from policies.ridge import Ridge
 from policies.thompson import Thompson
 from policies.timely import Timely
 from policies.ucb1 import Ucb1
+from schemas.records import Tensor
 
 
 def test_exp3_follows_the_published_update() -> None:
@@ -249,3 +251,27 @@ def test_the_smallest_ridge_keeps_its_digits() -> None:
         state = policy.observe(state, 1, (0,), (1.0,), (float(number % 2),), x)  # type: ignore[call-arg]
     expected, _ = linear.unpacked(state, 1, 3).at(linear.vector(x, 3))
     assert expected[0] == pytest.approx(0.5, abs=1e-6)
+
+
+def test_ridge_answers_what_the_normal_equations_say() -> None:
+    """After ten labels w solves (sum of x x' + ridge) w = sum of y x, where labels are cut to their range."""
+    policy, random = Ridge(features=3, ridge=2.0, low=0.0, high=5.0), np.random.default_rng(7)
+    rows, labels, state = random.normal(size=(10, 3)), random.normal(2.5, 2.0, 10), policy.init(1)
+    for row, label in zip(rows, labels.tolist(), strict=True):
+        state = policy.observe(state, 1, (0,), (1.0,), (0.1,), (Tensor.of(row),), label)
+    x = np.column_stack([np.ones(10), rows])
+    gram = x.T @ x + 2.0 * np.eye(4)
+    weights = np.linalg.solve(gram, x.T @ np.clip(labels, 0.0, 5.0))
+    asked, at = Tensor.of(np.array([0.3, -0.2, 0.1])), np.array([1.0, 0.3, -0.2, 0.1])
+    found = policy.reading(state, 1)({0: asked})
+    assert found.answer == pytest.approx(float(weights @ at), rel=1e-9)
+    left = float(at @ np.linalg.solve(gram, at)) * 2.0 / float(at @ at)
+    assert found.confidence == pytest.approx(1.0 - math.sqrt(left), rel=1e-9)
+
+
+def test_ridge_keeps_its_state_small_and_its_labels_bounded() -> None:
+    """18 KB for each user and model; one false label cannot move an answer by more than the range."""
+    assert len(Ridge(features=64).init(1)) == 1 + 65 * 66 // 2 + 65
+    for wrong in ("ridge(features=65)", "ridge(features=0)", "ridge(low=5,high=1)", "ridge(high=2000)"):
+        with pytest.raises(PolicyError):
+            parse(wrong)

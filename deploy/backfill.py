@@ -1,0 +1,109 @@
+"""Backfill of a running deployment: its log is read, a model computes what it has missed, lessons are written."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from deploy.errors import DeployError
+from deploy.state import catalog
+from deploy.state.desired import model_record
+from deploy.state.messages import records
+from policies.errors import PolicyError
+from schemas import topics
+from schemas.errors import DecodeError
+from schemas.framing import peek_id
+from schemas.records import Application, Observations, Outcome, Query, Tensor
+from streams.operators.learn.backfill import Backfill
+from streams.topology import state_partition
+from workers.executors.predictor import predictor
+from workers.packages.loading import load_package
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from deploy.config.settings import Settings
+    from schemas.codec import Codec
+    from schemas.records import Input
+    from streams.operators.contract import Predicted
+
+_ROWS: Final = 256  # of a batch
+
+
+class Backfilled(NamedTuple):
+    """What came of a backfill: lessons written, labels whose queries are gone, labels left for the next run."""
+
+    taught: int
+    without_input: int
+    left: int
+
+
+def backfill(settings: Settings, codec: Codec, application: str, package: Path) -> Backfilled:
+    """Teach a model of an application what was observed before it came.
+
+    Args:
+        settings: of the deployment.
+        codec: of its records.
+        application: whose policy's state answers, and which names the model already.
+        package: of the model.
+
+    Raises:
+        PackageError: the folder is no package, or cannot be loaded.
+        DeployError: there is no such application, its state does not answer, or it does not name the model.
+    """
+    model, predict = model_record(package).name, predictor(load_package(package))
+    found = catalog.read(settings, codec, Application).get(application)
+    if found is None:
+        raise DeployError(f"there is no application {application}; see `skysail app list`")
+    try:
+        plan = Backfill(found, model)
+    except PolicyError as error:
+        raise DeployError(str(error)) from error
+    for record in records(settings, topics.OBSERVATIONS):
+        try:
+            seen = codec.decode(Observations, record.value).items if record.value else ()
+        except DecodeError:
+            continue  # a dead letter of the learner
+        for one in seen:
+            plan.take(one)
+    missed = len(plan.missed)
+    for batch in _batches(settings, codec, plan):
+        catalog.write_to(settings, _lessons(settings, codec, plan, predict, batch))
+    return Backfilled(missed - len(plan.missed), len(plan.missed), plan.left)
+
+
+def _batches(settings: Settings, codec: Codec, plan: Backfill) -> Iterator[list[tuple[str, Input]]]:
+    """Yield ids and inputs of the queries that are missed; a query that was asked twice counts once."""
+    rows: dict[str, Input] = {}
+    for record in records(settings, topics.QUERIES):
+        try:
+            if record.value is None or (name := peek_id(record.value)) not in plan.missed:
+                continue
+            query = codec.decode(Query, record.value)
+        except DecodeError:
+            continue  # a dead letter of selection
+        if query.candidates is None:
+            rows[name] = query.input
+        if len(rows) >= _ROWS:
+            yield [*rows.items()]
+            rows = {}
+    if rows:
+        yield [*rows.items()]
+
+
+def _lessons(
+    settings: Settings,
+    codec: Codec,
+    plan: Backfill,
+    predict: Callable[[Sequence[Input]], Predicted],
+    batch: Sequence[tuple[str, Input]],
+) -> Iterator[tuple[str, int, str, bytes]]:
+    """Yield the lessons of a batch: topic, partition, key and value; rows that the model cannot take have none."""
+    predicted = predict([given for _, given in batch])
+    if predicted.scores is None:
+        return
+    for (query_id, _), outcome, scores in zip(batch, predicted.outcomes, predicted.scores, strict=True):
+        if outcome is Outcome.OK and query_id in plan.missed:
+            lesson = plan.lesson(query_id, Tensor.of(scores))
+            state = lesson.decision.state
+            yield topics.OBSERVATIONS, state_partition(state, settings.partitions), state, codec.encode(lesson)
