@@ -137,8 +137,8 @@ def _by_what(figures: Mapping[str, float]) -> str:
     """Say what the cascade costs by each way to count it."""
     return (
         f"**What counts as cost decides.** Beside the SVM alone the cascade took {figures['cost_share']:.2f} by its"
-        f" models' own code, {figures['time_share']:.2f} by their time, and {figures['cpu_share']:.2f} by the CPU of whole"
-        " workers. The target of 0.6 is for the first, which was chosen after the other two had missed it."
+        f" models' own code, {figures['time_share']:.2f} by their time, and {figures['cpu_share']:.2f} by the CPU of"
+        " whole workers. The target of 0.6 is for the first, which was chosen after the other two had missed it."
     )
 
 
