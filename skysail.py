@@ -23,7 +23,16 @@ from schemas.records import Application, Feedback, Model, Observation, Observati
 from streams.client import Client, UnansweredError  # noqa: E402
 from streams.sync import SyncClient  # noqa: E402
 from workers.packages.loading import load_package  # noqa: E402
-from workers.packages.packaging import package_function, package_onnx, package_sklearn, package_torch  # noqa: E402
+from workers.packages.packaging import (  # noqa: E402
+    package_container,
+    package_files,
+    package_function,
+    package_lightgbm,
+    package_onnx,
+    package_sklearn,
+    package_torch,
+    package_xgboost,
+)
 
 __all__ = [
     "Application",
@@ -40,8 +49,12 @@ __all__ = [
     "Tensor",
     "UnansweredError",
     "load_package",
+    "package_container",
+    "package_files",
     "package_function",
+    "package_lightgbm",
     "package_onnx",
     "package_sklearn",
     "package_torch",
+    "package_xgboost",
 ]

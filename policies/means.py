@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 from policies.arm_sets import OneArm
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from policies.contract import State
 
 
-class Averaging(OneArm):
-    """Part of the policies that compare average losses.
+class Averages:
+    """Counts and sums of every arm's losses, by name: the state, without a way to choose.
 
-    The state is (n_1 .. n_K, s_1 .. s_K): observations and summed losses. Only asked arms count. The sums of zero-one
-    losses are exact up to 2^53 observations, so their order does not matter at all (but to a context, whose start
-    depends on what came before it).
+    The state is (n_1 .. n_K, s_1 .. s_K): observations and summed losses. The sums of zero-one losses are exact up to
+    2^53 observations, so their order does not matter at all (but to a context, whose start depends on what came before
+    it).
     """
 
     __slots__ = ()
@@ -26,17 +26,10 @@ class Averaging(OneArm):
         """Return counts and sums of zero."""
         return (0.0,) * (2 * arms)
 
-    def observe(
-        self,
-        state: State,
-        arms: int,
-        chosen: tuple[int, ...],
-        propensities: tuple[float, ...],
-        losses: Sequence[float | None],
-    ) -> State:
-        """Count the known losses of the chosen arms."""
+    def observed(self, state: State, arms: int, losses: Sequence[float | None], of: Iterable[int]) -> State:
+        """Count the known losses of some arms."""
         values = list(state)
-        for arm in chosen:
+        for arm in of:
             loss = losses[arm]
             if loss is not None:
                 values[arm] += 1.0
@@ -61,3 +54,20 @@ class Averaging(OneArm):
         counts = [min(1.0, count) for count in state[:arms]]
         sums = [state[arms + arm] * (kept / state[arm]) if kept else 0.0 for arm, kept in enumerate(counts)]
         return (*counts, *sums)
+
+
+class Averaging(Averages, OneArm):
+    """Part of the policies that ask one arm and compare average losses: only asked arms count."""
+
+    __slots__ = ()
+
+    def observe(
+        self,
+        state: State,
+        arms: int,
+        chosen: tuple[int, ...],
+        propensities: tuple[float, ...],
+        losses: Sequence[float | None],
+    ) -> State:
+        """Count the known losses of the chosen arms."""
+        return self.observed(state, arms, losses, chosen)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 from functools import lru_cache
 from inspect import signature
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from policies.cascade import Cascade
 from policies.class_vote import ClassVote
@@ -16,6 +17,7 @@ from policies.exp3 import Exp3
 from policies.exp4 import Exp4
 from policies.linear_thompson import LinearThompson
 from policies.linucb import LinUcb
+from policies.outside import comes_from_outside, is_outside, outside
 from policies.single import Single
 from policies.thompson import Thompson
 from policies.timely import Timely
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from policies.contract import Policy
+    from schemas.records import Application
 
 POLICIES: Mapping[str, Callable[..., Policy]] = {
     Single.name: Single,
@@ -41,18 +44,66 @@ POLICIES: Mapping[str, Callable[..., Policy]] = {
     Cascade.name: Cascade,
 }
 
-_SPEC = re.compile(r"(?P<name>\w+)(?:\((?P<parameters>[^()]*)\))?", re.ASCII)
+_SPEC = re.compile(r"(?P<name>[\w.:-]+)(?:\((?P<parameters>.*)\))?", re.ASCII | re.DOTALL)
+_KEY = re.compile(r"\s*(\w+)\s*=\s*", re.ASCII)
+_NEXT = re.compile(r"\s*(?:,|$)")
+_read_json = json.JSONDecoder().raw_decode
 # One entry an application and parameter set that this process has met.
 _REMEMBERED = 1024
 
 
-def create(name: str, parameters: Mapping[str, float] | None = None) -> Policy:
-    """Return the policy of that name; parameters left out have their defaults.
+def create(name: str, parameters: Mapping[str, Any] | None = None) -> Policy:
+    """Return the policy of that name, dotted path or entry point; parameters left out have their defaults.
 
     Raises:
-        PolicyError: Unknown name or parameter (the nearest is named), or a value out of range.
+        PolicyError: Unknown name or parameter (the nearest is named), a value out of range, or a policy from outside
+            that cannot be imported here.
     """
+    if name not in POLICIES and is_outside(name):
+        found: Any = outside(name, parameters or {})
+        return found  # type: ignore[no-any-return]  # its name is its own, not its class's
     return build("policy", POLICIES, name, parameters or {})
+
+
+def policy_of(application: Application) -> Policy:
+    """Return the policy that decides for an application.
+
+    Raises:
+        PolicyError: as `create`.
+    """
+    return create(application.policy, parameters_of(application))
+
+
+def parameters_of(application: Application) -> dict[str, Any]:
+    """Return the parameters of an application's policy.
+
+    Raises:
+        PolicyError: `options` is no JSON object.
+    """
+    if not application.options:
+        return dict(application.parameters)
+    try:
+        return {**application.parameters, **json.loads(application.options)}
+    except (TypeError, ValueError) as error:
+        raise PolicyError(f"application {application.name}: its options are no JSON object ({error})") from error
+
+
+def recorded(name: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of an application's record that say its policy: numbers, and as JSON what is from outside."""
+    if name in POLICIES or not is_outside(name):
+        return {"policy": name, "parameters": dict(parameters), "options": ""}
+    return {"policy": name, "parameters": {}, "options": json.dumps(parameters) if parameters else ""}
+
+
+def fields_of(policy: Policy) -> dict[str, Any]:
+    """Return the fields of an application's record that say this policy, with all its parameters."""
+    return recorded(policy.name, _values(policy))
+
+
+def _values(policy: Policy) -> dict[str, Any]:
+    if comes_from_outside(policy):
+        return dict(json.loads(policy.parameters))
+    return {key: getattr(policy, key) for key in sorted(signature(type(policy)).parameters)}
 
 
 @lru_cache(_REMEMBERED)
@@ -63,7 +114,8 @@ def spec(policy: Policy) -> str:
         >>> spec(Exp3())
         'exp3(eta=0.05,gamma=0.05,share=0.0001)'
     """
-    written = ",".join(f"{key}={getattr(policy, key)!r}" for key in sorted(signature(type(policy)).parameters))
+    write = json.dumps if comes_from_outside(policy) else repr
+    written = ",".join(f"{key}={write(value)}" for key, value in _values(policy).items())
     return f"{policy.name}({written})"
 
 
@@ -77,13 +129,38 @@ def parse(text: str) -> Policy:
     match = _SPEC.fullmatch(text.strip())
     if match is None:
         raise PolicyError(f"{text!r} is not a policy; write it as name(parameter=number,...)")
-    parts = [part for part in (match["parameters"] or "").split(",") if part.strip()]
-    return create(match["name"], dict(_pair(part, text) for part in parts))
+    return create(match["name"], _parameters(match["parameters"] or "", text))
 
 
-def _pair(part: str, text: str) -> tuple[str, float]:
-    key, _, value = part.partition("=")
+def _parameters(written: str, text: str) -> dict[str, Any]:
+    """Read name=value, separated by commas; a value is JSON."""
+    found: dict[str, Any] = {}
+    at = 0
+    while written[at:].strip(" ,\n"):
+        at += len(written[at:]) - len(written[at:].lstrip(" ,\n"))
+        part = written[at:].partition(",")[0]
+        key = _KEY.match(written, at)
+        try:
+            value, at = _read(written, at if key is None else key.end())
+        except ValueError:
+            raise PolicyError(f"{text!r}: {part.strip()!r} is not parameter=number") from None
+        if key is None:
+            raise PolicyError(f"{text!r}: {part.strip()!r} is not parameter=number")
+        found[key[1]] = value
+    return found
+
+
+def _read(written: str, at: int) -> tuple[Any, int]:
+    """Return a value, and where it ends.
+
+    Raises:
+        ValueError: it is neither JSON nor a number.
+    """
     try:
-        return key.strip(), float(value)
+        value, end = _read_json(written, at)
+        if _NEXT.match(written, end):
+            return value, end
     except ValueError:
-        raise PolicyError(f"{text!r}: {part.strip()!r} is not parameter=number") from None
+        pass
+    end = written.find(",", at) if "," in written[at:] else len(written)
+    return float(written[at:end]), end

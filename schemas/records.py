@@ -270,6 +270,7 @@ class Application:
     versions: Mapping[str, str] = field(default_factory=dict)  # that answer for models: a version or a label, by model
     parity: str = ""  # a parity model, by which missing outputs of the model that it belongs to are decoded; "" = none
     hedge: float = 0.0  # share of the questions that may be put twice, where a model takes longer than usual; 0 = none
+    options: str = ""  # parameters of a policy from outside the package, a JSON object; "" = none
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,23 +1,19 @@
-"""Finds what a dotted path names: `package.module:name`, or `package.module:name.attribute`.
-
-Such a path reaches only what the named module, or the package that it belongs to, defines itself, so `psutil:os.system`
-is refused. This guards against mistakes: a library's own functions may start programs, so a package that names code is
-code. `require_within` says which modules may be named at all (`worker.code`).
-"""
+"""Finds the code that a package names by a dotted path, `package.module:name`, and says which code it may name."""
 
 from __future__ import annotations
 
-import importlib
-import sys
-from functools import partial
-from pathlib import Path
-from types import ModuleType
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from workers.errors import PackageError, refusing
+from policies import dotted
+from policies.dotted import DottedPathError, look_here
+from workers.errors import PackageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
+    from types import ModuleType
+
+__all__ = ["imported", "look_here", "require_within", "resolve"]
 
 
 def resolve(path: str) -> Callable[..., object]:
@@ -27,26 +23,18 @@ def resolve(path: str) -> Callable[..., object]:
         PackageError: the path is malformed, names the standard library or what a module has only imported, or leads to
             nothing that can be called.
     """
-    module, _, names = path.partition(":")
-    if not module or not names:
-        raise PackageError(f"{path!r} is not a dotted path: write package.module:name")
-    if _package(module) in {*sys.stdlib_module_names, "__main__"}:
-        raise PackageError(
-            f"{path!r} names the standard library, which is no model: name a function of your own module"
-        )
-    look_here()
-    unknown = (ImportError, AttributeError)
-    try:
-        with refusing(f"{path!r} cannot be imported here", but=unknown):
-            found = _walked(path, importlib.import_module(module), names)
-    except unknown as error:
-        raise PackageError(
-            f"{path!r} cannot be imported here ({error}): install its package, or put its folder on PYTHONPATH;"
-            f" modules are looked for in {', '.join(_folders())} and among the installed packages"
-        ) from error
-    if not callable(found):
-        raise PackageError(f"{path!r} is not callable: name a function")
-    return found
+    with _refusing():
+        return dotted.resolve(path)
+
+
+def imported(module: str) -> ModuleType:
+    """Import a module that a package names.
+
+    Raises:
+        PackageError: it is of the standard library, or cannot be imported here.
+    """
+    with _refusing():
+        return dotted.imported(module)
 
 
 def require_within(path: str, code: Sequence[str]) -> None:
@@ -55,51 +43,17 @@ def require_within(path: str, code: Sequence[str]) -> None:
     Raises:
         PackageError: it may not be named here; nothing was imported.
     """
-    module = path.partition(":")[0]
-    if code and not any(f"{module}.".startswith(f"{prefix}.") for prefix in code):
+    if not dotted.is_within(path, code):
+        module = path.partition(":")[0]
         raise PackageError(
             f"{path!r} is not within {', '.join(code)}: add {module or 'its module'} to worker.code in the settings to"
             " let it run here"
         )
 
 
-def _walked(path: str, module: ModuleType, names: str) -> object:
-    """Follow attributes from a module; each of them must have been defined in its package."""
-    found: object = module
-    for name in names.split("."):
-        found = getattr(found, name)
-        if isinstance(found, ModuleType) or (callable(found) and not _is_defined_in(_package(module.__name__), found)):
-            raise PackageError(
-                f"{path!r} leads out of {module.__name__}: {name} is only imported there. Name the module that defines"
-                " it, or wrap it in a function of your own"
-            )
-    return found
-
-
-def _is_defined_in(package: str, found: object) -> bool:
-    """Tell whether a function, a class, a method, or an object of such a class, comes from a package."""
-    while isinstance(found, partial):
-        found = found.func
-    return _package(str(getattr(found, "__module__", ""))) == package
-
-
-def _package(module: str) -> str:
-    """Return the outermost package of a module."""
-    return module.partition(".")[0]
-
-
-def _folders() -> list[str]:
-    """Return where modules are looked for besides the installed packages, in order."""
-    installed = tuple(f"{prefix}/lib" for prefix in {sys.prefix, sys.base_prefix, sys.exec_prefix})
-    return [folder or str(Path.cwd()) for folder in sys.path if _is_told(folder, installed)] or ["no folder"]
-
-
-def _is_told(folder: str, installed: tuple[str, ...]) -> bool:
-    """Tell folders that were named from installed ones and from the hooks of editable installs."""
-    return not folder.startswith((*installed, "__editable__"))
-
-
-def look_here() -> None:
-    """Search the current folder for modules, too: last of all, and only when a package may name one."""
-    if (here := str(Path.cwd())) not in sys.path:
-        sys.path.append(here)
+@contextmanager
+def _refusing() -> Iterator[None]:
+    try:
+        yield
+    except DottedPathError as error:
+        raise PackageError(str(error)) from error

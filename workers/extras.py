@@ -26,6 +26,7 @@ EXTRAS: Mapping[str, str] = {
     "jgo": "local",
     "joblib": "sklearn",
     "matplotlib": "bench",
+    "lightgbm": "lightgbm",
     "mode": "control",
     "onnx": "onnx",
     "onnxruntime": "onnx",
@@ -45,6 +46,7 @@ EXTRAS: Mapping[str, str] = {
     "threadpoolctl": "worker",
     "torch": "torch",
     "uvloop": "worker",
+    "xgboost": "xgboost",
     "yaml": "cli",
 }
 

@@ -59,6 +59,7 @@ class Options(TypedDict, total=False):
     architecture: str
     arguments: dict[str, object]
     function: str
+    model: str
     min_rows: int
     compile: bool
     conversion: Conversion

@@ -53,6 +53,7 @@ VERBS = {
     "app": Entry("deploy.cli.app", "Create applications, change them, list them."),
     "parity": Entry("deploy.cli.parity", "Make the models that tell a late output from the other ones.", "torch"),
     "plan": Entry("deploy.cli.plan", "Show which host runs which models, and why."),
+    "policy": Entry("deploy.cli.policy", "Check a policy of your own against the laws of policies."),
     "states": Entry("deploy.cli.states", "Forget contexts without feedback for a long time."),
     "query": Entry("deploy.cli.query", "Ask an application and print the prediction."),
     "feedback": Entry("deploy.cli.feedback", "Report the true answer of a query."),

@@ -15,6 +15,7 @@ from deploy.cli.common import VerbGroup, json_option, print_json, print_table, w
 from deploy.connect.schema_registry import codec_for
 from deploy.errors import UsageError
 from deploy.state import catalog, desired
+from policies import registry
 from schemas.records import Application, Model
 from schemas.topics import MODEL_VERSION
 from streams.promotion.lifecycle import POLICY
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 PARAMETER = "parameters."
 # What `promote --apprentice` sets is not set by hand: nobody would judge it.
-SET_APART = {"name", "parameters", "apprentice", "versions"}
+SET_APART = {"name", "parameters", "options", "apprentice", "versions"}
 FIELDS = {field.name: field for field in dataclasses.fields(Application) if field.name not in SET_APART}
 MODELS = "models"
 
@@ -79,7 +80,11 @@ def create(settings: Settings, name: str, changes: tuple[str, ...], *, as_json: 
 def set_(settings: Settings, name: str, changes: tuple[str, ...], *, as_json: bool) -> None:
     """Change keys of application NAME; the others stay."""
     codec = codec_for(settings)
-    _publish(settings, codec, _changed(_find(settings, codec, name), changes), as_json=as_json)
+    before = _find(settings, codec, name)
+    after = _changed(before, changes)
+    _publish(settings, codec, after, as_json=as_json)
+    if anew := desired.begins_anew(before, after):
+        click.echo(anew, err=True)
 
 
 @app.command()
@@ -234,7 +239,7 @@ def _changed(record: Application, changes: Iterable[str]) -> Application:
     """Return the application with `key=value` changes; values are YAML, lists are separated by commas."""
     fields: dict[str, Any] = {}
     asked: list[str] | None = None
-    parameters = dict(record.parameters)
+    parameters = registry.parameters_of(record)
     for change in changes:
         key, equals, text = change.partition("=")
         if not equals:
@@ -243,10 +248,10 @@ def _changed(record: Application, changes: Iterable[str]) -> Application:
         if key == MODELS:
             asked = [part.strip() for part in text.split(",") if part.strip()]
         elif key.startswith(PARAMETER):
-            parameters[key.removeprefix(PARAMETER)] = float(_value(key, text, float))
+            parameters[key.removeprefix(PARAMETER)] = yaml.safe_load(text)
         else:
             fields[key] = _field(key, text)
-    record = replace(record, **fields, parameters=parameters)
+    record = replace(record, **{**fields, **registry.recorded(fields.get("policy", record.policy), parameters)})
     return record if asked is None else desired.asking(record, asked)
 
 

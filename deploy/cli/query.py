@@ -49,6 +49,7 @@ ADVICE = {
     "over_limit": "this application holds its full share of queries: ask less, lower slo_ms, or run more workers",
     "oversized_outputs": "the models' outputs together are too large for one record: ask fewer models at once",
     "model_failed": "the model raised; its worker's log says why",
+    "policy_failed": "the application's policy raised, or returned what cannot be: `skysail policy check` says what",
     "too_many_features": "the policy counts fewer: set its parameter `features`, see `skysail app show`",
     "unknown_version": "that version of the model does not run, or not yet: see `skysail model list`",
     "unknown_model": "a model of the application is not deployed: see `skysail model list`, `skysail model add`",

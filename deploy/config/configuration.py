@@ -19,6 +19,7 @@ from pydantic import BaseModel, SecretStr, ValidationError
 from deploy.config.settings import SHOWN_PROPERTIES, ApplicationSettings, Settings
 from deploy.config.variables import value_of
 from deploy.errors import SettingsError
+from policies import outside
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -94,10 +95,12 @@ def load(path: Path | None = None, environment: Mapping[str, str] | None = None)
         _put(data, location, value)
     data = _from_folder(data, Path())
     try:
-        return Settings.model_validate(data)
+        settings = Settings.model_validate(data)
     except ValidationError as error:
         source = f"in {file} or the environment" if file else "in the environment"
         raise SettingsError("\n".join(_explain(item, source) for item in error.errors())) from None
+    outside.allow(settings.policy_code)
+    return settings
 
 
 def _find(path: Path | None, variables: Mapping[str, str]) -> Path | None:

@@ -108,7 +108,7 @@ class ApplicationOf(Section):
 
     policy: str = "single"
     """What chooses among the models. It chooses as before any feedback: learning is not simulated."""
-    parameters: dict[str, float] = Field(default_factory=dict)
+    parameters: dict[str, Any] = Field(default_factory=dict)
     """Of the policy."""
     slo_ms: Positive = 100.0
     """The objective: an answer later than this is late."""

@@ -90,7 +90,7 @@ def _kind(key: Node) -> str:
             return f"list of {_kind(key['items'])}"
         case "object":
             inner = key.get("additionalProperties") or next(iter(key["patternProperties"].values()))
-            return f"{_kind(inner)} by name"
+            return "JSON by name" if inner is True else f"{_kind(inner)} by name"
     bounds = [text.format(key[name]) for name, text in BOUNDS.items() if name in key]
     return " ".join([key["format"] if "format" in key else WORDS[key["type"]], ", ".join(bounds)]).strip()
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import socket
 from pathlib import Path
-from typing import Annotated, Literal, Self, TypeAlias
+from typing import Annotated, Any, Literal, Self, TypeAlias
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
@@ -433,12 +433,13 @@ class ApplicationSettings(Section):
     """The competing models, by name. `forest@nightly` is the model `forest`, of which the version with the label
     `nightly` answers, or with a number that version, unless a query names another."""
     policy: str = "exp3"
-    """The policy that chooses among them. `single`, `epsilon_greedy`, `ucb1`, `discounted_ucb`, `thompson` and `exp3`
+    """The policy that chooses among them. A policy of your own is `my_pkg.mine:MyPolicy`, or the name of an entry point
+    ([extending.md](extending.md)). `single`, `epsilon_greedy`, `ucb1`, `discounted_ucb`, `thompson` and `exp3`
     ask one model. `linucb` and `linear_thompson` do so by the query's features. `exp4`, `class_vote` and `timely`
     combine several. `cascade` asks them in their order, the next one where an answer is in doubt."""
-    parameters: dict[str, float] = Field(default_factory=dict)
+    parameters: dict[str, Any] = Field(default_factory=dict)
     """Parameters of the policy, such as `{eta: 0.1}`. A wrong name is refused, and the message names the nearest
-    one."""
+    one. Those of a policy of your own may be anything that JSON can hold."""
     per_context: bool = False
     """Whether each context (user, session, region) has a policy state of its own. A new context starts from what all
     have taught, weighted lightly, so that its own feedback soon outweighs it. It counts as one observation of each
@@ -488,6 +489,10 @@ class ApplicationSettings(Section):
 class Settings(Section):
     """All settings of a deployment."""
 
+    policy_code: tuple[Module, ...] = ()
+    """Modules and whole packages from which policies may be named by a path, such as `[my_pkg]`. Default: any module
+    outside the standard library. Set it in production: who may write `applications` runs this code in every role.
+    Entry points of installed packages are always allowed."""
     prefix: Name = "skysail"
     """Prefix of topics, groups and Redis keys. Deployments with different prefixes can share brokers and Redis."""
     partitions: Partitions = 4

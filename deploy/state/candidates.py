@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from inspect import signature
 from typing import TYPE_CHECKING
 
 from deploy.errors import UsageError
@@ -181,9 +180,7 @@ def with_policy(application: Application, spec: str) -> Application:
     Raises:
         PolicyError: there is no such policy.
     """
-    policy = registry.parse(spec)
-    parameters = {name: float(getattr(policy, name)) for name in signature(type(policy)).parameters}
-    return replace(application, policy=policy.name, parameters=parameters)
+    return replace(application, **registry.fields_of(registry.parse(spec)))
 
 
 def fault_of(settings: Settings, codec: Codec, plan: Candidate, stage: Stage, due: Promotion | None = None) -> str:
@@ -228,4 +225,4 @@ def _fault_of_apprentice(plan: Candidate, application: Application | None, goes:
 
 def policy_of(application: Application) -> str:
     """Return an application's policy as its decisions name it."""
-    return registry.spec(registry.create(application.policy, application.parameters))
+    return registry.spec(registry.policy_of(application))

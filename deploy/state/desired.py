@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import logging
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from deploy.errors import UsageError
 from deploy.state import catalog, topics
@@ -19,7 +19,8 @@ from deploy.state.traffic_split import (
     instead,
     without_canaries,
 )
-from policies.registry import create
+from policies import registry
+from policies.outside import comes_from_outside
 from schemas.errors import DecodeError
 from schemas.records import Application, Model
 from schemas.topics import MODEL_PARTITIONS, MODEL_VERSION, check_name, model_queries
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from deploy.config.settings import Settings
+    from deploy.config.settings import ApplicationSettings, Settings
     from schemas.codec import Codec
     from streams.topology import Topology
 
@@ -100,7 +101,7 @@ def applications(settings: Settings) -> list[Application]:
         UsageError: an application is impossible.
     """
     records = [
-        checked(asking(Application(name=name, **app.model_dump()), app.models))
+        checked(asking(Application(name=name, **_fields(app)), app.models))
         for name, app in settings.applications.items()
     ]
     longest_s = settings.joiner.window_s
@@ -109,6 +110,11 @@ def applications(settings: Settings) -> list[Application]:
             message = f"applications.{application.name}: window_s is {application.window_s:g}, over joiner.window_s"
             raise UsageError(f"{message} ({longest_s:g}); set joiner.window_s at least as long, for joiner and learner")
     return records
+
+
+def _fields(app: ApplicationSettings) -> dict[str, Any]:
+    fields = app.model_dump()
+    return fields | registry.recorded(app.policy, fields["parameters"])
 
 
 def asking(application: Application, models: Sequence[str]) -> Application:
@@ -133,7 +139,7 @@ def checked(application: Application) -> Application:
         UsageError: anything else about it is impossible.
     """
     check_name(application.name, "application")
-    policy = create(application.policy, application.parameters)
+    policy = registry.policy_of(application)
     policy.init(len(application.models))
     apprentice_of(application, policy)
     try:
@@ -248,6 +254,9 @@ def establish(settings: Settings, codec: Codec, create_topics: CreateTopics = to
         _log.warning("%s", stranger)
     known = catalog.read(settings, codec, Application)
     apps = [_taught(app, known) for app in apps]
+    for app in apps:
+        if anew := begins_anew(known.get(app.name), app):
+            _log.warning("%s", anew)
     fresh = [now[new.name] for new in news if published.get(new.name) != new]
     catalog.publish(settings, codec, [*fresh, *(app for app in apps if known.get(app.name) != app)])
     for model in now.values():
@@ -270,6 +279,23 @@ def _with(version: str, listed: Sequence[Model]) -> list[str]:
     """Return the versions of a model in the order of addition, this one among them."""
     known = [model.version for model in listed]
     return known if version in known else [*known, version]
+
+
+def begins_anew(before: Application | None, after: Application) -> str:
+    """Say that what an application has learnt is not kept, where its policy stays and a parameter changes; else empty.
+
+    Args:
+        before: as it is published; None = not at all.
+        after: as it is to be.
+    """
+    if before is None or before.policy != after.policy:
+        return ""
+    old, new = registry.policy_of(before), registry.policy_of(after)
+    if old == new or (comes_from_outside(new) and new.adopts):
+        return ""
+    return (
+        f"application {after.name}: {registry.spec(new)} starts anew; what {registry.spec(old)} has learnt is not kept"
+    )
 
 
 def _taught(app: Application, published: Mapping[str, Application]) -> Application:

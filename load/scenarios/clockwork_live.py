@@ -19,6 +19,7 @@ import numpy as np
 from load.figures import IN_FULL, SHOWN, SHOWN_MIB, SHOWN_MS, SHOWN_US, WITHIN_SLO, Figures, Kind, at_least
 from load.harness.environment import usable_cores
 from load.harness.progress import say
+from load.models.published import PART
 from load.models.training import digits, package_all, small_models
 from load.scenarios.parts import many_asked, many_models
 from load.scenarios.parts.live_host import (
@@ -179,7 +180,7 @@ async def _sleeping(stage: Stage) -> dict[str, float]:
     played = many_asked.played(its, models, budget_bytes, LOAD, loads_beside=True)
     fleet = _sleeping_fleet([families[kind].name for kind in kinds], stage.folder)
     asking = Asking(played.arrivals_us, [_name(model) for model in its.models.tolist()], SLO_MS, played.is_within)
-    memory_mib = _tenth_mib(await resident_bytes(stage, fleet))
+    memory_mib = _tenth_mib(sum(model.bytes // PART for model in models))
     figures: dict[str, float] = {
         "sleeping_queries": len(asking.models),
         "sleeping_per_s": len(asking.models) * 1e6 / float(asking.offsets_us[-1]),

@@ -23,14 +23,15 @@ in five minutes each (NAB): no count is changed or left out, and time is divided
 query asks is drawn by Zipf's law. Everything that a model does not answer in time is a miss. Written by
 `skysail load run clockwork --docs docs/clockwork.md`.
 
-**On Kafka**, one host serves all 200 models, and each model has an application that asks it. *Real* models are linear,
-trees and networks under ONNX Runtime: three packages, copied to 200 folders. The sender, the broker, selection and the
-host share the cores. The load is 70 % of them, by what a query cost in a calm stretch before. *Sleeping* models are
-those of Clockwork (OSDI'20) by its published times on a V100. They compute nothing: a batch sleeps as long as it says,
-and so does loading, beside batches. Each holds a 64th of the weights' bytes. Clockwork's own `docs/withoutgpus.md` does
-the same. The memory of a tenth is reckoned from what a host with room for all says that they take. Each model was asked
-once before. As many single workers are started as fit into the memory of the host's processes, for the models that are
-asked most; all other queries are misses. Where objectives are shorter, it is the query that names its own.
+**On Kafka**, one host serves all 200 models, and each model has an application that asks it. *Real* models are
+linear, trees and networks under ONNX Runtime: three packages, copied to 200 folders. The sender, the broker,
+selection and the host share the cores. The load is 70 % of them, by what a query cost in a calm stretch before.
+*Sleeping* models are those of Clockwork (OSDI'20) by its published times on a V100. They compute nothing: a batch
+sleeps as long as it says, and so does loading, beside batches. Each holds a 64th of the weights' bytes. Clockwork's
+own `docs/withoutgpus.md` does the same. The memory of a tenth is reckoned from what a host says that models take.
+Each model was asked once before. As many single workers are started as fit into the memory of the host's processes,
+for the models that are asked most; all other queries are misses. Where objectives are shorter, it is the query that
+names its own.
 
 **Simulated**, the kernel's own schedules and residency run many times as many queries in virtual time, without Kafka,
 selection and the way to the models' process. The *profiled* models are the sleeping ones. The *real* ones are the same

@@ -186,7 +186,7 @@ def hindsight(rows: NDArray[np.uint8], labels: NDArray[np.uint8], users: NDArray
     return {"best_single_error": float(wrong.mean(axis=0).min()), "best_per_user_error": float(np.mean(each))}
 
 
-def nth_of_user(users: NDArray[np.str_]) -> NDArray[np.int64]:
+def nth_of_user(users: NDArray[np.generic]) -> NDArray[np.int64]:
     """Return for each query the how manyth of its user it is, from 1."""
     numbers = np.zeros(len(users), np.int64)
     for user in np.unique(users):

@@ -95,6 +95,7 @@ _READING = """\
   one for long. Their log has propensities of 0 and 1 only.
 - What a policy would have cost on your own traffic: `skysail evaluate`
   ([Evaluate a policy](replay.md#evaluate-a-policy)).
+- None of these suits: write a policy of your own ([extending.md](extending.md)).
 """
 
 

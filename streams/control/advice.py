@@ -35,6 +35,7 @@ REASONS = {
     "over_limit": ("it has more in hand than its share: it asks faster than it is answered", _SHOW),
     "overloaded": ("models have more queries than they can answer in time", _WORKER),
     "oversized_outputs": ("its models' outputs are too large for one record", _SHOW),
+    "policy_failed": ("its policy raises, or returns what cannot be: see skysail policy check", _SHOW),
     "too_many_features": ("queries have more features than the policy counts", _SHOW),
     "unknown_application": ("no such application is deployed", ("app", "list")),
     "unknown_model": ("a model of it is not deployed", ("model", "list")),

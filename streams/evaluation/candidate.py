@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from schemas.records import Observation, PolicyState
 
 ALWAYS = "always:"
+_ROUNDED = 1e-6
 
 
 class Candidate(Protocol):
@@ -54,7 +55,8 @@ def candidate(text: str) -> Candidate:
     if text.startswith(ALWAYS):
         return Always(text.removeprefix(ALWAYS))
     name, colon, parameters = text.partition(":")
-    policy = registry.parse(f"{name}({parameters})" if colon else text)
+    is_short = colon and name in registry.POLICIES
+    policy = registry.parse(f"{name}({parameters})" if is_short else text)
     if policy.full_information or (is_contextual(policy) and policy.uses != "features"):
         raise EvaluationError(
             f"{policy.name} asks all models and combines their answers, which observations do not hold: replay the"
@@ -124,6 +126,10 @@ class Learning:
                     states.update(taught(states, lesson(latest, self.name), latest.observed_us, 0))
                 latest = next(coming, None)
             shares = self._shares(states, decision)
+            if sum(shares) > 1.0 + _ROUNDED:
+                raise EvaluationError(
+                    f"{self.name} asks several models: what they would have answered is not in the log"
+                )
             for arm, share in zip(decision.decision.arms, shares, strict=True):
                 found[row, columns[arm]] = share
         return found

@@ -27,6 +27,7 @@ LEAVE_OUT, RUNNING_MEAN = MISSING = ("leave_out", "running_mean")
 MAX_WINDOW_S = 604_800.0
 # An objective longer than the retention of the models' topics is invalid.
 MAX_SLO_MS = 3_600_000.0
+_ROUNDED = 1e-6
 # The longest objective of a query, in objectives of its application, unless that sets one: patience costs the others.
 MOST_OBJECTIVES = 10.0
 
@@ -78,7 +79,7 @@ class Configuration:
             application = self._codec.decode(Application, record.value)
             check(application)
             try:
-                policy = registry.create(application.policy, application.parameters)
+                policy = registry.policy_of(application)
                 policy.init(len(application.models))
                 along = apprentice_of(application, policy)
             except PolicyError as error:
@@ -113,8 +114,9 @@ def apprentice_of(application: Application, policy: Policy) -> str:
     """
     if not application.apprentice:
         return ""
-    learning = apprentice(application.apprentice)
-    learning.init(len(application.models))
+    learning, count = apprentice(application.apprentice), len(application.models)
+    if sum(learning.propensities(learning.init(count), count)) > 1.0 + _ROUNDED:
+        raise PolicyError(f"{learning.name} asks several models: what they would have answered is not in the log")
     return "" if learning == policy else registry.spec(learning)
 
 

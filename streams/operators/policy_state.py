@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from policies import registry
+from policies.errors import PolicyError
+from policies.outside import comes_from_outside
 from schemas.records import PolicyState
 
 if TYPE_CHECKING:
@@ -27,7 +30,27 @@ def state_of(state: PolicyState | None, policy: str) -> PolicyState | None:
         return None
     if state.policy == policy:
         return state._replace(others=()) if state.others else state
-    return next((PolicyState(*other[:4]) for other in state.others if other.policy == policy), None)
+    known = next((PolicyState(*other[:4]) for other in state.others if other.policy == policy), None)
+    return known or adopted(state, policy)
+
+
+def adopted(state: PolicyState | None, policy: str) -> PolicyState | None:
+    """Return the state from which a policy goes on whose parameters have changed; None if it starts anew.
+
+    Args:
+        state: all that lies under a name, of which that of the policy that decided last counts.
+        policy: as `policies.registry.spec()` writes it.
+    """
+    if state is None or state.policy == policy or state.policy.partition("(")[0] != policy.partition("(")[0]:
+        return None
+    try:
+        now, before = registry.parse(policy), registry.parse(state.policy)
+        if not comes_from_outside(now) or not comes_from_outside(before):
+            return None
+        values = now.adopt(before, state.values, len(state.arms))
+    except PolicyError:
+        return None
+    return None if values is None else PolicyState(policy, state.arms, state.version, values)
 
 
 def numbers(state: PolicyState | None) -> int:

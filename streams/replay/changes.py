@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -44,12 +45,10 @@ def changed(application: Application, changes: Mapping[str, str]) -> Application
     """
     for name, text in changes.items():
         if name == "policy":
-            kind, _, _ = text.partition("(")
-            given = _parameters(text)
-            application = replace(application, policy=kind, parameters=given)
+            application = replace(application, **_policy(text))
         elif name.startswith("policy."):
-            parameters = {**application.parameters, name.removeprefix("policy."): _number(name, text)}
-            application = replace(application, parameters=parameters)
+            given = {**registry.parameters_of(application), name.removeprefix("policy."): _parameter(name, text)}
+            application = replace(application, **registry.recorded(application.policy, given))
         elif name == "models":
             application = replace(application, models=tuple(part.strip() for part in text.split(",")))
         elif name in _SETTABLE:
@@ -59,16 +58,24 @@ def changed(application: Application, changes: Mapping[str, str]) -> Application
             known = ", ".join(("policy", "policy.PARAMETER", "models", *_SETTABLE))
             raise ChangeError(f"{name} cannot be set here; what can: {known}")
     try:
-        registry.create(application.policy, application.parameters)
+        registry.policy_of(application)
     except PolicyError as error:
         raise ChangeError(str(error)) from error
     return application
 
 
-def _parameters(text: str) -> dict[str, float]:
-    inside = text.partition("(")[2].rstrip(")")
-    parts = [part.partition("=") for part in inside.split(",") if part.strip()]
-    return {key.strip(): _number(key, value) for key, _, value in parts}
+def _policy(text: str) -> dict[str, Any]:
+    try:
+        return registry.fields_of(registry.parse(text))
+    except PolicyError as error:
+        raise ChangeError(str(error)) from error
+
+
+def _parameter(name: str, text: str) -> object:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return _number(name, text)
 
 
 def _value(name: str, text: str, before: object) -> object:

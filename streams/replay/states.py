@@ -14,7 +14,7 @@ from schemas.records import PolicyState
 from streams.operators.contract import StateKey
 from streams.operators.ids import SeenIds
 from streams.operators.learn.fold import taught
-from streams.operators.policy_state import state_of
+from streams.operators.policy_state import adopted, state_of
 from streams.topology import application_of, state_partition
 
 if TYPE_CHECKING:
@@ -92,7 +92,20 @@ class StateHistory:
         """
         if not decision.state_version:
             return None
-        return self._versions[_Version(*self.key(decision.state), decision.policy, decision.state_version)]
+        key, version = self.key(decision.state), decision.state_version
+        found = self._versions.get(_Version(*key, decision.policy, version)) or self._adopted(key, decision)
+        if found is None:
+            raise LookupError(f"version {version} of {decision.state}")
+        return found
+
+    def _adopted(self, key: StateKey, decision: Decision) -> PolicyState | None:
+        """Return the state of other parameters from which a policy went on."""
+        last = self.states.get(key)
+        if last is None:
+            return None
+        names = [last.policy, *(other.policy for other in last.others)]
+        before = (self._versions.get(_Version(*key, name, decision.state_version)) for name in names)
+        return next((found for state in before if (found := adopted(state, decision.policy)) is not None), None)
 
     def commons(self, decision: Decision, latest: int | None = None) -> Iterator[tuple[StateKey, PolicyState]]:
         """Yield the states that a new context may have started from, the latest first; none for other decisions.

@@ -41,7 +41,14 @@ from workers.inputs.rows import predict_rows
 from workers.manifest import MANIFEST, Manifest, Signature, digest, write
 from workers.packages.autotune import Choice
 from workers.packages.loading import load_package
-from workers.packages.packaging import package_function, package_onnx, package_sklearn, package_torch
+from workers.packages.packaging import (
+    package_function,
+    package_lightgbm,
+    package_onnx,
+    package_sklearn,
+    package_torch,
+    package_xgboost,
+)
 from workers.packages.variants import ON_REQUEST, RUNTIMES
 
 if TYPE_CHECKING:
@@ -109,6 +116,19 @@ def function(name: str, inputs: list[Input], sample: Any, **options: Any) -> Cas
     return Case(lambda folder: package_function(f"tests.toys:{name}", folder, "toy", "1", sample, **options), inputs)
 
 
+def boosted(library: str, kind: str, targets: Any = LABELS, rows: Any = X, **options: Any) -> Case:
+    """Make a case of a booster, fitted when it is packaged."""
+
+    def package(folder: Path) -> None:
+        module = importlib.import_module(library)
+        more = {"n_jobs": 1} | ({"verbose": -1, "min_child_samples": 2} if library == "lightgbm" else {})
+        estimator = getattr(module, kind)(n_estimators=12, max_depth=3, **more).fit(rows, targets)
+        make = package_lightgbm if library == "lightgbm" else package_xgboost
+        make(estimator, folder, "toy", "1", rows[:3], **options)
+
+    return Case(package, tensors(rows))
+
+
 def documented(**options: Any) -> Case:
     """Make a case of the runtime that docs/runtimes.md shows; `documented_runtime` lets workers find it."""
 
@@ -142,6 +162,14 @@ def graph(**options: Any) -> Case:
 
 
 CASES = {
+    "xgboost-label": boosted("xgboost", "XGBClassifier"),
+    "xgboost-scores-missing": boosted(
+        "xgboost", "XGBClassifier", LABELS % 2, MISSING, output="scores", classes=("no", "yes"), allow_nan=True
+    ),
+    "xgboost-value": boosted("xgboost", "XGBRegressor", X[:, 3]),
+    "lightgbm-scores": boosted("lightgbm", "LGBMClassifier", output="scores"),
+    "lightgbm-label-missing": boosted("lightgbm", "LGBMClassifier", NAMES, MISSING, allow_nan=True),
+    "lightgbm-value": boosted("lightgbm", "LGBMRegressor", X[:, 3], X.astype(float)),
     "sklearn-logistic": fitted(LogisticRegression(), convert="none"),
     "sklearn-logistic-names-scores": fitted(LogisticRegression(), NAMES, output="scores", convert="none"),
     "sklearn-forest-threads-scores": fitted(
@@ -246,6 +274,8 @@ CASES = {
     "onnx-graph-names-scores": graph(output="scores", classes=("cat", "dog", "emu", "fox")),
 }
 NEEDS = {
+    "xgboost": pytest.mark.skipif(importlib.util.find_spec("xgboost") is None, reason="XGBoost is not installed"),
+    "lightgbm": pytest.mark.skipif(importlib.util.find_spec("lightgbm") is None, reason="LightGBM is not installed"),
     "torch": NEEDS_TORCH,
     "onnx": pytest.mark.skipif(
         importlib.util.find_spec("skl2onnx") is None, reason="the extra `onnx` is not installed"

@@ -18,7 +18,7 @@ from workers.errors import PackageError, WorkerError, refusing
 from workers.packages import autotune as choices
 from workers.packages import warm_up
 from workers.packages.sealed import Opened, contents, sealed, verify
-from workers.packages.variants import CONVERTERS, EXAMPLES_FILE, RUNTIMES, answers, apart, compiled, runtime_module
+from workers.packages.variants import CONVERTERS, EXAMPLES_FILE, answers, apart, compiled, require_known, runtime_module
 from workers.runtimes.contract import part
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-NAMING: Final = ("function", "architecture")  # options of a manifest that name code
+NAMING: Final = ("function", "architecture", "model")  # options of a manifest that name code
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +54,7 @@ def checked(folder: Path) -> Pinned:
         PackageError: loading would refuse it.
     """
     found = manifests.pinned(folder)
-    if found.manifest.runtime not in RUNTIMES:
-        raise PackageError(f"runtime {found.manifest.runtime!r} is unknown: use one of {', '.join(RUNTIMES)}")
+    require_known(found.manifest.runtime)
     verify(folder, found.manifest)
     if warm_up.FILE in found.manifest.files:
         warm_up.read(contents(folder, [warm_up.FILE]))
@@ -102,6 +101,8 @@ def load_package(
         for options in told:
             if named in options:
                 require_within(options[named], code)
+    if "." in manifest.runtime:
+        require_within(manifest.runtime, code)
     with refusing(f"{folder} cannot be loaded", but=(WorkerError, MemoryError)):
         module = runtime_module(manifest.runtime)
         reads_late = getattr(module, "READS_WHAT_IT_LACKS", False)

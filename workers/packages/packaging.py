@@ -7,6 +7,9 @@
     package_sklearn(pipeline, folder, "churn", "1", frame.head())     a pipeline fitted on a data frame of pandas
     package_function("my_package.rules:predict_batch", folder, "rules", "1", x[:5])
     package_onnx("model.onnx", folder, "mnist", "2", x[:5])           a graph that something else has exported
+    package_xgboost(booster, folder, "mnist", "3", x[:5])             a booster of XGBoost or LightGBM
+    package_container("my_package.mine:Model", "trained/", folder, "mnist", "4", x[:5])      a class and its files
+    package_files(["trained/weights.npy"], folder, "mnist", "5", x[:5], runtime="my_package.matrix")
 
 `sample_input` is always a small batch, (n, ...), as the model's own predict takes it: rows get its dtype and shape. A
 package never changes once it is written; a new model is a new version in a new folder.
@@ -18,7 +21,8 @@ import shutil
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -302,6 +306,128 @@ def package_onnx(
     with _new_folder(folder) as path:
         shutil.copyfile(graph, path / file)
         return _finish(path, replace(manifest, files={file: ""}), sample_input, warm_up)
+
+
+def package_files(
+    files: Sequence[Path | str],
+    folder: Path | str,
+    name: str,
+    version: str | int,
+    sample_input: Rows | Frame,
+    *,
+    runtime: str,
+    output: str = "label",
+    classes: Sequence[int | str] = (),
+    options: Mapping[str, object] | None = None,
+    allow_nan: bool = False,
+    by_reference: bool = False,
+    warm_up: Rows | Frame | None = None,
+) -> Manifest:
+    """Package files for a runtime of your own, or one of those that read such files.
+
+    Args:
+        files: of the model; they are copied under their own names.
+        folder: created; must be empty.
+        name: of the model, as applications name it.
+        version: of the model.
+        sample_input: a batch: an array (n, ...), or a list of strings or of byte strings.
+        runtime: a module as `my_pkg.my_runtime`, an entry point of the group `skysail.runtimes`, or one of Skysail's.
+        output: `label`, `scores` or `value`.
+        classes: label of each score; empty = its index.
+        options: what the runtime needs besides; JSON values.
+        allow_nan: rows may hold NaN.
+        by_reference: a text is the address of a row, which the worker reads (`worker.references`).
+        warm_up: up to 1,000 rows, kept in the package, that a process has answered before it takes queries; None = the
+            sample, an empty list = no rows.
+
+    Raises:
+        PackageError: the runtime cannot be imported or does not load them, or the model does not answer the sample.
+    """
+    runtime_module(runtime)
+    sample_input = samples.batch(sample_input)
+    signature = samples.signature(sample_input, allow_nan=allow_nan, by_reference=by_reference)
+    given = cast("Options", dict(options or {}))
+    manifest = Manifest(name, _text(version), runtime, signature, output, classes=tuple(classes), options=given)
+    with _new_folder(folder) as path:
+        for file in files:
+            shutil.copyfile(file, path / Path(file).name)
+        manifest = replace(manifest, files={Path(file).name: "" for file in files})
+        return _finish(path, manifest, sample_input, warm_up)
+
+
+def package_container(
+    model: str,
+    files: Path | str,
+    folder: Path | str,
+    name: str,
+    version: str | int,
+    sample_input: Rows | Frame,
+    **more: Any,
+) -> Manifest:
+    """Package a model class by its dotted path, with the files that it reads.
+
+    Args:
+        model: `package.module:Class`, with `__init__(folder)` and `predict_batch(rows)`; must be importable here and in
+            the worker.
+        files: a folder; its files travel in the package, and the class is given a folder with copies of them.
+        folder: created; must be empty.
+        name: of the model, as applications name it.
+        version: of the model.
+        sample_input: a batch: an array (n, ...), or a list of strings or of byte strings.
+        more: `output`, `classes`, `allow_nan`, `by_reference`, `warm_up`, as `package_files` takes them.
+
+    Raises:
+        PackageError: the class cannot be imported, or does not answer the sample.
+    """
+    resolve(model)
+    found = sorted(file for file in Path(files).iterdir() if file.is_file())
+    given = {"runtime": "container", "options": {"model": model}, **more}
+    return package_files(found, folder, name, version, sample_input, **given)
+
+
+def package_xgboost(
+    booster: object, folder: Path | str, name: str, version: str | int, sample_input: Rows, **more: Any
+) -> Manifest:
+    """Package a trained `xgboost.Booster`, or an estimator of XGBoost's.
+
+    Args:
+        booster: trained; an estimator's labels are kept as classes.
+        folder: created; must be empty.
+        name: of the model, as applications name it.
+        version: of the model.
+        sample_input: a batch such as `X[:5]`.
+        more: `output` (`label`, `scores` or `value`; by default what its objective says), `classes`, `allow_nan`,
+            `warm_up`, as `package_files` takes them.
+
+    Raises:
+        PackageError: it cannot be stored, or does not answer the sample.
+    """
+    return _package_booster("xgboost", booster, folder, name, version, sample_input, more)
+
+
+def package_lightgbm(
+    booster: object, folder: Path | str, name: str, version: str | int, sample_input: Rows, **more: Any
+) -> Manifest:
+    """Package a trained `lightgbm.Booster`, or an estimator of LightGBM's; arguments as of `package_xgboost`.
+
+    Raises:
+        PackageError: it cannot be stored, or does not answer the sample.
+    """
+    return _package_booster("lightgbm", booster, folder, name, version, sample_input, more)
+
+
+def _package_booster(
+    runtime: str,
+    booster: object,
+    folder: Path | str,
+    name: str,
+    version: str | int,
+    sample: Rows,
+    more: Mapping[str, Any],
+) -> Manifest:
+    with TemporaryDirectory() as place, refusing("it cannot be stored"):
+        file, found = runtime_module(runtime).save(booster, Path(place))
+        return package_files([file], folder, name, version, sample, runtime=runtime, **{**found, **more})
 
 
 @contextmanager

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import replace
+from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from workers.entry_point import imported
 from workers.errors import PackageError, refusing
 from workers.extras import EXTRAS, install
 from workers.packages import autotune as choices
@@ -33,7 +35,12 @@ RUNTIMES: Mapping[str, str] = {
     "trees": "workers.runtimes.trees",
     "linear": "workers.runtimes.linear",
     "stages": "workers.runtimes.stages.plan",
+    "container": "workers.runtimes.container",
+    "xgboost": "workers.runtimes.xgboost",
+    "lightgbm": "workers.runtimes.lightgbm",
 }
+# Runtimes from outside: entry points of installed packages, beside those that are named by a module's path.
+GROUP = "skysail.runtimes"
 # What an estimator can be converted to -> the module that does it.
 CONVERTERS: Mapping[str, str] = {
     "onnx": "workers.runtimes.onnx_conversion",
@@ -75,9 +82,32 @@ class Form(NamedTuple):
 
 def runtime_module(runtime: str) -> ModuleType:
     """Import a runtime's module; fulfils `runtimes.contract.RuntimeModule`."""
-    if runtime not in RUNTIMES:
-        raise PackageError(f"runtime {runtime!r} is unknown: use one of {', '.join(RUNTIMES)}")
-    return _imported(RUNTIMES[runtime], runtime)
+    require_known(runtime)
+    if runtime in RUNTIMES:
+        return _imported(RUNTIMES[runtime], runtime)
+    module = imported(runtime) if "." in runtime else _entry(runtime)
+    if not callable(getattr(module, "load", None)):
+        raise PackageError(f"runtime {runtime!r} has no function `load`: see docs/extending.md")
+    return module
+
+
+def require_known(runtime: str) -> None:
+    """Refuse the name of a runtime that there cannot be; nothing is imported.
+
+    Raises:
+        PackageError: it is none of Skysail's, no path of a module, and no entry point.
+    """
+    if runtime not in RUNTIMES and "." not in runtime and not entry_points(group=GROUP, name=runtime):
+        raise PackageError(
+            f"runtime {runtime!r} is unknown: use one of {', '.join(RUNTIMES)}, a module as my_pkg.my_runtime, or an"
+            f" entry point of the group {GROUP}"
+        )
+
+
+def _entry(runtime: str) -> ModuleType:
+    with refusing(f"runtime {runtime!r}, the entry point of an installed package, cannot be imported"):
+        module: ModuleType = next(iter(entry_points(group=GROUP, name=runtime))).load()
+    return module
 
 
 def compiled(

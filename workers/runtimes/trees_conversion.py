@@ -36,7 +36,7 @@ _HISTOGRAM: Family[HistogramBoosting] = Family("HistGradientBoostingClassifier",
 _refusal = partial(refusal, "compiled to arrays of trees")
 
 
-class _Tree(NamedTuple):
+class OneTree(NamedTuple):
     """One tree as it was fitted: a node's children are `left` and `right`, of no meaning at leaves."""
 
     leaf: NDArray[np.bool_]
@@ -49,10 +49,10 @@ class _Tree(NamedTuple):
     depth: int
 
 
-class _Ensemble(NamedTuple):
+class Ensemble(NamedTuple):
     """Trees stage by stage, and how their sums become an answer."""
 
-    trees: Sequence[_Tree]
+    trees: Sequence[OneTree]
     stages: int
     link: str
     base: NDArray[np.float64] | None = None
@@ -91,10 +91,10 @@ def compiled(estimator: object, dtype: np.dtype[np.generic]) -> Trees:
     """
     ensemble = _read(estimator)
     exact = "float32" if dtype == np.float32 else ensemble.dtype
-    return _arrays(ensemble, np.dtype(exact))
+    return arrays(ensemble, np.dtype(exact))
 
 
-def _read(estimator: object) -> _Ensemble:
+def _read(estimator: object) -> Ensemble:
     if _HISTOGRAM.has(estimator):
         return _histogram(estimator)
     if _BOOSTING.has(estimator):
@@ -106,17 +106,17 @@ def _read(estimator: object) -> _Ensemble:
     raise _refusal(estimator, "it is not one of scikit-learn's trees, forests and gradient boosting")
 
 
-def _mean(estimator: Tree | Forest, trees: Sequence[Tree]) -> _Ensemble:
+def _mean(estimator: Tree | Forest, trees: Sequence[Tree]) -> Ensemble:
     if estimator.n_outputs_ != 1:
         raise _refusal(estimator, "it has several outputs")
-    return _Ensemble([_tree(tree.tree_) for tree in trees], len(trees), "mean")
+    return Ensemble([_tree(tree.tree_) for tree in trees], len(trees), "mean")
 
 
-def _tree(tree: TreeArrays, scale: float = 1.0) -> _Tree:
+def _tree(tree: TreeArrays, scale: float = 1.0) -> OneTree:
     leaf = tree.children_left == -1
     missing_left = tree.missing_go_to_left.astype(bool)
     values = scale * tree.value[:, 0, :]
-    return _Tree(
+    return OneTree(
         leaf,
         tree.children_left,
         tree.children_right,
@@ -128,7 +128,7 @@ def _tree(tree: TreeArrays, scale: float = 1.0) -> _Tree:
     )
 
 
-def _boosting(estimator: GradientBoosting) -> _Ensemble:
+def _boosting(estimator: GradientBoosting) -> Ensemble:
     init = estimator.init_
     if init != "zero" and type(init).__name__ not in {"DummyClassifier", "DummyRegressor"}:
         raise _refusal(estimator, "its `init` is an estimator")
@@ -136,25 +136,25 @@ def _boosting(estimator: GradientBoosting) -> _Ensemble:
     base = estimator._raw_predict_init(np.zeros((1, estimator.n_features_in_), dtype=np.float32))[0]  # noqa: SLF001 - no public name
     halved = "half_logistic" if estimator.loss == "exponential" else "logistic"
     tie = float(np.nextafter(0.0, -1.0))  # it answers the second label at 0, too
-    return _Ensemble(trees, len(estimator.estimators_), _boosted(estimator, len(base), halved), base, tie)
+    return Ensemble(trees, len(estimator.estimators_), _boosted(estimator, len(base), halved), base, tie)
 
 
-def _histogram(estimator: HistogramBoosting) -> _Ensemble:
+def _histogram(estimator: HistogramBoosting) -> Ensemble:
     if estimator.is_categorical_ is not None:
         raise _refusal(estimator, "it has categorical features")
     trees = [_histogram_tree(tree.nodes) for stage in estimator._predictors for tree in stage]  # noqa: SLF001 - no public name
     base = np.ravel(estimator._baseline_prediction)  # noqa: SLF001 - no public name
     identity = "exp" if estimator.loss in {"poisson", "gamma"} else "identity"
     link = _boosted(estimator, len(base), "logistic", identity)
-    return _Ensemble(trees, len(trees) // len(base), link, base, dtype="float64")
+    return Ensemble(trees, len(trees) // len(base), link, base, dtype="float64")
 
 
-def _histogram_tree(nodes: NDArray[np.void]) -> _Tree:
+def _histogram_tree(nodes: NDArray[np.void]) -> OneTree:
     columns = ("is_leaf", "left", "right", "feature_idx", "num_threshold", "missing_go_to_left")
     leaf, left, right, feature, threshold, missing_left = (nodes[name] for name in columns)
     depth = int(nodes["depth"].max())
     values = nodes["value"][:, None]
-    return _Tree(leaf.astype(bool), left, right, feature, threshold, missing_left.astype(bool), values, depth)
+    return OneTree(leaf.astype(bool), left, right, feature, threshold, missing_left.astype(bool), values, depth)
 
 
 def _boosted(estimator: object, outputs: int, logistic: str, identity: str = "identity") -> str:
@@ -163,7 +163,8 @@ def _boosted(estimator: object, outputs: int, logistic: str, identity: str = "id
     return logistic if outputs == 1 else "softmax"
 
 
-def _arrays(ensemble: _Ensemble, dtype: np.dtype[np.generic]) -> Trees:
+def arrays(ensemble: Ensemble, dtype: np.dtype[np.generic]) -> Trees:
+    """Return the trees as arrays, with thresholds of `dtype`, in which rows will be compared."""
     trees = ensemble.trees
     roots = np.cumsum([0, *(len(tree.leaf) for tree in trees)])
     count, width = int(roots[-1]), trees[0].values.shape[1]

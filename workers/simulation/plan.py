@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from policies.batching import create_controller
 from policies.contract import is_contextual
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 # As in selection: what is left for the way back to the client where nothing else is said.
 _MARGIN_US, _MARGIN_PART = 5_000, 10
+_ROUNDED = 1e-6
 _NO_PARAMETERS: Mapping[str, float] = {}
 
 
@@ -88,7 +89,7 @@ class Application:
     """
 
     policy: str = "single"
-    parameters: Mapping[str, float] = field(default_factory=dict)
+    parameters: Mapping[str, Any] = field(default_factory=dict)
     slo_us: int = 100_000
     margin_us: int | None = None
     wanted: float = 0.99
@@ -147,4 +148,7 @@ class Plan:
         policy = create(self.application.policy, self.application.parameters)
         if is_contextual(policy):
             raise PlanError(f"policy {policy.name} goes by {policy.uses} of queries or models, which are not simulated")
+        models = len(self.models)
+        if not policy.full_information and sum(policy.propensities(policy.init(models), models)) > 1.0 + _ROUNDED:
+            raise PlanError(f"policy {policy.name} asks several models, but not all, which is not simulated")
         return policy

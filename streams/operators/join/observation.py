@@ -16,6 +16,7 @@ from policies import registry
 from policies.contract import is_answer_aware
 from policies.errors import LossError, PolicyError
 from policies.losses import loss
+from policies.outside import comes_from_outside
 from schemas import topics
 from schemas.records import JoinStatus, Observation, Outcome, Tensor, new_tuple
 from streams.operators.statistics import render
@@ -184,8 +185,8 @@ def _observation(
     observed_us: int,
     span: float | None = None,
 ) -> Observation:
-    judged = len(decision.chosen) > 1 and _is_judged(decision.policy)
-    answers = _labels(prediction, decision.arms) if judged else None
+    least = _judged_from(decision.policy)
+    answers = _labels(prediction, decision.arms) if least and len(decision.chosen) >= least else None
     return new_tuple(
         Observation,
         (
@@ -209,12 +210,18 @@ def _observation(
 
 
 @lru_cache(maxsize=1024)
-def _is_judged(policy: str) -> bool:
-    """Tell whether a policy learns from the answers; the learner reports a policy that does not exist."""
+def _judged_from(policy: str) -> int:
+    """Return how many models a policy has to ask to learn from their answers; 0 = it never does.
+
+    The learner reports a policy that does not exist.
+    """
     try:
-        return is_answer_aware(registry.parse(policy))
+        found = registry.parse(policy)
     except PolicyError:
-        return False
+        return 0
+    if comes_from_outside(found):
+        return 1
+    return 2 if is_answer_aware(found) else 0
 
 
 def _labels(prediction: Prediction, arms: Sequence[str]) -> tuple[int | str | None, ...]:

@@ -306,7 +306,7 @@ class JoinOutcomes:
 
     def _emitted(self, state: str, value: bytes, completes: tuple[Position, ...]) -> Emit:
         partition, key = _route(state, self._partitions)
-        return new_tuple(Emit, (topics.OBSERVATIONS, partition, key, value, completes, ()))
+        return new_tuple(Emit, (topics.OBSERVATIONS, partition, key, value, completes, (), False))
 
 
 @lru_cache(maxsize=65_536)

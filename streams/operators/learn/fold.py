@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from policies import registry
 from policies.contract import is_answer_aware, is_contextual, is_stepwise
 from policies.errors import PolicyError
+from policies.lessons import Lesson
+from policies.outside import comes_from_outside
 from schemas.records import OtherState, PolicyState
 from streams.operators.cold_start import for_all, is_forgotten, started, states_of
 from streams.operators.ids import SeenIds
-from streams.operators.policy_state import MOST_OTHERS, numbers
+from streams.operators.policy_state import MOST_OTHERS, adopted, numbers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -88,8 +90,12 @@ class Fold:
 
     def _known(self, policy: str) -> tuple[tuple[str, ...], int, State]:
         """Return arms, version and values of a policy that did not decide last; no arms if it starts anew."""
-        known = self._others.get(policy) or started(self._common, policy)
+        known = self._others.get(policy) or self._adopted(policy) or started(self._common, policy)
         return ((), 0, ()) if known is None else known[1:4]
+
+    def _adopted(self, policy: str) -> PolicyState | None:
+        """Return the state to go on from, if the policy that decided until now had other parameters alone."""
+        return None if self._policy is None else adopted(self.state, policy)
 
     def _step_back(self, policy: str, timestamp_us: int) -> None:
         """Put what decided until now beside another policy, which decides."""
@@ -103,8 +109,10 @@ class Fold:
             return
         try:
             learning = registry.parse(apprentice)
-            arms, version, values = self._known(apprentice)
-            values = _lesson(learning, apprentice, seen, arms, values, is_plain=not is_contextual(learning))
+            known = self._others.get(apprentice) or started(self._common, apprentice)
+            arms, version, values = ((), 0, ()) if known is None else known[1:4]
+            is_plain = not is_contextual(learning) and not comes_from_outside(learning)
+            values = _lesson(learning, apprentice, seen, arms, values, is_plain=is_plain)
         except PolicyError:
             return
         self._others.pop(apprentice, None)
@@ -265,6 +273,9 @@ def _lesson(
 def _observed(policy: Policy, values: State, count: int, seen: Observation) -> State:
     """Let a policy learn that may need more than the losses."""
     decision = seen.decision
+    if comes_from_outside(policy):
+        lesson = Lesson(decision.chosen, decision.propensities, seen.losses, decision.features, seen.answers)
+        return policy.observe(values, count, lesson)
     if is_stepwise(policy):
         return policy.observe(values, count, decision.chosen, decision.propensities, seen.losses, seen.steps)
     if is_contextual(policy):
@@ -294,7 +305,8 @@ def _meaning(decision: Decision) -> _Meaning | None:
         policy = registry.parse(decision.policy)
     except PolicyError:
         return None
-    return _Meaning(policy, count, not (is_contextual(policy) or is_answer_aware(policy) or is_stepwise(policy)))
+    learns_more = is_contextual(policy) or is_answer_aware(policy) or is_stepwise(policy)
+    return _Meaning(policy, count, not (learns_more or comes_from_outside(policy)))
 
 
 def checked(seen: Observation) -> _Meaning:

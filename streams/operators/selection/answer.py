@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from policies.combine import agrees, combine
+from policies.errors import PolicyError
+from policies.lessons import OwnAnswer
 from schemas.records import ModelOutput, Outcome, Prediction, Status, Tensor, new_tuple
 from streams.operators.configuration import RUNNING_MEAN
 
@@ -114,7 +116,7 @@ class Substitutes:
 
 def predicted(query: Pending, now_us: int, reason: str | None, substitutes: Substitutes) -> Prediction:
     """Make the answer of a query from its outputs, or its default output for the given reason."""
-    if reason is None and not query.is_stepwise and query.is_alone:
+    if reason is None and query.is_alone and not (query.is_stepwise or isinstance(query.weights, OwnAnswer)):
         only = query.outputs.get(query.models[0])
         if only is not None and only.outcome is Outcome.OK:
             return answered(query, now_us, Status.COMPLETE, None, only.answer, 1.0, (only,))
@@ -126,13 +128,17 @@ def predicted(query: Pending, now_us: int, reason: str | None, substitutes: Subs
         if application.missing == RUNNING_MEAN:
             substitutes.learn(application.name, usable.values())
             outputs = outputs if query.is_stepwise else substitutes.fill(application.name, outputs)
-        answer, confidence = _combined(query.weights, outputs, usable, application.combine)
+        try:
+            answer, confidence = _answer(query.weights, outputs, usable, application.combine)
+        except PolicyError:
+            failed = application.default_output, 0.0, tuple(outputs.values())
+            return answered(query, now_us, Status.DEFAULT, "policy_failed", *failed)
         if query.plan is not None:
             confidence = query.plan.confidence(usable, confidence)
         is_own = all(output.outcome is Outcome.OK for output in outputs.values())
         status = Status.COMPLETE if is_own else Status.PARTIAL
         reason = None if status is Status.COMPLETE else _why(outputs)
-        if confidence < application.confidence_floor:
+        if answer is None or confidence < application.confidence_floor:
             answer, status, reason = application.default_output, Status.DEFAULT, "low_confidence"
     else:
         answer = application.default_output if application else None
@@ -188,6 +194,20 @@ def _asked(query: Pending) -> dict[int, ModelOutput]:
         without = Outcome.MISSING if name in query.models else Outcome.OVERLOADED
         found[arm] = query.outputs.get(name) or ModelOutput(name, "", without, None)
     return found
+
+
+def _answer(
+    weights: Sequence[float] | VoteWeights | OwnAnswer,
+    asked: Mapping[int, ModelOutput],
+    usable: Mapping[int, ModelOutput],
+    how: str,
+) -> tuple[Value | None, float]:
+    """Return answer and confidence: the policy's own, or those of a vote.
+
+    Raises:
+        PolicyError: the policy has none.
+    """
+    return weights.combine(asked) if isinstance(weights, OwnAnswer) else _combined(weights, asked, usable, how)
 
 
 def _combined(

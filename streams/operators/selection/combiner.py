@@ -12,6 +12,7 @@ from itertools import filterfalse
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
+from policies.lessons import OwnAnswer
 from schemas import topics
 from schemas.errors import SchemaError
 from schemas.records import ModelOutput, Outcome, Status, new_tuple, outputs_of
@@ -221,7 +222,7 @@ class Combiner:
         """Answer a query to one model with its output, without counting it; None: the query is of another kind."""
         if (decision := query.decision) is None or len(decision.chosen) != 1:  # `is_alone`, for a third of its cost
             return None
-        if query.plan is not None:
+        if query.plan is not None or query.weights.__class__ is OwnAnswer:
             return None
         try:
             prediction = answered(query, now_us, Status.COMPLETE, None, output.answer, 1.0, (output,))
@@ -244,7 +245,8 @@ class Combiner:
         if now_us > query.deadline_us:
             name = query.application.name if query.application else UNKNOWN
             self._counters["late_answers_total", "application", name, "status", status] += 1
-        return new_tuple(Emit, (topics.PREDICTIONS, query.partition, query.key, value, query.completes, query.headers))
+        fields = topics.PREDICTIONS, query.partition, query.key, value, query.completes, query.headers, False
+        return new_tuple(Emit, fields)
 
 
 def _rename(waiting: dict[str, Pending], query: Pending) -> None:

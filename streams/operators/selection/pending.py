@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from policies.contract import VoteWeights
+    from policies.lessons import OwnAnswer
     from schemas.records import Application, Decision, Input, ModelOutput, Query
     from streams.operators.configuration import Deployed
     from streams.operators.contract import Record, StateKey
@@ -184,7 +185,7 @@ class Pending:
 
     input: Input | None
     decision: Decision | None
-    weights: Sequence[float] | VoteWeights
+    weights: Sequence[float] | VoteWeights | OwnAnswer
 
     def __init__(
         self,

@@ -340,7 +340,8 @@ class Serving:
         if len(query.features) > arms.most_features:
             reason = "too_many_features"
         elif not query.models:
-            reason = "no_model_in_time" if query.decision is not None else "unknown_version"
+            undecided = "policy_failed" if query.version is None else "unknown_version"
+            reason = "no_model_in_time" if query.decision is not None else undecided
         else:
             return None if self._models.keys() >= {*query.models} else "unknown_model"
         query.decision, query.models = None, ()

@@ -7,13 +7,18 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate
 from sys import maxsize
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from policies import registry
-from policies.contract import has_shared_prior, is_answer_aware, is_contextual, is_stepwise, most_features
+from policies.arm_sets import systematic
+from policies.contract import PLAIN, has_shared_prior, is_answer_aware, is_contextual, is_stepwise, most_features
 from policies.draw import pick
+from policies.errors import PolicyError
+from policies.lessons import OwnAnswer
+from policies.outside import comes_from_outside
 from schemas import topics
 from schemas.inputs import MAX_FEATURES
 from schemas.records import Decision
@@ -26,7 +31,8 @@ from streams.topology import application_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from policies.contract import Policy, Situation, Steps, VoteWeights
+    from policies.contract import Policy, Situation, State, Steps, VoteWeights
+    from policies.outside import Outside
     from schemas.records import PolicyState
     from streams.operators.configuration import Deployed
 
@@ -108,6 +114,8 @@ def arms_of(policy: Policy, names: tuple[str, ...], name: str, state: PolicyStat
         state: as stored, None if nothing is.
         apprentice: a policy that learns from what is decided.
     """
+    if comes_from_outside(policy):
+        return outside_arms(policy, names, name, state, apprentice)
     spec, count = registry.spec(policy), len(names)
     values, version = policy.init(count), 0
     state = state_of(state, spec)
@@ -132,6 +140,74 @@ def arms_of(policy: Policy, names: tuple[str, ...], name: str, state: PolicyStat
         apprentice,
         steps,
     )
+
+
+_NO_DECISION = Decision((), 0, "", "", (), ())
+
+
+@dataclass(frozen=True, slots=True)
+class OutsideArms(Arms):
+    """Those of a policy from outside, whose `select` is called for each query; it may fail, and a query has no answer.
+
+    Attributes:
+        values: the state.
+        known: a decision of it, without the arms.
+        fault: why it cannot decide in this state; empty = it can.
+    """
+
+    values: State = ()
+    known: Decision = _NO_DECISION
+    fault: str = ""
+
+    def decide(self, u: float) -> ArmChoice:
+        """Return the choice for a uniform draw; of no model, if the policy fails."""
+        return self.decide_in(PLAIN, u)[0]
+
+    def decide_in(self, situation: Situation, u: float) -> tuple[ArmChoice, tuple[float, ...] | VoteWeights]:
+        """Return the choice in a situation, and the weights for that choice."""
+        policy, shares, weights = self.policy, self.known.propensities, self.votes
+        if self.fault:
+            return _UNDECIDED, weights
+        try:
+            if self.propensities_in is not None:
+                shares = self.propensities_in(situation)
+                chosen = systematic(shares, u)
+            else:
+                chosen = policy.select(self.values, len(self.names), u)
+        except PolicyError:
+            return _UNDECIDED, weights
+        decision = self.known._replace(chosen=chosen, propensities=shares, features=situation.features)
+        return _choice(decision), weights
+
+
+def outside_arms(
+    policy: Outside, names: tuple[str, ...], name: str, state: PolicyState | None, apprentice: str
+) -> OutsideArms:
+    """Return the arms of a policy from outside; arguments are those of `arms_of`."""
+    spec, count = registry.spec(cast("Policy", policy)), len(names)
+    state = state_of(state, spec)
+    values: State = ()
+    shares = weights = (1.0 / count,) * count
+    in_situation, fault, version = None, "", 0
+    try:
+        values = policy.init(count) if state is None else state.values
+        if state is not None:
+            values, version = policy.extend(values, state.arms, names), state.version
+        shares, weights = policy.propensities(values, count), policy.weights(values, count)
+        if is_contextual(cast("Policy", policy)):
+            in_situation = policy.propensities_in(values, count)
+    except PolicyError as error:
+        fault = str(error)
+    votes: Any = weights if not hasattr(policy, "combine") else OwnAnswer(partial(policy.combine, values, count))
+    known = Decision((), version, name, spec, names, shares, (), apprentice)
+    most = most_features(cast("Policy", policy)) if in_situation is not None else None
+    return OutsideArms(
+        cast("Policy", policy), names, (), weights, votes, (), in_situation,
+        MAX_FEATURES if most is None else most, apprentice, None, values, known, fault,
+    )  # fmt: skip
+
+
+_UNDECIDED = ArmChoice(cast("Decision", None), (), ())
 
 
 def _choice(decision: Decision) -> ArmChoice:
@@ -227,7 +303,10 @@ class StateView:
         if shelf is None or common is None:
             return None
         shelf.entries.move_to_end(name)  # however many contexts come, the state that they start from stays in the view
-        return started(common.state, registry.spec(policy))
+        try:
+            return started(common.state, registry.spec(policy))
+        except PolicyError:  # of a policy from outside: it starts anew
+            return None
 
     def is_stale(self, key: StateKey, now_us: int) -> bool:
         """Tell whether a state that is in the view should be read again now; true once for each reading."""

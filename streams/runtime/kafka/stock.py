@@ -241,7 +241,7 @@ class StockOutlet:
         now_ms = self._clock.now_us() // 1000
         batch = self._producer.create_batch()
         count = 0
-        for _, _, key, value, _, headers in emits:
+        for _, _, key, value, _, headers, _ in emits:
             if batch.append(key=key, value=value, timestamp=now_ms, headers=[*headers]) is None:
                 break
             count += 1

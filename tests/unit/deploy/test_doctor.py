@@ -290,5 +290,6 @@ def test_the_list_of_models_says_which_version_is_wanted_and_fails(monkeypatch: 
     monkeypatch.setattr("deploy.state.catalog.read", lambda *_: {"forest": model})
     monkeypatch.setattr("deploy.state.catalog.versions", lambda *_: {"forest": [model]})
     monkeypatch.setattr("deploy.diagnose.health.failing_versions", lambda *_: [said])
+    monkeypatch.setattr("deploy.diagnose.health.hosts_lately", lambda *_: [])
     result = CliRunner().invoke(skysail, ["model", "list"])
     assert "forest 4 is wanted, 2 answers; skysail model rollback forest" in result.output

@@ -68,7 +68,7 @@ class FastOutlet:
         batch = DefaultRecordBatchBuilder(2, self._compression, 0, -1, -1, 0, self._batch_bytes)
         append = batch.append
         count = 0
-        for _, _, key, value, _, headers in emits:
+        for _, _, key, value, _, headers, _ in emits:
             if append(count, now_ms, key, value, [*headers] if headers else _NO_HEADERS) is None:
                 break
             count += 1

@@ -1,0 +1,278 @@
+"""Policies from outside the package, by a dotted path or by the name of an entry point.
+
+    policy: my_pkg.mine:MyPolicy      package.module:Class, installed or in the folder where a role starts
+    policy: mine                      the entry point `mine` of the group `skysail.policies` of an installed package
+
+`Outside` holds one and fulfils `policies.contract.Policy`. Whatever a stranger's code returns is checked here, and
+whatever it raises is a `PolicyError`. So it can spoil its own application's decisions, and nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from functools import lru_cache
+from importlib.metadata import entry_points
+from inspect import Parameter, signature
+from math import isfinite
+from typing import TYPE_CHECKING, Any, Final
+
+from policies import dotted
+from policies.dotted import DottedPathError
+from policies.errors import PolicyError
+from policies.lessons import NEEDED
+from schemas.records import Tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from typing import TypeGuard
+
+    from policies.contract import Situation, State
+    from policies.lessons import Lesson
+    from schemas.records import ModelOutput, Value
+
+GROUP: Final = "skysail.policies"
+# A stored state has to fit a record: 480,000 of 524,288 bytes.
+_MOST_VALUES = 60_000
+_allowed: list[str] = []
+
+
+def allow(code: Iterable[str]) -> None:
+    """Say which modules and packages may be named by a path in this process; none = any (`policy_code`)."""
+    _allowed[:] = code
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """A policy of somebody's own: equal to another one of the same name and parameters.
+
+    Attributes:
+        name: under which it was found.
+        parameters: all of them, as JSON, by name.
+        policy: itself.
+    """
+
+    name: str
+    parameters: str
+    policy: Any = field(compare=False, repr=False)
+
+    @property
+    def full_information(self) -> bool:
+        """Whether every arm is asked about every query; so it says itself."""
+        return getattr(self.policy, "full_information", False) is True
+
+    @property
+    def adopts(self) -> bool:
+        """Whether it may keep what was learnt when a parameter changes."""
+        return hasattr(self.policy, "adopt")
+
+    def init(self, arms: int) -> State:
+        """Return the state before any observation."""
+        return self._state("init", arms)
+
+    def propensities(self, state: State, arms: int) -> tuple[float, ...]:
+        """Return the probability that each arm is asked."""
+        return self._shares("propensities", self._call("propensities", state, arms), arms)
+
+    def select(self, state: State, arms: int, u: float) -> tuple[int, ...]:
+        """Return the arms to ask, rising."""
+        return self._arms(self._call("select", state, arms, u), arms)
+
+    def floor(self, arms: int) -> float:
+        """Return the least propensity of an arm; 0.0 if it does not say."""
+        return float(self._call("floor", arms)) if hasattr(self.policy, "floor") else 0.0
+
+    def weights(self, state: State, arms: int) -> tuple[float, ...]:
+        """Return how much each answer counts; its propensities if it does not say, made to sum to 1."""
+        if hasattr(self.policy, "weights"):
+            return self._shares("weights", self._call("weights", state, arms), arms)
+        shares = self.propensities(state, arms)
+        total = sum(shares) or 1.0
+        return tuple([share / total for share in shares])
+
+    def observe(self, state: State, arms: int, lesson: Lesson) -> State:
+        """Return the state after one observation."""
+        after = self._state("observe", state, arms, lesson)
+        if len(after) != len(state):
+            raise PolicyError(
+                f"{self.name}.observe made {len(after)} numbers of {len(state)}; the state has one length"
+            )
+        return after
+
+    def extend(self, state: State, old_arms: Sequence[str], new_arms: Sequence[str]) -> State:
+        """Return the state for other arms; without an `extend` of its own it starts anew."""
+        if tuple(old_arms) == tuple(new_arms):
+            return state
+        if hasattr(self.policy, "extend"):
+            return self._state("extend", state, tuple(old_arms), tuple(new_arms))
+        return self.init(len(new_arms))
+
+    def adopt(self, before: Outside, state: State, arms: int) -> State | None:
+        """Return the state to go on from when parameters have changed; None: it starts anew."""
+        if not self.adopts or self._call("adopt", before.policy, state, arms) is None:
+            return None
+        return self._state("adopt", before.policy, state, arms)
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what it can do beyond that, if it can."""
+        found = _MORE.get(name)
+        if found is None or not hasattr(self.policy, name):
+            raise AttributeError(name)
+        return found(self)
+
+    def _call(self, method: str, *given: object) -> Any:
+        try:
+            return getattr(self.policy, method)(*given)
+        except PolicyError:
+            raise
+        except Exception as error:  # whatever a stranger's code does
+            raise PolicyError(f"{self.name}.{method} fails: {error!r}") from error
+
+    def _state(self, method: str, *given: object) -> State:
+        values = self._call(method, *given)
+        try:
+            state = tuple([float(value) for value in values])
+        except (TypeError, ValueError):
+            raise PolicyError(f"{self.name}.{method} returned {_short(values)}; a state is a tuple of floats") from None
+        if len(state) > _MOST_VALUES or not all(map(isfinite, state)):
+            raise PolicyError(f"{self.name}.{method}: a state has at most {_MOST_VALUES} numbers, all finite")
+        return state
+
+    def _shares(self, method: str, values: Any, arms: int) -> tuple[float, ...]:
+        try:
+            shares = tuple([float(value) for value in values])
+        except (TypeError, ValueError):
+            raise PolicyError(
+                f"{self.name}.{method} returned {_short(values)}; it is one number for each arm"
+            ) from None
+        if len(shares) != arms or not all(0.0 <= share <= 1.0 + 1e-9 for share in shares):
+            raise PolicyError(f"{self.name}.{method} returned {_short(values)}; it is {arms} numbers in [0, 1]")
+        return tuple([min(share, 1.0) for share in shares])
+
+    def _arms(self, values: Any, arms: int) -> tuple[int, ...]:
+        try:
+            chosen = tuple(sorted({int(value) for value in values}))
+        except (TypeError, ValueError):
+            chosen = ()
+        if not chosen or chosen[0] < 0 or chosen[-1] >= arms:
+            raise PolicyError(f"{self.name}.select returned {_short(values)}; it is at least one of 0 to {arms - 1}")
+        return chosen
+
+
+def _start(self: Outside) -> Callable[[State, int], State]:
+    return lambda state, arms: self._state("start", state, arms)
+
+
+def _combine(self: Outside) -> Callable[[State, int, Mapping[int, ModelOutput]], tuple[Value | None, float]]:
+    def combine(state: State, arms: int, outputs: Mapping[int, ModelOutput]) -> tuple[Value | None, float]:
+        made = self._call("combine", state, arms, outputs)
+        try:
+            answer, confidence = made
+            confidence = float(confidence)
+        except (TypeError, ValueError):
+            raise PolicyError(
+                f"{self.name}.combine returned {_short(made)}; it is an answer and a confidence"
+            ) from None
+        if not 0.0 <= confidence <= 1.0 or not isinstance(answer, int | float | str | Tensor | None):
+            raise PolicyError(f"{self.name}.combine returned {_short(made)}: no answer, or a confidence not in [0, 1]")
+        return answer, confidence
+
+    return combine
+
+
+def _propensities_in(self: Outside) -> Callable[[State, int], Callable[[Situation], tuple[float, ...]]]:
+    def propensities_in(state: State, arms: int) -> Callable[[Situation], tuple[float, ...]]:
+        ask = self._call("propensities_in", state, arms)
+
+        def shares(situation: Situation) -> tuple[float, ...]:
+            try:
+                found = ask(situation)
+            except Exception as error:  # whatever a stranger's code does
+                raise PolicyError(f"{self.name}.propensities_in fails: {error!r}") from error
+            return self._shares("propensities_in", found, arms)
+
+        return shares
+
+    return propensities_in
+
+
+_MORE: Final[Mapping[str, Callable[[Outside], Any]]] = {
+    "start": _start,
+    "combine": _combine,
+    "propensities_in": _propensities_in,
+    "uses": lambda self: self.policy.uses,
+    "features": lambda self: self.policy.features,
+}
+
+
+def comes_from_outside(policy: object) -> TypeGuard[Outside]:
+    """Tell whether a policy is somebody's own."""
+    return isinstance(policy, Outside)
+
+
+@lru_cache(maxsize=256)
+def is_outside(name: str) -> bool:
+    """Tell whether a name is that of a policy from outside: a path, or an entry point."""
+    return ":" in name or bool(entry_points(group=GROUP, name=name))
+
+
+def outside(name: str, parameters: Mapping[str, Any]) -> Outside:
+    """Return the policy of that path or entry point; parameters left out have their defaults.
+
+    Raises:
+        PolicyError: it cannot be imported here or may not be, is no policy, or does not take these parameters.
+    """
+    maker = _class(name)
+    takes = {key: one for key, one in signature(maker).parameters.items() if one.kind is not Parameter.VAR_KEYWORD}
+    for key in parameters:
+        if key not in takes:
+            raise PolicyError(f"policy {name} has no parameter {key!r} (known: {', '.join(takes) or 'none'})")
+    try:
+        policy = maker(**parameters)
+    except PolicyError:
+        raise
+    except Exception as error:  # whatever a stranger's code does
+        raise PolicyError(f"policy {name} cannot be made of {_short(dict(parameters))}: {error!r}") from error
+    defaults = {key: one.default for key, one in takes.items() if one.default is not Parameter.empty}
+    try:
+        written = json.dumps({**defaults, **parameters}, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise PolicyError(f"policy {name}: its parameters and their defaults must be JSON ({error})") from error
+    return Outside(name, written, policy)
+
+
+@lru_cache(maxsize=256)
+def _class(name: str) -> type[Any]:
+    found = _at(name) if ":" in name else _entry(name)
+    if not isinstance(found, type):
+        raise PolicyError(f"policy {name} is no class; name the class whose objects are policies")
+    lacking = [method for method in NEEDED if not callable(getattr(found, method, None))]
+    if lacking:
+        raise PolicyError(f"{name} is no policy: it has no method {', '.join(lacking)}; see docs/extending.md")
+    return found
+
+
+def _at(path: str) -> object:
+    if not dotted.is_within(path, _allowed):
+        module = path.partition(":")[0]
+        raise PolicyError(f"policy {path} is not within {', '.join(_allowed)}: add {module} to policy_code")
+    try:
+        return dotted.resolve(path)
+    except DottedPathError as error:
+        raise PolicyError(
+            f"policy {error}. Selection, the learner and every command that replays or evaluates need it"
+        ) from error
+
+
+def _entry(name: str) -> object:
+    try:
+        return next(iter(entry_points(group=GROUP, name=name))).load()
+    except Exception as error:  # whatever a stranger's module does when it is imported
+        raise PolicyError(
+            f"policy {name}, the entry point of an installed package, cannot be imported: {error!r}"
+        ) from error
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 100 else f"{text[:100]}..."
