@@ -94,7 +94,8 @@ def parameters_of(application: Application) -> dict[str, Any]:
 def recorded(name: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of an application's record that say its policy: numbers, and as JSON what is from outside."""
     if name in POLICIES or not is_outside(name):
-        return {"policy": name, "parameters": dict(parameters), "options": ""}
+        numbers = {key: float(value) if type(value) is int else value for key, value in parameters.items()}
+        return {"policy": name, "parameters": numbers, "options": ""}
     return {"policy": name, "parameters": {}, "options": json.dumps(parameters) if parameters else ""}
 
 
@@ -129,10 +130,19 @@ def parse(text: str) -> Policy:
     Raises:
         PolicyError: Not of this form, or no such policy.
     """
+    return create(*given(text))
+
+
+def given(text: str) -> tuple[str, dict[str, Any]]:
+    """Return the name and the parameters that a text names.
+
+    Raises:
+        PolicyError: Not of this form.
+    """
     match = _SPEC.fullmatch(text.strip())
     if match is None:
         raise PolicyError(f"{text!r} is not a policy; write it as name(parameter=number,...)")
-    return create(match["name"], _parameters(match["parameters"] or "", text))
+    return match["name"], _parameters(match["parameters"] or "", text)
 
 
 @lru_cache(_REMEMBERED)

@@ -17,6 +17,7 @@ from deploy.connect.schema_registry import codec_for
 from deploy.errors import UsageError
 from deploy.state import catalog, desired
 from policies import registry
+from policies.outside import is_outside
 from schemas.records import Application, Model
 from schemas.topics import MODEL_VERSION
 from streams.promotion.lifecycle import POLICY
@@ -264,7 +265,7 @@ def _changed(record: Application, changes: Iterable[str]) -> Application:
     """Return the application with `key=value` changes; values are YAML, lists are separated by commas."""
     fields: dict[str, Any] = {}
     asked: list[str] | None = None
-    parameters = registry.parameters_of(record)
+    given: dict[str, str] = {}
     for change in changes:
         key, equals, text = change.partition("=")
         if not equals:
@@ -273,10 +274,15 @@ def _changed(record: Application, changes: Iterable[str]) -> Application:
         if key == MODELS:
             asked = [part.strip() for part in text.split(",") if part.strip()]
         elif key.startswith(PARAMETER):
-            parameters[key.removeprefix(PARAMETER)] = yaml.safe_load(text)
+            given[key.removeprefix(PARAMETER)] = text
         else:
             fields[key] = _field(key, text)
-    record = replace(record, **{**fields, **registry.recorded(fields.get("policy", record.policy), parameters)})
+    name = fields.get("policy", record.policy)
+    is_own = is_outside(name)
+    parameters = registry.parameters_of(record)
+    for key, text in given.items():
+        parameters[key] = yaml.safe_load(text) if is_own else _value(PARAMETER + key, text, float)
+    record = replace(record, **{**fields, **registry.recorded(name, parameters)})
     return record if asked is None else desired.asking(record, asked)
 
 

@@ -19,7 +19,6 @@ from pydantic import BaseModel, SecretStr, ValidationError
 from deploy.config.settings import SHOWN_PROPERTIES, ApplicationSettings, Settings
 from deploy.config.variables import value_of
 from deploy.errors import SettingsError
-from policies import outside
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -99,6 +98,8 @@ def load(path: Path | None = None, environment: Mapping[str, str] | None = None)
     except ValidationError as error:
         source = f"in {file} or the environment" if file else "in the environment"
         raise SettingsError("\n".join(_explain(item, source) for item in error.errors())) from None
+    from policies import outside  # with NumPy, which `skysail --help` does without
+
     outside.allow(settings.policy_code)
     return settings
 

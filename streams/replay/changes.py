@@ -66,7 +66,7 @@ def changed(application: Application, changes: Mapping[str, str]) -> Application
 
 def _policy(text: str) -> dict[str, Any]:
     try:
-        return registry.fields_of(registry.parse(text))
+        return registry.recorded(*registry.given(text))
     except PolicyError as error:
         raise ChangeError(str(error)) from error
 

@@ -92,7 +92,7 @@ def test_a_head_is_measured_with_its_trunk_wherever_that_comes_from(tmp_path: Pa
     record = model_record(tmp_path / "one")
     footprint = Footprint(0)
     loaded = [footprint.measured(tmp_path / name, lambda: load_package(tmp_path / name)) for name in ("one", "two")]  # noqa: B023 - called at once
-    assert all(size_bytes >= record.trunk_bytes for _, size_bytes in loaded)
+    assert all(size_bytes >= record.trunk_bytes for _, size_bytes, _ in loaded)
 
 
 @pytest.mark.parametrize("options", [{}, {"min_rows": 16}])
