@@ -348,7 +348,7 @@ def _fault(seen: Observation) -> PolicyError:
         return PolicyError("probabilities and confidences of steps lie in [0, 1]")
     for word, column in (("answers", seen.answers), ("scores", seen.scores)):
         if column is not None and len(column) != count:
-            return PolicyError(f"{count} arms, {word} of {len(column)}")
+            return PolicyError(f"{count} arms, {len(column)} {word}")
     try:
         registry.parse(decision.policy)
     except PolicyError as error:

@@ -177,6 +177,7 @@ def answered(
         query.reply_token,
         query.message,
         () if query.plan is None else query.plan.taken,
+        (),
     )
     return new_tuple(Prediction, fields)
 
