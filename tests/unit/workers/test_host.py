@@ -345,6 +345,20 @@ def test_a_model_that_is_removed_while_its_batch_runs_holds_nothing_afterwards()
     assert bench.host.needs().held == 0
 
 
+def test_versions_of_a_model_that_was_removed_do_not_come_back_with_a_new_one_of_its_name() -> None:
+    """Although the new one would have one of them stand by."""
+    bench = Bench()
+    bench.add("a")
+    bench.ask("a", 1)
+    bench.run(1)
+    bench.remove("a")
+    bench.add("a", version="2", standby=("1",))
+    again = bench.ask("a", 2)
+    bench.run(10)
+    assert bench.outcomes[again] == [Outcome.OK]
+    assert bench.loads == ["a", "a"]
+
+
 def test_a_model_that_cannot_be_loaded_again_is_tried_again_seldom() -> None:
     """Its rows fail meanwhile."""
     bench = Bench(budget=1)
