@@ -11,6 +11,7 @@ reports that it is ready when it is in its group and owns partitions. `grouping`
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import signal
@@ -437,6 +438,9 @@ def launcher(bootstrap: str, redis_url: str, folder: Path) -> Launch:
 
 def _without_name(application: Application) -> dict[str, object]:
     """Return an application as settings have it; its apprentice is set by a command alone."""
-    fields = {key: value for key, value in asdict(application).items() if key not in {"name", "apprentice", "versions"}}
+    told = {"name", "apprentice", "versions", "options"}
+    fields = {key: value for key, value in asdict(application).items() if key not in told}
+    if application.options:
+        fields["parameters"] = json.loads(application.options)
     asked = {name: f"{name}{names.MODEL_VERSION}{version}" for name, version in application.versions.items()}
     return {**fields, "models": tuple(asked.get(name, name) for name in application.models)}

@@ -108,14 +108,6 @@ _OWN = (
         short=True,
     ),
     Scenario(
-        cascade,
-        "a cheap model first, a dear one where it is in doubt: error and cost beside the dear model alone",
-        short=True,
-        tables=cascade_page.tables,
-        page=cascade_page.page,
-        plots=cascade_page.plots,
-    ),
-    Scenario(
         hedge,
         "one replica of three stands still now and then: what a second question to another one saves",
         short=True,
@@ -249,6 +241,14 @@ _OWN = (
         page=site_page.page,
         parts=site.LANES,
         short=True,
+    ),
+    Scenario(
+        cascade,
+        "a cheap model first, a dear one where it is in doubt: error and cost beside the dear model alone",
+        short=True,
+        tables=cascade_page.tables,
+        page=cascade_page.page,
+        plots=cascade_page.plots,
     ),
     Scenario(
         nexus,

@@ -118,6 +118,8 @@ def _only(batch: ModelPredictions, rows: Sequence[int]) -> ModelPredictions:
         else tuple([answers[row] for row in rows]),
         scores=None if scores is None else Tensor.of(scores.numpy()[places]),
         waited_us=tuple([batch.waited_us[row] for row in rows]),
+        messages=tuple([batch.messages[row] for row in rows]) if batch.messages else (),
+        steps=tuple([batch.steps[row] for row in rows]) if batch.steps else (),
     )
 
 

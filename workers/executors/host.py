@@ -195,7 +195,11 @@ class HostExecutors:
 
     async def _load(self, load: Load) -> None:
         copy = load.model.name, load.copy
-        child = await self._started()
+        try:
+            child = await self._started()
+        except OSError as error:
+            self._events.loaded(load, Loaded(_not_started(error), 0))
+            return
         if self._wanted.get(copy) is not load:
             return
         child.holds[copy] = load
@@ -246,7 +250,10 @@ class HostExecutors:
 
     async def _begin(self) -> None:
         """Start the child before it is needed: that takes a second, which is no query's."""
-        await self._started()
+        try:
+            await self._started()
+        except OSError as error:
+            _log.warning("%s; the next model that is loaded starts it", _not_started(error))
 
     async def _started(self) -> _Child:
         async with self._starting:
@@ -285,6 +292,10 @@ async def _within(
     if not done:
         child.end(copy, f"{late} within {patience_s:.1f} s")
     return await answer
+
+
+def _not_started(error: OSError) -> str:
+    return f"the models' process cannot be started: {error}"
 
 
 def _innocent(failed: Predicted) -> Predicted:

@@ -20,11 +20,14 @@ import queue
 import struct
 import sys
 import threading
+import traceback
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from workers.errors import PackageError
+from streams.operators.contract import Predicted
+from workers.errors import PackageError, refusing
 from workers.executors import frames
 from workers.executors.child import given
 from workers.executors.footprint import Footprint, give_back
@@ -36,12 +39,14 @@ from workers.packages.loading import load_package
 from workers.runtimes.stages.store import HERE
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import BinaryIO
 
     from workers.packages.autotune import Choice
 
 NUMBER: Final = struct.Struct(">Q")
 LOAD, UNLOAD, PREDICT = "load", "unload", "predict"
+_MISSING: Final = Copy(lambda rows: Predicted.failed(len(rows), "it is not in the models' process"))
 
 
 class Package(NamedTuple):
@@ -97,7 +102,7 @@ class Models:
 
     def _predicted(self, parts: list[tuple[int, object, Any]]) -> None:
         """Predict one batch; nothing holds its models afterwards, as they may be let go of."""
-        asked = [(self._copies[copy], rows) for _, copy, rows in parts]
+        asked = [(self._copies.get(copy, _MISSING), rows) for _, copy, rows in parts]
         found = together(asked, HERE.recent if self._shares(asked[0][0]) else None)
         for (number, _, _), predicted in zip(parts, found, strict=True):
             self._answer(number, frames.pack(predicted))
@@ -113,7 +118,8 @@ class Models:
 
     def _loaded(self, copy: object, package: Package) -> bytes:
         try:
-            (loaded, choice), *cost = self._footprint.measured(Path(package.folder), lambda: _copy(package))
+            with refusing("it cannot be loaded", but=(MemoryError,)):
+                (loaded, choice), *cost = self._footprint.measured(Path(package.folder), lambda: _copy(package))
         except PackageError as error:
             return str(error).encode()
         except MemoryError:
@@ -133,12 +139,19 @@ def main(arguments: list[str]) -> int:
     os.dup2(2, 1)
     lanes, *flags = arguments
     models = Models(output, Footprint(int(given(flags, "--memory=") or 0)))
-    threads = [models.load, *[models.predict] * (int(lanes) - 1)]
-    for work in threads:
-        threading.Thread(target=work, daemon=True).start()
-    threading.Thread(target=models.read, args=(sys.stdin.buffer,), daemon=True).start()
+    for work in (partial(models.read, sys.stdin.buffer), models.load, *[models.predict] * (int(lanes) - 1)):
+        threading.Thread(target=_to_the_end, args=(work,), daemon=True).start()
     models.predict()
     return 0
+
+
+def _to_the_end(work: Callable[[], None]) -> None:
+    """Do a thread's work; if it fails, for want of memory say, the process ends, which the host notices at once."""
+    try:
+        work()
+    except BaseException:  # noqa: BLE001 - nobody else would hear of it
+        traceback.print_exc()
+        os._exit(1)
 
 
 def _copy(package: Package) -> tuple[Copy, Choice | None]:

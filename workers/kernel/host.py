@@ -193,9 +193,12 @@ class Host(Operator):
             self._at_work -= 1
             if batch.name:
                 self._schedule.done(batch.name, 0 if is_lost else batch.rows, took_us, now_us)
-        if batch.name:
-            self._measured(unit, hosted, now_us)
-        self._residency.use(unit, now_us, is_busy=False)
+        if not self._is_gone(hosted):
+            if batch.name:
+                self._measured(unit, hosted, now_us)
+            self._residency.use(unit, now_us, is_busy=False)
+        elif unit not in self._units:
+            self._schedule.profiles.forget(unit)
         if is_lost and epoch == self._epoch:
             self._lose(now_us)
         assert hosted.worker is not None, "it has asked"
@@ -238,6 +241,8 @@ class Host(Operator):
             return self._advance(now_us)
         if is_lost:
             return self._lost_over(hosted, copy, fault, now_us) + self._advance(now_us)
+        if known.is_told:  # it was in memory before; its worker does not try again by itself
+            return self._taken_out(hosted, known, fault, now_us) + self._advance(now_us)
         return self._refused(hosted, copy, fault, now_us) + self._advance(now_us)
 
     def on_assigned(self, starts: Mapping[int, int]) -> None:
@@ -377,6 +382,7 @@ class Host(Operator):
 
     def _forget(self, name: str, now_us: int) -> Effects:
         """Drop a model that was removed, with what waits for it: its topic is read no more."""
+        self._records.pop(name, None)
         hosted = self._models.pop(name, None)
         if hosted is None:
             return []
@@ -402,6 +408,8 @@ class Host(Operator):
 
     def _of_worker(self, hosted: Hosted, effects: Effects, now_us: int) -> Effects:
         """Return what of a worker's effects is to be performed; what it wants of models is seen to."""
+        if self._is_gone(hosted):  # a batch of it was at work when it was removed: it still answers, and wants no more
+            return [effect for effect in effects if not isinstance(effect, Load | Unload | Predict)]
         kept: Effects = []
         for effect in effects:
             if isinstance(effect, Load):
@@ -414,6 +422,10 @@ class Host(Operator):
                 kept.append(effect)
         self._touch(hosted)
         return kept
+
+    def _is_gone(self, hosted: Hosted) -> bool:
+        """Tell whether a model was removed; another one may have its name by now."""
+        return self._models.get(hosted.model.name) is not hosted
 
     def _touch(self, hosted: Hosted) -> None:
         """Note what has changed for a model after a call of its worker."""
@@ -431,7 +443,8 @@ class Host(Operator):
             copy = hosted.copies.get(lane.copy)
             if copy is None or lane.fault is not None:
                 continue
-            if copy.unit != (unit := hosted.unit_of(lane)) and unit not in self._units:
+            is_idle = lane.running is None  # the schedule and the residency know what runs by its name
+            if is_idle and copy.unit != (unit := hosted.unit_of(lane)) and unit not in self._units:
                 self._rename(hosted, copy, unit)
             self._changed[copy.unit] = None
 
@@ -678,7 +691,7 @@ class Host(Operator):
         self._changed[copy.unit] = None
         lane = hosted.lane_of(copy.load.copy)
         assert worker is not None, "it has asked for the copy"
-        if copy.is_told and (lane is None or lane.is_ready):
+        if copy.is_told and (lane is None or (lane.is_ready and lane.fault is None)):
             return []
         copy.is_told = True
         if lane is worker.serving:

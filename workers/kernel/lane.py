@@ -141,7 +141,12 @@ class Lane:
     def succeed(self, version: str, copy: int) -> None:
         """Ask this version from now on, and answer in its name; the running batch is answered in the old one's."""
         self._answering = replace(self._answering, identity=self.identity._replace(version=version))
-        self.copy, self.is_ready, self.fault = copy, True, None
+        self.copy = copy
+        self.recover()
+
+    def recover(self) -> None:
+        """Ask the model again, which has been loaded again: nothing is left to wait for of when there was none."""
+        self.is_ready, self.fault, self._wait_until_us = True, None, None
 
     def offer(self, items: Sequence[tuple[int, Asked]], now_us: int, ranks: Mapping[int, int]) -> Effects:
         """Queue rows (due_us, row) that have just been fetched; rows without room expire.

@@ -270,7 +270,7 @@ class ModelWorker(Operator):
 
     def recover(self) -> None:
         """Ask the model again, which has been loaded again."""
-        self._serving.is_ready, self._serving.fault = True, None
+        self._serving.recover()
 
     def _lanes(self) -> Sequence[Lane]:
         return (self._serving, *self._beside.lanes)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from streams.runtime.ports import TopicPartition
     from streams.runtime.stores.base import StatesRead
 
-LEARNT_TWICE = (18, 21)  # seeds of `busy_learners`
+LEARNT_TWICE = (5, 40)  # seeds of `busy_learners`
 IDLE = {
     "a transaction's end": Fault(20.0, "transaction", target="queries-0"),
     "retention": Fault(10.0, "overtaken", 20.0, "worker.good"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -36,6 +37,9 @@ class Bench:
 
     def __init__(self, budget: int = 2, hangs: Iterable[str] = (), schedule: str = "fifo") -> None:
         self.hangs = {*hangs}
+        self.is_blamed = True  # a model that hangs; otherwise its batch was lost through another one
+        self.broken: set[str] = set()  # models that cannot be loaded
+        self.unloaded_at_work: list[str] = []
         self.batch_us = 1_000
         self.batches: list[ModelPredictions] = []
         self.sizes: dict[str, int] = {}  # that models take, where it is not a MiB
@@ -50,10 +54,11 @@ class Bench:
         residency = Residency(budget * MIB, demand=chosen.demand)
         self.host = Host(CODEC, "one", WorkerSettings(), lambda name: name != "stranger", chosen, residency)
 
-    def add(self, *names: str, version: str = "1") -> None:
+    def add(self, *names: str, version: str = "1", standby: tuple[str, ...] = ()) -> None:
         """Publish models of a MiB each."""
         for name in names:
             model = Model(name, version, "function", "", version, "label", "float32", (2,), partitions=1, bytes=MIB)
+            model = replace(model, standby=standby)
             for key in (topics.model_version(name, version), name):
                 self._give(topics.MODELS, key.encode(), CODEC.encode(model))
 
@@ -103,6 +108,9 @@ class Bench:
                 self.most = max(self.most, len(self.in_memory))
                 self._put(10_000, effect)
             elif isinstance(effect, Unload):
+                at_work = [each for _, _, each in self._later if isinstance(each, Predict)]
+                if (effect.model, effect.copy) in [(each.model, each.copy) for each in at_work]:
+                    self.unloaded_at_work.append(effect.model)
                 self.in_memory.discard((effect.model, effect.copy))
             elif isinstance(effect, Predict):
                 assert (effect.model, effect.copy) in self.in_memory
@@ -119,8 +127,9 @@ class Bench:
         if isinstance(effect, Load):
             name, version = effect.model.name, effect.model.version
             size_bytes = self.sizes.get(name, MIB)
+            fault = "a file is gone" if name in self.broken else None
             self._perform(
-                self.host.on_loaded(name, version, None, 10_000, self.now_us, copy=effect.copy, size_bytes=size_bytes)
+                self.host.on_loaded(name, version, fault, 10_000, self.now_us, copy=effect.copy, size_bytes=size_bytes)
             )
             return
         self._running -= 1
@@ -130,6 +139,8 @@ class Bench:
             self._later.clear()
             self.in_memory.clear()
             failed = Predicted.failed(rows, "it hangs")
+            if not self.is_blamed:
+                failed = Predicted(failed.outcomes, failed.answers)
             self._perform(self.host.on_predicted(effect.batch_id, failed, PATIENCE_US, self.now_us, is_lost=True))
             for load in lost:
                 name, version = load.model.name, load.model.version
@@ -313,6 +324,79 @@ def test_a_model_that_ends_the_process_again_and_again_is_out_longer_each_time()
             is_back = bench.outcomes[query] == [Outcome.OK]
         out_s.append(round((bench.now_us - began_us) / SECOND, -1))
     assert out_s == [10, 40, 160]
+
+
+def test_a_model_that_is_removed_while_its_batch_runs_holds_nothing_afterwards() -> None:
+    """Its batch is lost through another model, and is not asked again; a new model of its name answers."""
+    bench = Bench(hangs=("a",))
+    bench.is_blamed = False
+    bench.add("a")
+    gone = bench.ask("a", 1, slack_us=20 * SECOND)
+    bench.run(0.5)
+    bench.remove("a")
+    bench.run(6)
+    assert bench.host.needs().held == 0
+    assert gone not in bench.outcomes
+    bench.hangs.clear()
+    bench.add("a", version="2")
+    again = bench.ask("a", 2)
+    bench.run(1)
+    assert bench.outcomes[again] == [Outcome.OK]
+    assert bench.host.needs().held == 0
+
+
+def test_versions_of_a_model_that_was_removed_do_not_come_back_with_a_new_one_of_its_name() -> None:
+    """Although the new one would have one of them stand by."""
+    bench = Bench()
+    bench.add("a")
+    bench.ask("a", 1)
+    bench.run(1)
+    bench.remove("a")
+    bench.add("a", version="2", standby=("1",))
+    again = bench.ask("a", 2)
+    bench.run(10)
+    assert bench.outcomes[again] == [Outcome.OK]
+    assert bench.loads == ["a", "a"]
+
+
+def test_a_model_that_cannot_be_loaded_again_is_tried_again_seldom() -> None:
+    """Its rows fail meanwhile."""
+    bench = Bench(budget=1)
+    bench.add("a", "b")
+    for name in "ab":
+        bench.ask(name, 1)
+        bench.run(1)
+    bench.broken.add("a")
+    failed = bench.ask("a", 2)
+    bench.run(9)
+    assert bench.outcomes[failed] == [Outcome.FAILED]
+    assert bench.loads == ["a", "b", "a"]
+    bench.broken.clear()
+    bench.run(2)
+    again = bench.ask("a", 3)
+    bench.run(1)
+    assert bench.outcomes[again] == [Outcome.OK]
+
+
+def test_a_version_that_takes_over_while_rows_wait_stays_in_memory_while_it_runs() -> None:
+    """It has the model's name from when it is idle on. Two other models need room at some time of the change."""
+    answering = set[str]()
+    for moment in range(1, 40):
+        bench = Bench(budget=2)
+        bench.batch_us = 100_000
+        bench.add("m", "x", "y")
+        bench.ask("m", 0)
+        bench.run(1)
+        bench.add("m", version="2", standby=("1",))
+        for number in range(1, 40):
+            bench.ask("m", number)
+            if number == moment:
+                bench.ask("x", number)
+                bench.ask("y", number)
+            bench.run(0.03)
+        answering |= {batch.version for batch in bench.batches if batch.model == "m"}
+        assert bench.unloaded_at_work == []
+    assert answering == {"1", "2"}
 
 
 @settings(max_examples=40, deadline=None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,8 @@ from workers.settings import WorkerSettings
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
+
+    import pytest
 
     from streams.runtime.ports import Loaded, Ran
     from workers.executors.host import HostExecutors
@@ -63,9 +66,9 @@ class Models:
 
 
 @asynccontextmanager
-async def child(folder: Path, lanes: int = 1) -> AsyncIterator[Models]:
+async def child(folder: Path, lanes: int = 1, memory_bytes: int = 0) -> AsyncIterator[Models]:
     """Run models in a child until the block ends."""
-    executors = hosted_by(WorkerSettings(), lambda: 0, lanes)
+    executors = hosted_by(WorkerSettings(), lambda: 0, lanes, memory_bytes)
     models = Models(folder, executors)
     events = ExecutorEvents(
         lambda batch, ran: models.batches.put_nowait((batch.model, ran)),
@@ -160,3 +163,38 @@ async def test_a_model_that_hangs_in_a_batch_of_several_is_found(tmp_path: Path)
         found = [await models.answer() for _ in range(3)]
         assert [(name, is_lost) for name, _, is_lost, _ in found] == [("shout", False), ("moody", True), ("echo", True)]
         assert [fault for *_, fault in found] == [None, "the model did not answer 1 rows within 0.5 s", None]
+
+
+async def test_a_process_that_cannot_be_started_fails_the_load_and_the_next_one_starts_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The role goes on meanwhile."""
+    python, script = sys.executable, tmp_path / "python"
+    monkeypatch.setattr(sys, "executable", str(script))
+    async with child(tmp_path) as models:
+        fault = (await models.load("shout", "tests.toys:shout")).fault
+        assert fault is not None
+        assert "the models' process cannot be started" in fault
+        script.write_text(f'#!/bin/sh\nexec {python} "$@"\n')
+        script.chmod(0o755)
+        assert (await models.load("shout", "tests.toys:shout")).fault is None
+
+
+async def test_a_model_that_is_not_there_fails_its_own_part_of_a_batch(tmp_path: Path) -> None:
+    """The process goes on."""
+    async with child(tmp_path) as models:
+        await models.load("shout", "tests.toys:shout")
+        models.ask_together({"ghost": "loud", "shout": "loud"})
+        assert await models.answer() == ("ghost", Outcome.FAILED, False, "it is not in the models' process")
+        assert await models.answer() == ("shout", Outcome.OK, False, None)
+
+
+async def test_a_batch_for_which_there_is_no_memory_ends_the_process_at_once(tmp_path: Path) -> None:
+    """Nobody waits until the patience with the model is over."""
+    async with child(tmp_path, memory_bytes=8 << 20) as models:
+        await models.load("shout", "tests.toys:shout")
+        models.ask("shout", "a" * (64 << 20), patience_s=120.0)
+        name, _, is_lost, fault = await models.answer()
+        assert (name, is_lost) == ("shout", True)
+        assert fault is not None
+        assert "ended while it was at work" in fault

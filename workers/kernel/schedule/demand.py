@@ -46,6 +46,7 @@ class Demand:
     def refused(self, queue: Queue, rows: int, now_us: int) -> None:
         """Take that `rows` of those that waited are refused."""
         its = self._refused.setdefault(queue.model, deque())
+        _forget_past(its, now_us)
         its.append((now_us + CAPACITY_US, self._of_row(queue) * rows))
 
     def of(self, model: str, now_us: int) -> int:
@@ -56,8 +57,7 @@ class Demand:
         refused = self._refused.get(model)
         if refused is None:
             return waiting
-        while refused and refused[0][0] <= now_us:
-            refused.popleft()
+        _forget_past(refused, now_us)
         if not refused:
             del self._refused[model]
         return waiting + sum(demand for _, demand in refused)
@@ -69,3 +69,9 @@ class Demand:
         spare_us = objective_us - (self._profiles.load_us(queue.model) + row_us + BUFFER_US + AHEAD_US)
         until_us = max(min(spare_us, MOST_WEIGHTS_US), AHEAD_US + BUFFER_US)
         return row_us * CAPACITY_US // until_us
+
+
+def _forget_past(refused: deque[tuple[int, int]], now_us: int) -> None:
+    """Drop what does not count any more."""
+    while refused and refused[0][0] <= now_us:
+        refused.popleft()

@@ -40,6 +40,15 @@ def test_what_a_query_was_answered_without_is_handed_on_once() -> None:
     assert len(taken(late, model_predictions("slower", {"a": 1}))) == 1
 
 
+def test_the_rows_that_are_handed_on_keep_their_messages_and_steps() -> None:
+    """Columns of one record are as long as each other."""
+    late = LateOutputs()
+    late.expect(0, "b", ["slow"], None)
+    batch = model_predictions("slow", {"a": 2, "b": 3})._replace(messages=("bad", ""), steps=(0, 1))
+    (found,) = taken(late, batch)
+    assert (found.query_ids, found.messages, found.steps) == (("b",), ("",), (1,))
+
+
 def test_what_is_expected_is_bounded_and_forgotten_with_its_partition() -> None:
     """A model that never answers costs no more than so much memory."""
     late = LateOutputs()
