@@ -37,10 +37,10 @@ def _package(folder: Path) -> Path:
 
 
 def test_a_model_takes_what_the_process_grows_by(tmp_path: Path) -> None:
-    """32 MiB that are touched, within a MiB of what else happens."""
-    loaded, size_bytes, took_us = Footprint(0).measured(_package(tmp_path / "m"), lambda: np.ones(32 * MIB, np.uint8))
-    assert len(loaded) == 32 * MIB
-    assert 31 * MIB < size_bytes < 40 * MIB
+    """48 MiB that are touched: of 32 or less the allocator may still have room from before (glibc)."""
+    loaded, size_bytes, took_us = Footprint(0).measured(_package(tmp_path / "m"), lambda: np.ones(48 * MIB, np.uint8))
+    assert len(loaded) == 48 * MIB
+    assert 47 * MIB < size_bytes < 56 * MIB
     assert took_us > 0
 
 
