@@ -6,7 +6,7 @@ until most answers are late; then two between the best and the next are tried. O
 objective, so Skysail climbs once for each objective.
 
 Each contender climbs once with every setting of its grid. In the end AIMD and fixed batches are asked in alternation,
-at rates near AIMD's best. The full form takes 27 minutes, the short one, with a third of the contenders, 15.
+at rates near AIMD's best. The full form takes some 30 minutes, the short one, with a third of the contenders, 15.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`peers`: Skysail and the alternatives, on the same queries, model, partitions and machine.
 
-The full form has the grid of settings, two interleaved rounds and the independent judge (about 35 minutes on two
+The full form has the grid of settings, two interleaved rounds and the independent judge (about 40 minutes on two
 cores). The second round is of Skysail, the floors and the three others that were quickest. The short form has the best
 known settings, one round and no judge. Unless others are named, it has six of the contenders (about 5 minutes). A
 contender that cannot be installed or that fails is left out, and the result gives the reason.
