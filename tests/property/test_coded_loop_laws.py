@@ -35,16 +35,17 @@ class Staggered(Operator):
     name: str
     answer: Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]]
     took_us: Callable[[str], int]
-    waiting: list[tuple[int, int, ModelQueries, Record]] = field(default_factory=list)
+    waiting: list[tuple[int, int, int, ModelQueries, Record]] = field(default_factory=list)
     count: int = 0
 
     def on_records(self, records: Sequence[Record], now_us: int) -> Effects:
-        """Take rows; each record has one."""
+        """Take rows; a record has one, or several where a role that starts again reads what waits."""
         for record in records:
             if record.topic != topics.MODELS:
                 batch = CODEC.decode(ModelQueries, record.value)
-                self.count += 1
-                heapq.heappush(self.waiting, (now_us + self.took_us(batch.query_ids[0]), self.count, batch, record))
+                for row, query_id in enumerate(batch.query_ids):
+                    self.count += 1
+                    heapq.heappush(self.waiting, (now_us + self.took_us(query_id), self.count, row, batch, record))
         return []
 
     def needs(self) -> Needs:
@@ -52,19 +53,23 @@ class Staggered(Operator):
         return Needs(self.waiting[0][0] if self.waiting else None)
 
     def on_timer(self, now_us: int, unread: object = None) -> Effects:
-        """Answer what is done."""
+        """Answer what is done; a record is done with its last row."""
         effects: Effects = []
         while self.waiting and self.waiting[0][0] <= now_us:
-            _, _, batch, record = heapq.heappop(self.waiting)
-            assert isinstance(batch.inputs, Tensor)
-            found = np.asarray(self.answer(batch.inputs.numpy()[0]), np.float32)[np.newaxis]
-            value = ModelPredictions(
-                self.name, "1", "w", batch.query_ids, (Outcome.OK,), ("abc"[int(found.argmax())],), Tensor.of(found),
-                (0,), 1, 1, 1, 0,
-            )  # fmt: skip
-            effects.append(Emit(topics.MODEL_PREDICTIONS, batch.reply_partition, None, CODEC.encode(value)))
-            effects.append(Skip((record.position,), ""))
+            _, _, row, batch, record = heapq.heappop(self.waiting)
+            effects.append(Emit(topics.MODEL_PREDICTIONS, batch.reply_partition, None, self._answered(batch, row)))
+            if all(record is not other for *_, other in self.waiting):
+                effects.append(Skip((record.position,), ""))
         return effects
+
+    def _answered(self, batch: ModelQueries, row: int) -> bytes:
+        assert isinstance(batch.inputs, Tensor)
+        found = np.asarray(self.answer(batch.inputs.numpy()[row]), np.float32)[np.newaxis]
+        label = "abc"[int(found.argmax())]
+        ids = batch.query_ids[row : row + 1]
+        return CODEC.encode(
+            ModelPredictions(self.name, "1", "w", ids, (Outcome.OK,), (label,), Tensor.of(found), (0,), 1, 1, 1, 0)
+        )
 
 
 def loop(k: int, late_us: Callable[[str], int], faults: Sequence[Fault]) -> Driver:
