@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING
 
-from policies import registry
-from policies.combine import COMBINES
-from policies.contract import is_stepwise
-from policies.errors import PolicyError
+from policies import conformal, registry
+from policies.combine import COMBINES, VOTE
+from policies.contract import is_answering, is_stepwise
+from policies.errors import PolicyError, require
 from policies.losses import LOSSES
 from schemas import topics
 from schemas.errors import DecodeError
@@ -28,6 +28,7 @@ MAX_WINDOW_S = 604_800.0
 # An objective longer than the retention of the models' topics is invalid.
 MAX_SLO_MS = 3_600_000.0
 _ROUNDED = 1e-6
+_OF_LABELS = "coverage is of labels"
 # The longest objective of a query, in objectives of its application, unless that sets one: patience costs the others.
 MOST_OBJECTIVES = 10.0
 
@@ -82,6 +83,9 @@ class Configuration:
                 policy = registry.policy_of(application)
                 policy.init(len(application.models))
                 along = apprentice_of(application, policy)
+                require(
+                    not (application.coverage and is_answering(policy)), f"{policy.name} answers numbers: {_OF_LABELS}"
+                )
             except PolicyError as error:
                 raise DecodeError("invalid", f"application {application.name}: {error}") from error
             slo_us = int(min(application.slo_ms, MAX_SLO_MS) * 1_000)
@@ -160,6 +164,13 @@ def check(application: Application) -> None:
         f"missing is {application.missing!r}, none of {', '.join(MISSING)}": application.missing not in MISSING,
         f"default_loss is {default_loss}, not in [0, 1]": default_loss is not None and not 0 <= default_loss <= 1,
     }
+    coverage = application.coverage
+    faults[f"coverage is {coverage}; make it 0 (no sets of labels) to {conformal.MOST}"] = (
+        not 0 <= coverage <= conformal.MOST
+    )
+    faults["coverage is of labels, and combine takes answers for numbers"] = (
+        bool(coverage) and application.combine != VOTE
+    )
     span, forget_s = application.span, application.forget_s
     faults[f"forget_s is {forget_s}; make it positive"] = forget_s is not None and not 0 < forget_s < inf
     faults[f"span is {span}; make it a positive number"] = span is not None and not 0 < span < inf

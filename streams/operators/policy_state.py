@@ -57,7 +57,7 @@ def numbers(state: PolicyState | None) -> int:
     """Return how many numbers a state has, those of others included: what its memory follows."""
     if state is None:
         return 0
-    return len(state.values) + (_numbers(state.others) if state.others else 0)
+    return len(state.values) + len(state.calibration) + (_numbers(state.others) if state.others else 0)
 
 
 def _numbers(others: tuple[OtherState, ...]) -> int:

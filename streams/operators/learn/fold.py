@@ -14,6 +14,7 @@ from policies.outside import comes_from_outside
 from schemas.records import OtherState, PolicyState
 from streams.operators.cold_start import for_all, is_forgotten, started, states_of
 from streams.operators.ids import SeenIds
+from streams.operators.label_sets import calibrated
 from streams.operators.policy_state import MOST_OTHERS, adopted, numbers
 
 if TYPE_CHECKING:
@@ -35,7 +36,10 @@ class Fold:
         common: what a context that is new to a policy starts from, if there is anything.
     """
 
-    __slots__ = ("_arms", "_common", "_others", "_policy", "_taught_us", "_values", "_version", "_window_us", "taken")
+    __slots__ = (
+        "_arms", "_calibration", "_common", "_others", "_policy", "_taught_us", "_values", "_version", "_window_us",
+        "taken",
+    )  # fmt: skip
 
     def __init__(self, state: PolicyState | None, window_us: int, common: PolicyState | None = None) -> None:
         self._window_us = window_us
@@ -46,8 +50,9 @@ class Fold:
         self._values: State = ()
         self._others: dict[str, OtherState] = {}  # the one taught last comes last
         self._taught_us = 0
+        self._calibration: State = () if common is None else common.calibration
         if state is not None:
-            self._policy, self._arms, self._version, self._values, others, self._taught_us = state
+            self._policy, self._arms, self._version, self._values, others, self._taught_us, self._calibration = state
             if others:
                 self._others = {other.policy: other for other in others}
         self.taken = False  # whether an observation has changed it
@@ -57,7 +62,9 @@ class Fold:
         """The state as it is now; there is one as soon as an observation was taken."""
         assert self._policy is not None
         others = tuple(self._others.values())
-        return PolicyState(self._policy, self._arms, self._version, self._values, others, self._taught_us)
+        return PolicyState(
+            self._policy, self._arms, self._version, self._values, others, self._taught_us, self._calibration
+        )
 
     def take(self, seen: Observation, timestamp_us: int) -> None:
         """Fold one observation: it teaches the policy that decided, and its apprentice.
@@ -77,6 +84,8 @@ class Fold:
         is_same = decision.policy == self._policy
         arms, version, values = (self._arms, self._version, self._values) if is_same else self._known(decision.policy)
         values = _lesson(learning, decision.policy, seen, arms, values, is_plain=is_plain)
+        if seen.label_set is not None:
+            self._calibration = calibrated(seen, self._calibration)
         if not is_same:
             self._step_back(decision.policy, timestamp_us)
         self._policy, self._arms, self._version, self._values = decision.policy, decision.arms, version + 1, values
@@ -329,6 +338,8 @@ def checked(seen: Observation) -> _Meaning:
     for loss in losses:
         if loss is not None and not 0.0 <= loss <= 1.0:
             raise _fault(seen)
+    if (made := seen.label_set) is not None and not all(map(_is_share, made.weights)):
+        raise _fault(seen)
     if seen.steps and not all(0.0 <= step.probability <= 1.0 and 0.0 <= step.confidence <= 1.0 for step in seen.steps):
         raise _fault(seen)
     return meaning
@@ -342,8 +353,9 @@ def _fault(seen: Observation) -> PolicyError:
         return PolicyError(f"{count} arms, {len(decision.propensities)} propensities, {len(seen.losses)} losses")
     if decision.chosen and not 0 <= min(decision.chosen) <= max(decision.chosen) < count:
         return PolicyError(f"chosen arms {decision.chosen} of {count}")
-    if not all(map(_is_share, decision.propensities)) or not all(map(_is_share, seen.losses)):
-        return PolicyError("propensities and losses lie in [0, 1]")
+    weights = () if seen.label_set is None else seen.label_set.weights
+    if not all(map(_is_share, (*decision.propensities, *seen.losses, *weights))):
+        return PolicyError("propensities, losses and weights of labels lie in [0, 1]")
     if not all(_is_share(step.probability) and _is_share(step.confidence) for step in seen.steps):
         return PolicyError("probabilities and confidences of steps lie in [0, 1]")
     for word, column in (("answers", seen.answers), ("scores", seen.scores)):

@@ -6,13 +6,13 @@ Once its state has been seen, a query never waits for Redis: a stale entry is us
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate
 from sys import maxsize
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from policies import registry
+from policies import conformal, registry
 from policies.arm_sets import systematic
 from policies.contract import (
     PLAIN,
@@ -39,9 +39,10 @@ from streams.topology import application_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from policies.conformal import Aim
     from policies.contract import Policy, Read, Situation, State, Steps, VoteWeights
     from policies.outside import Outside
-    from schemas.records import PolicyState
+    from schemas.records import Application, PolicyState
     from streams.operators.configuration import Deployed
 
 # Memory of an entry beside its name and its state's numbers, and of each number: in the state, in the values worked out
@@ -76,6 +77,7 @@ class Arms:
         apprentice: a policy that learns from what is decided; empty = none.
         steps: what may be asked after the first models; None = nothing.
         read: what the state answers, for a policy whose state does; else None.
+        aim: how sets of labels are made, for an application that promises coverage; else None.
     """
 
     policy: Policy
@@ -89,6 +91,7 @@ class Arms:
     apprentice: str = ""
     steps: Steps | None = None
     read: Read | None = None
+    aim: Aim | None = None
 
     def decide(self, u: float) -> ArmChoice:
         """Return the choice for a uniform draw in [0, 1): ask all arms, or one by inverse CDF."""
@@ -153,6 +156,17 @@ def arms_of(policy: Policy, names: tuple[str, ...], name: str, state: PolicyStat
     )
 
 
+def with_aim(arms: Arms, application: Application, calibration: State = ()) -> Arms:
+    """Return arms that make sets of labels, if the application promises coverage.
+
+    Args:
+        arms: of its policy.
+        application: that decides.
+        calibration: as a state has it; empty = nothing is known.
+    """
+    return replace(arms, aim=conformal.aim(application.coverage, calibration)) if application.coverage else arms
+
+
 _NO_DECISION = Decision((), 0, "", "", (), ())
 
 
@@ -214,7 +228,7 @@ def outside_arms(
     most = most_features(cast("Policy", policy)) if in_situation is not None else None
     return OutsideArms(
         cast("Policy", policy), names, (), weights, votes, (), in_situation,
-        MAX_FEATURES if most is None else most, apprentice, None, None, values, known, fault,
+        MAX_FEATURES if most is None else most, apprentice, None, None, None, values, known, fault,
     )  # fmt: skip
 
 
@@ -295,11 +309,13 @@ class StateView:
             or arms.policy is not policy
             or arms.names is not names
             or arms.apprentice != deployed.apprentice
+            or (0.0 if arms.aim is None else arms.aim.coverage) != application.coverage
         ):
             state = state_of(entry.state, registry.spec(policy))
             entry.is_begun = state is None
             state = state or self._started(key, policy, application.name)
-            arms = entry.arms = arms_of(policy, names, key.name, state, deployed.apprentice)
+            arms = arms_of(policy, names, key.name, state, deployed.apprentice)
+            arms = entry.arms = with_aim(arms, application, self._calibration(key, entry.state, deployed))
         return arms
 
     def is_new(self, key: StateKey, policy: Policy) -> bool:
@@ -318,6 +334,13 @@ class StateView:
             return started(common.state, registry.spec(policy))
         except PolicyError:  # of a policy from outside: it starts anew
             return None
+
+    def _calibration(self, key: StateKey, state: PolicyState | None, deployed: Deployed) -> State:
+        """Return what is known of sets of labels: under this name, or for a new context of all."""
+        if state is None and has_shared_prior(deployed.policy):
+            common = self._find(StateKey(key.partition, deployed.application.name))
+            state = None if common is None else common.state
+        return () if state is None else state.calibration
 
     def is_stale(self, key: StateKey, now_us: int) -> bool:
         """Tell whether a state that is in the view should be read again now; true once for each reading."""
