@@ -149,7 +149,7 @@ FULL: tuple[object, ...] = (
     Report("w-1", "worker", NOW_US, {"rows_total": 12.0}, {"queue_rows{model=good}": 0.0, "cap": 64.0}),
     PolicyState(
         *("exp3()", ("good", "bad"), 70, (-0.5, 1e300)),
-        (OtherState("ucb1()", ("good", "bad"), 7, (0.5, 3.0), NOW_US),),
+        (OtherState("ucb1()", ("good", "bad"), 7, (0.5, 3.0), NOW_US, (0.5, 0.5)),),
         5,
         (0.9, 0.1, 3.0),
     ),

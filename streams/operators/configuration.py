@@ -28,7 +28,6 @@ MAX_WINDOW_S = 604_800.0
 # An objective longer than the retention of the models' topics is invalid.
 MAX_SLO_MS = 3_600_000.0
 _ROUNDED = 1e-6
-_OF_LABELS = "coverage is of labels"
 # The longest objective of a query, in objectives of its application, unless that sets one: patience costs the others.
 MOST_OBJECTIVES = 10.0
 
@@ -83,9 +82,7 @@ class Configuration:
                 policy = registry.policy_of(application)
                 policy.init(len(application.models))
                 along = apprentice_of(application, policy)
-                require(
-                    not (application.coverage and is_answering(policy)), f"{policy.name} answers numbers: {_OF_LABELS}"
-                )
+                check_coverage(application, policy)
             except PolicyError as error:
                 raise DecodeError("invalid", f"application {application.name}: {error}") from error
             slo_us = int(min(application.slo_ms, MAX_SLO_MS) * 1_000)
@@ -122,6 +119,16 @@ def apprentice_of(application: Application, policy: Policy) -> str:
     if sum(learning.propensities(learning.init(count), count)) > 1.0 + _ROUNDED:
         raise PolicyError(f"{learning.name} asks several models: what they would have answered is not in the log")
     return "" if learning == policy else registry.spec(learning)
+
+
+def check_coverage(application: Application, policy: Policy) -> None:
+    """Refuse a promise about sets of labels where there are none.
+
+    Raises:
+        PolicyError: the policy answers with numbers.
+    """
+    is_promised = application.coverage > 0.0
+    require(not (is_promised and is_answering(policy)), f"coverage is of labels, and {policy.name} answers numbers")
 
 
 def apprentice(spec: str) -> Policy:

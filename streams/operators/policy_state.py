@@ -30,8 +30,13 @@ def state_of(state: PolicyState | None, policy: str) -> PolicyState | None:
         return None
     if state.policy == policy:
         return state._replace(others=()) if state.others else state
-    known = next((PolicyState(*other[:4]) for other in state.others if other.policy == policy), None)
+    known = next((alone(other) for other in state.others if other.policy == policy), None)
     return known or adopted(state, policy)
+
+
+def alone(other: OtherState) -> PolicyState:
+    """Return the state of another policy as if it lay there by itself."""
+    return PolicyState(*other[:4], calibration=other.calibration)
 
 
 def adopted(state: PolicyState | None, policy: str) -> PolicyState | None:
@@ -50,7 +55,9 @@ def adopted(state: PolicyState | None, policy: str) -> PolicyState | None:
         values = now.adopt(before, state.values, len(state.arms))
     except PolicyError:
         return None
-    return None if values is None else PolicyState(policy, state.arms, state.version, values)
+    if values is None:
+        return None
+    return PolicyState(policy, state.arms, state.version, values, calibration=state.calibration)
 
 
 def numbers(state: PolicyState | None) -> int:
@@ -61,4 +68,4 @@ def numbers(state: PolicyState | None) -> int:
 
 
 def _numbers(others: tuple[OtherState, ...]) -> int:
-    return sum(OTHER_NUMBERS + len(other.values) for other in others)
+    return sum(OTHER_NUMBERS + len(other.values) + len(other.calibration) for other in others)

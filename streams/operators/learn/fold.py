@@ -50,7 +50,7 @@ class Fold:
         self._values: State = ()
         self._others: dict[str, OtherState] = {}  # the one taught last comes last
         self._taught_us = 0
-        self._calibration: State = () if common is None else common.calibration
+        self._calibration: State = ()
         if state is not None:
             self._policy, self._arms, self._version, self._values, others, self._taught_us, self._calibration = state
             if others:
@@ -82,12 +82,16 @@ class Fold:
         decision = seen.decision
         learning, _, is_plain = checked(seen)
         is_same = decision.policy == self._policy
-        arms, version, values = (self._arms, self._version, self._values) if is_same else self._known(decision.policy)
+        if is_same:
+            arms, version, values, calibration = self._arms, self._version, self._values, self._calibration
+        else:
+            arms, version, values, calibration = self._known(decision.policy)
         values = _lesson(learning, decision.policy, seen, arms, values, is_plain=is_plain)
         if seen.label_set is not None:
-            self._calibration = calibrated(seen, self._calibration)
+            calibration = calibrated(seen, calibration)
         if not is_same:
             self._step_back(decision.policy, timestamp_us)
+        self._calibration = calibration
         self._policy, self._arms, self._version, self._values = decision.policy, decision.arms, version + 1, values
         if decision.apprentice:
             self._teach(decision.apprentice, seen, timestamp_us)
@@ -97,10 +101,10 @@ class Fold:
             self._taught_us = max(self._taught_us, seen.observed_us)
         self.taken = True
 
-    def _known(self, policy: str) -> tuple[tuple[str, ...], int, State]:
-        """Return arms, version and values of a policy that did not decide last; no arms if it starts anew."""
+    def _known(self, policy: str) -> tuple[tuple[str, ...], int, State, State]:
+        """Return arms, version, values, calibration of a policy that did not decide last; no arms if it starts anew."""
         known = self._others.get(policy) or self._adopted(policy) or started(self._common, policy)
-        return ((), 0, ()) if known is None else known[1:4]
+        return ((), 0, (), ()) if known is None else (*known[1:4], known.calibration)
 
     def _adopted(self, policy: str) -> PolicyState | None:
         """Return the state to go on from, if the policy that decided until now had other parameters alone."""
@@ -110,7 +114,9 @@ class Fold:
         """Put what decided until now beside another policy, which decides."""
         self._others.pop(policy, None)
         if self._policy is not None:
-            self._others[self._policy] = OtherState(self._policy, self._arms, self._version, self._values, timestamp_us)
+            self._others[self._policy] = OtherState(
+                self._policy, self._arms, self._version, self._values, timestamp_us, self._calibration
+            )
 
     def _teach(self, apprentice: str, seen: Observation, timestamp_us: int) -> None:
         """Let an apprentice learn; if it cannot, nobody else is to suffer for it."""
@@ -119,13 +125,15 @@ class Fold:
         try:
             learning = registry.parse(apprentice)
             known = self._others.get(apprentice) or started(self._common, apprentice)
-            arms, version, values = ((), 0, ()) if known is None else known[1:4]
+            arms, version, values, calibration = ((), 0, (), ()) if known is None else (*known[1:4], known.calibration)
             is_plain = not is_contextual(learning) and not comes_from_outside(learning)
             values = _lesson(learning, apprentice, seen, arms, values, is_plain=is_plain)
         except PolicyError:
             return
         self._others.pop(apprentice, None)
-        self._others[apprentice] = OtherState(apprentice, seen.decision.arms, version + 1, values, timestamp_us)
+        self._others[apprentice] = OtherState(
+            apprentice, seen.decision.arms, version + 1, values, timestamp_us, calibration
+        )
 
     def _forget(self, timestamp_us: int) -> None:
         """Drop what no late observation can teach any more, and what there is no room for: the longest untaught."""

@@ -223,7 +223,7 @@ class Combiner:
         """Count a set of labels, and the labels in it."""
         kind = "all" if made.is_all else "some"
         self._counters["label_sets_total", "application", application, "kind", kind] += 1
-        self._counters["label_set_sizes_total", "application", application] += len(made.labels)
+        self._counters["label_set_sizes_total", "application", application] += 0 if made.is_all else len(made.labels)
 
     def rank(self, query: Pending, arms: Arms, now_us: int) -> Emit:
         """Answer a query with the best of its candidates; by default where its policy cannot rank them."""

@@ -202,6 +202,8 @@ class Selection(Operator):
             if len(found) > MAX_LABELS:
                 break
             found[render(("deployed", "application", name, "policy", deployed.application.policy))] = 1.0
+            if deployed.application.coverage:
+                found[render(("coverage_promised", "application", name))] = deployed.application.coverage
             models = deployed.application.models
             key = _state_key(name, None, self._settings.partitions)
             arms = self._states.arms(key, deployed)

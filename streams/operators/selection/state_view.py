@@ -156,15 +156,17 @@ def arms_of(policy: Policy, names: tuple[str, ...], name: str, state: PolicyStat
     )
 
 
-def with_aim(arms: Arms, application: Application, calibration: State = ()) -> Arms:
+def with_aim(arms: Arms, application: Application, state: PolicyState | None = None) -> Arms:
     """Return arms that make sets of labels, if the application promises coverage.
 
     Args:
         arms: of its policy.
         application: that decides.
-        calibration: as a state has it; empty = nothing is known.
+        state: of the policy; None = nothing is known.
     """
-    return replace(arms, aim=conformal.aim(application.coverage, calibration)) if application.coverage else arms
+    if not application.coverage:
+        return arms
+    return replace(arms, aim=conformal.aim(application.coverage, () if state is None else state.calibration))
 
 
 _NO_DECISION = Decision((), 0, "", "", (), ())
@@ -315,7 +317,7 @@ class StateView:
             entry.is_begun = state is None
             state = state or self._started(key, policy, application.name)
             arms = arms_of(policy, names, key.name, state, deployed.apprentice)
-            arms = entry.arms = with_aim(arms, application, self._calibration(key, entry.state, deployed))
+            arms = entry.arms = with_aim(arms, application, state)
         return arms
 
     def is_new(self, key: StateKey, policy: Policy) -> bool:
@@ -334,13 +336,6 @@ class StateView:
             return started(common.state, registry.spec(policy))
         except PolicyError:  # of a policy from outside: it starts anew
             return None
-
-    def _calibration(self, key: StateKey, state: PolicyState | None, deployed: Deployed) -> State:
-        """Return what is known of sets of labels: under this name, or for a new context of all."""
-        if state is None and has_shared_prior(deployed.policy):
-            common = self._find(StateKey(key.partition, deployed.application.name))
-            state = None if common is None else common.state
-        return () if state is None else state.calibration
 
     def is_stale(self, key: StateKey, now_us: int) -> bool:
         """Tell whether a state that is in the view should be read again now; true once for each reading."""
