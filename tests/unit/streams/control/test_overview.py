@@ -637,7 +637,7 @@ def test_a_promise_of_coverage_is_shown_with_what_became_of_it() -> None:
     sizes = {"label_set_sizes_total{application=digits}": 144.0}
     page.report("selection@2", {**promise, **sizes, f"{made}some}}": 96.0, f"{made}all}}": 4.0})
     page.report("learner@2", {f"{judged}held}}": 45.0, f"{judged}missed}}": 5.0})
-    page.later(1)
+    page.later(STEP_US / SECOND)
     row = page.shown()["applications"][0]
     found = row["coverage"]
     assert found is not None
