@@ -54,10 +54,10 @@ FIRST: Final = 1_000  # queries by which the fixed sets are made
 WINDOWS: Final = 20
 
 _HELD = Kind("", Better.HIGHER, 0.0, 0.02)
-_GAP = Kind("", Better.LOWER, 0.0, 0.01)
+_BELOW = Kind("", Better.LOWER, 0.0, 0.01)
 FIGURES = Figures(
-    # Within what the law allows of 10,000 observations, and twice that of half of them.
-    _GAP(*(f"{part}_gap" for part in PARTS), must=at_most(0.02, IN_FULL)),
+    # The law allows 0.018 of 10,000 observations. Above the promise is no fault: the likeliest label is always there.
+    _BELOW(*(f"{part}_below" for part in PARTS), must=at_most(0.02, IN_FULL)),
     _HELD(*(f"{part}_held_after" for part in PARTS), must=at_least(COVERAGE - 0.02, IN_FULL)),
     _HELD(*(f"{part}_held_before" for part in PARTS)),
     SHOWN(*(f"{part}_fixed_{name}" for part in PARTS for name in ("held_before", "held_after", "lowest"))),
@@ -199,7 +199,7 @@ def votes(answers: Sequence[int]) -> Mapping[int | str, float]:
 def compared(name: str, ours: Sets, beside: Sets) -> tuple[dict[str, float], list[dict[str, float]]]:
     """Return figures of both kinds of sets before and after the change, and their curves by windows."""
     half, size = len(ours.held) // 2, len(ours.held) // WINDOWS
-    figures = {f"{name}_gap": abs(float(ours.held.mean()) - COVERAGE)}
+    figures = {f"{name}_below": max(0.0, COVERAGE - float(ours.held.mean()))}
     for what, sets in (("", ours), ("fixed_", beside)):
         figures[f"{name}_{what}lowest"] = min(sets.windows(size)[1:])
         for when, part in (("before", slice(FIRST, half)), ("after", slice(half, None))):

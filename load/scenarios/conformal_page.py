@@ -92,6 +92,8 @@ held, how many were judged, and how large they are. The counters are `label_sets
 _READING: Final = """\
 - *Held* is the share of the sets that had the true label in them. *Fixed* are sets by split conformal prediction on the
   same weights: their threshold follows from the first thousand queries. Both columns *before* leave these out.
+- The share may lie above the promise: the likeliest label is always in the set. Where models alone are right more
+  often than promised, nearly all sets have one label.
 - A size counts all labels there are where a set is `is_all`.
 - The first row is arithmetic alone: with feedback 50 queries late, no Kafka. The others went through the whole system.
 """
