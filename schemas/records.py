@@ -424,7 +424,7 @@ class OtherState(NamedTuple):
     version: int
     values: tuple[float, ...]
     taught_us: int  # the log's time of its last observation
-    calibration: tuple[float, ...] = ()  # of its sets of labels, as `policies.conformal` makes it; empty = none
+    coverage: tuple[float, ...] = ()  # of its sets of labels, as `policies.conformal` makes it; empty = none
 
 
 class PolicyState(NamedTuple):
@@ -440,7 +440,7 @@ class PolicyState(NamedTuple):
     values: tuple[float, ...]
     others: tuple[OtherState, ...] = ()
     taught_us: int = 0  # event time of the latest lesson; 0 = unknown: such a state is not forgotten
-    calibration: tuple[float, ...] = ()  # as in `OtherState`
+    coverage: tuple[float, ...] = ()  # as in `OtherState`
 
 
 def outputs_of(batch: ModelPredictions) -> list[ModelOutput]:

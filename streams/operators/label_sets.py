@@ -81,7 +81,7 @@ def _text(label: Value) -> str:
     return f"{label:.17g}" if isinstance(label, int | float) else str(label)
 
 
-def calibrated(seen: Observation, state: State) -> State:
+def judged(seen: Observation, state: State) -> State:
     """Return what an observation makes of a state; without a set or a label nothing changes.
 
     Raises:

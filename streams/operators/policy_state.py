@@ -36,7 +36,7 @@ def state_of(state: PolicyState | None, policy: str) -> PolicyState | None:
 
 def alone(other: OtherState) -> PolicyState:
     """Return the state of another policy as if it lay there by itself."""
-    return PolicyState(*other[:4], calibration=other.calibration)
+    return PolicyState(*other[:4], coverage=other.coverage)
 
 
 def adopted(state: PolicyState | None, policy: str) -> PolicyState | None:
@@ -57,15 +57,15 @@ def adopted(state: PolicyState | None, policy: str) -> PolicyState | None:
         return None
     if values is None:
         return None
-    return PolicyState(policy, state.arms, state.version, values, calibration=state.calibration)
+    return PolicyState(policy, state.arms, state.version, values, coverage=state.coverage)
 
 
 def numbers(state: PolicyState | None) -> int:
     """Return how many numbers a state has, those of others included: what its memory follows."""
     if state is None:
         return 0
-    return len(state.values) + len(state.calibration) + (_numbers(state.others) if state.others else 0)
+    return len(state.values) + len(state.coverage) + (_numbers(state.others) if state.others else 0)
 
 
 def _numbers(others: tuple[OtherState, ...]) -> int:
-    return sum(OTHER_NUMBERS + len(other.values) + len(other.calibration) for other in others)
+    return sum(OTHER_NUMBERS + len(other.values) + len(other.coverage) for other in others)

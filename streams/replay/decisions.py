@@ -218,9 +218,9 @@ class Decisions:
         tried: set[tuple[tuple[float, ...], ...]] = set()
         for common, state in history.commons(decision, latest):
             begun = started(state, decision.policy)
-            if begun is None or (begun.values, begun.calibration) in tried:
+            if begun is None or (begun.values, begun.coverage) in tried:
                 continue
-            tried.add((begun.values, begun.calibration))
+            tried.add((begun.values, begun.coverage))
             if _shares(decision, begun) == decision.propensities:
                 yield (key, None), (common, state)
         yield (key, None), (StateKey(key.partition, application_of(decision.state)), None)

@@ -141,4 +141,4 @@ class StateHistory:
 
 
 def _size(state: PolicyState) -> int:
-    return len(state.values) + len(state.calibration) + _VERSION_NUMBERS
+    return len(state.values) + len(state.coverage) + _VERSION_NUMBERS

@@ -14,7 +14,7 @@ from policies.outside import comes_from_outside
 from schemas.records import OtherState, PolicyState
 from streams.operators.cold_start import for_all, is_forgotten, started, states_of
 from streams.operators.ids import SeenIds
-from streams.operators.label_sets import calibrated
+from streams.operators.label_sets import judged
 from streams.operators.policy_state import MOST_OTHERS, adopted, numbers
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class Fold:
     """
 
     __slots__ = (
-        "_arms", "_calibration", "_common", "_others", "_policy", "_taught_us", "_values", "_version", "_window_us",
+        "_arms", "_coverage", "_common", "_others", "_policy", "_taught_us", "_values", "_version", "_window_us",
         "taken",
     )  # fmt: skip
 
@@ -50,9 +50,9 @@ class Fold:
         self._values: State = ()
         self._others: dict[str, OtherState] = {}  # the one taught last comes last
         self._taught_us = 0
-        self._calibration: State = ()
+        self._coverage: State = ()
         if state is not None:
-            self._policy, self._arms, self._version, self._values, others, self._taught_us, self._calibration = state
+            self._policy, self._arms, self._version, self._values, others, self._taught_us, self._coverage = state
             if others:
                 self._others = {other.policy: other for other in others}
         self.taken = False  # whether an observation has changed it
@@ -63,7 +63,7 @@ class Fold:
         assert self._policy is not None
         others = tuple(self._others.values())
         return PolicyState(
-            self._policy, self._arms, self._version, self._values, others, self._taught_us, self._calibration
+            self._policy, self._arms, self._version, self._values, others, self._taught_us, self._coverage
         )
 
     def take(self, seen: Observation, timestamp_us: int) -> None:
@@ -83,15 +83,15 @@ class Fold:
         learning, _, is_plain = checked(seen)
         is_same = decision.policy == self._policy
         if is_same:
-            arms, version, values, calibration = self._arms, self._version, self._values, self._calibration
+            arms, version, values, coverage = self._arms, self._version, self._values, self._coverage
         else:
-            arms, version, values, calibration = self._known(decision.policy)
+            arms, version, values, coverage = self._known(decision.policy)
         values = _lesson(learning, decision.policy, seen, arms, values, is_plain=is_plain)
         if seen.label_set is not None:
-            calibration = calibrated(seen, calibration)
+            coverage = judged(seen, coverage)
         if not is_same:
             self._step_back(decision.policy, timestamp_us)
-        self._calibration = calibration
+        self._coverage = coverage
         self._policy, self._arms, self._version, self._values = decision.policy, decision.arms, version + 1, values
         if decision.apprentice:
             self._teach(decision.apprentice, seen, timestamp_us)
@@ -102,9 +102,9 @@ class Fold:
         self.taken = True
 
     def _known(self, policy: str) -> tuple[tuple[str, ...], int, State, State]:
-        """Return arms, version, values, calibration of a policy that did not decide last; no arms if it starts anew."""
+        """Return arms, version, values, coverage of a policy that did not decide last; no arms if it starts anew."""
         known = self._others.get(policy) or self._adopted(policy) or started(self._common, policy)
-        return ((), 0, (), ()) if known is None else (*known[1:4], known.calibration)
+        return ((), 0, (), ()) if known is None else (*known[1:4], known.coverage)
 
     def _adopted(self, policy: str) -> PolicyState | None:
         """Return the state to go on from, if the policy that decided until now had other parameters alone."""
@@ -115,7 +115,7 @@ class Fold:
         self._others.pop(policy, None)
         if self._policy is not None:
             self._others[self._policy] = OtherState(
-                self._policy, self._arms, self._version, self._values, timestamp_us, self._calibration
+                self._policy, self._arms, self._version, self._values, timestamp_us, self._coverage
             )
 
     def _teach(self, apprentice: str, seen: Observation, timestamp_us: int) -> None:
@@ -125,14 +125,14 @@ class Fold:
         try:
             learning = registry.parse(apprentice)
             known = self._others.get(apprentice) or started(self._common, apprentice)
-            arms, version, values, calibration = ((), 0, (), ()) if known is None else (*known[1:4], known.calibration)
+            arms, version, values, coverage = ((), 0, (), ()) if known is None else (*known[1:4], known.coverage)
             is_plain = not is_contextual(learning) and not comes_from_outside(learning)
             values = _lesson(learning, apprentice, seen, arms, values, is_plain=is_plain)
         except PolicyError:
             return
         self._others.pop(apprentice, None)
         self._others[apprentice] = OtherState(
-            apprentice, seen.decision.arms, version + 1, values, timestamp_us, calibration
+            apprentice, seen.decision.arms, version + 1, values, timestamp_us, coverage
         )
 
     def _forget(self, timestamp_us: int) -> None:

@@ -166,7 +166,7 @@ def with_aim(arms: Arms, application: Application, state: PolicyState | None = N
     """
     if not application.coverage:
         return arms
-    return replace(arms, aim=conformal.aim(application.coverage, () if state is None else state.calibration))
+    return replace(arms, aim=conformal.aim(application.coverage, () if state is None else state.coverage))
 
 
 _NO_DECISION = Decision((), 0, "", "", (), ())

@@ -68,7 +68,7 @@ def test_labels_that_are_less_likely_come_in_when_the_model_turns_out_wrong() ->
 
 
 def test_the_state_is_the_fold_of_the_log_and_beside_that_of_the_policy() -> None:
-    """Stored as folded, bit for bit; its calibration is what the arithmetic makes of the true labels' weights."""
+    """Stored as folded, bit for bit; its coverage is what the arithmetic makes of the true labels' weights."""
     loop = sure()
     ask(loop, 15)
     stored = loop.driver.store.states[StateKey(0, "digits")]
@@ -76,7 +76,7 @@ def test_the_state_is_the_fold_of_the_log_and_beside_that_of_the_policy() -> Non
     for _ in range(15):
         expected = observe(COVERAGE, expected, 0.8)
     assert stored == fold(loop.observations(), WINDOW_US)["digits"]
-    assert stored.calibration == pytest.approx(expected)
+    assert stored.coverage == pytest.approx(expected)
     assert all(seen.label_set == loop.answer(seen.query_id).label_set for _, seen in loop.observations())
 
 
@@ -87,7 +87,7 @@ def test_without_feedback_nothing_is_learnt() -> None:
     loop.feedback(loop.query(), loss=1.0)
     loop.driver.run(30)
     assert len(loop.observations()) == 6
-    assert fold(loop.observations(), WINDOW_US)["digits"].calibration == ()
+    assert fold(loop.observations(), WINDOW_US)["digits"].coverage == ()
 
 
 def test_an_application_without_a_promise_has_no_sets() -> None:
@@ -95,7 +95,7 @@ def test_an_application_without_a_promise_has_no_sets() -> None:
     loop = sure(coverage=0.0)
     ask(loop, 3)
     assert not sets(loop)
-    assert fold(loop.observations(), WINDOW_US)["digits"].calibration == ()
+    assert fold(loop.observations(), WINDOW_US)["digits"].coverage == ()
 
 
 def test_a_promise_that_changes_holds_from_the_next_answer_on() -> None:
@@ -159,8 +159,8 @@ def test_a_new_context_starts_from_what_all_have_taught() -> None:
     assert made is not None
     assert not made.is_all
     states = fold(loop.observations(), WINDOW_US)
-    assert states["digits/bob"].calibration == states["digits"].calibration
-    assert aim(COVERAGE, states["digits/ann"].calibration).least > 0.0
+    assert states["digits/bob"].coverage == states["digits"].coverage
+    assert aim(COVERAGE, states["digits/ann"].coverage).least > 0.0
 
 
 def test_an_impossible_weight_is_refused_and_the_state_stays() -> None:
