@@ -6,7 +6,7 @@ from functools import lru_cache
 from math import isfinite
 from typing import TYPE_CHECKING
 
-from policies import registry
+from policies import calibration, registry
 from policies.errors import PolicyError
 from policies.lessons import Lesson
 from schemas.records import OtherState, PolicyState, new_tuple
@@ -33,7 +33,18 @@ class Fold:
         common: what a context that is new to a policy starts from, if there is anything.
     """
 
-    __slots__ = ("_arms", "_common", "_others", "_policy", "_taught_us", "_values", "_version", "_window_us", "taken")
+    __slots__ = (
+        "_arms",
+        "_common",
+        "_confidences",
+        "_others",
+        "_policy",
+        "_taught_us",
+        "_values",
+        "_version",
+        "_window_us",
+        "taken",
+    )
 
     def __init__(self, state: PolicyState | None, window_us: int, common: PolicyState | None = None) -> None:
         self._window_us = window_us
@@ -42,10 +53,11 @@ class Fold:
         self._arms: tuple[str, ...] = ()
         self._version = 0
         self._values: State = ()
+        self._confidences: State = ()
         self._others: dict[str, OtherState] = {}  # the one taught last comes last
         self._taught_us = 0
         if state is not None:
-            self._policy, self._arms, self._version, self._values, others, self._taught_us = state
+            self._policy, self._arms, self._version, self._values, others, self._taught_us, self._confidences = state
             if others:
                 self._others = {other.policy: other for other in others}
         self.taken = False  # whether an observation has changed it
@@ -54,8 +66,8 @@ class Fold:
     def state(self) -> PolicyState:
         """The state as it is now; there is one as soon as an observation was taken."""
         assert self._policy is not None
-        others = tuple(self._others.values())
-        return PolicyState(self._policy, self._arms, self._version, self._values, others, self._taught_us)
+        others, taught_us = tuple(self._others.values()), self._taught_us
+        return PolicyState(self._policy, self._arms, self._version, self._values, others, taught_us, self._confidences)
 
     def take(self, seen: Observation, timestamp_us: int) -> None:
         """Fold one observation: it teaches the policy that decided, and its apprentice.
@@ -75,11 +87,14 @@ class Fold:
         if policy == self._policy:
             self._values = _learnt(learning, policy, seen, self._arms, self._values)
             self._version += 1
+            if self._confidences or seen.confidence is not None:
+                self._confidences = _judged(seen, self._arms, self._confidences)
         else:
-            arms, version, values = self._known(policy)
+            arms, version, values, confidences = self._known(policy)
             values = _learnt(learning, policy, seen, arms, values)
             self._step_back(policy, timestamp_us)
             self._policy, self._version, self._values = policy, version + 1, values
+            self._confidences = _judged(seen, arms, confidences)
         self._arms = decision.arms
         if decision.apprentice:
             self._teach(decision.apprentice, seen, timestamp_us)
@@ -89,10 +104,9 @@ class Fold:
             self._taught_us = max(self._taught_us, seen.observed_us)
         self.taken = True
 
-    def _known(self, policy: str) -> tuple[tuple[str, ...], int, State]:
-        """Return arms, version and values of a policy that did not decide last; no arms if it starts anew."""
-        known = self._others.get(policy) or self._adopted(policy) or started(self._common, policy)
-        return ((), 0, ()) if known is None else known[1:4]
+    def _known(self, policy: str) -> tuple[tuple[str, ...], int, State, State]:
+        """Return what is known of a policy that did not decide last; no arms if it starts anew."""
+        return _parts(self._others.get(policy) or self._adopted(policy) or started(self._common, policy))
 
     def _adopted(self, policy: str) -> PolicyState | None:
         """Return the state to go on from, if the policy that decided until now had other parameters alone."""
@@ -102,7 +116,8 @@ class Fold:
         """Put what decided until now beside another policy, which decides."""
         self._others.pop(policy, None)
         if self._policy is not None:
-            self._others[self._policy] = OtherState(self._policy, self._arms, self._version, self._values, timestamp_us)
+            known = self._policy, self._arms, self._version, self._values
+            self._others[self._policy] = OtherState(*known, timestamp_us, self._confidences)
 
     def _teach(self, apprentice: str, seen: Observation, timestamp_us: int) -> None:
         """Let an apprentice learn; if it cannot, nobody else is to suffer for it."""
@@ -111,12 +126,15 @@ class Fold:
         try:
             learning = registry.parse(apprentice)
             known = self._others.get(apprentice) or started(self._common, apprentice)
-            arms, version, values = ((), 0, ()) if known is None else known[1:4]
+            arms, version, values, confidences = _parts(known)
             values = _learnt(learning, apprentice, seen, arms, values)
         except PolicyError:
             return
         self._others.pop(apprentice, None)
-        self._others[apprentice] = OtherState(apprentice, seen.decision.arms, version + 1, values, timestamp_us)
+        confidences = _judged(seen, arms, confidences)
+        self._others[apprentice] = OtherState(
+            apprentice, seen.decision.arms, version + 1, values, timestamp_us, confidences
+        )
 
     def _forget(self, timestamp_us: int) -> None:
         """Drop what no late observation can teach any more, and what there is no room for: the longest untaught."""
@@ -276,6 +294,28 @@ def _learnt(policy: Policy, spec: str, seen: Observation, arms: tuple[str, ...],
     return values
 
 
+def _parts(known: OtherState | PolicyState | None) -> tuple[tuple[str, ...], int, State, State]:
+    return ((), 0, (), ()) if known is None else (known.arms, known.version, known.values, known.confidences)
+
+
+def _judged(seen: Observation, arms: tuple[str, ...], known: State) -> State:
+    """Return how often arms are right at each confidence, after an observation.
+
+    Args:
+        seen: the observation.
+        arms: of what is known.
+        known: before it; see `policies.calibration`.
+    """
+    decision = seen.decision
+    if known and arms != decision.arms:
+        known = calibration.extended(known, arms, decision.arms)
+    if seen.confidence is None or len(decision.chosen) != 1:
+        return known
+    arm = decision.chosen[0]
+    loss = seen.losses[arm]
+    return known if loss is None else calibration.observed(known, len(decision.arms), arm, seen.confidence, loss)
+
+
 @lru_cache(_DECISIONS)
 def _policy(decision: Decision) -> Policy | None:
     """Return the policy of a decision; None if its parts do not fit each other, or its policy does not exist."""
@@ -307,6 +347,8 @@ def checked(seen: Observation) -> Policy:
     for loss in losses:
         if loss is not None and not 0.0 <= loss <= 1.0:
             raise _fault(seen)
+    if seen.confidence is not None and not 0.0 <= seen.confidence <= 1.0:
+        raise _fault(seen)
     if seen.steps and not all(0.0 <= step.probability <= 1.0 and 0.0 <= step.confidence <= 1.0 for step in seen.steps):
         raise _fault(seen)
     return policy
@@ -322,8 +364,9 @@ def _fault(seen: Observation) -> PolicyError:
         return PolicyError(f"chosen arms {decision.chosen} of {count}")
     if not all(map(_is_share, decision.propensities)) or not all(map(_is_share, seen.losses)):
         return PolicyError("propensities and losses lie in [0, 1]")
-    if not all(_is_share(step.probability) and _is_share(step.confidence) for step in seen.steps):
-        return PolicyError("probabilities and confidences of steps lie in [0, 1]")
+    steps = [share for step in seen.steps for share in (step.probability, step.confidence)]
+    if not all(map(_is_share, (seen.confidence, *steps))):
+        return PolicyError("confidences, and probabilities of steps, lie in [0, 1]")
     for word, column in (("answers", seen.answers), ("scores", seen.scores)):
         if column is not None and len(column) != count:
             return PolicyError(f"{count} arms, {len(column)} {word}")
