@@ -95,6 +95,8 @@ def curve(counts: State) -> tuple[float, ...]:
 
 def extended(state: State, old_arms: Sequence[str], new_arms: Sequence[str]) -> State:
     """Return the counts by name; a new arm has none."""
+    if not state or tuple(old_arms) == tuple(new_arms):
+        return state
     known = {name: state[WIDTH * at : WIDTH * (at + 1)] for at, name in enumerate(old_arms)}
     kept = [known.get(name, (0.0,) * WIDTH) for name in new_arms]
     return tuple([count for counts in kept for count in counts]) if any(map(any, kept)) else ()
