@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_digits
 from sklearn.isotonic import IsotonicRegression
+from sklearn.naive_bayes import GaussianNB
 
 from policies.calibration import WINDOW, calibrated, observed
 
@@ -57,6 +59,19 @@ def test_a_model_that_claims_too_much_or_too_little_is_told_for_what_it_is(sharp
     assert off(said[late], right[late]) > 0.1
     assert ours < off(said[late], right[late]) / 3
     assert ours < theirs + 0.02
+
+
+def test_naive_bayes_is_told_for_what_it_is_after_five_hundred_answers() -> None:
+    """It takes pixels for independent, so it says 0.99 where it reads five of six digits right."""
+    rows, labels = load_digits(return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(rows))
+    learnt, asked = order[:300], order[300:]
+    scores = GaussianNB().fit(rows[learnt], labels[learnt]).predict_proba(rows[asked])
+    said, right = scores.max(axis=1), (scores.argmax(axis=1) == labels[asked]).astype(float)
+    found, _ = told(said, right)
+    late = slice(500, None)
+    assert off(said[late], right[late]) > 0.15
+    assert off(found[late], right[late]) < 0.04
 
 
 def test_a_model_that_is_right_about_itself_stays_as_it_is() -> None:
