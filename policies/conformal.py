@@ -74,13 +74,14 @@ def check(coverage: float) -> None:
 def start(coverage: float, state: State = ()) -> State:
     """Return the state under a promise: as it is, or with alpha anew where another coverage was promised before.
 
+    What another version of this module has stored, with other bins, counts as nothing.
+
     Raises:
-        PolicyError: of `check`, or the state is none.
+        PolicyError: of `check`.
     """
     check(coverage)
-    if not state:
+    if len(state) != 2 + _BINS:
         return (coverage, 1.0 - coverage, *(0.0,) * _BINS)
-    require(len(state) == 2 + _BINS, f"a state of sets of labels has {2 + _BINS} numbers, not {len(state)}")
     return state if state[0] == coverage else (coverage, 1.0 - coverage, *state[2:])
 
 

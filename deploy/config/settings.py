@@ -473,7 +473,7 @@ class ApplicationSettings(Section):
     takes the mean of other numbers and of scores. `mean` and `median` treat all as numbers."""
     confidence_floor: float = Field(default=0.0, ge=0, le=1)
     """Below this confidence the answer is `default_output`, with the reason `low_confidence`. Confidence is the weight
-    of the asked models that agree with the answer."""
+    of the asked models that agree with the answer; of one model that gives scores, how likely its answer is right."""
     coverage: float = Field(default=0.0, ge=0, le=MOST_COVERAGE)
     """The share of the predictions whose set of labels has the true one in it, say 0.9. Each prediction carries such a
     set (`label_set`), which feedback keeps as large as the promise needs. By default there are none."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from policies import conformal
+from policies.contract import OwnAnswer
 from policies.label_weights import label_weights
-from policies.lessons import OwnAnswer
 from schemas.records import LabelSet, Outcome
 
 if TYPE_CHECKING:
@@ -81,11 +81,11 @@ def _text(label: Value) -> str:
     return f"{label:.17g}" if isinstance(label, int | float) else str(label)
 
 
-def judged(seen: Observation, state: State) -> State:
+def covered(seen: Observation, state: State) -> State:
     """Return what an observation makes of a state; without a set or a label nothing changes.
 
     Raises:
-        PolicyError: its set cannot be, or the state is none.
+        PolicyError: its set cannot be.
     """
     made, label = seen.label_set, seen.label
     if made is None or label is None:

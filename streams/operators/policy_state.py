@@ -35,8 +35,8 @@ def state_of(state: PolicyState | None, policy: str) -> PolicyState | None:
 
 
 def alone(other: OtherState) -> PolicyState:
-    """Return the state of another policy as if it lay there by itself."""
-    return PolicyState(*other[:4], coverage=other.coverage)
+    """Return what lies beside another policy's state, as a state of its own."""
+    return PolicyState(*other[:4], confidences=other.confidences, coverage=other.coverage)
 
 
 def adopted(state: PolicyState | None, policy: str) -> PolicyState | None:
@@ -55,17 +55,16 @@ def adopted(state: PolicyState | None, policy: str) -> PolicyState | None:
         values = now.adopt(before, state.values, len(state.arms))
     except PolicyError:
         return None
-    if values is None:
-        return None
-    return PolicyState(policy, state.arms, state.version, values, coverage=state.coverage)
+    return None if values is None else state._replace(policy=policy, values=values, others=(), taught_us=0)
 
 
 def numbers(state: PolicyState | None) -> int:
     """Return how many numbers a state has, those of others included: what its memory follows."""
     if state is None:
         return 0
-    return len(state.values) + len(state.coverage) + (_numbers(state.others) if state.others else 0)
+    learnt = len(state.values) + len(state.confidences) + len(state.coverage)
+    return learnt + (_numbers(state.others) if state.others else 0)
 
 
 def _numbers(others: tuple[OtherState, ...]) -> int:
-    return sum(OTHER_NUMBERS + len(other.values) + len(other.coverage) for other in others)
+    return sum(OTHER_NUMBERS + len(its.values) + len(its.confidences) + len(its.coverage) for its in others)

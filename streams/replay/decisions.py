@@ -218,9 +218,9 @@ class Decisions:
         tried: set[tuple[tuple[float, ...], ...]] = set()
         for common, state in history.commons(decision, latest):
             begun = started(state, decision.policy)
-            if begun is None or (begun.values, begun.coverage) in tried:
+            if begun is None or begun[3:] in tried:
                 continue
-            tried.add((begun.values, begun.coverage))
+            tried.add(begun[3:])
             if _shares(decision, begun) == decision.propensities:
                 yield (key, None), (common, state)
         yield (key, None), (StateKey(key.partition, application_of(decision.state)), None)

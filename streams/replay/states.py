@@ -13,7 +13,7 @@ from policies.errors import PolicyError
 from streams.operators.contract import StateKey
 from streams.operators.ids import SeenIds
 from streams.operators.learn.fold import taught
-from streams.operators.policy_state import adopted, alone, state_of
+from streams.operators.policy_state import adopted, alone, numbers, state_of
 from streams.topology import application_of, state_partition
 
 if TYPE_CHECKING:
@@ -141,4 +141,4 @@ class StateHistory:
 
 
 def _size(state: PolicyState) -> int:
-    return len(state.values) + len(state.coverage) + _VERSION_NUMBERS
+    return numbers(state) + _VERSION_NUMBERS

@@ -112,7 +112,12 @@ class Serving:
         inside = self._inside  # their answers need no way back
         is_hedged = self._is_hedged(queries[0].application, arms)
         for query in queries:
-            query.weights, query.read, query.aim = arms.votes, arms.read, arms.aim
+            query.weights, query.read, query.confidences, query.aim = (
+                arms.votes,
+                arms.read,
+                arms.confidences,
+                arms.aim,
+            )
             choice: tuple[Decision | None, tuple[str, ...], tuple[str, ...]]
             if query.features or in_situation or query.version is not None:
                 choice = self._singled_out(query, arms, now_us)
