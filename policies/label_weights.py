@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+from math import exp, isfinite
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from schemas.records import Tensor
 from schemas.topics import model_version
@@ -12,15 +12,13 @@ from schemas.topics import model_version
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from numpy.typing import NDArray
-
     from schemas.records import ModelOutput
 
 _SUM_TOLERANCE = 1e-3  # scores of float32 models add up to 1 only so closely
 
 
 def label_weights(
-    votes: Mapping[int, float], outputs: Mapping[int, ModelOutput], classes: Mapping[str, Sequence[str]]
+    votes: Mapping[int, float], outputs: Mapping[int, ModelOutput], classes: Mapping[str, tuple[str, ...]]
 ) -> dict[int | str, float]:
     """Return the weight of each label, in all 1; empty if no model has answered with a label or with scores.
 
@@ -39,38 +37,39 @@ def label_weights(
     return weights
 
 
-def _shares_of(output: ModelOutput, classes: Mapping[str, Sequence[str]]) -> dict[int | str, float]:
+def _shares_of(output: ModelOutput, classes: Mapping[str, tuple[str, ...]]) -> dict[int | str, float]:
     """Return what a model gives to each label, in all 1; empty for an answer that is a number."""
     answer = output.answer
     if answer is None or isinstance(answer, float):
         return {}
     scores = answer if isinstance(answer, Tensor) else output.scores
-    values = None if scores is None else as_shares(scores)
+    values = None if scores is None else as_shares(scores.numpy().ravel().tolist())
     if values is not None:
         labels = _labels(len(values), answer, classes.get(model_version(output.model, output.version), ()))
         if labels is not None:
-            return dict(zip(labels, values.tolist(), strict=True))
+            return dict(zip(labels, values, strict=True))
     return {} if isinstance(answer, Tensor) else {answer: 1.0}
 
 
-def as_shares(scores: Tensor) -> NDArray[np.float64] | None:
-    """Return scores (k,) as shares that sum to 1: those that are no probabilities go through a softmax.
+def as_shares(scores: Sequence[float]) -> list[float] | None:
+    """Return scores as shares that sum to 1: those that are no probabilities go through a softmax.
 
     None where there are none, or one is not finite.
 
     Examples:
-        >>> as_shares(Tensor.of(np.array([0.0, 0.0])))
-        array([0.5, 0.5])
+        >>> as_shares([0.0, 0.0])
+        [0.5, 0.5]
     """
-    values = scores.numpy().astype(np.float64).ravel()
-    if values.size == 0 or not np.isfinite(values).all():
+    if not scores or not all(map(isfinite, scores)):
         return None
-    if values.min() < 0.0 or abs(float(values.sum()) - 1.0) > _SUM_TOLERANCE:
-        values = np.exp(values - values.max())
-    return np.asarray(values / values.sum())
+    total, best = sum(scores), max(scores)
+    if min(scores) < 0.0 or abs(total - 1.0) > _SUM_TOLERANCE:
+        scores = [exp(score - best) for score in scores]
+        total = sum(scores)
+    return [score / total for score in scores]
 
 
-def _labels(width: int, answer: int | str | Tensor, names: Sequence[str]) -> Sequence[int | str] | None:
+def _labels(width: int, answer: int | str | Tensor, names: tuple[str, ...]) -> Sequence[int | str] | None:
     """Return the labels of scores, of the answer's type: classes travel as text. None = it is not known which."""
     if not names:
         return None if isinstance(answer, str) else range(width)
@@ -78,7 +77,13 @@ def _labels(width: int, answer: int | str | Tensor, names: Sequence[str]) -> Seq
         return None
     if isinstance(answer, str):
         return names
+    return _numbers(names) or (names if isinstance(answer, Tensor) else None)
+
+
+@lru_cache(1024)
+def _numbers(names: tuple[str, ...]) -> tuple[int, ...]:
+    """Return the numbers that classes are; nothing if one is none."""
     try:
-        return [int(name) for name in names]
+        return tuple(map(int, names))
     except ValueError:
-        return names if isinstance(answer, Tensor) else None
+        return ()

@@ -22,7 +22,7 @@ def label_set(
     prediction: Prediction,
     weights: Sequence[float] | VoteWeights | OwnAnswer,
     aim: conformal.Aim,
-    classes: Mapping[str, Sequence[str]],
+    classes: Mapping[str, tuple[str, ...]],
 ) -> LabelSet | None:
     """Return the set of labels of a prediction; None where no policy decided, or no model answered with a label.
 

@@ -218,9 +218,10 @@ class Decisions:
         tried: set[tuple[tuple[float, ...], ...]] = set()
         for common, state in history.commons(decision, latest):
             begun = started(state, decision.policy)
-            if begun is None or begun[3:] in tried:
+            learnt = () if begun is None else (begun.values, begun.confidences, begun.coverage)
+            if begun is None or learnt in tried:
                 continue
-            tried.add(begun[3:])
+            tried.add(learnt)
             if _shares(decision, begun) == decision.propensities:
                 yield (key, None), (common, state)
         yield (key, None), (StateKey(key.partition, application_of(decision.state)), None)

@@ -43,7 +43,7 @@ _BUCKET_US = 1_000  # deadlines are kept by the millisecond: a broker's round tr
 class Combiner:
     """Holds pending queries and answers them; one instance for all partitions of a selection process."""
 
-    def __init__(self, codec: Codec, counters: Counters, classes: Mapping[str, Sequence[str]]) -> None:
+    def __init__(self, codec: Codec, counters: Counters, classes: Mapping[str, tuple[str, ...]]) -> None:
         self._codec = codec
         self._classes = classes
         self._counters = counters

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 # The largest share of the objective for the way back from a worker, however slow that has been.
 MAX_RETURN_SHARE = 0.25
-_NO_CLASSES: Mapping[str, Sequence[str]] = MappingProxyType({})
+_NO_CLASSES: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
 
 class Serving:
@@ -62,7 +62,7 @@ class Serving:
         admission: Admission | None,
         counters: Counters,
         inside: frozenset[str] = frozenset(),
-        classes: Mapping[str, Sequence[str]] = _NO_CLASSES,
+        classes: Mapping[str, tuple[str, ...]] = _NO_CLASSES,
     ) -> None:
         """Start with nothing pending.
 
