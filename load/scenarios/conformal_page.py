@@ -40,9 +40,9 @@ applications:
     coverage: 0.9        # 9 of 10 sets hold the true label; at most 0.999
 ```
 
-    $ skysail query digits --input '[...]'
-    7   confidence 0.61, complete, asked forest 1, linear 1, 4.1 ms
-    with coverage 0.9: 7, 1
+    $ skysail query digits --input "[$(yes 8, | head -63 | tr -d '\\n') 8]"
+    2   confidence 0.89, complete, asked forest 1, linear 1, 1.3 ms
+    with coverage 0.9: 2, 7, 5, 0
 
 A program finds it in `prediction.label_set`:
 
@@ -65,7 +65,7 @@ held, how many were judged, and how large they are. The counters are `label_sets
                                                     └── alpha, and a histogram of true labels' weights ◀──┘
 
 - **Weights.** Each model's share of the vote goes to its label, or over its classes by its scores. Scores that are no
-  probabilities go through a softmax. Package models with `output="scores"`, or with scores beside labels.
+  probabilities go through a softmax. Package models with `output="scores"`: they answer the same labels, and say more.
 - **Sets.** A set holds all labels whose weight is at least the one that 9 of 10 true labels had lately: about 500, or
   as many as the promise needs. The likeliest label is always in it.
 - **Correction.** Adaptive conformal inference (Gibbs and Candes, 2021): after a miss sets grow, after a hit they
@@ -84,6 +84,7 @@ held, how many were judged, and how large they are. The counters are `label_sets
   would make: otherwise late feedback would make alpha swing.
 - The promise is about all answers of a state together, not about each class or each kind of input. With `per_context`
   each context has its own.
+- The answer is voted on, and a set goes by weights. Where models with scores disagree, the answer may not be in the set.
 - A default output for want of outputs has no set, and neither has a query that names a version.
 - Sets may be larger than they must be by what a histogram of 64 bins rounds. Only the 100 labels of most weight count.
 - DtACI, which learns the step, is not used: it has no such law for every sequence.
