@@ -27,7 +27,7 @@ from deploy.config.configuration import load
 from deploy.errors import SettingsError, UsageError
 from load.results import results
 from load.results.results import Result
-from schemas.records import Application, Decision, ModelOutput, Outcome, Prediction, Status, Tensor
+from schemas.records import Application, Decision, LabelSet, ModelOutput, Outcome, Prediction, Status, Tensor
 from streams.control.advice import REASONS
 from workers.errors import PackageError
 from workers.manifest import sha256
@@ -497,6 +497,21 @@ def test_an_answer_of_one_model_is_shown_with_what_the_model_says_of_itself(
 
     monkeypatch.setattr("deploy.cli.query._ask", ask)
     assert f"7   confidence {told}" in CliRunner().invoke(skysail, ["query", "digits", "--input", "[1]"]).output
+
+
+@pytest.mark.parametrize(
+    ("is_all", "told"), [(False, '0.9: 7, "x"\n'), (True, "0.9: any label, as too little is known")]
+)
+def test_an_answer_is_shown_with_its_set_of_labels(is_all: bool, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And with the coverage that is promised."""
+    made = LabelSet((7, "x"), is_all, 0.9, 0.1, 0.2, (0.6, 0.3))
+    found = Prediction("q", "digits", None, None, Status.COMPLETE, None, 7, 1.0, (), 0, 0, 0, 0, label_set=made)
+
+    async def ask(*_: object) -> Prediction:
+        return found
+
+    monkeypatch.setattr("deploy.cli.query._ask", ask)
+    assert f"with coverage {told}" in CliRunner().invoke(skysail, ["query", "digits", "--input", "[1]"]).output
 
 
 def test_an_input_that_no_model_takes_is_told_once_and_asks_for_no_feedback(monkeypatch: pytest.MonkeyPatch) -> None:
