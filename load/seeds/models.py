@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -36,10 +37,11 @@ def truth(number: int) -> int:
 
 def model(name: str) -> Model:
     """Return the record by which a model is deployed."""
+    known = partial(Model, name, "1", "function", "/nowhere", "", dtype="float32", shape=(1,), partitions=PARTITIONS)
     if name not in COMPUTING:
-        return Model(name, "1", "function", "/nowhere", "", "label", "float32", (1,), partitions=PARTITIONS)
-    coded = {"parity_of": f"{COMPUTING[0]}@1", "parity_k": _K} if name == COMPUTING[1] else {}
-    return Model(name, "1", "function", "/nowhere", "", "scores", "float32", (1,), partitions=PARTITIONS, **coded)
+        return known(output="label")
+    is_sum = name == COMPUTING[1]
+    return known(output="scores", parity_of=f"{COMPUTING[0]}@1" if is_sum else "", parity_k=_K if is_sum else 0)
 
 
 class SimulatedModel(Elsewhere):
