@@ -11,13 +11,14 @@ from policies import registry
 from schemas.records import Application
 from streams.operators.join.kernel import JoinerSettings
 from streams.operators.selection.kernel import SelectionSettings
-from streams.topology import host_role
+from streams.topology import host_role, worker_role
 from workers.kernel.schedule.registry import SCHEDULES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MODELS = ("good", "bad")
+COMPUTING = ("wide", "wide-parity")  # compute features, of a query's input and of the sum of two
 PARTITIONS = 2
 POOL = "small"
 HOST = host_role(POOL)
@@ -98,6 +99,13 @@ class Plan:
         return _TOLERANCE_US + int(sum(abs(fault.amount) * 1e6 for fault in self.faults if fault.kind == "clock_steps"))
 
     @property
+    def models(self) -> tuple[str, ...]:
+        """The models that are deployed."""
+        asked = {model for application in self.applications for model in application.models}
+        is_computed = COMPUTING[0] in asked or worker_role(COMPUTING[0]) in self.replicas
+        return MODELS + (COMPUTING if is_computed else ())
+
+    @property
     def is_bounded(self) -> bool:
         """Whether the joiner has no room for all that is asked and told."""
         return self.joiner.predictions <= _ROOM[-1]
@@ -122,6 +130,8 @@ def plan(seed: int, minutes: float | None = None, processes: str = "each") -> Pl
     replicas = {role: random.choice((1, 2, 2)) for role in ("selection", "joiner", "learner")}
     inside = (Random(f"inside {seed}").choice(MODELS),) if processes == "shared" else ()  # noqa: S311
     replicas |= {f"worker.{model}": random.choice((1, 1, 2)) for model in MODELS if model not in inside}
+    answering = _answering(Random(f"answering {seed}"))  # noqa: S311
+    replicas |= {f"worker.{model}": 1 + (model == COMPUTING[0]) for model in COMPUTING if answering}
     host = _host(Random(f"host {seed}")) if processes == "hosted" else None  # noqa: S311
     if host is not None:
         replicas = {role: count for role, count in replicas.items() if not role.startswith("worker.")}
@@ -130,6 +140,7 @@ def plan(seed: int, minutes: float | None = None, processes: str = "each") -> Pl
     learning = Random(f"apprentices {seed}")  # noqa: S311
     again = Random(f"second questions {seed}")  # noqa: S311
     applications = tuple(_asking_again(again, application) for application in applications)
+    applications += answering
     return Plan(
         seed=seed,
         length_s=length_s,
@@ -165,6 +176,26 @@ def _application(random: Random, number: int) -> Application:
         default_output=-1,
         window_s=random.choice((5.0, 20.0, 60.0, 120.0)),
         default_loss=random.choice((None, 0.0, 1.0, 1.0)),
+    )
+
+
+def _answering(random: Random) -> tuple[Application, ...]:
+    """Draw an application whose state answers, one in four; in half of them by coded features, where those are late."""
+    if random.random() >= 0.25:
+        return ()
+    return (
+        Application(
+            name="ratings",
+            models=COMPUTING[:1],
+            policy="ridge",
+            parameters={"features": 2, "low": 0, "high": 2},
+            per_context=random.random() < 0.5,
+            slo_ms=random.choice((100.0, 1_000.0)),
+            default_output=-1,
+            window_s=random.choice((5.0, 20.0)),
+            default_loss=random.choice((None, 1.0)),
+            parity=random.choice(("", COMPUTING[1])),
+        ),
     )
 
 

@@ -237,7 +237,7 @@ class Decisions:
         for one in partial:  # one by one, as the timer answers all whose time has come
             self._ask_in_steps(kernel, one, found)
             if not is_whole(one.prediction):
-                _note(kernel.on_timer(one.prediction.answered_us), found)
+                _note(kernel.on_timer(_over_us(one.prediction)), found)
             self._drop(kernel, [one])
         return [found.get(one.query[1:3]) for one in asked]
 
@@ -282,6 +282,15 @@ class Decisions:
     def _drop(self, kernel: Selection, asked: Sequence[Asked]) -> None:
         """Have the kernel forget the ids: each may be asked again."""
         kernel.on_revoked([*{one.query.partition for one in asked}])
+
+
+def _over_us(prediction: Prediction) -> int:
+    """Return when a query was answered with what there was; what was decoded may have been answered long before.
+
+    Here its group is unknown, so it is over at the deadline. `sums` computes decoded outputs again.
+    """
+    is_decoded = any(output.reconstructed for output in prediction.outputs)
+    return prediction.deadline_us if is_decoded else prediction.answered_us
 
 
 def _assuming(kernel: Selection, latencies: RecordedLatencies) -> Selection:
