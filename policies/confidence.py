@@ -32,6 +32,16 @@ def best_share(scores: Tensor) -> float:
     return 1.0 / float(np.exp(values - best).sum())
 
 
+def own_confidence(output: ModelOutput) -> float | None:
+    """Return how sure a model says it is of its answer, in [0, 1]; None = it has no scores.
+
+    Args:
+        output: of the model, with the outcome OK.
+    """
+    scores = _scores(output)
+    return None if scores is None else best_share(scores)
+
+
 def confidence_of(outputs: Sequence[ModelOutput | None]) -> float | None:
     """Return how sure models are together, in [0, 1]; None where a single one does not say.
 

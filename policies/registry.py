@@ -8,6 +8,7 @@ from functools import lru_cache
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
+from policies.arm_sets import OneArm
 from policies.cascade import Cascade
 from policies.class_vote import ClassVote
 from policies.contract import is_answering
@@ -152,6 +153,20 @@ def answers(text: str) -> bool:
         return is_answering(parse(text))
     except PolicyError:
         return False
+
+
+@lru_cache(_REMEMBERED)
+def asks_one(text: str) -> bool:
+    """Tell whether a policy, as `spec` wrote it, asks one model a query, whose answer is given as it is.
+
+    A policy that there is not does not.
+    """
+    try:
+        policy = parse(text)
+    except PolicyError:
+        return False
+    own = policy.policy if comes_from_outside(policy) else policy
+    return isinstance(own, OneArm) and not hasattr(own, "combine")
 
 
 def _parameters(written: str, text: str) -> dict[str, Any]:

@@ -244,6 +244,7 @@ class Observation(NamedTuple):
     steps: tuple[Step, ...] = ()  # the prediction's
     scores: tuple[Tensor | None, ...] | None = None  # by arm: what its model computed, where the state answers
     first: tuple[float, ...] = ()  # the prediction's
+    confidence: float | None = None  # of the one model asked: its own, in [0, 1]; None = it did not say, or no feedback
 
 
 class Observations(NamedTuple):
@@ -409,6 +410,7 @@ class OtherState(NamedTuple):
     version: int
     values: tuple[float, ...]
     taught_us: int  # the log's time of its last observation
+    confidences: tuple[float, ...] = ()  # as of the policy that decided last
 
 
 class PolicyState(NamedTuple):
@@ -424,6 +426,7 @@ class PolicyState(NamedTuple):
     values: tuple[float, ...]
     others: tuple[OtherState, ...] = ()
     taught_us: int = 0  # event time of the latest lesson; 0 = unknown: such a state is not forgotten
+    confidences: tuple[float, ...] = ()  # how often arms are right: `policies.calibration`; empty = nothing is known
 
 
 def outputs_of(batch: ModelPredictions) -> list[ModelOutput]:

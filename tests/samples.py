@@ -61,6 +61,7 @@ SEEN = Observation(
     STEPS,
     (SCORES, None),
     (0.75, 0.25),
+    confidence=0.625,
 )
 OUTPUTS = (
     ModelOutput("good", "1", Outcome.OK, "seven", SCORES),
@@ -142,7 +143,9 @@ FULL: tuple[object, ...] = (
     ),
     Report("w-1", "worker", NOW_US, {"rows_total": 12.0}, {"queue_rows{model=good}": 0.0, "cap": 64.0}),
     PolicyState(
-        *("exp3()", ("good", "bad"), 70, (-0.5, 1e300)), (OtherState("ucb1()", ("good", "bad"), 7, (0.5, 3.0), NOW_US),)
+        *("exp3()", ("good", "bad"), 70, (-0.5, 1e300)),
+        (OtherState("ucb1()", ("good", "bad"), 7, (0.5, 3.0), NOW_US, (1.5,)),),
+        confidences=(2.0, 0.25),
     ),
     Candidate(
         "version", "good", "2", "1", NOW_US, (0.0, 0.1, 1.0), 0.02, 0.1, 7, 30_000_000, 0.02, 9.5, 0.01, {"late": 0.1}

@@ -17,10 +17,12 @@ from deploy.connect.clients import asking
 from deploy.connect.schema_registry import codec_for
 from deploy.errors import UsageError
 from deploy.state import catalog
+from policies.confidence import own_confidence
+from policies.registry import asks_one
 from schemas import topics
 from schemas.inputs import as_features
 from schemas.jsonable import query_from_json, to_json
-from schemas.records import Application, Input, Query, Status, Tensor
+from schemas.records import Application, Input, Outcome, Query, Status, Tensor
 
 if TYPE_CHECKING:
     from deploy.config.settings import Settings
@@ -195,9 +197,18 @@ def _line(prediction: Prediction) -> str:
     asked = ", ".join(f"{o.model} {o.version}".strip() for o in prediction.outputs) or "none"
     reason = f" ({prediction.reason})" if prediction.reason else ""
     return (
-        f"{json.dumps(to_json(prediction)['answer'])}   confidence {prediction.confidence:.2f},"
+        f"{json.dumps(to_json(prediction)['answer'])}   confidence {prediction.confidence:.2f}{_own(prediction)},"
         f" {prediction.status.value}{reason}, asked {asked}, {took_ms:.1f} ms"
     )
+
+
+def _own(prediction: Prediction) -> str:
+    """Say how sure the one model that was asked is itself, where that is known."""
+    outputs, decision = prediction.outputs, prediction.decision
+    if len(outputs) != 1 or outputs[0].outcome is not Outcome.OK or decision is None:
+        return ""
+    own = own_confidence(outputs[0]) if asks_one(decision.policy) else None
+    return "" if own is None else f" (its own {own:.2f})"
 
 
 def _address(prediction: Prediction) -> str:

@@ -472,7 +472,7 @@ class ApplicationSettings(Section):
     takes the mean of other numbers and of scores. `mean` and `median` treat all as numbers."""
     confidence_floor: float = Field(default=0.0, ge=0, le=1)
     """Below this confidence the answer is `default_output`, with the reason `low_confidence`. Confidence is the weight
-    of the asked models that agree with the answer."""
+    of the asked models that agree with the answer; of one model that gives scores, how likely its answer is right."""
     parity: str = ""
     """A parity model (`skysail parity train`). Rows of the model that it belongs to are asked in groups, and an output
     that is late is decoded from the others and from the parity model's. Such an answer is partial, with the reason

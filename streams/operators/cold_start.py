@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from policies import registry
+from policies import calibration, registry
 from policies.contract import has_shared_prior
 from policies.errors import PolicyError
 from schemas.records import PolicyState
@@ -90,4 +90,4 @@ def started(common: PolicyState | None, spec: str) -> PolicyState | None:
         values = policy.start(known.values, len(known.arms))
     except (ArithmeticError, IndexError, ValueError) as error:
         raise PolicyError(f"{spec} cannot begin from the state of all contexts: {error!r}") from error
-    return PolicyState(spec, known.arms, 0, values)
+    return PolicyState(spec, known.arms, 0, values, confidences=calibration.started(known.confidences))

@@ -30,8 +30,13 @@ def state_of(state: PolicyState | None, policy: str) -> PolicyState | None:
         return None
     if state.policy == policy:
         return state._replace(others=()) if state.others else state
-    known = next((PolicyState(*other[:4]) for other in state.others if other.policy == policy), None)
+    known = next((alone(other) for other in state.others if other.policy == policy), None)
     return known or adopted(state, policy)
+
+
+def alone(other: OtherState) -> PolicyState:
+    """Return what lies beside another policy's state, as a state of its own."""
+    return PolicyState(*other[:4], confidences=other.confidences)
 
 
 def adopted(state: PolicyState | None, policy: str) -> PolicyState | None:
@@ -50,15 +55,15 @@ def adopted(state: PolicyState | None, policy: str) -> PolicyState | None:
         values = now.adopt(before, state.values, len(state.arms))
     except PolicyError:
         return None
-    return None if values is None else PolicyState(policy, state.arms, state.version, values)
+    return None if values is None else state._replace(policy=policy, values=values, others=(), taught_us=0)
 
 
 def numbers(state: PolicyState | None) -> int:
     """Return how many numbers a state has, those of others included: what its memory follows."""
     if state is None:
         return 0
-    return len(state.values) + (_numbers(state.others) if state.others else 0)
+    return len(state.values) + len(state.confidences) + (_numbers(state.others) if state.others else 0)
 
 
 def _numbers(others: tuple[OtherState, ...]) -> int:
-    return sum(OTHER_NUMBERS + len(other.values) for other in others)
+    return sum(OTHER_NUMBERS + len(other.values) + len(other.confidences) for other in others)

@@ -10,17 +10,16 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from policies import registry
 from policies.contract import has_shared_prior
 from policies.errors import PolicyError
-from schemas.records import PolicyState
 from streams.operators.contract import StateKey
 from streams.operators.ids import SeenIds
 from streams.operators.learn.fold import taught
-from streams.operators.policy_state import adopted, state_of
+from streams.operators.policy_state import adopted, alone, numbers, state_of
 from streams.topology import application_of, state_partition
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from schemas.records import Decision, Observation
+    from schemas.records import Decision, Observation, PolicyState
 
 # Numbers in the versions that are kept, at about 30 bytes each, and what a version takes beside its own.
 _NUMBERS: Final = 6_000_000
@@ -129,17 +128,17 @@ class StateHistory:
     def _keep(self, key: StateKey, state: PolicyState) -> None:
         """Keep a version of each policy's state."""
         for other in state.others:
-            self._keep_one(key, PolicyState(*other[:4]))
+            self._keep_one(key, alone(other))
         self._keep_one(key, state._replace(others=()) if state.others else state)
 
     def _keep_one(self, key: StateKey, state: PolicyState) -> None:
         version = _Version(*key, state.policy, state.version)
         gone = self._versions.pop(version, None)
         self._versions[version] = state
-        self._numbers += len(state.values) + _VERSION_NUMBERS - (0 if gone is None else _size(gone))
+        self._numbers += _size(state) - (0 if gone is None else _size(gone))
         while self._numbers > _NUMBERS:
             self._numbers -= _size(self._versions.pop(next(iter(self._versions))))
 
 
 def _size(state: PolicyState) -> int:
-    return len(state.values) + _VERSION_NUMBERS
+    return numbers(state) + _VERSION_NUMBERS

@@ -13,6 +13,7 @@ from math import isfinite
 from typing import TYPE_CHECKING
 
 from policies import registry
+from policies.confidence import own_confidence
 from policies.contract import is_answer_aware
 from policies.errors import LossError, PolicyError
 from policies.losses import loss
@@ -215,6 +216,7 @@ def _observation(
             prediction.steps,
             _scores(prediction, decision.arms) if registry.answers(decision.policy) else None,
             prediction.first,
+            _own_confidence(prediction, decision.policy) if status is _JOINED else None,
         ),
     )
 
@@ -232,6 +234,14 @@ def _judged_from(policy: str) -> int:
     if comes_from_outside(found):
         return 1
     return 2 if is_answer_aware(found) else 0
+
+
+def _own_confidence(prediction: Prediction, policy: str) -> float | None:
+    """Return how sure the one model that was asked is of its answer; None = it does not say, or there are several."""
+    outputs = prediction.outputs
+    if len(outputs) != 1 or (outputs[0].scores is None and outputs[0].answer.__class__ is not Tensor):
+        return None
+    return own_confidence(outputs[0]) if outputs[0].outcome is _OK and registry.asks_one(policy) else None
 
 
 def _scores(prediction: Prediction, arms: Sequence[str]) -> tuple[Tensor | None, ...]:

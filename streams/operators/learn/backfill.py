@@ -65,7 +65,9 @@ class Backfill:
             self._missed.pop(seen.query_id.removesuffix(self._mark), None)
         elif self._is_missed(seen):
             if len(self._missed) < MOST:
-                self._missed[seen.query_id] = seen._replace(scores=None, first=(), versions=(), answers=None)
+                self._missed[seen.query_id] = seen._replace(
+                    scores=None, first=(), versions=(), answers=None, confidence=None
+                )
             else:
                 self.left += 1
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from functools import lru_cache
 from math import isfinite
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from policies import registry
-from policies.contract import is_answer_aware, is_answering, is_contextual, is_stepwise
+from policies import calibration, registry
 from policies.errors import PolicyError
 from policies.lessons import Lesson
-from policies.outside import comes_from_outside
-from schemas.records import OtherState, PolicyState
+from schemas.records import OtherState, PolicyState, new_tuple
 from streams.operators.cold_start import for_all, is_forgotten, started, states_of
 from streams.operators.ids import SeenIds
 from streams.operators.policy_state import MOST_OTHERS, adopted, numbers
@@ -22,8 +20,8 @@ if TYPE_CHECKING:
     from policies.contract import Policy, State
     from schemas.records import Decision, Observation
 
-# Cached meanings of decisions: more than a poll has of an application and a version of its state.
-_MEANINGS = 1024
+# Cached policies of decisions: more than a poll has of an application and a version of its state.
+_DECISIONS = 1024
 
 
 class Fold:
@@ -35,7 +33,18 @@ class Fold:
         common: what a context that is new to a policy starts from, if there is anything.
     """
 
-    __slots__ = ("_arms", "_common", "_others", "_policy", "_taught_us", "_values", "_version", "_window_us", "taken")
+    __slots__ = (
+        "_arms",
+        "_common",
+        "_confidences",
+        "_others",
+        "_policy",
+        "_taught_us",
+        "_values",
+        "_version",
+        "_window_us",
+        "taken",
+    )
 
     def __init__(self, state: PolicyState | None, window_us: int, common: PolicyState | None = None) -> None:
         self._window_us = window_us
@@ -44,10 +53,11 @@ class Fold:
         self._arms: tuple[str, ...] = ()
         self._version = 0
         self._values: State = ()
+        self._confidences: State = ()
         self._others: dict[str, OtherState] = {}  # the one taught last comes last
         self._taught_us = 0
         if state is not None:
-            self._policy, self._arms, self._version, self._values, others, self._taught_us = state
+            self._policy, self._arms, self._version, self._values, others, self._taught_us, self._confidences = state
             if others:
                 self._others = {other.policy: other for other in others}
         self.taken = False  # whether an observation has changed it
@@ -56,8 +66,8 @@ class Fold:
     def state(self) -> PolicyState:
         """The state as it is now; there is one as soon as an observation was taken."""
         assert self._policy is not None
-        others = tuple(self._others.values())
-        return PolicyState(self._policy, self._arms, self._version, self._values, others, self._taught_us)
+        others, taught_us = tuple(self._others.values()), self._taught_us
+        return PolicyState(self._policy, self._arms, self._version, self._values, others, taught_us, self._confidences)
 
     def take(self, seen: Observation, timestamp_us: int) -> None:
         """Fold one observation: it teaches the policy that decided, and its apprentice.
@@ -72,14 +82,20 @@ class Fold:
         Raises:
             PolicyError: the decision names a policy that does not exist, or does not fit its arms; the state stays.
         """
-        decision = seen.decision
-        learning, _, is_plain = checked(seen)
-        is_same = decision.policy == self._policy
-        arms, version, values = (self._arms, self._version, self._values) if is_same else self._known(decision.policy)
-        values = _lesson(learning, decision.policy, seen, arms, values, is_plain=is_plain)
-        if not is_same:
-            self._step_back(decision.policy, timestamp_us)
-        self._policy, self._arms, self._version, self._values = decision.policy, decision.arms, version + 1, values
+        decision, learning = seen.decision, checked(seen)
+        policy = decision.policy
+        if policy == self._policy:
+            self._values = _learnt(learning, policy, seen, self._arms, self._values)
+            self._version += 1
+            if self._confidences or seen.confidence is not None:
+                self._confidences = _judged(seen, self._arms, self._confidences)
+        else:
+            arms, version, values, confidences = self._known(policy)
+            values = _learnt(learning, policy, seen, arms, values)
+            self._step_back(policy, timestamp_us)
+            self._policy, self._version, self._values = policy, version + 1, values
+            self._confidences = _judged(seen, arms, confidences)
+        self._arms = decision.arms
         if decision.apprentice:
             self._teach(decision.apprentice, seen, timestamp_us)
         if self._others:
@@ -88,10 +104,9 @@ class Fold:
             self._taught_us = max(self._taught_us, seen.observed_us)
         self.taken = True
 
-    def _known(self, policy: str) -> tuple[tuple[str, ...], int, State]:
-        """Return arms, version and values of a policy that did not decide last; no arms if it starts anew."""
-        known = self._others.get(policy) or self._adopted(policy) or started(self._common, policy)
-        return ((), 0, ()) if known is None else known[1:4]
+    def _known(self, policy: str) -> tuple[tuple[str, ...], int, State, State]:
+        """Return what is known of a policy that did not decide last; no arms if it starts anew."""
+        return _parts(self._others.get(policy) or self._adopted(policy) or started(self._common, policy))
 
     def _adopted(self, policy: str) -> PolicyState | None:
         """Return the state to go on from, if the policy that decided until now had other parameters alone."""
@@ -101,7 +116,8 @@ class Fold:
         """Put what decided until now beside another policy, which decides."""
         self._others.pop(policy, None)
         if self._policy is not None:
-            self._others[self._policy] = OtherState(self._policy, self._arms, self._version, self._values, timestamp_us)
+            known = self._policy, self._arms, self._version, self._values
+            self._others[self._policy] = OtherState(*known, timestamp_us, self._confidences)
 
     def _teach(self, apprentice: str, seen: Observation, timestamp_us: int) -> None:
         """Let an apprentice learn; if it cannot, nobody else is to suffer for it."""
@@ -110,13 +126,15 @@ class Fold:
         try:
             learning = registry.parse(apprentice)
             known = self._others.get(apprentice) or started(self._common, apprentice)
-            arms, version, values = ((), 0, ()) if known is None else known[1:4]
-            is_plain = not is_contextual(learning) and not comes_from_outside(learning)
-            values = _lesson(learning, apprentice, seen, arms, values, is_plain=is_plain)
+            arms, version, values, confidences = _parts(known)
+            values = _learnt(learning, apprentice, seen, arms, values)
         except PolicyError:
             return
         self._others.pop(apprentice, None)
-        self._others[apprentice] = OtherState(apprentice, seen.decision.arms, version + 1, values, timestamp_us)
+        confidences = _judged(seen, arms, confidences)
+        self._others[apprentice] = OtherState(
+            apprentice, seen.decision.arms, version + 1, values, timestamp_us, confidences
+        )
 
     def _forget(self, timestamp_us: int) -> None:
         """Drop what no late observation can teach any more, and what there is no room for: the longest untaught."""
@@ -234,9 +252,7 @@ def fold(log: Iterable[tuple[int, Observation]], window_us: int) -> dict[str, Po
     return states
 
 
-def _lesson(
-    policy: Policy, spec: str, seen: Observation, arms: tuple[str, ...], values: State, *, is_plain: bool
-) -> State:
+def _learnt(policy: Policy, spec: str, seen: Observation, arms: tuple[str, ...], values: State) -> State:
     """Return a policy's values after an observation.
 
     Args:
@@ -245,19 +261,27 @@ def _lesson(
         seen: the observation, whose parts fit each other.
         arms: of the values; none if the policy starts anew.
         values: before it.
-        is_plain: whether the losses are all that it learns from.
 
     Raises:
         PolicyError: it cannot learn from it.
     """
-    decision, count = seen.decision, len(seen.decision.arms)
+    decision = seen.decision
+    names = decision.arms
+    count = len(names)
+    fields = (
+        decision.chosen,
+        decision.propensities,
+        seen.losses,
+        decision.features,
+        seen.answers,
+        seen.steps,
+        seen.scores,
+        seen.label,
+    )
     try:
-        if arms != decision.arms:
-            values = policy.extend(values, arms, decision.arms) if arms else policy.init(count)
-        if is_plain:
-            values = policy.observe(values, count, decision.chosen, decision.propensities, seen.losses)
-        else:
-            values = _observed(policy, values, count, seen)
+        if arms != names:
+            values = policy.extend(values, arms, names) if arms else policy.init(count)
+        values = policy.observe(values, count, new_tuple(Lesson, fields))
     except IndexError as error:
         raise PolicyError(f"the stored state has {len(values)} values, which do not fit {count} arms") from error
     except PolicyError:
@@ -270,68 +294,64 @@ def _lesson(
     return values
 
 
-def _observed(policy: Policy, values: State, count: int, seen: Observation) -> State:
-    """Let a policy learn that may need more than the losses."""
+def _parts(known: OtherState | PolicyState | None) -> tuple[tuple[str, ...], int, State, State]:
+    return ((), 0, (), ()) if known is None else (known.arms, known.version, known.values, known.confidences)
+
+
+def _judged(seen: Observation, arms: tuple[str, ...], known: State) -> State:
+    """Return how often arms are right at each confidence, after an observation.
+
+    Args:
+        seen: the observation.
+        arms: of what is known.
+        known: before it; see `policies.calibration`.
+    """
     decision = seen.decision
-    if comes_from_outside(policy):
-        lesson = Lesson(decision.chosen, decision.propensities, seen.losses, decision.features, seen.answers)
-        return policy.observe(values, count, lesson)
-    if is_stepwise(policy):
-        return policy.observe(values, count, decision.chosen, decision.propensities, seen.losses, seen.steps)
-    if is_contextual(policy):
-        return policy.observe(values, count, decision.chosen, decision.propensities, seen.losses, decision.features)
-    if is_answering(policy):
-        return policy.observe(
-            values, count, decision.chosen, decision.propensities, seen.losses, seen.scores or (), seen.label
-        )
-    if seen.answers is not None and is_answer_aware(policy):
-        return policy.observe(values, count, decision.chosen, decision.propensities, seen.losses, seen.answers)
-    return policy.observe(values, count, decision.chosen, decision.propensities, seen.losses)
+    if known and arms != decision.arms:
+        known = calibration.extended(known, arms, decision.arms)
+    if seen.confidence is None or len(decision.chosen) != 1:
+        return known
+    arm = decision.chosen[0]
+    loss = seen.losses[arm]
+    return known if loss is None else calibration.observed(known, len(decision.arms), arm, seen.confidence, loss)
 
 
-class _Meaning(NamedTuple):
-    """The meaning of a valid decision."""
-
-    policy: Policy
-    arms: int
-    is_plain: bool  # the policy learns from losses alone
-
-
-@lru_cache(_MEANINGS)
-def _meaning(decision: Decision) -> _Meaning | None:
-    """Return the meaning of a decision; None if its parts do not fit each other, or its policy does not exist."""
+@lru_cache(_DECISIONS)
+def _policy(decision: Decision) -> Policy | None:
+    """Return the policy of a decision; None if its parts do not fit each other, or its policy does not exist."""
     count = len(decision.arms)
     if count == 0 or len(decision.propensities) != count or not all(map(_is_share, decision.propensities)):
         return None
     if decision.chosen and not 0 <= min(decision.chosen) <= max(decision.chosen) < count:
         return None
     try:
-        policy = registry.parse(decision.policy)
+        return registry.parse(decision.policy)
     except PolicyError:
         return None
-    learns_more = is_contextual(policy) or is_answer_aware(policy) or is_stepwise(policy) or is_answering(policy)
-    return _Meaning(policy, count, not (learns_more or comes_from_outside(policy)))
 
 
-def checked(seen: Observation) -> _Meaning:
-    """Return the meaning of an observation's decision.
+def checked(seen: Observation) -> Policy:
+    """Return the policy of an observation's decision.
 
     Raises:
         PolicyError: its parts do not fit each other, or its policy does not exist.
     """
     decision, losses, answers, scores = seen.decision, seen.losses, seen.answers, seen.scores
     # A decision with the query's features belongs to this query alone, so it is not cached.
-    meaning = _meaning.__wrapped__(decision) if decision.features else _meaning(decision)
-    if meaning is None or len(losses) != meaning.arms or (answers is not None and len(answers) != meaning.arms):
+    policy = _policy.__wrapped__(decision) if decision.features else _policy(decision)
+    count = len(decision.arms)
+    if policy is None or len(losses) != count or (answers is not None and len(answers) != count):
         raise _fault(seen)
-    if scores is not None and len(scores) != meaning.arms:
+    if scores is not None and len(scores) != count:
         raise _fault(seen)
     for loss in losses:
         if loss is not None and not 0.0 <= loss <= 1.0:
             raise _fault(seen)
+    if seen.confidence is not None and not 0.0 <= seen.confidence <= 1.0:
+        raise _fault(seen)
     if seen.steps and not all(0.0 <= step.probability <= 1.0 and 0.0 <= step.confidence <= 1.0 for step in seen.steps):
         raise _fault(seen)
-    return meaning
+    return policy
 
 
 def _fault(seen: Observation) -> PolicyError:
@@ -344,8 +364,9 @@ def _fault(seen: Observation) -> PolicyError:
         return PolicyError(f"chosen arms {decision.chosen} of {count}")
     if not all(map(_is_share, decision.propensities)) or not all(map(_is_share, seen.losses)):
         return PolicyError("propensities and losses lie in [0, 1]")
-    if not all(_is_share(step.probability) and _is_share(step.confidence) for step in seen.steps):
-        return PolicyError("probabilities and confidences of steps lie in [0, 1]")
+    steps = [share for step in seen.steps for share in (step.probability, step.confidence)]
+    if not all(map(_is_share, (seen.confidence, *steps))):
+        return PolicyError("confidences, and probabilities of steps, lie in [0, 1]")
     for word, column in (("answers", seen.answers), ("scores", seen.scores)):
         if column is not None and len(column) != count:
             return PolicyError(f"{count} arms, {len(column)} {word}")

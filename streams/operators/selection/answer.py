@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from policies.calibration import calibrated
 from policies.combine import agrees, combine
+from policies.confidence import own_confidence
+from policies.contract import OwnAnswer
 from policies.draw import uniform
 from policies.errors import PolicyError
-from policies.lessons import OwnAnswer
 from schemas.records import ModelOutput, Outcome, Prediction, Status, Tensor, new_tuple
 from streams.operators.configuration import RUNNING_MEAN
 
@@ -123,7 +125,7 @@ def predicted(query: Pending, now_us: int, reason: str | None, substitutes: Subs
     if reason is None and query.is_alone and not (query.is_stepwise or isinstance(query.weights, OwnAnswer)):
         only = query.outputs.get(query.models[0])
         if only is not None and only.outcome is Outcome.OK:
-            return answered(query, now_us, Status.COMPLETE, None, only.answer, 1.0, (only,))
+            return _of_one(query, only, now_us)
     outputs = _asked(query)
     usable = {arm: output for arm, output in outputs.items() if output.outcome is Outcome.OK or output.reconstructed}
     application = query.application
@@ -148,6 +150,24 @@ def predicted(query: Pending, now_us: int, reason: str | None, substitutes: Subs
         answer = application.default_output if application else None
         confidence, status, reason = 0.0, Status.DEFAULT, reason or _why(outputs)
     return answered(query, now_us, status, reason, answer, confidence, tuple(outputs.values()))
+
+
+def confidence_in(query: Pending, output: ModelOutput) -> float:
+    """Return how likely the answer is right of the only model that a query asked; 1.0 where that has no scores."""
+    if output.scores is None and output.answer.__class__ is not Tensor:  # as a rule
+        return 1.0
+    own, decision = own_confidence(output), query.decision
+    if own is None or decision is None or query.confidences is None:
+        return 1.0
+    return calibrated(query.confidences, decision.chosen[0], own)
+
+
+def _of_one(query: Pending, only: ModelOutput, now_us: int) -> Prediction:
+    confidence, application = confidence_in(query, only), query.application
+    if application is not None and confidence < application.confidence_floor:
+        default = application.default_output
+        return answered(query, now_us, Status.DEFAULT, "low_confidence", default, confidence, (only,))
+    return answered(query, now_us, Status.COMPLETE, None, only.answer, confidence, (only,))
 
 
 def answered(

@@ -12,14 +12,14 @@ from itertools import filterfalse
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from policies.lessons import OwnAnswer
+from policies.contract import OwnAnswer
 from schemas import topics
 from schemas.errors import SchemaError
 from schemas.records import ModelOutput, Outcome, Status, new_tuple, outputs_of
 from streams.operators.configuration import RUNNING_MEAN
 from streams.operators.contract import Emit
 from streams.operators.late_outputs import LateOutputs
-from streams.operators.selection.answer import Substitutes, answered, missing_of, predicted, ranked
+from streams.operators.selection.answer import Substitutes, answered, confidence_in, missing_of, predicted, ranked
 from streams.operators.statistics import Durations
 
 if TYPE_CHECKING:
@@ -236,8 +236,11 @@ class Combiner:
             return None
         if query.plan is not None or query.read is not None or query.weights.__class__ is OwnAnswer:
             return None
+        confidence, application = confidence_in(query, output), query.application
+        if application is not None and confidence < application.confidence_floor:
+            return None
         try:
-            prediction = answered(query, now_us, Status.COMPLETE, None, output.answer, 1.0, (output,))
+            prediction = answered(query, now_us, Status.COMPLETE, None, output.answer, confidence, (output,))
             value = self._codec.encode(prediction)
         except SchemaError:
             return None

@@ -27,8 +27,7 @@ from streams.operators.statistics import render
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from policies.contract import Read, VoteWeights
-    from policies.lessons import OwnAnswer
+    from policies.contract import OwnAnswer, Read, State, VoteWeights
     from schemas.records import Application, Decision, Input, ModelOutput, Query
     from streams.operators.configuration import Deployed
     from streams.operators.contract import Record, StateKey
@@ -142,6 +141,7 @@ class Pending:
         models: that were asked.
         weights: of the arms, for combining.
         read: what the state answers, where it does.
+        confidences: how often each arm is right, where one is asked; else None.
         outputs: by model.
         until_us: how long its models are waited for: until its answer must leave to be there by the deadline.
         answered: it is no longer pending.
@@ -159,6 +159,7 @@ class Pending:
         "application_name",
         "candidates",
         "completes",
+        "confidences",
         "context",
         "deadline_us",
         "decision",
@@ -216,6 +217,7 @@ class Pending:
         self.models: tuple[str, ...] = ()
         self.weights = ()
         self.read: Read | None = None
+        self.confidences: State | None = None
         self.outputs: dict[str, ModelOutput] = {}
         self.answered = False
         self.row_id = self.query_id

@@ -108,7 +108,7 @@ class Serving:
         inside = self._inside  # their answers need no way back
         is_hedged = self._is_hedged(queries[0].application, arms)
         for query in queries:
-            query.weights, query.read = arms.votes, arms.read
+            query.weights, query.read, query.confidences = arms.votes, arms.read, arms.confidences
             choice: tuple[Decision | None, tuple[str, ...], tuple[str, ...]]
             if query.features or in_situation or query.version is not None:
                 choice = self._singled_out(query, arms, now_us)

@@ -12,10 +12,11 @@ from itertools import accumulate
 from sys import maxsize
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from policies import registry
+from policies import calibration, registry
 from policies.arm_sets import systematic
 from policies.contract import (
     PLAIN,
+    OwnAnswer,
     has_shared_prior,
     is_answer_aware,
     is_answering,
@@ -25,7 +26,6 @@ from policies.contract import (
 )
 from policies.draw import pick
 from policies.errors import PolicyError
-from policies.lessons import OwnAnswer
 from policies.outside import comes_from_outside
 from schemas import topics
 from schemas.inputs import MAX_FEATURES
@@ -76,6 +76,7 @@ class Arms:
         apprentice: a policy that learns from what is decided; empty = none.
         steps: what may be asked after the first models; None = nothing.
         read: what the state answers, for a policy whose state does; else None.
+        confidences: how often each arm is right, for a policy that asks one; else None. See `policies.calibration`.
     """
 
     policy: Policy
@@ -89,6 +90,7 @@ class Arms:
     apprentice: str = ""
     steps: Steps | None = None
     read: Read | None = None
+    confidences: State | None = None
 
     def decide(self, u: float) -> ArmChoice:
         """Return the choice for a uniform draw in [0, 1): ask all arms, or one by inverse CDF."""
@@ -150,7 +152,15 @@ def arms_of(policy: Policy, names: tuple[str, ...], name: str, state: PolicyStat
         apprentice,
         steps,
         policy.reading(values, count) if is_answering(policy) else None,
+        _confidences(spec, names, state),
     )
+
+
+def _confidences(spec: str, names: tuple[str, ...], state: PolicyState | None) -> State | None:
+    """Return how often each arm is right, as a state has it; None: the policy does not ask one."""
+    if not registry.asks_one(spec):
+        return None
+    return () if state is None else calibration.extended(state.confidences, state.arms, names)
 
 
 _NO_DECISION = Decision((), 0, "", "", (), ())
@@ -214,7 +224,8 @@ def outside_arms(
     most = most_features(cast("Policy", policy)) if in_situation is not None else None
     return OutsideArms(
         cast("Policy", policy), names, (), weights, votes, (), in_situation,
-        MAX_FEATURES if most is None else most, apprentice, None, None, values, known, fault,
+        MAX_FEATURES if most is None else most, apprentice, None, None, _confidences(spec, names, state),
+        values, known, fault,
     )  # fmt: skip
 
 

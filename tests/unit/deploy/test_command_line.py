@@ -27,7 +27,7 @@ from deploy.config.configuration import load
 from deploy.errors import SettingsError, UsageError
 from load.results import results
 from load.results.results import Result
-from schemas.records import Application, Decision, Prediction, Status, Tensor
+from schemas.records import Application, Decision, ModelOutput, Outcome, Prediction, Status, Tensor
 from streams.control.advice import REASONS
 from workers.errors import PackageError
 from workers.manifest import sha256
@@ -481,6 +481,22 @@ def test_a_query_fails_where_the_caller_erred_or_no_model_has_answered(
     result = CliRunner().invoke(skysail, ["query", "digits", "--input", "[1]"])
     assert result.exit_code == code
     assert "takes float32[4]" in result.output
+
+
+@pytest.mark.parametrize(("policy", "told"), [("single()", "0.75 (its own 0.99),"), ("exp4()", "0.75,")])
+def test_an_answer_of_one_model_is_shown_with_what_the_model_says_of_itself(
+    policy: str, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside what feedback has made of that."""
+    decision = Decision((0,), 0, "digits", policy, ("m",), (1.0,))
+    outputs = (ModelOutput("m", "1", Outcome.OK, 7, Tensor.of(np.array([0.01, 0.99]))),)
+    found = Prediction("q", "digits", None, decision, Status.COMPLETE, None, 7, 0.75, outputs, 0, 0, 0, 0)
+
+    async def ask(*_: object) -> Prediction:
+        return found
+
+    monkeypatch.setattr("deploy.cli.query._ask", ask)
+    assert f"7   confidence {told}" in CliRunner().invoke(skysail, ["query", "digits", "--input", "[1]"]).output
 
 
 def test_an_input_that_no_model_takes_is_told_once_and_asks_for_no_feedback(monkeypatch: pytest.MonkeyPatch) -> None:

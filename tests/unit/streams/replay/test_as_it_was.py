@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from schemas import topics
 from schemas.records import Observation, Observations, Prediction
 from streams.testing import StoreDown
-from tests.loops import CODEC, Loop, digits
+from tests.loops import CODEC, Loop, Sure, digits
 from tests.property.test_replay_laws import replayed
 from tests.traces import trace_of
 
@@ -90,6 +91,30 @@ def test_what_is_not_as_it_was_is_told_by_id(name: str) -> None:
     first = next(each for each in report.differences if each.kind == case.kind)
     assert first.id == "q13"
     assert first.recorded != first.replayed
+
+
+@pytest.mark.parametrize("per_context", [False, True])
+def test_calibrated_confidences_are_found_again(per_context: bool) -> None:
+    """Whatever has taught them by then: late feedback on the policy before, an apprentice, all contexts."""
+    models = {"net": lambda _: Sure(7, 0.99), "tree": lambda _: Sure(7, 0.8)}
+    plain = digits(policy="exp3", models=("net", "tree"), window_s=20.0, per_context=per_context)
+    loop, waiting = Loop(models, plain), list[str]()
+    for number in range(90):
+        if number == 30:
+            loop.configure(replace(plain, apprentice="thompson"))
+        if number == 60:
+            loop.configure(replace(plain, policy="thompson"))
+        waiting.append(loop.query(context=f"user-{number % 3}" if per_context else None))
+        loop.driver.run(0.2)
+        if len(waiting) > 7:
+            loop.feedback(waiting.pop(0), label=7 if number % 4 else 3)
+            loop.driver.run(0.2)
+    assert len({prediction.confidence for prediction in loop.predictions()}) > 40
+
+    report = replayed(trace_of(loop.driver))
+    report.compare_states(loop.driver.store.states, CODEC)
+    assert report.is_equal
+    assert not report.unchecked
 
 
 def test_states_are_held_against_the_stores() -> None:
