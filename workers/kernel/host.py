@@ -26,6 +26,7 @@ from schemas.records import Model
 from streams.operators.contract import NONE_UNREAD, Load, Log, Needs, Operator, Predict, Unload
 from streams.operators.statistics import as_label, render
 from workers.kernel.asked import AskedLately
+from workers.kernel.host_figures import predicted, times_of
 from workers.kernel.hosted import Copy, Hosted
 from workers.kernel.joint import Batch, Part, Trunks, joined
 from workers.kernel.plan_follower import PlanFollower
@@ -262,8 +263,10 @@ class Host(Operator):
         if len(asked) > MOST_TOLD:
             asked = [self._units[unit][0] for unit in self._residency if "@" not in unit]
         figures = {name: float(number) for name, number in self.counters.items()}
-        for hosted in asked[-MOST_TOLD:]:
+        told = asked[-MOST_TOLD:]
+        for hosted in told:
             figures |= hosted.worker.statistics() if hosted.worker is not None else {}
+        figures |= times_of(self._schedule.profiles, [hosted.model.name for hosted in told])
         for unit in self._residency:
             model = self._units[unit][1].load.model
             figures[render(("resident", "model", model.name, "version", model.version))] = 1.0
@@ -271,23 +274,12 @@ class Host(Operator):
         if (last := self.last_eviction) is not None:
             labels = ("model", last.unit, "needed_by", last.needed_by or "memory")
             figures[render(("host_last_eviction_idle_s", *labels))] = last.idle_us / 1e6
-        figures |= {**self._asked.figures(), **self._predicted()}
+        figures |= {**self._asked.figures(), **predicted(self._schedule.profiles)}
         return figures | {
             "host_known_models": float(len(self._models)),
             "host_resident_models": float(len(self._residency)),
             "host_resident_bytes": float(self._residency.used_bytes),
             "host_budget_bytes": float(self._residency.budget_bytes),
-        }
-
-    def _predicted(self) -> dict[str, float]:
-        """Return how well the times of batches were predicted."""
-        errors = self._schedule.profiles.errors()
-        return {
-            "host_predicted_batches_total": float(errors.batches),
-            "host_predicted_too_short_total": float(errors.under),
-            "host_predicted_too_long_total": float(errors.over),
-            "host_predicted_too_short_p99_us": float(errors.under_p99_us),
-            "host_predicted_too_long_p99_us": float(errors.over_p99_us),
         }
 
     def _taken_out_now(self) -> dict[str, float]:

@@ -226,6 +226,24 @@ def test_its_figures_say_how_well_batches_were_predicted() -> None:
     assert figures["host_predicted_too_long_total"] == 0.0
 
 
+def test_its_figures_say_what_batches_of_each_model_and_size_take() -> None:
+    """The longest of the last ten, beside what two batches were predicted to take, and took."""
+    bench = Bench()
+    bench.add("a", "b")
+    for number, batch_us in enumerate((1_000, 1_000, 3_000)):
+        bench.batch_us = batch_us
+        bench.ask("a", number)
+        bench.run(1)
+    figures = bench.host.statistics()
+    assert figures["host_batch_p99_us{model=a,rows=1}"] == 3_000.0
+    assert figures["host_load_p99_us{model=a}"] == 10_000.0
+    assert figures["host_model_predicted_batches_total{model=a}"] == 2.0
+    assert figures["host_model_predicted_us_total{model=a}"] == 2_000.0
+    assert figures["host_model_predicted_actual_us_total{model=a}"] == 4_000.0
+    assert figures["host_model_predicted_too_short_total{model=a}"] == 1.0
+    assert not [name for name in figures if "model=b" in name]
+
+
 def test_a_batch_says_by_when_it_had_to_start() -> None:
     """A model whose last batch took 1 ms had to start so long before its row is due."""
     bench = Bench(schedule="clockwork")
