@@ -129,8 +129,8 @@ def _times(counters: Mapping[str, float], gauges: Iterable[tuple[str, Mapping[st
             sizes.setdefault(model, {})[int(rows)] = _ms(value)
         elif name == "host_load_p99_us":
             loads[model] = _ms(value)
-    rows = [_timed(model, dict(sorted(sizes.get(model, {}).items())), loads, counters) for model in {**sizes, **loads}]
-    return sorted(rows, key=lambda row: (-row["batches"], row["name"]))
+    found = [_timed(model, dict(sorted(sizes.get(model, {}).items())), loads, counters) for model in {**sizes, **loads}]
+    return sorted(found, key=lambda row: (-row["batches"], row["name"]))
 
 
 def _timed(model: str, sizes: dict[int, float], loads: Mapping[str, float], counters: Mapping[str, float]) -> TimesRow:

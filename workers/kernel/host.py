@@ -45,6 +45,10 @@ if TYPE_CHECKING:
     from workers.kernel.schedule.residency import Eviction, Residency
     from workers.settings import WorkerSettings
 
+# Loading a model keeps others from being loaded for ten times as long as it usually takes, and at least so long (us):
+# then they are loaded beside it. A library that is imported takes some seconds.
+SLOW_US: Final = 5_000_000
+SLOWER: Final = 10
 # Models whose own figures a report has: with more it would grow too large.
 MOST_TOLD: Final = 64
 
@@ -99,6 +103,7 @@ class Host(Operator):
         self._changed: dict[str, None] = {}  # units that the schedule must hear of
         self._emptied: list[str] = []  # names under which nothing waits any more
         self._number = count().__next__  # each worker counts its own batches
+        self._copies = count()  # no two models have copies of one number, so no load counts for another model
         self._running: dict[int, _Running] = {}
         self._at_work = 0  # batches that run; of one that several models share, each has a part
         self._trunks = Trunks(settings)
@@ -107,6 +112,7 @@ class Host(Operator):
         self._epoch = 0  # number of the models' process
         self._timers: list[tuple[int, str]] = []  # of workers
         self._dues: list[tuple[int, str]] = []  # when the first rows of units expire
+        self._slow: list[tuple[int, str]] = []  # when loading a unit has taken too long for others to wait for it
         self._later: list[tuple[int, str]] = []  # units that were taken out
         self._held = 0
         self._now_us = 0
@@ -152,6 +158,8 @@ class Host(Operator):
             effects += self._expire(unit, now_us)
         for unit in _due(self._later, now_us):
             self._want(unit, now_us)
+        for unit in _due(self._slow, now_us):
+            self._put_aside(unit, now_us)
         if (due_us := self._profile_log.due_us) is not None and due_us <= now_us:
             effects += self._profile_log.write(now_us)
         if (due_us := self._follower.due_us) is not None and due_us <= now_us:
@@ -170,8 +178,8 @@ class Host(Operator):
 
     def needs(self) -> Needs:
         """Tell when something is due, how many rows wait, and which topics belong to the models."""
-        dues = [heap[0][0] for heap in (self._timers, self._dues, self._later) if heap]
-        others = (self._schedule.due_us(), self._profile_log.due_us, self._follower.due_us)
+        dues = [heap[0][0] for heap in (self._timers, self._dues, self._later, self._slow) if heap]
+        others = (self._schedule.due_us(), self._residency.due_us, self._profile_log.due_us, self._follower.due_us)
         dues += [due_us for due_us in others if due_us is not None]
         due_us, homes = min(dues, default=None), self._follower.homes
         return Needs(due_us, self._held, self._paused, topics=self._topics, spread=homes)
@@ -395,7 +403,9 @@ class Host(Operator):
         """Make the worker of a model that is asked for the first time."""
         if hosted.worker is not None:
             return []
-        worker = hosted.worker = ModelWorker(self._codec, hosted.model, self._instance, self._settings, is_hosted=True)
+        worker = hosted.worker = ModelWorker(
+            self._codec, hosted.model, self._instance, self._settings, is_hosted=True, copies=self._copies
+        )
         return self._of_worker(hosted, worker.on_records([*hosted.records.values()], now_us), now_us)
 
     def _of_worker(self, hosted: Hosted, effects: Effects, now_us: int) -> Effects:
@@ -454,6 +464,8 @@ class Host(Operator):
         self._residency.rename(copy.unit, unit)
         self._schedule.profiles.rename(copy.unit, unit)
         copy.unit, copy.due_us = unit, None
+        if (hosted.model.name, copy.load.copy) in self._loading:
+            heappush(self._slow, (self._slow_us(copy), unit))
         if until_us := hosted.out_until(copy.load.model):
             heappush(self._later, (until_us, unit))
 
@@ -520,7 +532,7 @@ class Host(Operator):
     def _tell_schedule(self, now_us: int) -> None:
         emptied, self._emptied = self._emptied, []
         for unit in emptied:
-            self._schedule.changed(Queue(unit, (), now_us, False, 0, 0, 1), now_us)
+            self._schedule.forget(unit, now_us)
         changed, self._changed = self._changed, {}
         for unit in changed:
             if unit in self._units:
@@ -535,6 +547,7 @@ class Host(Operator):
         trunk = self._trunks.of(lane, copy.load.model)
         batcher, is_there = lane.batcher, unit in self._residency
         waits = lane.fault is None and len(batcher) > 0
+        self._residency.ask(unit, is_asked=waits)
         load_us = 0 if is_there else self._left_to_load(hosted, copy, now_us)
         dues_us: Sequence[int] = batcher.dues_us if waits else ()
         since_us = batcher.since_us if waits else now_us
@@ -571,6 +584,28 @@ class Host(Operator):
         """Have every model of a batch begin its part."""
         effects: Effects = []
         parts: list[Part] = []
+        try:
+            self._divide(start, now_us, parts, effects)
+        except Exception:  # the kernel starts over, and the schedule must not wait for this batch
+            for part in parts:
+                assert part.hosted.worker is not None, "it has begun a part"
+                part.hosted.worker.again(part.predict.batch_id, is_there=True)
+                self._touch(part.hosted)
+            self._schedule.done(start.model, 0, 0, now_us)
+            raise
+        if not parts:
+            self._schedule.done(start.model, 0, 0, now_us)
+            return effects
+        batch = joined(start.model, parts, now_us)
+        self._at_work += 1
+        if len(parts) > 1:
+            self.counters["host_joint_batches_total"] += 1
+            self.counters["host_joint_parts_total"] += len(parts)
+        first, *others = [self._given(part.hosted, part.predict, part.unit, batch, now_us) for part in parts]
+        return [*effects, first._replace(joined=tuple(others))]
+
+    def _divide(self, start: Start, now_us: int, parts: list[Part], effects: Effects) -> None:
+        """Have each model of a batch take its rows; adds the parts, and what else comes of it."""
         whole = start.rows if start.parts else 0
         for unit, rows in start.parts or ((start.model, start.rows),):
             hosted, copy = self._units[unit]
@@ -582,16 +617,6 @@ class Host(Operator):
                 else:
                     effects.append(effect)
             self._touch(hosted)
-        if not parts:
-            self._schedule.done(start.model, 0, 0, now_us)
-            return effects
-        batch = joined(start.model, parts, now_us)
-        self._at_work += 1
-        if len(parts) > 1:
-            self.counters["host_joint_batches_total"] += 1
-            self.counters["host_joint_parts_total"] += len(parts)
-        first, *others = [self._given(part.hosted, part.predict, part.unit, batch, now_us) for part in parts]
-        return [*effects, first._replace(joined=tuple(others))]
 
     def _alone(self, hosted: Hosted, predict: Predict, unit: str, now_us: int) -> Predict:
         """Return a batch that no schedule has started."""
@@ -638,6 +663,7 @@ class Host(Operator):
             hosted, copy = self._units[load]
             self._loading[hosted.model.name, copy.load.copy] = self._epoch
             copy.loading_us = now_us
+            heappush(self._slow, (self._slow_us(copy), load))
             self._changed[load] = None
             self.counters["host_loads_total"] += 1
             effects.append(copy.load._replace(is_vital=False))
@@ -648,6 +674,22 @@ class Host(Operator):
             hosted.worker.give_up(copy.load.model.version, fault)
             effects += self._refused(hosted, copy.load.copy, fault, now_us)
         return effects
+
+    def _slow_us(self, copy: Copy) -> int:
+        """Return from when on loading a copy is slow (us): by ten times what it usually takes, and not at once."""
+        return copy.loading_us + max(SLOW_US, SLOWER * self._schedule.profiles.load_us(copy.unit))
+
+    def _put_aside(self, unit: str, now_us: int) -> None:
+        """Let others be loaded beside a unit whose loading is slow; it is looked at again if too many are."""
+        _, copy = self._units.get(unit, (None, None))
+        if copy is None or (copy.load.model.name, copy.load.copy) not in self._loading:
+            return
+        if (slow_us := self._slow_us(copy)) > now_us:  # it is another time that it is loaded
+            heappush(self._slow, (slow_us, unit))
+        elif self._residency.put_aside(unit):
+            self.counters["host_slow_loads_total"] += 1
+        else:
+            heappush(self._slow, (now_us + SLOW_US, unit))
 
     def _load_by(self, unit: str) -> int:
         """Return when a unit would be in memory had it been loaded at once (us): that order starves none."""

@@ -74,6 +74,7 @@ MEANINGS: Final = {
     "host_refused_total": "rows that a host's schedule refused because they could not be in time",
     "host_resident_bytes": "memory that the models of a host take which are in it, or being loaded",
     "host_resident_models": "models of a host that are in memory",
+    "host_slow_loads_total": "loads that took so long that a host has loaded other models beside",
     "ids_bytes": "memory that ids of observations take, by which copies are recognised",
     "ids_bytes_limit": "memory that ids of observations may take",
     "ids_forgotten_total": "ids of observations forgotten before their time: a copy of one counts twice as evidence",
