@@ -73,7 +73,7 @@ class Models:
         self._copies: dict[object, Copy] = {}
         self._trunks: Counter[str] = Counter()  # how many copies have each
         self._loads: queue.SimpleQueue[tuple[int, object, Package | None]] = queue.SimpleQueue()
-        self._loader = 0  # the number of the thread that loads; those before it end
+        self._free = 1  # threads that wait for something to load, less what waits for a thread
         self._holding = threading.Lock()  # on what follows
         self._unfinished: set[object] = set()  # copies that are being loaded
         self._unwanted: set[object] = set()  # of these
@@ -86,20 +86,27 @@ class Models:
             if what == PREDICT:
                 self._batches.put(parts)
                 continue
-            if what == BESIDE:
-                self._loader += 1
-                _start(partial(self.load, self._loader))
+            with self._holding:  # before anybody can be done with it
+                self._free -= 1
+                is_short = what == BESIDE and self._free < 0
+                self._free += is_short
             self._loads.put(parts[0])  # in their order: one makes room for the next
+            if is_short:
+                _start(self.load)
         os._exit(0)
 
-    def load(self, loader: int = 0) -> None:
+    def load(self) -> None:
         """Load copies and let go of them, one after the other, until another thread has taken over."""
-        while loader == self._loader:
+        is_needed = True
+        while is_needed:
             number, copy, package = self._loads.get()
             if package is not None:
                 self._answer(number, self._loaded(copy, package))
             elif self._let_go(copy):
                 give_back()
+            with self._holding:
+                is_needed = self._free <= 0
+                self._free += is_needed
 
     def _let_go(self, copy: object) -> bool:
         """Let go of a copy, also of one that another thread is loading; tell whether it was there."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,7 +16,7 @@ from streams.operators.contract import Predicted
 from workers.errors import OutputError
 from workers.executors import trial
 from workers.executors.predictor import blank
-from workers.manifest import digest
+from workers.manifest import MANIFEST, digest
 from workers.packages.packaging import package_function, package_sklearn
 
 if TYPE_CHECKING:
@@ -61,7 +62,11 @@ def test_a_model_that_does_not_answer_is_told() -> None:
 
 def test_without_examples_a_blank_row_is_asked(tmp_path: Path) -> None:
     """As when a model is loaded."""
-    manifest = package_function("tests.toys:shout", tmp_path / "m", "m", "1", ["text"])
+    folder = tmp_path / "m"
+    manifest = package_function("tests.toys:shout", folder, "m", "1", ["text"])
+    assert trial.examples(folder) == ["text"]  # it is warmed up on that
+    document = json.loads((folder / MANIFEST).read_text())
+    (folder / MANIFEST).write_text(json.dumps(document | {"files": {}}))
     assert trial.examples(tmp_path / "m") == [blank(manifest.input)]
 
 

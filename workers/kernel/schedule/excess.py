@@ -43,13 +43,20 @@ class _Waits(NamedTuple):
 
 
 class _Spare(NamedTuple):
-    """By how much (us) more work, or a later beginning, would have been in time, when a lane was free at a time."""
+    """What was left when all rows were in time.
+
+    Attributes:
+        left_us: by how much more work, or a later beginning, would have been in time.
+        free_us: when a lane was free then.
+        first_us: when the first row was due: what comes before it is not told by the others.
+    """
 
     left_us: float
     free_us: int
+    first_us: int
 
 
-_NONE: Final = _Spare(-1.0, 0)
+_NONE: Final = _Spare(-1.0, 0, 0)
 
 
 class Excess:
@@ -80,6 +87,8 @@ class Excess:
             self._work_us += waits.work_us
             insort(self._firsts, (first_us, queue.model))
             self._grown_us += _grown_us(known, waits)
+            if first_us < self._spare.first_us:
+                self._spare = _NONE
 
     def surplus(self, first_us: int, free_us: int) -> Mapping[str, int]:
         """Return how many rows of which models have to give way.
@@ -103,7 +112,7 @@ class Excess:
                 end_us += less_us
                 found[dearest] += 1
             left_us = min(left_us, due_us - end_us)
-        self._spare = _NONE if found else _Spare(left_us, free_us)
+        self._spare = _NONE if found else _Spare(left_us, free_us, due[0][0])
         self._is_cut, self._grown_us = len(due) == MOST, 0.0
         return found
 
