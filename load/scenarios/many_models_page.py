@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 NAME: Final = "many-models"
 _INTRODUCTION: Final = """\
-# Many models: three systems and what is left of their figures here
+# Many models: three systems as published, and here
 
 [Hosts](hosts.md) take after three systems: Clockwork's schedule (OSDI 2020), PRETZEL's sharing (OSDI 2018) and Nexus's
 plan (SOSP 2019). Each has a scenario, and this page puts its figures beside those that were published. Written by
