@@ -34,6 +34,7 @@ from load.scenarios import (
     linear,
     lock,
     loop,
+    many_models_page,
     nexus,
     nexus_page,
     overload,
@@ -68,8 +69,15 @@ from load.scenarios import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
+    from load.harness.environment import Environment
+    from load.results.results import Result
+
+# Pages of several scenarios, by name: a page of their results, each with its machine.
+COLLECTED: Mapping[str, Callable[[Sequence[tuple[Result, Environment]]], str]] = {
+    many_models_page.NAME: many_models_page.page
+}
 RESEARCH = ("account", "peers", "forest", "trio", "paper")
 _MODULE = "load.research.registry"
 
