@@ -17,6 +17,8 @@ from load.scenarios import (
     cascade_page,
     clockwork,
     clockwork_page,
+    conformal,
+    conformal_page,
     controllers,
     delayed,
     elb,
@@ -257,6 +259,14 @@ _OWN = (
         tables=cascade_page.tables,
         page=cascade_page.page,
         plots=cascade_page.plots,
+    ),
+    Scenario(
+        conformal,
+        "sets of labels while inputs change: coverage promised and held by windows, beside fixed sets",
+        short=True,
+        tables=conformal_page.tables,
+        page=conformal_page.page,
+        plots=conformal_page.plots,
     ),
     Scenario(
         nexus,

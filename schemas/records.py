@@ -185,6 +185,18 @@ class ModelOutput(NamedTuple):
     )
 
 
+class LabelSet(NamedTuple):
+    """Labels of which one is the true one, with the frequency that the application promises."""
+
+    labels: tuple[int | str, ...]  # the set, the likeliest first; at least one
+    is_all: bool  # every other label is in it, too: too little is known for the promise
+    coverage: float  # promised: the share of such sets that hold the true label, at least
+    alpha: float  # in force: the share of misses aimed at; below 0 or above 1 where the promise needs that
+    least: float  # the weight that a label needs to be in it; 0 = every label is, more than 1 = only the likeliest is
+    weights: tuple[float, ...]  # in [0, 1], of `labels` and then of `others`; any other label has none
+    others: tuple[int | str, ...] = ()  # labels of less weight, which are not in it
+
+
 class Prediction(NamedTuple):
     """The answer to a query. Topic `predictions`, key and partition as the query's."""
 
@@ -205,6 +217,7 @@ class Prediction(NamedTuple):
     message: str = ""  # the reason for a person, e.g. the input that the model takes and the one it got
     steps: tuple[Step, ...] = ()  # after the first question; its decision has what all of them asked
     first: tuple[float, ...] = ()  # of each candidate: the probability that it stands first in the answer
+    label_set: LabelSet | None = None  # where the application promises coverage, and models have answered
 
 
 class Feedback(NamedTuple):
@@ -245,6 +258,7 @@ class Observation(NamedTuple):
     scores: tuple[Tensor | None, ...] | None = None  # by arm: what its model computed, where the state answers
     first: tuple[float, ...] = ()  # the prediction's
     confidence: float | None = None  # of the one model asked: its own, in [0, 1]; None = it did not say, or no feedback
+    label_set: LabelSet | None = None  # the prediction's, where a label was told
 
 
 class Observations(NamedTuple):
@@ -279,6 +293,7 @@ class Application:
     parity: str = ""  # a parity model, by which missing outputs of the model that it belongs to are decoded; "" = none
     hedge: float = 0.0  # share of the questions that may be put twice, where a model takes longer than usual; 0 = none
     options: str = ""  # parameters of a policy from outside the package, a JSON object; "" = none
+    coverage: float = 0.0  # each prediction has a set of labels, and this share of them the true one; 0 = none has
 
 
 @dataclass(frozen=True, slots=True)
@@ -411,6 +426,7 @@ class OtherState(NamedTuple):
     values: tuple[float, ...]
     taught_us: int  # the log's time of its last observation
     confidences: tuple[float, ...] = ()  # as of the policy that decided last
+    coverage: tuple[float, ...] = ()  # of its sets of labels, as `policies.conformal` makes it; empty = none
 
 
 class PolicyState(NamedTuple):
@@ -427,6 +443,7 @@ class PolicyState(NamedTuple):
     others: tuple[OtherState, ...] = ()
     taught_us: int = 0  # event time of the latest lesson; 0 = unknown: such a state is not forgotten
     confidences: tuple[float, ...] = ()  # how often arms are right: `policies.calibration`; empty = nothing is known
+    coverage: tuple[float, ...] = ()  # as in `OtherState`
 
 
 def outputs_of(batch: ModelPredictions) -> list[ModelOutput]:

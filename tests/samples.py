@@ -11,6 +11,7 @@ from schemas.records import (
     Feedback,
     Input,
     JoinStatus,
+    LabelSet,
     Model,
     ModelOutput,
     ModelPredictions,
@@ -43,6 +44,7 @@ STEPS = (
     Step("escalate", (1,), NOW_US + 1, 0.25, "asked", 0.75, 0.5, 9_000),
     Step("hedge", (1,), NOW_US + 2, 1.0, "asked"),
 )
+LABEL_SET = LabelSet((7, "x"), False, 0.9, 0.08, 0.25, (0.5, 0.25, 0.01), (-1,))
 SEEN = Observation(
     "q-1",
     "digits",
@@ -62,6 +64,7 @@ SEEN = Observation(
     (SCORES, None),
     (0.75, 0.25),
     confidence=0.625,
+    label_set=LABEL_SET,
 )
 OUTPUTS = (
     ModelOutput("good", "1", Outcome.OK, "seven", SCORES),
@@ -107,6 +110,8 @@ FULL: tuple[object, ...] = (
         "token",
         "nothing came",
         STEPS,
+        (),
+        LABEL_SET,
     ),
     Feedback("q-1", "seven", 0.5, NOW_US),
     SEEN,
@@ -128,6 +133,7 @@ FULL: tuple[object, ...] = (
         500.0,
         2.5,
         "thompson(gamma=0.01)",
+        coverage=0.9,
     ),
     Model(
         "good",
@@ -144,8 +150,9 @@ FULL: tuple[object, ...] = (
     Report("w-1", "worker", NOW_US, {"rows_total": 12.0}, {"queue_rows{model=good}": 0.0, "cap": 64.0}),
     PolicyState(
         *("exp3()", ("good", "bad"), 70, (-0.5, 1e300)),
-        (OtherState("ucb1()", ("good", "bad"), 7, (0.5, 3.0), NOW_US, (1.5,)),),
+        (OtherState("ucb1()", ("good", "bad"), 7, (0.5, 3.0), NOW_US, (1.5,), (0.5, 0.5)),),
         confidences=(2.0, 0.25),
+        coverage=(0.9, 0.1, 3.0),
     ),
     Candidate(
         "version", "good", "2", "1", NOW_US, (0.0, 0.1, 1.0), 0.02, 0.1, 7, 30_000_000, 0.02, 9.5, 0.01, {"late": 0.1}

@@ -27,7 +27,7 @@ from schemas.records import Application, Input, Outcome, Query, Status, Tensor
 if TYPE_CHECKING:
     from deploy.config.settings import Settings
     from schemas.codec import Codec
-    from schemas.records import Prediction
+    from schemas.records import LabelSet, Prediction
 
 
 EXAMPLES = """\
@@ -183,6 +183,8 @@ def _unknown(settings: Settings, codec: Codec, application: str) -> str:
 
 def _show(prediction: Prediction) -> None:
     click.echo(_line(prediction))
+    if prediction.label_set is not None:
+        click.echo(_set(prediction.label_set))
     if prediction.message:
         click.echo(prediction.message, err=True)
     is_refused = prediction.reason == "invalid_input"  # what a model says of it is all there is to say
@@ -209,6 +211,14 @@ def _own(prediction: Prediction) -> str:
         return ""
     own = own_confidence(outputs[0]) if asks_one(decision.policy) else None
     return "" if own is None else f" (its own {own:.2f})"
+
+
+def _set(made: LabelSet) -> str:
+    """Say which labels may be the true one."""
+    named = ", ".join(json.dumps(label, ensure_ascii=False) for label in made.labels)
+    if made.is_all:
+        return f"with coverage {made.coverage:g}: any label, as too little is known; the likeliest is {named}"
+    return f"with coverage {made.coverage:g}: {named}"
 
 
 def _address(prediction: Prediction) -> str:

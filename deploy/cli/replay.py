@@ -84,9 +84,9 @@ def replay(
     difference is printed, and the exit status is 1. Models whose --packages are given answer again.
 
     With --set one thing is changed, for one application: `policy=thompson`, `policy.eta=0.1`, `slo_ms=50`,
-    `models=a,b`, `window_s`, `default_loss`, `combine`, `confidence_floor`, `missing`, `per_context` or `spread`. The
-    loop runs in virtual time with it and without, on the outputs and times that are recorded. What is not recorded the
-    models answer whose --packages are given. Other queries are left out and counted.
+    `models=a,b`, `window_s`, `default_loss`, `combine`, `confidence_floor`, `coverage`, `missing`, `per_context` or
+    `spread`. The loop runs in virtual time with it and without, on the outputs and times that are recorded. What is not
+    recorded the models answer whose --packages are given. Other queries are left out and counted.
     """
     if changes and not offline:
         raise UsageError("--set goes with --offline: a running deployment is what it is")

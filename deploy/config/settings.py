@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
+from policies.conformal import MOST as MOST_COVERAGE
 from schemas.sizes import MAX_BYTES, MOST_BYTES
 from schemas.topics import MODEL_PARTITIONS
 
@@ -473,6 +474,9 @@ class ApplicationSettings(Section):
     confidence_floor: float = Field(default=0.0, ge=0, le=1)
     """Below this confidence the answer is `default_output`, with the reason `low_confidence`. Confidence is the weight
     of the asked models that agree with the answer; of one model that gives scores, how likely its answer is right."""
+    coverage: float = Field(default=0.0, ge=0, le=MOST_COVERAGE)
+    """The share of the predictions whose set of labels has the true one in it, say 0.9. Each prediction carries such a
+    set (`label_set`), which feedback keeps as large as the promise needs. By default there are none."""
     parity: str = ""
     """A parity model (`skysail parity train`). Rows of the model that it belongs to are asked in groups, and an output
     that is late is decoded from the others and from the parity model's. Such an answer is partial, with the reason

@@ -26,7 +26,7 @@ from schemas.records import Application, Model
 from schemas.topics import MODEL_PARTITIONS, MODEL_VERSION, check_name, model_queries
 from streams import topology
 from streams.checks import Finding
-from streams.operators.configuration import apprentice_of, check
+from streams.operators.configuration import apprentice_of, check, check_coverage
 from workers.packages.loading import checked as checked_package
 from workers.runtimes.trunks import trunk_of
 
@@ -142,6 +142,7 @@ def checked(application: Application) -> Application:
     policy = registry.policy_of(application)
     policy.init(len(application.models))
     apprentice_of(application, policy)
+    check_coverage(application, policy)
     try:
         check(application)
     except DecodeError as error:

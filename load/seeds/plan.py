@@ -140,6 +140,8 @@ def plan(seed: int, minutes: float | None = None, processes: str = "each") -> Pl
     learning = Random(f"apprentices {seed}")  # noqa: S311
     again = Random(f"second questions {seed}")  # noqa: S311
     applications = tuple(_asking_again(again, application) for application in applications)
+    promising = Random(f"coverage {seed}")  # noqa: S311
+    applications = tuple(replace(each, coverage=promising.choice((0.0, 0.0, 0.6, 0.9))) for each in applications)
     applications += answering
     return Plan(
         seed=seed,

@@ -9,12 +9,13 @@ from schemas.records import STOPPED
 from schemas.topics import dead_letters
 from streams.control.alerts import WorkerVersions, alerts
 from streams.control.figures import LAG, is_silent, parse
-from streams.control.history import STEP_US, Key
+from streams.control.history import STEP_US, STEPS, Key
 from streams.control.load_faults import load_faults
 from streams.control.outages import LATELY_US
 from streams.control.page_types import (
     WORKER,
     ApplicationRow,
+    CoverageRow,
     Holding,
     LetterRow,
     ModelRow,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 MINUTE_US = 60_000_000
 STEP_S = STEP_US / 1e6
 HERE = View()
+PROMISED, JUDGED = "coverage_promised", "label_sets_judged_total"
 
 
 # What the page says of questions after the first one, by counter and labels.
@@ -78,7 +80,7 @@ class _Gauges:
                 elif name == "labelled":
                     place = labels.get("model", ""), labels.get("version", "")
                     self.labels.setdefault(place, set()).add(labels.get("label", ""))
-                elif labels.keys() == {"application"} and not name.endswith("_us"):
+                elif labels.keys() == {"application"} and not name.endswith(("_us", PROMISED)):
                     held = self.holds.setdefault(labels["application"], {})
                     held[name] = held.get(name, 0.0) + value
                 key = Key(name, labels.get("application", ""), labels.get("model", ""))
@@ -174,6 +176,7 @@ def _application(name: str, gauges: _Gauges, history: History, now_us: int) -> A
         holds=holdings(gauges.holds.get(name, {})),
         joined=_rounded(risen.get(Key("joined_total", name), 0.0) / seconds),
         loss=_loss(risen, name),
+        coverage=_coverage(name, gauges, history, now_us),
         p50_ms=gauges.largest("answer_p50_us", name, scale=1e-3) if answers else None,
         p99_ms=gauges.largest("answer_p99_us", name, scale=1e-3) if answers else None,
         rates=history.series(lambda step: _rounded(step.get(Key("answers_total", name), 0.0) / STEP_S), now_us),
@@ -181,6 +184,28 @@ def _application(name: str, gauges: _Gauges, history: History, now_us: int) -> A
         losses=history.series(lambda step: _loss(step, name), now_us),
         models=[_model(name, model, gauges, risen, history, now_us) for model in sorted(asked | gauges.models(name))],
     )
+
+
+def _coverage(name: str, gauges: _Gauges, history: History, now_us: int) -> CoverageRow | None:
+    """Return what became of an application's promise; None if it makes none."""
+    promised = gauges.largest(PROMISED, name)
+    if promised is None:
+        return None
+    _, risen = history.since(STEPS * STEP_US, now_us)
+    made, some = (risen.get(Key("label_sets_total", name, "", kind), 0.0) for kind in ("", "some"))
+    return CoverageRow(
+        promised=promised,
+        held=_held(risen, name),
+        judged=risen.get(Key(JUDGED, name), 0.0),
+        size=_share(risen, Key("label_set_sizes_total", name), some),
+        all=_rounded(1.0 - some / made) if made else None,
+        series=history.series(lambda step: _held(step, name), now_us),
+    )
+
+
+def _held(risen: Risen, name: str) -> float | None:
+    """Return the share of the sets with a known true label that held it."""
+    return _share(risen, Key(JUDGED, name, "", "held"), risen.get(Key(JUDGED, name), 0.0))
 
 
 def _model(application: str, name: str, gauges: _Gauges, risen: Risen, history: History, now_us: int) -> ModelRow:

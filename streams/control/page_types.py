@@ -59,6 +59,17 @@ class Holding(TypedDict):
     limit: float | None
 
 
+class CoverageRow(TypedDict):
+    """What an application promises of its sets of labels, and what became of it in the last five minutes."""
+
+    promised: float
+    held: float | None  # share of those judged that had the true label in them
+    judged: float  # sets whose true label was told
+    size: float | None  # labels in a set, the mean of those that do not hold all
+    all: float | None  # share of the sets that every label was in
+    series: Series  # held, by step
+
+
 class ApplicationRow(TypedDict):
     """One application."""
 
@@ -76,6 +87,7 @@ class ApplicationRow(TypedDict):
     holds: list[Holding]  # of what has a share for each application
     joined: float  # a second
     loss: float | None
+    coverage: CoverageRow | None  # where it promises any
     p50_ms: float | None  # from the client to the answer
     p99_ms: float | None
     rates: Series

@@ -90,4 +90,5 @@ def started(common: PolicyState | None, spec: str) -> PolicyState | None:
         values = policy.start(known.values, len(known.arms))
     except (ArithmeticError, IndexError, ValueError) as error:
         raise PolicyError(f"{spec} cannot begin from the state of all contexts: {error!r}") from error
-    return PolicyState(spec, known.arms, 0, values, confidences=calibration.started(known.confidences))
+    confidences = calibration.started(known.confidences)
+    return PolicyState(spec, known.arms, 0, values, confidences=confidences, coverage=known.coverage)

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING
 
-from policies import registry
-from policies.combine import COMBINES
-from policies.contract import is_stepwise
-from policies.errors import PolicyError
+from policies import conformal, registry
+from policies.combine import COMBINES, VOTE
+from policies.contract import is_answering, is_stepwise
+from policies.errors import PolicyError, require
 from policies.losses import LOSSES
 from schemas import topics
 from schemas.errors import DecodeError
@@ -82,6 +82,7 @@ class Configuration:
                 policy = registry.policy_of(application)
                 policy.init(len(application.models))
                 along = apprentice_of(application, policy)
+                check_coverage(application, policy)
             except PolicyError as error:
                 raise DecodeError("invalid", f"application {application.name}: {error}") from error
             slo_us = int(min(application.slo_ms, MAX_SLO_MS) * 1_000)
@@ -118,6 +119,16 @@ def apprentice_of(application: Application, policy: Policy) -> str:
     if sum(learning.propensities(learning.init(count), count)) > 1.0 + _ROUNDED:
         raise PolicyError(f"{learning.name} asks several models: what they would have answered is not in the log")
     return "" if learning == policy else registry.spec(learning)
+
+
+def check_coverage(application: Application, policy: Policy) -> None:
+    """Refuse a promise about sets of labels where there are none.
+
+    Raises:
+        PolicyError: the policy answers with numbers.
+    """
+    is_promised = application.coverage > 0.0
+    require(not (is_promised and is_answering(policy)), f"coverage is of labels, and {policy.name} answers numbers")
 
 
 def apprentice(spec: str) -> Policy:
@@ -160,6 +171,13 @@ def check(application: Application) -> None:
         f"missing is {application.missing!r}, none of {', '.join(MISSING)}": application.missing not in MISSING,
         f"default_loss is {default_loss}, not in [0, 1]": default_loss is not None and not 0 <= default_loss <= 1,
     }
+    coverage = application.coverage
+    faults[f"coverage is {coverage}; make it 0 (no sets of labels) to {conformal.MOST}"] = (
+        not 0 <= coverage <= conformal.MOST
+    )
+    faults["coverage is of labels, and combine takes answers for numbers"] = (
+        bool(coverage) and application.combine != VOTE
+    )
     span, forget_s = application.span, application.forget_s
     faults[f"forget_s is {forget_s}; make it positive"] = forget_s is not None and not 0 < forget_s < inf
     faults[f"span is {span}; make it a positive number"] = span is not None and not 0 < span < inf

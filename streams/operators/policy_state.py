@@ -36,7 +36,7 @@ def state_of(state: PolicyState | None, policy: str) -> PolicyState | None:
 
 def alone(other: OtherState) -> PolicyState:
     """Return what lies beside another policy's state, as a state of its own."""
-    return PolicyState(*other[:4], confidences=other.confidences)
+    return PolicyState(*other[:4], confidences=other.confidences, coverage=other.coverage)
 
 
 def adopted(state: PolicyState | None, policy: str) -> PolicyState | None:
@@ -62,8 +62,9 @@ def numbers(state: PolicyState | None) -> int:
     """Return how many numbers a state has, those of others included: what its memory follows."""
     if state is None:
         return 0
-    return len(state.values) + len(state.confidences) + (_numbers(state.others) if state.others else 0)
+    learnt = len(state.values) + len(state.confidences) + len(state.coverage)
+    return learnt + (_numbers(state.others) if state.others else 0)
 
 
 def _numbers(others: tuple[OtherState, ...]) -> int:
-    return sum(OTHER_NUMBERS + len(other.values) + len(other.confidences) for other in others)
+    return sum(OTHER_NUMBERS + len(its.values) + len(its.confidences) + len(its.coverage) for its in others)

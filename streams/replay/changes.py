@@ -21,6 +21,7 @@ _SETTABLE: Final = (
     "default_loss",
     "combine",
     "confidence_floor",
+    "coverage",
     "missing",
     "per_context",
     "spread",

@@ -215,12 +215,12 @@ class Decisions:
     def _starts_of(self, decision: Decision, latest: int | None = None) -> Iterator[_States]:
         """Yield the states that a decision for a new context may follow from: with each common state that fits."""
         history, key = self._history, self._history.key(decision.state)
-        tried: set[tuple[float, ...]] = set()
+        tried: set[tuple[tuple[float, ...], ...]] = set()
         for common, state in history.commons(decision, latest):
             begun = started(state, decision.policy)
-            if begun is None or begun.values in tried:
+            if begun is None or begun[3:] in tried:
                 continue
-            tried.add(begun.values)
+            tried.add(begun[3:])
             if _shares(decision, begun) == decision.propensities:
                 yield (key, None), (common, state)
         yield (key, None), (StateKey(key.partition, application_of(decision.state)), None)

@@ -32,6 +32,7 @@ CHANGES = st.fixed_dictionaries(
         "missing": st.sampled_from(["leave_out", "running_mean"]),
         "loss": st.sampled_from(["zero_one", "absolute"]),
         "confidence_floor": st.sampled_from([0.0, 0.6]),
+        "coverage": st.sampled_from([0.5, 0.8]),
     },
 )
 

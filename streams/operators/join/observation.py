@@ -217,6 +217,7 @@ def _observation(
             _scores(prediction, decision.arms) if registry.answers(decision.policy) else None,
             prediction.first,
             _own_confidence(prediction, decision.policy) if status is _JOINED else None,
+            prediction.label_set if label is not None else None,
         ),
     )
 

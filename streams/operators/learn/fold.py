@@ -12,6 +12,7 @@ from policies.lessons import Lesson
 from schemas.records import OtherState, PolicyState, new_tuple
 from streams.operators.cold_start import for_all, is_forgotten, started, states_of
 from streams.operators.ids import SeenIds
+from streams.operators.label_sets import covered
 from streams.operators.policy_state import MOST_OTHERS, adopted, numbers
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
     from policies.contract import Policy, State
     from schemas.records import Decision, Observation
+
+    _Parts = tuple[tuple[str, ...], int, State, State, State]  # arms, version, values, confidences, coverage
 
 # Cached policies of decisions: more than a poll has of an application and a version of its state.
 _DECISIONS = 1024
@@ -37,6 +40,7 @@ class Fold:
         "_arms",
         "_common",
         "_confidences",
+        "_coverage",
         "_others",
         "_policy",
         "_taught_us",
@@ -54,10 +58,12 @@ class Fold:
         self._version = 0
         self._values: State = ()
         self._confidences: State = ()
+        self._coverage: State = ()
         self._others: dict[str, OtherState] = {}  # the one taught last comes last
         self._taught_us = 0
         if state is not None:
-            self._policy, self._arms, self._version, self._values, others, self._taught_us, self._confidences = state
+            self._policy, self._arms, self._version, self._values, others, self._taught_us, *learnt = state
+            self._confidences, self._coverage = learnt
             if others:
                 self._others = {other.policy: other for other in others}
         self.taken = False  # whether an observation has changed it
@@ -67,7 +73,8 @@ class Fold:
         """The state as it is now; there is one as soon as an observation was taken."""
         assert self._policy is not None
         others, taught_us = tuple(self._others.values()), self._taught_us
-        return PolicyState(self._policy, self._arms, self._version, self._values, others, taught_us, self._confidences)
+        known = self._policy, self._arms, self._version, self._values
+        return PolicyState(*known, others, taught_us, self._confidences, self._coverage)
 
     def take(self, seen: Observation, timestamp_us: int) -> None:
         """Fold one observation: it teaches the policy that decided, and its apprentice.
@@ -85,16 +92,19 @@ class Fold:
         decision, learning = seen.decision, checked(seen)
         policy = decision.policy
         if policy == self._policy:
+            coverage = self._coverage if seen.label_set is None else covered(seen, self._coverage)
             self._values = _learnt(learning, policy, seen, self._arms, self._values)
             self._version += 1
+            self._coverage = coverage
             if self._confidences or seen.confidence is not None:
                 self._confidences = _judged(seen, self._arms, self._confidences)
         else:
-            arms, version, values, confidences = self._known(policy)
+            arms, version, values, confidences, coverage = self._known(policy)
+            coverage = covered(seen, coverage)
             values = _learnt(learning, policy, seen, arms, values)
             self._step_back(policy, timestamp_us)
             self._policy, self._version, self._values = policy, version + 1, values
-            self._confidences = _judged(seen, arms, confidences)
+            self._confidences, self._coverage = _judged(seen, arms, confidences), coverage
         self._arms = decision.arms
         if decision.apprentice:
             self._teach(decision.apprentice, seen, timestamp_us)
@@ -104,7 +114,7 @@ class Fold:
             self._taught_us = max(self._taught_us, seen.observed_us)
         self.taken = True
 
-    def _known(self, policy: str) -> tuple[tuple[str, ...], int, State, State]:
+    def _known(self, policy: str) -> _Parts:
         """Return what is known of a policy that did not decide last; no arms if it starts anew."""
         return _parts(self._others.get(policy) or self._adopted(policy) or started(self._common, policy))
 
@@ -117,7 +127,7 @@ class Fold:
         self._others.pop(policy, None)
         if self._policy is not None:
             known = self._policy, self._arms, self._version, self._values
-            self._others[self._policy] = OtherState(*known, timestamp_us, self._confidences)
+            self._others[self._policy] = OtherState(*known, timestamp_us, self._confidences, self._coverage)
 
     def _teach(self, apprentice: str, seen: Observation, timestamp_us: int) -> None:
         """Let an apprentice learn; if it cannot, nobody else is to suffer for it."""
@@ -126,14 +136,14 @@ class Fold:
         try:
             learning = registry.parse(apprentice)
             known = self._others.get(apprentice) or started(self._common, apprentice)
-            arms, version, values, confidences = _parts(known)
+            arms, version, values, confidences, coverage = _parts(known)
             values = _learnt(learning, apprentice, seen, arms, values)
         except PolicyError:
             return
         self._others.pop(apprentice, None)
         confidences = _judged(seen, arms, confidences)
         self._others[apprentice] = OtherState(
-            apprentice, seen.decision.arms, version + 1, values, timestamp_us, confidences
+            apprentice, seen.decision.arms, version + 1, values, timestamp_us, confidences, coverage
         )
 
     def _forget(self, timestamp_us: int) -> None:
@@ -294,8 +304,10 @@ def _learnt(policy: Policy, spec: str, seen: Observation, arms: tuple[str, ...],
     return values
 
 
-def _parts(known: OtherState | PolicyState | None) -> tuple[tuple[str, ...], int, State, State]:
-    return ((), 0, (), ()) if known is None else (known.arms, known.version, known.values, known.confidences)
+def _parts(known: OtherState | PolicyState | None) -> _Parts:
+    if known is None:
+        return (), 0, (), (), ()
+    return known.arms, known.version, known.values, known.confidences, known.coverage
 
 
 def _judged(seen: Observation, arms: tuple[str, ...], known: State) -> State:
@@ -347,6 +359,8 @@ def checked(seen: Observation) -> Policy:
     for loss in losses:
         if loss is not None and not 0.0 <= loss <= 1.0:
             raise _fault(seen)
+    if (made := seen.label_set) is not None and not all(map(_is_share, made.weights)):
+        raise _fault(seen)
     if seen.confidence is not None and not 0.0 <= seen.confidence <= 1.0:
         raise _fault(seen)
     if seen.steps and not all(0.0 <= step.probability <= 1.0 and 0.0 <= step.confidence <= 1.0 for step in seen.steps):
@@ -362,8 +376,9 @@ def _fault(seen: Observation) -> PolicyError:
         return PolicyError(f"{count} arms, {len(decision.propensities)} propensities, {len(seen.losses)} losses")
     if decision.chosen and not 0 <= min(decision.chosen) <= max(decision.chosen) < count:
         return PolicyError(f"chosen arms {decision.chosen} of {count}")
-    if not all(map(_is_share, decision.propensities)) or not all(map(_is_share, seen.losses)):
-        return PolicyError("propensities and losses lie in [0, 1]")
+    weights = () if seen.label_set is None else seen.label_set.weights
+    if not all(map(_is_share, (*decision.propensities, *seen.losses, *weights))):
+        return PolicyError("propensities, losses and weights of labels lie in [0, 1]")
     steps = [share for step in seen.steps for share in (step.probability, step.confidence)]
     if not all(map(_is_share, (seen.confidence, *steps))):
         return PolicyError("confidences, and probabilities of steps, lie in [0, 1]")

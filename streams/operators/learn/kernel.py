@@ -29,6 +29,7 @@ from streams.operators.contract import (
     WriteStates,
 )
 from streams.operators.ids import SeenIds
+from streams.operators.label_sets import holds
 from streams.operators.learn.fold import Folding
 from streams.operators.learn.states import KnownStates
 from streams.operators.statistics import Counters, Losses
@@ -301,8 +302,16 @@ class Learner(Operator):
         if (end := records[-1][0].offset + 1) != partition.stored:
             writes.append(_write(number, partition, end, folding, completes))
         self._applied.update([seen.application for seen in applied])
+        self._judge(applied)
         self._losses.add(applied)
         return writes
+
+    def _judge(self, applied: Iterable[Observation]) -> None:
+        """Count the sets of labels that held the true one, and those that missed it."""
+        for seen in applied:
+            if seen.label_set is not None and seen.label is not None:
+                outcome = "held" if holds(seen.label_set, seen.label) else "missed"
+                self._counters["label_sets_judged_total", "application", seen.application, "outcome", outcome] += 1
 
     def _trim(self) -> None:
         """Keep the bounds, but for what queues wait for.

@@ -198,6 +198,7 @@ def answered(
         query.message,
         () if query.plan is None else query.plan.taken,
         (),
+        None,
     )
     return new_tuple(Prediction, fields)
 

@@ -18,6 +18,7 @@ from schemas.errors import SchemaError
 from schemas.records import ModelOutput, Outcome, Status, new_tuple, outputs_of
 from streams.operators.configuration import RUNNING_MEAN
 from streams.operators.contract import Emit
+from streams.operators.label_sets import label_set
 from streams.operators.late_outputs import LateOutputs
 from streams.operators.selection.answer import Substitutes, answered, confidence_in, missing_of, predicted, ranked
 from streams.operators.statistics import Durations
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from schemas.codec import Codec
-    from schemas.records import ModelPredictions
+    from schemas.records import LabelSet, ModelPredictions, Prediction
     from streams.operators.selection.latencies import Latencies
     from streams.operators.selection.pending import Pending
     from streams.operators.selection.state_view import Arms
@@ -42,8 +43,9 @@ _BUCKET_US = 1_000  # deadlines are kept by the millisecond: a broker's round tr
 class Combiner:
     """Holds pending queries and answers them; one instance for all partitions of a selection process."""
 
-    def __init__(self, codec: Codec, counters: Counters) -> None:
+    def __init__(self, codec: Codec, counters: Counters, classes: Mapping[str, Sequence[str]]) -> None:
         self._codec = codec
+        self._classes = classes
         self._counters = counters
         self._pending: dict[int, dict[str, Pending]] = {}
         self._due: dict[int, list[Pending]] = {}
@@ -193,12 +195,12 @@ class Combiner:
             known = query.application
             mean_of = known.name if known is not None and known.missing == RUNNING_MEAN else None
             self._late.expect(query.partition, query.row_id, missing, mean_of)
-        prediction = predicted(query, now_us, reason, self._substitutes)
+        prediction = self._predicted(query, now_us, reason)
         try:
             value = self._codec.encode(prediction)
         except SchemaError:  # the scores of many classes of many models
             query.outputs.clear()
-            prediction = predicted(query, now_us, "oversized_outputs", self._substitutes)
+            prediction = self._predicted(query, now_us, "oversized_outputs")
             value = self._codec.encode(prediction)
         name = query.application.name if query.application else UNKNOWN  # labels must be bounded, names need not be
         status, reason = prediction.status, prediction.reason
@@ -206,7 +208,22 @@ class Combiner:
         self._counters["answers_total", "application", name, "status", word, "reason", reason or ""] += 1
         self._durations.latest[name].append(now_us - query.sent_us)
         self.answers[name] += status is not Status.DEFAULT
+        if prediction.label_set is not None:
+            self._count(name, prediction.label_set)
         return self._emit(query, value, word, now_us)
+
+    def _predicted(self, query: Pending, now_us: int, reason: str | None) -> Prediction:
+        """Make the prediction of a query, with its set of labels if it has one."""
+        prediction = predicted(query, now_us, reason, self._substitutes)
+        if query.aim is None:
+            return prediction
+        return prediction._replace(label_set=label_set(prediction, query.weights, query.aim, self._classes))
+
+    def _count(self, application: str, made: LabelSet) -> None:
+        """Count a set of labels, and the labels in it."""
+        kind = "all" if made.is_all else "some"
+        self._counters["label_sets_total", "application", application, "kind", kind] += 1
+        self._counters["label_set_sizes_total", "application", application] += 0 if made.is_all else len(made.labels)
 
     def rank(self, query: Pending, arms: Arms, now_us: int) -> Emit:
         """Answer a query with the best of its candidates; by default where its policy cannot rank them."""
@@ -234,7 +251,9 @@ class Combiner:
         """Answer a query to one model with its output, without counting it; None: the query is of another kind."""
         if (decision := query.decision) is None or len(decision.chosen) != 1:  # `is_alone`, for a third of its cost
             return None
-        if query.plan is not None or query.read is not None or query.weights.__class__ is OwnAnswer:
+        if query.plan is not None or query.read is not None or query.aim is not None:
+            return None
+        if query.weights.__class__ is OwnAnswer:
             return None
         confidence, application = confidence_in(query, output), query.application
         if application is not None and confidence < application.confidence_floor:

@@ -29,7 +29,7 @@ from streams.operators.selection.cache import PredictionCache
 from streams.operators.selection.combiner import UNKNOWN
 from streams.operators.selection.pending import ParkedQueries, ParkedQuery, Pending, Quotas
 from streams.operators.selection.serving import Serving
-from streams.operators.selection.state_view import StateView, arms_of
+from streams.operators.selection.state_view import StateView, arms_of, with_aim
 from streams.operators.statistics import MAX_LABELS, Counters, render
 from streams.topology import MAX_CONTEXT_BYTES, state_name, state_partition
 
@@ -98,6 +98,7 @@ class Selection(Operator):
             Admission() if settings.admission else None,
             self._counters,
             settings.inside,
+            self._configuration.classes,
         )
         self._states = StateView(settings.states, settings.state_bytes)
         self._parked = ParkedQueries(settings.places)
@@ -201,6 +202,8 @@ class Selection(Operator):
             if len(found) > MAX_LABELS:
                 break
             found[render(("deployed", "application", name, "policy", deployed.application.policy))] = 1.0
+            if deployed.application.coverage:
+                found[render(("coverage_promised", "application", name))] = deployed.application.coverage
             models = deployed.application.models
             key = _state_key(name, None, self._settings.partitions)
             arms = self._states.arms(key, deployed)
@@ -333,7 +336,8 @@ class Selection(Operator):
     def _without_state(self, key: StateKey, deployed: Deployed) -> Arms:
         """Return the arms that decide a query whose state has not come."""
         self._counters["decided_without_state_total", "application", deployed.application.name] += 1
-        return arms_of(deployed.policy, deployed.application.models, key.name, None, deployed.apprentice)
+        arms = arms_of(deployed.policy, deployed.application.models, key.name, None, deployed.apprentice)
+        return with_aim(arms, deployed.application)
 
 
 def _forgotten_us(deployed: Deployed, key: StateKey, pending: Pending) -> int:

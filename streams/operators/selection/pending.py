@@ -27,6 +27,7 @@ from streams.operators.statistics import render
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+    from policies.conformal import Aim
     from policies.contract import OwnAnswer, Read, State, VoteWeights
     from schemas.records import Application, Decision, Input, ModelOutput, Query
     from streams.operators.configuration import Deployed
@@ -142,6 +143,7 @@ class Pending:
         weights: of the arms, for combining.
         read: what the state answers, where it does.
         confidences: how often each arm is right, where one is asked; else None.
+        aim: how its set of labels is made, where it has one.
         outputs: by model.
         until_us: how long its models are waited for: until its answer must leave to be there by the deadline.
         answered: it is no longer pending.
@@ -154,6 +156,7 @@ class Pending:
     """
 
     __slots__ = (
+        "aim",
         "answered",
         "application",
         "application_name",
@@ -218,6 +221,7 @@ class Pending:
         self.weights = ()
         self.read: Read | None = None
         self.confidences: State | None = None
+        self.aim: Aim | None = None
         self.outputs: dict[str, ModelOutput] = {}
         self.answered = False
         self.row_id = self.query_id

@@ -12,6 +12,7 @@ Admission and the cache are optional; the settings turn them on. Only policies t
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from policies.contract import Situation, is_contextual
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
 # The largest share of the objective for the way back from a worker, however slow that has been.
 MAX_RETURN_SHARE = 0.25
+_NO_CLASSES: Mapping[str, Sequence[str]] = MappingProxyType({})
 
 
 class Serving:
@@ -60,6 +62,7 @@ class Serving:
         admission: Admission | None,
         counters: Counters,
         inside: frozenset[str] = frozenset(),
+        classes: Mapping[str, Sequence[str]] = _NO_CLASSES,
     ) -> None:
         """Start with nothing pending.
 
@@ -70,8 +73,9 @@ class Serving:
             admission: refuses queries that a model cannot answer in time; None = every query is asked.
             counters: of the role.
             inside: topics whose models run in this process.
+            classes: names of the scores' classes, by `MODEL@VERSION`, as they change.
         """
-        self.combiner = Combiner(codec, counters)
+        self.combiner = Combiner(codec, counters, classes)
         self._codec = codec
         self._models = models
         self._cache = cache
@@ -108,7 +112,12 @@ class Serving:
         inside = self._inside  # their answers need no way back
         is_hedged = self._is_hedged(queries[0].application, arms)
         for query in queries:
-            query.weights, query.read, query.confidences = arms.votes, arms.read, arms.confidences
+            query.weights, query.read, query.confidences, query.aim = (
+                arms.votes,
+                arms.read,
+                arms.confidences,
+                arms.aim,
+            )
             choice: tuple[Decision | None, tuple[str, ...], tuple[str, ...]]
             if query.features or in_situation or query.version is not None:
                 choice = self._singled_out(query, arms, now_us)

@@ -6,13 +6,13 @@ Once its state has been seen, a query never waits for Redis: a stale entry is us
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate
 from sys import maxsize
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from policies import calibration, registry
+from policies import calibration, conformal, registry
 from policies.arm_sets import systematic
 from policies.contract import (
     PLAIN,
@@ -39,9 +39,10 @@ from streams.topology import application_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from policies.conformal import Aim
     from policies.contract import Policy, Read, Situation, State, Steps, VoteWeights
     from policies.outside import Outside
-    from schemas.records import PolicyState
+    from schemas.records import Application, PolicyState
     from streams.operators.configuration import Deployed
 
 # Memory of an entry beside its name and its state's numbers, and of each number: in the state, in the values worked out
@@ -77,6 +78,7 @@ class Arms:
         steps: what may be asked after the first models; None = nothing.
         read: what the state answers, for a policy whose state does; else None.
         confidences: how often each arm is right, for a policy that asks one; else None. See `policies.calibration`.
+        aim: how sets of labels are made, for an application that promises coverage; else None.
     """
 
     policy: Policy
@@ -91,6 +93,7 @@ class Arms:
     steps: Steps | None = None
     read: Read | None = None
     confidences: State | None = None
+    aim: Aim | None = None
 
     def decide(self, u: float) -> ArmChoice:
         """Return the choice for a uniform draw in [0, 1): ask all arms, or one by inverse CDF."""
@@ -163,6 +166,19 @@ def _confidences(spec: str, names: tuple[str, ...], state: PolicyState | None) -
     return () if state is None else calibration.extended(state.confidences, state.arms, names)
 
 
+def with_aim(arms: Arms, application: Application, state: PolicyState | None = None) -> Arms:
+    """Return arms that make sets of labels, if the application promises coverage.
+
+    Args:
+        arms: of its policy.
+        application: that decides.
+        state: of the policy; None = nothing is known.
+    """
+    if not application.coverage:
+        return arms
+    return replace(arms, aim=conformal.aim(application.coverage, () if state is None else state.coverage))
+
+
 _NO_DECISION = Decision((), 0, "", "", (), ())
 
 
@@ -225,7 +241,7 @@ def outside_arms(
     return OutsideArms(
         cast("Policy", policy), names, (), weights, votes, (), in_situation,
         MAX_FEATURES if most is None else most, apprentice, None, None, _confidences(spec, names, state),
-        values, known, fault,
+        None, values, known, fault,
     )  # fmt: skip
 
 
@@ -306,11 +322,13 @@ class StateView:
             or arms.policy is not policy
             or arms.names is not names
             or arms.apprentice != deployed.apprentice
+            or (0.0 if arms.aim is None else arms.aim.coverage) != application.coverage
         ):
             state = state_of(entry.state, registry.spec(policy))
             entry.is_begun = state is None
             state = state or self._started(key, policy, application.name)
-            arms = entry.arms = arms_of(policy, names, key.name, state, deployed.apprentice)
+            arms = arms_of(policy, names, key.name, state, deployed.apprentice)
+            arms = entry.arms = with_aim(arms, application, state)
         return arms
 
     def is_new(self, key: StateKey, policy: Policy) -> bool:

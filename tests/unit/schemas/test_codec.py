@@ -307,7 +307,7 @@ def test_blocks_of_other_writers_are_read() -> None:
     arms = b"\x02\x02a" + b"\x01\x04\x02b" + b"\0"
     values = b"\x02" + wire.pack_double(1.0) + b"\x01\x10" + wire.pack_double(2.0) + b"\0"
     head = CODEC.encode(state)[:HEAD]
-    assert CODEC.decode(PolicyState, head + b"\x02p" + arms + b"\x02" + values + b"\0\0\0") == state
+    assert CODEC.decode(PolicyState, head + b"\x02p" + arms + b"\x02" + values + b"\0\0\0\0") == state
 
 
 @pytest.mark.parametrize("count", [2**20, 2**40, 2**62, -(2**62)])

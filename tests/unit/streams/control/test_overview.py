@@ -623,3 +623,25 @@ def test_second_questions_are_shown_as_shares_of_the_answers() -> None:
         "asked a dearer model, too": 0.4,
         "asked another replica, too": 0.04,
     }
+
+
+def test_a_promise_of_coverage_is_shown_with_what_became_of_it() -> None:
+    """Over the last five minutes; an application without a promise has none."""
+    judged, made = "label_sets_judged_total{application=digits,outcome=", "label_sets_total{application=digits,kind="
+    page = answering(100, 0)
+    assert page.shown()["applications"][0]["coverage"] is None
+    promise = {"coverage_promised{application=digits}": 0.9}
+    page.report("selection@2", promise)
+    page.report("learner@2")
+    page.later(STEP_US / SECOND)
+    sizes = {"label_set_sizes_total{application=digits}": 144.0}
+    page.report("selection@2", {**promise, **sizes, f"{made}some}}": 96.0, f"{made}all}}": 4.0})
+    page.report("learner@2", {f"{judged}held}}": 45.0, f"{judged}missed}}": 5.0})
+    page.later(STEP_US / SECOND)
+    row = page.shown()["applications"][0]
+    found = row["coverage"]
+    assert found is not None
+    assert (found["promised"], found["held"], found["judged"]) == (0.9, 0.9, 50.0)
+    assert (found["size"], found["all"]) == (1.5, 0.04)
+    assert [step for step in found["series"] if step is not None] == [0.9]
+    assert not any("coverage" in holding["name"] for holding in row["holds"])
