@@ -20,6 +20,7 @@ from schemas import topics
 from schemas.records import Prediction
 from streams.operators.cold_start import started
 from streams.operators.contract import Emit, Record, StateKey
+from streams.operators.selection.features import Recalled
 from streams.operators.selection.hedging import HEDGE
 from streams.operators.selection.kernel import Selection
 from streams.operators.selection.plan import OVERDUE
@@ -253,6 +254,7 @@ class Decisions:
                 if one.states and (version != given or len(one.states) > 1):
                     given = version
                     kernel.on_states(dict(one.states), now_us)
+            kernel.recall({one.prediction.query_id: _recalled(one.prediction) for one in its})
             _note(kernel.on_records([one.query for one in its], now_us), found)
 
     def _ask_in_steps(self, kernel: Selection, one: Asked, found: dict[tuple[int, int], bytes]) -> None:
@@ -282,6 +284,10 @@ class Decisions:
     def _drop(self, kernel: Selection, asked: Sequence[Asked]) -> None:
         """Have the kernel forget the ids: each may be asked again."""
         kernel.on_revoked([*{one.query.partition for one in asked}])
+
+
+def _recalled(prediction: Prediction) -> Recalled:
+    return Recalled(() if prediction.decision is None else prediction.decision.features, prediction.imputed)
 
 
 def _assuming(kernel: Selection, latencies: RecordedLatencies) -> Selection:

@@ -13,6 +13,7 @@ import numpy as np
 
 from policies import registry
 from schemas.errors import DecodeError
+from schemas.inputs import asked_about
 from schemas.records import Outcome, Query, Tensor
 from streams.replay.recorded_models import outputs_of_run
 from streams.replay.report import MODELS
@@ -66,6 +67,8 @@ class RunAgain:
             given = self._codec.decode(Query, query.value).input
         except DecodeError:
             return
+        if prediction.decision is not None:
+            given = asked_about(given, prediction.decision.features)
         for output in asked:
             rows = self._rows[output.model, output.version]
             rows.append(_Row(prediction.query_id, given, output))

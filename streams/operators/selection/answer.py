@@ -178,6 +178,7 @@ def answered(
         query.message,
         () if query.plan is None else query.plan.taken,
         (),
+        query.imputed,
     )
     return new_tuple(Prediction, fields)
 
