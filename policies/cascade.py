@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from policies.contract import State
-    from schemas.records import ModelOutput, Step, Value
+    from policies.lessons import Lesson
+    from schemas.records import ModelOutput, Value
 
 ASKED = "asked"  # the outcome of a step that was taken
 _AGAIN = ("escalate", "overdue")
@@ -155,20 +156,13 @@ class Cascade:
         is_spent = self.budget < 1.0 and payable(self.budget, queries, asked, price) <= 0.0
         return Doubts(first, arms, tuple(places), self.explore, is_spent)
 
-    def observe(
-        self,
-        state: State,
-        arms: int,
-        chosen: tuple[int, ...],
-        propensities: tuple[float, ...],
-        losses: Sequence[float | None],
-        steps: Sequence[Step] = (),
-    ) -> State:
+    def observe(self, state: State, arms: int, lesson: Lesson) -> State:
         """Count each answer after which a question was due, by its confidence, and what it cost too much."""
+        losses = lesson.losses
         if all(loss is None for loss in losses):
             return state
         counts, is_asked = [count * self.discount for count in state[:-1]], False
-        for step in steps:
+        for step in lesson.steps:
             if step.kind in _AGAIN and len(step.arms) == 1 and 0 < step.arms[0] < arms:
                 last = step.arms[0]
                 at = 2 * (CELLS * (last - 1) + cell(step.confidence))

@@ -57,7 +57,7 @@ def class_count(state: State, arms: int, classes: int) -> int:
 
 
 def added(
-    state: State, classes: int, losses: Sequence[float | None], answers: Sequence[Value | None], discount: float
+    state: State, classes: int, losses: Sequence[float | None], answers: Sequence[Value | None] | None, discount: float
 ) -> State:
     """Count each known loss, in the cell of what the arm answered and in that of all; `discount` is of what was there.
 
@@ -65,7 +65,7 @@ def added(
         state: so far.
         classes: that have a cell of their own.
         losses: one for each arm; None = not known, which counts nowhere.
-        answers: one for each arm, or none at all where they are not known.
+        answers: one for each arm; None = they are not known.
         discount: what the former counts of a cell are multiplied with when it is counted in.
     """
     values, known = list(state), cells(state, classes)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from policies.contract import State, VoteWeights
+    from policies.lessons import Lesson
     from schemas.records import Value
 
 _MOST_CLASSES: Final = 256  # a hundred arms still fit a record
@@ -44,8 +45,9 @@ class ClassVote(EveryArm):
         classes: How many have counts of their own, from 2 to 256; a state is classes + 2 K (classes + 2) numbers.
 
     Examples:
+        >>> from policies.lessons import Lesson
         >>> policy = ClassVote()
-        >>> state = policy.observe(policy.init(2), 2, (0, 1), (1.0, 1.0), (0.0, 1.0), ("cat", "dog"))
+        >>> state = policy.observe(policy.init(2), 2, Lesson((0, 1), (1.0, 1.0), (0.0, 1.0), answers=("cat", "dog")))
         >>> votes = policy.vote_weights(state, 2)({0: "cat", 1: "dog"})
         >>> votes[0] > votes[1]
         True
@@ -107,17 +109,9 @@ class ClassVote(EveryArm):
         hits, misses = class_counts.counts(state, self.classes, arm, cell)
         return (hits + scale * right) / (misses + scale * wrong)
 
-    def observe(
-        self,
-        state: State,
-        arms: int,
-        chosen: tuple[int, ...],
-        propensities: tuple[float, ...],
-        losses: Sequence[float | None],
-        answers: Sequence[Value | None] = (),
-    ) -> State:
+    def observe(self, state: State, arms: int, lesson: Lesson) -> State:
         """Count every known loss, overall and for the class that the arm answered."""
-        return class_counts.added(state, self.classes, losses, answers, self.discount)
+        return class_counts.added(state, self.classes, lesson.losses, lesson.answers, self.discount)
 
     def extend(self, state: State, old_arms: Sequence[str], new_arms: Sequence[str]) -> State:
         """Re-map by name; a new arm starts with one observation of the average reward of those kept."""

@@ -14,11 +14,23 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import TypeGuard
 
-    from schemas.records import ModelOutput, Step, Tensor, Value
+    from policies.lessons import Lesson
+    from schemas.records import ModelOutput, Tensor, Value
 
 State: TypeAlias = tuple[float, ...]
 # How much each asked arm's answer counts, positive, by what each has answered; None = nothing has come.
 VoteWeights: TypeAlias = "Callable[[Mapping[int, Value | None]], Mapping[int, float]]"
+
+
+class OwnAnswer(NamedTuple):
+    """What makes the answer of a query instead of weights: a policy from outside that has its own `combine`.
+
+    It is given the outputs of the arms that were asked, by arm. At least one has the outcome OK, and may have scores.
+    The answer of another one is None, or its substitute (`missing: running_mean`). It returns the answer and its
+    confidence in [0, 1]; None = the application's default output.
+    """
+
+    combine: Callable[[Mapping[int, ModelOutput]], tuple[Value | None, float]]
 
 
 class Situation(NamedTuple):
@@ -72,23 +84,8 @@ class Policy(Protocol):
         """Return how much each arm's answer counts when answers are combined; sums to 1."""
         ...
 
-    def observe(
-        self,
-        state: State,
-        arms: int,
-        chosen: tuple[int, ...],
-        propensities: tuple[float, ...],
-        losses: Sequence[float | None],
-    ) -> State:
-        """Return the state after one observation.
-
-        Args:
-            state: The state so far.
-            arms: How many arms there are.
-            chosen: The arms that were asked.
-            propensities: One for each arm, as logged with the decision, never recomputed.
-            losses: One for each arm, in [0, 1]; None where it is not known.
-        """
+    def observe(self, state: State, arms: int, lesson: Lesson) -> State:
+        """Return the state after one observation."""
         ...
 
     def extend(self, state: State, old_arms: Sequence[str], new_arms: Sequence[str]) -> State:
@@ -102,7 +99,8 @@ class Policy(Protocol):
 class Contextual(Policy, Protocol):
     """A policy whose decisions depend on the situation, too; without one, on the state alone.
 
-    Its propensities are those of the situation in force; they are logged with the decision, and so are the features.
+    Its propensities are those of the situation in force; they are logged with the decision, and so are the features. A
+    lesson has both.
     """
 
     uses: ClassVar[Literal["features", "latencies"]]  # what it goes by
@@ -113,18 +111,6 @@ class Contextual(Policy, Protocol):
         One arm is drawn with them; under full information every arm is asked whose propensity is not 0.0.
         `propensities(state, arms)` are those of `PLAIN`.
         """
-        ...
-
-    def observe(
-        self,
-        state: State,
-        arms: int,
-        chosen: tuple[int, ...],
-        propensities: tuple[float, ...],
-        losses: Sequence[float | None],
-        features: tuple[float, ...] = (),
-    ) -> State:
-        """Return the state after one observation; `features` as logged with the decision."""
         ...
 
 
@@ -139,18 +125,6 @@ class AnswerAware(Policy, Protocol):
 
         `weights(state, arms)` are those of arms whose answers are not known, made to sum to 1.
         """
-        ...
-
-    def observe(
-        self,
-        state: State,
-        arms: int,
-        chosen: tuple[int, ...],
-        propensities: tuple[float, ...],
-        losses: Sequence[float | None],
-        answers: Sequence[Value | None] = (),
-    ) -> State:
-        """Return the state after one observation; `answers` as logged with it: labels, None for all else."""
         ...
 
 
@@ -205,18 +179,6 @@ class Stepwise(Policy, Protocol):
         """Return what it asks; what depends on the state alone is worked out once."""
         ...
 
-    def observe(
-        self,
-        state: State,
-        arms: int,
-        chosen: tuple[int, ...],
-        propensities: tuple[float, ...],
-        losses: Sequence[float | None],
-        steps: Sequence[Step] = (),
-    ) -> State:
-        """Return the state after one observation; `steps` as logged with it."""
-        ...
-
 
 class Reading(NamedTuple):
     """What a state answers to one query, from what the models have computed."""
@@ -264,19 +226,6 @@ class Answering(Policy, Protocol):
 
     def reading(self, state: State, arms: int) -> Read:
         """Return what answers; what depends on the state alone is worked out once."""
-        ...
-
-    def observe(
-        self,
-        state: State,
-        arms: int,
-        chosen: tuple[int, ...],
-        propensities: tuple[float, ...],
-        losses: Sequence[float | None],
-        scores: Sequence[Tensor | None] = (),
-        label: Value | None = None,
-    ) -> State:
-        """Return the state after one observation; `scores` by arm and the label, as logged with it."""
         ...
 
 

@@ -10,9 +10,8 @@ from policies.errors import require
 from policies.ucb1 import LowestBound
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from policies.contract import State
+    from policies.lessons import Lesson
 
 # An arm not asked for long has a count near 0, after enough of them 0.0 exactly: either way it is asked again.
 _FORGOTTEN = 1e-9
@@ -33,8 +32,9 @@ class DiscountedUcb(LowestBound):
         exploration: Factor under the root, not negative.
 
     Examples:
+        >>> from policies.lessons import Lesson
         >>> policy = DiscountedUcb(discount=0.5)
-        >>> policy.observe((1.0, 1.0, 0.0, 1.0), 2, (1,), (0.0, 1.0), (None, 1.0))
+        >>> policy.observe((1.0, 1.0, 0.0, 1.0), 2, Lesson((1,), (0.0, 1.0), (None, 1.0)))
         (0.5, 1.5, 0.0, 1.5)
 
     References:
@@ -68,16 +68,9 @@ class DiscountedUcb(LowestBound):
         bounds = [state[arms + arm] / count - sqrt(spread / count) for arm, count in enumerate(counts)]
         return (bounds.index(min(bounds)),)
 
-    def observe(
-        self,
-        state: State,
-        arms: int,
-        chosen: tuple[int, ...],
-        propensities: tuple[float, ...],
-        losses: Sequence[float | None],
-    ) -> State:
+    def observe(self, state: State, arms: int, lesson: Lesson) -> State:
         """Discount everything, then add the loss of the chosen arm."""
-        if all(losses[arm] is None for arm in chosen):
+        if all(lesson.losses[arm] is None for arm in lesson.chosen):
             return state
         discounted = tuple([self.discount * value for value in state])
-        return LowestBound.observe(self, discounted, arms, chosen, propensities, losses)
+        return LowestBound.observe(self, discounted, arms, lesson)

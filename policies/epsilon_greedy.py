@@ -24,8 +24,9 @@ class EpsilonGreedy(Averaging):
         epsilon: Share of the queries drawn uniformly, in [0, 1].
 
     Examples:
+        >>> from policies.lessons import Lesson
         >>> policy = EpsilonGreedy(epsilon=0.1)
-        >>> state = policy.observe(policy.init(2), 2, (0,), (0.95, 0.05), (1.0, None))
+        >>> state = policy.observe(policy.init(2), 2, Lesson((0,), (0.95, 0.05), (1.0, None)))
         >>> [round(p, 4) for p in policy.propensities(state, 2)]
         [0.05, 0.95]
 

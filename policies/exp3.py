@@ -11,9 +11,8 @@ from policies.errors import require
 from policies.logweights import LogWeights, check_rates, normalised
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from policies.contract import State
+    from policies.lessons import Lesson
 
 # Losses are divided by the logged propensity. No policy declares a floor as small as this, so only a damaged log can
 # hold less; the bound keeps even that finite.
@@ -36,8 +35,9 @@ class Exp3(LogWeights, OneArm):
         share: Weight given back to all arms at each step, in [0, 1]; about 1 / horizon.
 
     Examples:
+        >>> from policies.lessons import Lesson
         >>> policy = Exp3()
-        >>> state = policy.observe(policy.init(2), 2, (0,), (0.5, 0.5), (1.0, None))
+        >>> state = policy.observe(policy.init(2), 2, Lesson((0,), (0.5, 0.5), (1.0, None)))
         >>> [round(p, 4) for p in policy.propensities(state, 2)]
         [0.4763, 0.5237]
 
@@ -66,18 +66,11 @@ class Exp3(LogWeights, OneArm):
         """Return gamma / K."""
         return self.gamma / arms
 
-    def observe(
-        self,
-        state: State,
-        arms: int,
-        chosen: tuple[int, ...],
-        propensities: tuple[float, ...],
-        losses: Sequence[float | None],
-    ) -> State:
+    def observe(self, state: State, arms: int, lesson: Lesson) -> State:
         """Lower the chosen arm's weight by its estimated loss, then share."""
-        logs = list(state)
+        logs, losses, propensities = list(state), lesson.losses, lesson.propensities
         known = False
-        for arm in chosen:
+        for arm in lesson.chosen:
             loss = losses[arm]
             if loss is not None:
                 logs[arm] -= self.eta * loss / max(propensities[arm], _SMALLEST_PROPENSITY)

@@ -10,9 +10,8 @@ from policies.arm_sets import EveryArm
 from policies.logweights import LogWeights, check_rates, log_sum, normalised
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from policies.contract import State
+    from policies.lessons import Lesson
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +28,9 @@ class Exp4(EveryArm, LogWeights):
         share: Part of the weight spread evenly over the arms that answered, at each step, in [0, 1].
 
     Examples:
+        >>> from policies.lessons import Lesson
         >>> policy = Exp4(eta=1.0, share=0.0)
-        >>> state = policy.observe(policy.init(2), 2, (0, 1), (1.0, 1.0), (1.0, 0.0))
+        >>> state = policy.observe(policy.init(2), 2, Lesson((0, 1), (1.0, 1.0), (1.0, 0.0)))
         >>> [round(w, 4) for w in policy.weights(state, 2)]
         [0.2689, 0.7311]
 
@@ -48,15 +48,9 @@ class Exp4(EveryArm, LogWeights):
         """Check the parameters."""
         check_rates("exp4", self.eta, self.share, "0.1", "0.001")
 
-    def observe(
-        self,
-        state: State,
-        arms: int,
-        chosen: tuple[int, ...],
-        propensities: tuple[float, ...],
-        losses: Sequence[float | None],
-    ) -> State:
+    def observe(self, state: State, arms: int, lesson: Lesson) -> State:
         """Lower each weight by its arm's loss and share, among the arms whose loss is known."""
+        losses = lesson.losses
         awake = [arm for arm, loss in enumerate(losses) if loss is not None]
         if not awake:
             return state

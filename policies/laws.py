@@ -15,7 +15,6 @@ from policies.contract import PLAIN, Situation
 from policies.draw import uniform
 from policies.errors import PolicyError
 from policies.lessons import Lesson
-from policies.outside import comes_from_outside
 from policies.registry import parse, spec
 from schemas.records import ModelOutput, Outcome
 
@@ -97,14 +96,8 @@ def played(policy: Policy, arms: int, steps: int, seed: int = 7) -> State:
     for _ in range(steps):
         chosen = policy.select(state, arms, random.random())
         losses = [float(random.random() < (arm + 1) / (arms + 1)) if arm in chosen else None for arm in range(arms)]
-        state = _taught(policy, state, arms, Lesson(chosen, policy.propensities(state, arms), losses))
+        state = policy.observe(state, arms, Lesson(chosen, policy.propensities(state, arms), losses))
     return state
-
-
-def _taught(policy: Policy, state: State, arms: int, lesson: Lesson) -> State:
-    if comes_from_outside(policy):
-        return policy.observe(state, arms, lesson)
-    return policy.observe(state, arms, lesson.chosen, lesson.propensities, lesson.losses)
 
 
 def _states(policy: Policy, arms: int) -> list[State]:
@@ -167,8 +160,8 @@ def _pure(policy: Policy) -> None:
     state, arms = played(policy, 3, 50), 3
     chosen, shares = policy.select(state, arms, 0.4), policy.propensities(state, arms)
     losses = [0.25] * arms
-    first = _taught(policy, state, arms, Lesson(chosen, shares, losses))
-    _require(_taught(policy, state, arms, Lesson(chosen, shares, losses)) == first, "observe gave another state")
+    first = policy.observe(state, arms, Lesson(chosen, shares, losses))
+    _require(policy.observe(state, arms, Lesson(chosen, shares, losses)) == first, "observe gave another state")
     _require(policy.select(state, arms, 0.4) == chosen, "select gave other arms")
     _require(policy.propensities(state, arms) == shares, "propensities gave other numbers")
     _require(losses == [0.25] * arms, "observe changed the losses")
@@ -183,7 +176,7 @@ def _deterministic(policy: Policy) -> None:
 def _unknown(policy: Policy) -> None:
     state = played(policy, 3, 20)
     lesson = Lesson(policy.select(state, 3, 0.5), policy.propensities(state, 3), [None] * 3)
-    _require(_taught(policy, state, 3, lesson) == state, "it has changed")
+    _require(policy.observe(state, 3, lesson) == state, "it has changed")
 
 
 def _finite(policy: Policy) -> None:
@@ -193,7 +186,7 @@ def _finite(policy: Policy) -> None:
         chosen = tuple(arm for arm in range(arms) if random.random() < 0.5) or (0,)
         shares = tuple([random.choice(_SHARES) for _ in range(arms)])
         losses = [random.choice(_LOSSES) for _ in range(arms)]
-        state = _taught(policy, state, arms, Lesson(chosen, shares, losses, (), tuple(range(arms))))
+        state = policy.observe(state, arms, Lesson(chosen, shares, losses, (), tuple(range(arms))))
     policy.weights(state, arms)
     _require(bool(policy.select(state, arms, 0.5)), "it asks nobody")
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from policies.contract import Situation, State
+    from policies.lessons import Lesson
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,17 +50,9 @@ class LinearPolicy(OneArm):
         """Return gamma / K."""
         return self.gamma / arms
 
-    def observe(
-        self,
-        state: State,
-        arms: int,
-        chosen: tuple[int, ...],
-        propensities: tuple[float, ...],
-        losses: Sequence[float | None],
-        features: tuple[float, ...] = (),
-    ) -> State:
+    def observe(self, state: State, arms: int, lesson: Lesson) -> State:
         """Add the reward of the chosen arm at these features to its regression."""
-        return linear.added(state, arms, chosen, losses, linear.vector(features, self.features))
+        return linear.added(state, arms, lesson.chosen, lesson.losses, linear.vector(lesson.features, self.features))
 
     def extend(self, state: State, old_arms: Sequence[str], new_arms: Sequence[str]) -> State:
         """Re-map by name; a new arm starts with the average weights of those kept."""

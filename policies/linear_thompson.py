@@ -42,8 +42,9 @@ class LinearThompson(LinearPolicy):
 
     Examples:
         >>> from policies.contract import Situation
+        >>> from policies.lessons import Lesson
         >>> policy = LinearThompson(features=1, gamma=0.0)
-        >>> state = policy.observe(policy.init(2), 2, (0,), (0.5, 0.5), (0.0, None), features=(1.0,))
+        >>> state = policy.observe(policy.init(2), 2, Lesson((0,), (0.5, 0.5), (0.0, None), (1.0,)))
         >>> [round(share, 2) for share in policy.propensities_in(state, 2)(Situation((1.0,)))]
         [0.79, 0.21]
 

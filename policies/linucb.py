@@ -37,9 +37,10 @@ class LinUcb(LinearPolicy):
 
     Examples:
         >>> from policies.contract import Situation
+        >>> from policies.lessons import Lesson
         >>> policy = LinUcb(features=1, gamma=0.0)
-        >>> state = policy.observe(policy.init(2), 2, (0,), (1.0, 0.0), (0.0, None), features=(1.0,))
-        >>> state = policy.observe(state, 2, (0,), (1.0, 0.0), (1.0, None), features=(-1.0,))
+        >>> state = policy.observe(policy.init(2), 2, Lesson((0,), (1.0, 0.0), (0.0, None), (1.0,)))
+        >>> state = policy.observe(state, 2, Lesson((0,), (1.0, 0.0), (1.0, None), (-1.0,)))
         >>> ask = policy.propensities_in(state, 2)
         >>> ask(Situation((1.0,))), ask(Situation((-1.0,)))
         ((1.0, 0.0), (0.0, 1.0))

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from policies.contract import State
+    from policies.lessons import Lesson
 
 
 class Averages:
@@ -61,13 +62,6 @@ class Averaging(Averages, OneArm):
 
     __slots__ = ()
 
-    def observe(
-        self,
-        state: State,
-        arms: int,
-        chosen: tuple[int, ...],
-        propensities: tuple[float, ...],
-        losses: Sequence[float | None],
-    ) -> State:
+    def observe(self, state: State, arms: int, lesson: Lesson) -> State:
         """Count the known losses of the chosen arms."""
-        return self.observed(state, arms, losses, chosen)
+        return self.observed(state, arms, lesson.losses, lesson.chosen)

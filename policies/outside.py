@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, Final
 from policies import dotted
 from policies.dotted import DottedPathError
 from policies.errors import PolicyError
-from policies.lessons import NEEDED
 from schemas.records import Tensor
 
 if TYPE_CHECKING:
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from schemas.records import ModelOutput, Value
 
 GROUP: Final = "skysail.policies"
+NEEDED: Final = ("init", "propensities", "select", "observe")
 # A stored state has to fit a record: 480,000 of 524,288 bytes.
 _MOST_VALUES = 60_000
 _allowed: list[str] = []

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from policies.contract import State
+    from policies.lessons import Lesson
     from policies.linear import Floats
-    from schemas.records import Tensor, Value
+    from schemas.records import Tensor
 
 # An arm keeps (D + 1) (D + 2) / 2 + D + 1 numbers for D features: 2,210 for 64, or 18 KB for each user and model.
 MAX_COMPUTED = 64
@@ -59,9 +60,11 @@ class Ridge(EveryArm):
 
     Examples:
         >>> import numpy as np
+        >>> from policies.lessons import Lesson
         >>> from schemas.records import Tensor
         >>> policy, features = Ridge(features=1), Tensor.of(np.array([2.0]))
-        >>> state = policy.observe(policy.init(1), 1, (0,), (1.0,), (0.0,), scores=(features,), label=3.0)
+        >>> lesson = Lesson((0,), (1.0,), (0.0,), scores=(features,), label=3.0)
+        >>> state = policy.observe(policy.init(1), 1, lesson)
         >>> reading = policy.reading(state, 1)({0: features})
         >>> round(reading.answer, 2), round(reading.confidence, 2)
         (2.5, 0.59)
@@ -105,32 +108,13 @@ class Ridge(EveryArm):
         """Return how much each model's answer counts."""
         return tuple([exp(value) for value in state[:arms]])
 
-    def observe(
-        self,
-        state: State,
-        arms: int,
-        chosen: tuple[int, ...],
-        propensities: tuple[float, ...],
-        losses: Sequence[float | None],
-        scores: Sequence[Tensor | None] = (),
-        label: Value | None = None,
-    ) -> State:
-        """Move the models' weights by their losses, and each regression towards the label, if there is a number.
-
-        Args:
-            state: The state so far.
-            arms: How many models there are.
-            chosen: Those that were asked.
-            propensities: One for each, 1.0.
-            losses: One for each, of the answers that the state gave; None where it is not known.
-            scores: One for each: the features that it computed, as logged.
-            label: What was true; regressions learn from finite numbers alone.
-        """
-        votes = _votes(self).observe(state[:arms], arms, chosen, propensities, losses)
+    def observe(self, state: State, arms: int, lesson: Lesson) -> State:
+        """Move the models' weights by their losses, and each regression towards the label, if there is a number."""
+        votes, label = _votes(self).observe(state[:arms], arms, lesson), lesson.label
         blocks = state[arms:]
         if isinstance(label, int | float) and isfinite(label):
             target = min(max(float(label), self.low), self.high)
-            for arm, computed in enumerate(scores):
+            for arm, computed in enumerate(lesson.scores or ()):
                 x = None if computed is None else self.vector(computed)
                 if x is not None:
                     blocks = linear.towards(blocks, arms, arm, x, target)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from policies.contract import State
+    from policies.lessons import Lesson
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +48,7 @@ class Single(OneArm):
         """Return 0.0: the others are never asked."""
         return 0.0
 
-    def observe(
-        self,
-        state: State,
-        arms: int,
-        chosen: tuple[int, ...],
-        propensities: tuple[float, ...],
-        losses: Sequence[float | None],
-    ) -> State:
+    def observe(self, state: State, arms: int, lesson: Lesson) -> State:
         """Return the state as it is."""
         return state
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from policies.contract import State
+    from policies.lessons import Lesson
 
 # One quadrature costs 140 us for two arms and 200 for five, one look-up 0.4 us; a state is at most a few hundred bytes.
 _CACHED_STATES = 4096
@@ -36,8 +37,9 @@ class Thompson(OneArm):
         gamma: Share of the queries drawn uniformly, in [0, 1].
 
     Examples:
+        >>> from policies.lessons import Lesson
         >>> policy = Thompson(gamma=0.0)
-        >>> state = policy.observe(policy.init(2), 2, (0,), (0.5, 0.5), (0.0, None))
+        >>> state = policy.observe(policy.init(2), 2, Lesson((0,), (0.5, 0.5), (0.0, None)))
         >>> [round(p, 4) for p in policy.propensities(state, 2)]
         [0.6667, 0.3333]
 
@@ -66,17 +68,10 @@ class Thompson(OneArm):
         """Return gamma / K."""
         return self.gamma / arms
 
-    def observe(
-        self,
-        state: State,
-        arms: int,
-        chosen: tuple[int, ...],
-        propensities: tuple[float, ...],
-        losses: Sequence[float | None],
-    ) -> State:
+    def observe(self, state: State, arms: int, lesson: Lesson) -> State:
         """Add reward and loss of the chosen arm to its posterior."""
-        values = list(state)
-        for arm in chosen:
+        values, losses = list(state), lesson.losses
+        for arm in lesson.chosen:
             loss = losses[arm]
             if loss is not None:
                 values[arm] += 1.0 - loss

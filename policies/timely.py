@@ -9,7 +9,7 @@ from policies.errors import require
 from policies.exp4 import Exp4
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from policies.contract import Situation, State
 
@@ -68,15 +68,3 @@ class Timely(Exp4):
             return tuple([1.0 if latency <= left_us else 0.0 for latency in latencies])
 
         return propensities
-
-    def observe(
-        self,
-        state: State,
-        arms: int,
-        chosen: tuple[int, ...],
-        propensities: tuple[float, ...],
-        losses: Sequence[float | None],
-        features: tuple[float, ...] = (),
-    ) -> State:
-        """Lower each weight by its arm's loss and share, among the arms whose loss is known."""
-        return Exp4.observe(self, state, arms, chosen, propensities, losses)

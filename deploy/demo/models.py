@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from policies.combine import combine
+from policies.lessons import Lesson
 from workers.packages.loading import load_package
 from workers.packages.packaging import package_function, package_sklearn
 
@@ -224,7 +225,7 @@ def voting_error(questions: Iterable[Question], models: Sequence[Says], policy: 
         answers = dict(enumerate([model.to(question) for model in models]))
         answer, _ = combine(dict(enumerate(policy.weights(state, arms))), answers)
         losses = [float(given != question.label) for given in answers.values()]
-        state = policy.observe(state, arms, everyone, (1.0,) * arms, losses)
+        state = policy.observe(state, arms, Lesson(everyone, (1.0,) * arms, losses))
         wrong += answer != question.label
         asked += 1
     return wrong / max(1, asked)

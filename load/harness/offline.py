@@ -11,6 +11,7 @@ import numpy as np
 from policies.combine import combine
 from policies.contract import Situation, has_shared_prior, is_answer_aware, is_contextual
 from policies.draw import pick
+from policies.lessons import Lesson
 from streams.topology import state_name, state_partition
 
 if TYPE_CHECKING:
@@ -69,12 +70,12 @@ class States:
             self._policy.start(common, self._arms) if has_shared_prior(self._policy) else self._policy.init(self._arms)
         )
 
-    def learn(self, context: str, *seen: object) -> None:
+    def learn(self, context: str, lesson: Lesson) -> None:
         """Fold one observation into a context's state and into the one for all."""
         if context:
-            self._own[context] = self._policy.observe(self.of(context), self._arms, *seen)  # type: ignore[arg-type]
+            self._own[context] = self._policy.observe(self.of(context), self._arms, lesson)
         number = self._partition(context)
-        self._common[number] = self._policy.observe(self._common[number], self._arms, *seen)  # type: ignore[arg-type]
+        self._common[number] = self._policy.observe(self._common[number], self._arms, lesson)
 
     def _partition(self, context: str) -> int:
         return state_partition(state_name("a", context, is_spread=True), self._partitions)
@@ -83,7 +84,7 @@ class States:
 def play(policy: Policy, stream: Stream, seed: int) -> Played:
     """Answer every query by the policy, and teach it."""
     arms, wrong, asked = stream.rows.shape[1], 0, 0
-    states, waiting = States(policy, arms, stream.partitions), deque[tuple[str, tuple[object, ...]]]()
+    states, waiting = States(policy, arms, stream.partitions), deque[tuple[str, Lesson]]()
     draws = np.random.default_rng(seed).random(len(stream.labels)).tolist()
     features = (stream.features if stream.features is not None else np.empty((len(draws), 0))).tolist()
     contexts = stream.contexts or ("",) * len(draws)
@@ -101,9 +102,8 @@ def play(policy: Policy, stream: Stream, seed: int) -> Played:
         wrong += answer != label
         asked += len(chosen)
         losses = [float(row[arm] != label) if arm in answers else None for arm in range(arms)]
-        more = (situation.features,) if is_contextual(policy) else (row,) if is_answer_aware(policy) else ()
-        waiting.append((context, (chosen, shares, losses, *more)))
+        told = [answers.get(arm) for arm in range(arms)]
+        waiting.append((context, Lesson(chosen, shares, losses, situation.features, told)))
         if len(waiting) > stream.late:
-            ready, seen = waiting.popleft()
-            states.learn(ready, *seen)
+            states.learn(*waiting.popleft())
     return Played(wrong / len(draws), asked / len(draws))

@@ -33,6 +33,7 @@ from load.harness.workload import query_id
 from load.models import movies
 from load.results.results import Result
 from load.scenarios.personal import nth_of_user
+from policies.lessons import Lesson
 from policies.ridge import Ridge
 from schemas import topics as skysail
 from schemas.codec import Codec
@@ -321,7 +322,7 @@ def costs(seed: int) -> dict[str, float]:
         state, updates, answers = policy.init(1), [], []
         for row in rows:
             begun = time.perf_counter()
-            state = policy.observe(state, 1, (0,), (1.0,), (0.1,), (row,), 3.0)
+            state = policy.observe(state, 1, Lesson((0,), (1.0,), (0.1,), scores=(row,), label=3.0))
             learnt = time.perf_counter()
             policy.reading(state, 1)({0: row})
             updates.append(learnt - begun)

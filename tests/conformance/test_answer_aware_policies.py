@@ -11,6 +11,7 @@ import pytest
 
 from policies.combine import combine
 from policies.contract import AnswerAware, is_answer_aware
+from policies.lessons import Lesson
 from policies.registry import POLICIES, create, parse, spec
 from schemas.records import Tensor
 
@@ -42,7 +43,7 @@ def played(policy: AnswerAware, arms: int, steps: int, seed: int = 5) -> State:
     for _ in range(steps):
         losses = [random.choice((None, 0.0, 1.0, random.random())) for _ in everyone]
         answers = [random.choice(LABELS) for _ in everyone]
-        state = policy.observe(state, arms, everyone, (1.0,) * arms, losses, answers)
+        state = policy.observe(state, arms, Lesson(everyone, (1.0,) * arms, losses, answers=answers))
     return state
 
 
@@ -79,7 +80,7 @@ def test_the_state_has_its_length_whatever_is_answered(policy: AnswerAware, arms
     state, everyone = policy.init(arms), tuple(range(arms))
     for number in range(2_000):
         labels = [f"{number}-{arm}" for arm in everyone]
-        state = policy.observe(state, arms, everyone, (1.0,) * arms, (0.0,) * arms, labels)
+        state = policy.observe(state, arms, Lesson(everyone, (1.0,) * arms, (0.0,) * arms, answers=labels))
     assert len(state) == len(policy.init(arms))
     assert all(type(value) is float and math.isfinite(value) for value in state)
 
@@ -94,7 +95,7 @@ def test_two_folds_of_one_log_give_the_same_bits(policy: AnswerAware, arms: int)
 def test_unknown_losses_change_nothing_whatever_was_answered(policy: AnswerAware, arms: int) -> None:
     """Nor does a label that is met with them take a place."""
     state, everyone = played(policy, arms, 20), tuple(range(arms))
-    assert policy.observe(state, arms, everyone, (1.0,) * arms, [None] * arms, ["new"] * arms) == state
+    assert policy.observe(state, arms, Lesson(everyone, (1.0,) * arms, [None] * arms, answers=["new"] * arms)) == state
 
 
 def test_ballots_follow_names_not_positions(policy: AnswerAware) -> None:
@@ -111,6 +112,6 @@ def test_an_answer_that_is_mostly_right_weighs_more_than_one_that_is_not(policy:
     state = policy.init(2)
     for number in range(200):
         label = number % 2
-        state = policy.observe(state, 2, (0, 1), (1.0, 1.0), (float(label), 0.5), (label, 2))
+        state = policy.observe(state, 2, Lesson((0, 1), (1.0, 1.0), (float(label), 0.5), answers=(label, 2)))
     votes = policy.vote_weights(state, 2)
     assert votes({0: 0})[0] > 2 * votes({0: 1})[0]

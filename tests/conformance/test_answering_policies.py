@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from policies.contract import Answering, has_shared_prior, is_answering
+from policies.lessons import Lesson
 from policies.registry import POLICIES, create, parse, spec
 from schemas.records import Tensor
 
@@ -48,7 +49,7 @@ def taught(policy: Answering, state: State, arms: int, steps: int, seed: int = 5
         scores = some_scores(random, arms)
         label = 2.0 + next((float(one.numpy()[0]) for one in scores if one is not None), 0.0)
         losses = [None if one is None else random.random() for one in scores]
-        state = policy.observe(state, arms, everyone, (1.0,) * arms, losses, scores, label)
+        state = policy.observe(state, arms, Lesson(everyone, (1.0,) * arms, losses, scores=scores, label=label))
     return state
 
 
@@ -101,7 +102,10 @@ def test_a_context_starts_with_the_answers_of_all_and_believes_them_little(polic
     first, theirs = policy.reading(start, arms)(asked), policy.reading(common, arms)(asked)
     assert first.answer == pytest.approx(theirs.answer, abs=1e-9)
     assert first.confidence == pytest.approx(0.0, abs=1e-6)
-    told = [policy.observe(state, arms, (0,), (1.0,) * arms, [None] * arms, scores, 10.0) for state in (start, common)]
+    told = [
+        policy.observe(state, arms, Lesson((0,), (1.0,) * arms, [None] * arms, scores=scores, label=10.0))
+        for state in (start, common)
+    ]
     moved = [policy.reading(state, arms)(asked).answer for state in told]
     assert moved[0] is not None
     assert moved[1] is not None
@@ -115,7 +119,7 @@ def test_state_stays_finite_whatever_is_computed_and_told(policy: Answering, lab
     state = taught(policy, policy.init(arms), arms, 20)
     for _ in range(300):
         scores = [Tensor.of(np.array([random.choice(EXTREMES), random.choice(EXTREMES)])) for _ in range(arms)]
-        state = policy.observe(state, arms, (0, 1), (1.0, 1.0), (0.5, None), scores, label)
+        state = policy.observe(state, arms, Lesson((0, 1), (1.0, 1.0), (0.5, None), scores=scores, label=label))
     assert len(state) == len(policy.init(arms))
     assert all(type(value) is float and math.isfinite(value) for value in state)
     answer = policy.reading(state, arms)({0: Tensor.of(np.array([1e30, -1e30])), 1: Tensor.of(np.zeros(2))}).answer
@@ -129,7 +133,7 @@ def test_what_is_no_feature_of_the_policy_is_left_out(policy: Answering) -> None
     for values in ([1.0], [1.0, 2.0, 3.0], [1.0, float("nan")]):
         scores = Tensor.of(np.array(values))
         assert policy.reading(state, 1)({0: scores}) == (None, 0.0, {})
-        assert policy.observe(state, 1, (0,), (1.0,), (None,), (scores,), 1.0) == state
+        assert policy.observe(state, 1, Lesson((0,), (1.0,), (None,), scores=(scores,), label=1.0)) == state
 
 
 def test_regressions_follow_names_not_positions(policy: Answering) -> None:
@@ -147,7 +151,7 @@ def test_a_model_that_comes_to_others_hardly_counts_until_its_answers_are_better
     state = policy.extend(taught(policy, policy.init(1), 1, 200), ["old"], ["old", "new"])
     assert policy.weights(state, 2)[1] < 0.02
     for _ in range(100):
-        state = policy.observe(state, 2, (0, 1), (1.0, 1.0), (0.4, 0.1))
+        state = policy.observe(state, 2, Lesson((0, 1), (1.0, 1.0), (0.4, 0.1)))
     assert policy.weights(state, 2)[1] > 0.9
     alone = policy.extend(state, ["old", "new"], ["new"])
     assert policy.weights(alone, 1) == pytest.approx((1.0,))
@@ -192,7 +196,7 @@ def test_what_little_is_known_of_is_tried_first(policy: Answering) -> None:
     random, state = Random(6), policy.init(1)
     for _ in range(200):
         seen = Tensor.of(np.array([random.gauss(0, 1), 0.0]))
-        state = policy.observe(state, 1, (0,), (1.0,), (0.1,), (seen,), 1.0)
+        state = policy.observe(state, 1, Lesson((0,), (1.0,), (0.1,), scores=(seen,), label=1.0))
     found = policy.reading(state, 1).rank(Tensor.of(np.array([[0.0, 0.0], [0.0, 2.0]])), 1, 0.5)
     assert found is not None
     assert found.best == (1,)
@@ -210,6 +214,6 @@ def test_a_model_of_hardly_any_weight_may_be_all_that_is_kept(policy: Answering)
     made = create(policy.name, {"features": 2, "share": 0.0, "eta": 50.0})
     state = made.init(2)
     for _ in range(30):
-        state = made.observe(state, 2, (0, 1), (1.0, 1.0), (1.0, 0.0))
+        state = made.observe(state, 2, Lesson((0, 1), (1.0, 1.0), (1.0, 0.0)))
     assert made.weights(state, 2)[0] == 0.0
     assert made.weights(made.extend(state, ["worse", "better"], ["worse", "new"]), 2)[0] > 0.98

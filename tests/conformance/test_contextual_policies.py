@@ -11,6 +11,7 @@ import pytest
 from policies import linear
 from policies.contract import PLAIN, Contextual, Situation, has_shared_prior, is_contextual
 from policies.draw import pick
+from policies.lessons import Lesson
 from policies.registry import POLICIES, create, parse, spec
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def played(policy: Contextual, arms: int, steps: int, seed: int = 5) -> State:
         is_odd = bool(situation.features and situation.features[0] > 0)
         losses = [float(arm % 2 == is_odd) if arm in chosen else None for arm in range(arms)]
         shares = policy.propensities_in(state, arms)(situation)
-        state = policy.observe(state, arms, chosen, shares, losses, situation.features)
+        state = policy.observe(state, arms, Lesson(chosen, shares, losses, situation.features))
     return state
 
 
@@ -106,7 +107,7 @@ def test_state_stays_finite_whatever_the_features(policy: Contextual) -> None:
     for _ in range(2_000):
         features = tuple([random.choice(EXTREMES) for _ in range(random.randrange(12))])
         losses = [random.choice((0.0, 1.0, None)) for _ in range(arms)]
-        state = policy.observe(state, arms, (random.randrange(arms),), (0.5,) * arms, losses, features)
+        state = policy.observe(state, arms, Lesson((random.randrange(arms),), (0.5,) * arms, losses, features))
     assert all(map(math.isfinite, state))
     for value in EXTREMES:
         shares = policy.propensities_in(state, arms)(Situation((value,) * 9))
@@ -117,7 +118,7 @@ def test_state_stays_finite_whatever_the_features(policy: Contextual) -> None:
 def test_an_arm_that_was_not_asked_stays_as_it_was(policy: Contextual) -> None:
     """Its weight beside the other arms that were not asked does not move."""
     state = played(policy, 3, 200)
-    after = policy.observe(state, 3, (1,), (0.0, 1.0, 0.0), (None, 1.0, None), (0.5,))
+    after = policy.observe(state, 3, Lesson((1,), (0.0, 1.0, 0.0), (None, 1.0, None), (0.5,)))
     size = len(state) // 3
     for arm in (0, 2):
         assert after[arm * size : (arm + 1) * size] == state[arm * size : (arm + 1) * size]
@@ -133,7 +134,7 @@ def test_a_context_starts_as_all_do_and_believes_it_little(name: str) -> None:
     start = policy.start(common, 2)
     assert len(start) == len(common)
     assert linear.unpacked(start, 2, 1).weights == pytest.approx(linear.unpacked(common, 2, 1).weights, abs=1e-12)
-    moved = [policy.observe(state, 2, (0,), (1.0, 0.0), (0.5, None), (1.0,)) for state in (start, common)]
+    moved = [policy.observe(state, 2, Lesson((0,), (1.0, 0.0), (0.5, None), (1.0,))) for state in (start, common)]
     by = [
         abs(linear.unpacked(after, 2, 1).weights - linear.unpacked(before, 2, 1).weights).max()
         for after, before in zip(moved, (start, common), strict=True)

@@ -11,6 +11,7 @@ import pytest
 from policies.combine import combine
 from policies.contract import is_answer_aware
 from policies.draw import uniform
+from policies.lessons import Lesson
 from policies.losses import loss
 from policies.registry import parse
 
@@ -64,8 +65,7 @@ def play(policy: Policy, answers: Labels, labels: Labels, run: str = "") -> NDAr
         answer, _ = combine({arm: votes[arm] for arm in asked}, asked)
         served.append(loss("zero_one", answer, label))
         losses = [loss("zero_one", row[arm], label) if arm in asked else None for arm in range(arms)]
-        seen = state, arms, chosen, propensities, losses
-        state = policy.observe(*seen, row) if is_answer_aware(policy) else policy.observe(*seen)
+        state = policy.observe(state, arms, Lesson(chosen, propensities, losses, answers=row))
     return np.array(served)
 
 

@@ -12,6 +12,7 @@ import pytest
 from policies.contract import has_shared_prior
 from policies.errors import PolicyError
 from policies.laws import LAWS, Law
+from policies.lessons import Lesson
 from policies.registry import POLICIES, create
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def played(policy: Policy, arms: int, steps: int, seed: int = 7) -> State:
         chosen = policy.select(state, arms, random.random())
         propensities = policy.propensities(state, arms)
         losses = [float(random.random() < (arm + 1) / (arms + 1)) if arm in chosen else None for arm in range(arms)]
-        state = policy.observe(state, arms, chosen, propensities, losses)
+        state = policy.observe(state, arms, Lesson(chosen, propensities, losses))
     return state
 
 
@@ -78,7 +79,7 @@ def test_state_stays_finite_whatever_is_observed(policy: Policy) -> None:
     for step in range(STEPS):
         chosen = tuple(range(arms)) if policy.full_information else (random.randrange(arms) if step % 3 else 0,)
         propensities = tuple([random.choice(PROPENSITIES) for _ in range(arms)])
-        state = policy.observe(state, arms, chosen, propensities, [random.choice(LOSSES) for _ in range(arms)])
+        state = policy.observe(state, arms, Lesson(chosen, propensities, [random.choice(LOSSES) for _ in range(arms)]))
     assert all(map(math.isfinite, state))
     assert is_distribution(policy.weights(state, arms))
     assert min(policy.propensities(state, arms)) >= policy.floor(arms) - 1e-12
@@ -92,7 +93,7 @@ def test_state_stays_finite_under_one_loss_for_ever(policy: Policy, loss: float)
     losses = [loss, 1.0 - loss, loss] if policy.full_information else [loss] * arms
     chosen, propensities = tuple(range(arms)) if policy.full_information else (0,), policy.propensities(state, arms)
     for _ in range(STEPS):
-        state = policy.observe(state, arms, chosen, propensities, losses)
+        state = policy.observe(state, arms, Lesson(chosen, propensities, losses))
     assert all(map(math.isfinite, state))
     assert is_distribution(policy.weights(state, arms))
     assert min(policy.propensities(state, arms)) >= policy.floor(arms) - 1e-12
@@ -103,7 +104,7 @@ def test_exp3_is_finite_after_a_million_updates_without_sharing() -> None:
     policy = create("exp3", {"share": 0.0})
     state, propensities = policy.init(2), (0.025, 0.975)
     for _ in range(1_000_000):
-        state = policy.observe(state, 2, (0,), propensities, (1.0, None))
+        state = policy.observe(state, 2, Lesson((0,), propensities, (1.0, None)))
     assert all(map(math.isfinite, state))
     assert policy.propensities(state, 2) == pytest.approx((0.025, 0.975))
 
@@ -157,7 +158,7 @@ def test_a_context_unlike_the_others_is_soon_served_by_its_own(name: str) -> Non
         propensities = policy.propensities(state, 3)
         chosen = policy.select(state, 3, random.random())
         losses = [float(random.random() < (3 - arm) / 4) if arm in chosen else None for arm in range(3)]
-        state = policy.observe(state, 3, chosen, propensities, losses)
+        state = policy.observe(state, 3, Lesson(chosen, propensities, losses))
     assert policy.weights(state, 3)[2] == max(policy.weights(state, 3))
 
 

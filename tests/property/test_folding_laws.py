@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies import registry
-from policies.contract import has_shared_prior, is_answer_aware, is_contextual
+from policies.contract import has_shared_prior
 from policies.errors import PolicyError
+from policies.lessons import Lesson
 from policies.losses import loss
 from schemas.records import (
     Decision,
@@ -86,13 +87,8 @@ def stepped(state: PolicyState | None, seen: Observation, spec: str) -> PolicySt
         state = PolicyState(spec, decision.arms, 0, policy.init(arms))
     elif state.arms != decision.arms:
         state = state._replace(arms=decision.arms, values=policy.extend(state.values, state.arms, decision.arms))
-    given_all = state.values, arms, decision.chosen, decision.propensities, seen.losses
-    if is_contextual(policy):
-        values = policy.observe(*given_all, decision.features)
-    elif seen.answers is not None and is_answer_aware(policy):
-        values = policy.observe(*given_all, seen.answers)
-    else:
-        values = policy.observe(*given_all)
+    lesson = Lesson(decision.chosen, decision.propensities, seen.losses, decision.features, seen.answers)
+    values = policy.observe(state.values, arms, lesson)
     return PolicyState(*state[:2], state.version + 1, values) if all(map(isfinite, values)) else None
 
 

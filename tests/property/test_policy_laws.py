@@ -20,6 +20,7 @@ from policies.epsilon_greedy import EpsilonGreedy
 from policies.errors import LossError
 from policies.exp3 import Exp3
 from policies.exp4 import Exp4
+from policies.lessons import Lesson
 from policies.linucb import LinUcb
 from policies.logweights import normalised
 from policies.losses import loss
@@ -57,8 +58,8 @@ def test_class_vote_treats_arms_alike(
     policy = ClassVote(prior, discount)
     state = turned = policy.init(2)
     for given_answers, losses in log:
-        state = policy.observe(state, 2, (0, 1), (1.0, 1.0), losses, given_answers)
-        turned = policy.observe(turned, 2, (0, 1), (1.0, 1.0), losses[::-1], given_answers[::-1])
+        state = policy.observe(state, 2, Lesson((0, 1), (1.0, 1.0), losses, answers=given_answers))
+        turned = policy.observe(turned, 2, Lesson((0, 1), (1.0, 1.0), losses[::-1], answers=given_answers[::-1]))
     first, second = policy.vote_weights(state, 2)(dict(enumerate(answers))).values()
     assert [*policy.vote_weights(turned, 2)(dict(enumerate(answers[::-1]))).values()] == [second, first]
     assert first > 0.0
@@ -72,8 +73,10 @@ def test_exp3_treats_arms_alike(state: tuple[float, ...], cost: float, p: float,
     policy, arms = Exp3(), len(state)
     order = data.draw(st.permutations(range(arms)))
     arm = data.draw(st.integers(0, arms - 1))
-    plain = policy.observe(state, arms, (arm,), (p,) * arms, [cost] * arms)
-    turned = policy.observe(tuple([state[i] for i in order]), arms, (order.index(arm),), (p,) * arms, [cost] * arms)
+    plain = policy.observe(state, arms, Lesson((arm,), (p,) * arms, [cost] * arms))
+    turned = policy.observe(
+        tuple([state[i] for i in order]), arms, Lesson((order.index(arm),), (p,) * arms, [cost] * arms)
+    )
     assert np.allclose(turned, [plain[i] for i in order], rtol=1e-12, atol=1e-12)
 
 
@@ -91,7 +94,7 @@ def test_a_loss_never_raises_the_arm_that_caused_it(
     """Without sharing the weight of the chosen arm falls or stays."""
     policy, arms = Exp3(share=0.0), len(state)
     arm = data.draw(st.integers(0, arms - 1))
-    after = policy.observe(state, arms, (arm,), (p,) * arms, [cost] * arms)
+    after = policy.observe(state, arms, Lesson((arm,), (p,) * arms, [cost] * arms))
     assert after[arm] <= state[arm] + 1e-9 * max(1.0, abs(state[arm]))
 
 
@@ -99,7 +102,7 @@ def test_a_loss_never_raises_the_arm_that_caused_it(
 def test_exp4_weights_stay_a_distribution(state: tuple[float, ...], losses: list[float | None]) -> None:
     """Any mixture of known and unknown losses leaves weights that sum to 1; unknown arms stay bit for bit."""
     policy, arms = Exp4(), len(state)
-    after = policy.observe(state, arms, tuple(range(arms)), (1.0,) * arms, losses[:arms])
+    after = policy.observe(state, arms, Lesson(tuple(range(arms)), (1.0,) * arms, losses[:arms]))
     assert math.isclose(math.fsum(policy.weights(after, arms)), 1.0, abs_tol=1e-9)
     assert all(new == old for new, old, cost in zip(after, state, losses, strict=False) if cost is None)
 
@@ -112,7 +115,7 @@ def test_zero_one_means_do_not_depend_on_order(seen: list[tuple[int, float]], ra
     def fold(observations: list[tuple[int, float]]) -> tuple[float, ...]:
         state = policy.init(3)
         for arm, cost in observations:
-            state = policy.observe(state, 3, (arm,), (1.0,) * 3, [cost] * 3)
+            state = policy.observe(state, 3, Lesson((arm,), (1.0,) * 3, [cost] * 3))
         return state
 
     mixed = list(seen)
@@ -235,7 +238,7 @@ def test_sherman_and_morrison_agree_with_solving_the_regression(seen: list[tuple
     policy = LinUcb(features=2, ridge=0.5)
     state, matrix, vector = policy.init(1), 0.5 * np.eye(3), np.zeros(3)
     for features, cost in seen:
-        state = policy.observe(state, 1, (0,), (1.0,), (cost,), tuple(features))
+        state = policy.observe(state, 1, Lesson((0,), (1.0,), (cost,), tuple(features)))
         x = np.array([1.0, *features])
         matrix, vector = matrix + np.outer(x, x), vector + (1.0 - cost) * x
     found = linear.unpacked(state, 1, 2)

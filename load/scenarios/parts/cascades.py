@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from policies.lessons import Lesson
 from schemas.records import ModelOutput, Outcome, Step, Tensor
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def play(policy: Cascade, known: Known, seed: int, late: int = 50) -> Played:
         waiting.append((losses, chosen, step))
         if len(waiting) > late:
             before, arms_asked, taken = waiting.popleft()
-            state = policy.observe(state, arms, arms_asked, (), before, (taken,))
+            state = policy.observe(state, arms, Lesson(arms_asked, (), before, steps=(taken,)))
             steps = policy.steps(state, arms) if number % 20 == 0 else steps
     return played
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from policies.draw import pick
+from policies.lessons import Lesson
 from policies.registry import parse
 
 MEANS = (0.5, 0.55, 0.6, 0.65, 0.7)  # reward of each arm
@@ -32,7 +33,8 @@ def regret(policy: str, horizon: int, seed: int) -> float:
     for row, u in zip(losses, draws, strict=True):
         shares = made.propensities(state, arms)
         arm = pick(shares, u)
-        state = made.observe(state, arms, (arm,), shares, [row[arm] if at == arm else None for at in range(arms)])
+        seen = [row[arm] if at == arm else None for at in range(arms)]
+        state = made.observe(state, arms, Lesson((arm,), shares, seen))
         lost += max(MEANS) - MEANS[arm]
     return lost
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from functools import lru_cache
 from math import isfinite
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from policies import registry
-from policies.contract import is_answer_aware, is_answering, is_contextual, is_stepwise
 from policies.errors import PolicyError
 from policies.lessons import Lesson
-from policies.outside import comes_from_outside
-from schemas.records import OtherState, PolicyState
+from schemas.records import OtherState, PolicyState, new_tuple
 from streams.operators.cold_start import for_all, is_forgotten, started, states_of
 from streams.operators.ids import SeenIds
 from streams.operators.policy_state import MOST_OTHERS, adopted, numbers
@@ -22,8 +20,8 @@ if TYPE_CHECKING:
     from policies.contract import Policy, State
     from schemas.records import Decision, Observation
 
-# Cached meanings of decisions: more than a poll has of an application and a version of its state.
-_MEANINGS = 1024
+# Cached policies of decisions: more than a poll has of an application and a version of its state.
+_DECISIONS = 1024
 
 
 class Fold:
@@ -72,14 +70,17 @@ class Fold:
         Raises:
             PolicyError: the decision names a policy that does not exist, or does not fit its arms; the state stays.
         """
-        decision = seen.decision
-        learning, _, is_plain = checked(seen)
-        is_same = decision.policy == self._policy
-        arms, version, values = (self._arms, self._version, self._values) if is_same else self._known(decision.policy)
-        values = _lesson(learning, decision.policy, seen, arms, values, is_plain=is_plain)
-        if not is_same:
-            self._step_back(decision.policy, timestamp_us)
-        self._policy, self._arms, self._version, self._values = decision.policy, decision.arms, version + 1, values
+        decision, learning = seen.decision, checked(seen)
+        policy = decision.policy
+        if policy == self._policy:
+            self._values = _learnt(learning, policy, seen, self._arms, self._values)
+            self._version += 1
+        else:
+            arms, version, values = self._known(policy)
+            values = _learnt(learning, policy, seen, arms, values)
+            self._step_back(policy, timestamp_us)
+            self._policy, self._version, self._values = policy, version + 1, values
+        self._arms = decision.arms
         if decision.apprentice:
             self._teach(decision.apprentice, seen, timestamp_us)
         if self._others:
@@ -111,8 +112,7 @@ class Fold:
             learning = registry.parse(apprentice)
             known = self._others.get(apprentice) or started(self._common, apprentice)
             arms, version, values = ((), 0, ()) if known is None else known[1:4]
-            is_plain = not is_contextual(learning) and not comes_from_outside(learning)
-            values = _lesson(learning, apprentice, seen, arms, values, is_plain=is_plain)
+            values = _learnt(learning, apprentice, seen, arms, values)
         except PolicyError:
             return
         self._others.pop(apprentice, None)
@@ -234,9 +234,7 @@ def fold(log: Iterable[tuple[int, Observation]], window_us: int) -> dict[str, Po
     return states
 
 
-def _lesson(
-    policy: Policy, spec: str, seen: Observation, arms: tuple[str, ...], values: State, *, is_plain: bool
-) -> State:
+def _learnt(policy: Policy, spec: str, seen: Observation, arms: tuple[str, ...], values: State) -> State:
     """Return a policy's values after an observation.
 
     Args:
@@ -245,19 +243,27 @@ def _lesson(
         seen: the observation, whose parts fit each other.
         arms: of the values; none if the policy starts anew.
         values: before it.
-        is_plain: whether the losses are all that it learns from.
 
     Raises:
         PolicyError: it cannot learn from it.
     """
-    decision, count = seen.decision, len(seen.decision.arms)
+    decision = seen.decision
+    names = decision.arms
+    count = len(names)
+    fields = (
+        decision.chosen,
+        decision.propensities,
+        seen.losses,
+        decision.features,
+        seen.answers,
+        seen.steps,
+        seen.scores,
+        seen.label,
+    )
     try:
-        if arms != decision.arms:
-            values = policy.extend(values, arms, decision.arms) if arms else policy.init(count)
-        if is_plain:
-            values = policy.observe(values, count, decision.chosen, decision.propensities, seen.losses)
-        else:
-            values = _observed(policy, values, count, seen)
+        if arms != names:
+            values = policy.extend(values, arms, names) if arms else policy.init(count)
+        values = policy.observe(values, count, new_tuple(Lesson, fields))
     except IndexError as error:
         raise PolicyError(f"the stored state has {len(values)} values, which do not fit {count} arms") from error
     except PolicyError:
@@ -270,68 +276,40 @@ def _lesson(
     return values
 
 
-def _observed(policy: Policy, values: State, count: int, seen: Observation) -> State:
-    """Let a policy learn that may need more than the losses."""
-    decision = seen.decision
-    if comes_from_outside(policy):
-        lesson = Lesson(decision.chosen, decision.propensities, seen.losses, decision.features, seen.answers)
-        return policy.observe(values, count, lesson)
-    if is_stepwise(policy):
-        return policy.observe(values, count, decision.chosen, decision.propensities, seen.losses, seen.steps)
-    if is_contextual(policy):
-        return policy.observe(values, count, decision.chosen, decision.propensities, seen.losses, decision.features)
-    if is_answering(policy):
-        return policy.observe(
-            values, count, decision.chosen, decision.propensities, seen.losses, seen.scores or (), seen.label
-        )
-    if seen.answers is not None and is_answer_aware(policy):
-        return policy.observe(values, count, decision.chosen, decision.propensities, seen.losses, seen.answers)
-    return policy.observe(values, count, decision.chosen, decision.propensities, seen.losses)
-
-
-class _Meaning(NamedTuple):
-    """The meaning of a valid decision."""
-
-    policy: Policy
-    arms: int
-    is_plain: bool  # the policy learns from losses alone
-
-
-@lru_cache(_MEANINGS)
-def _meaning(decision: Decision) -> _Meaning | None:
-    """Return the meaning of a decision; None if its parts do not fit each other, or its policy does not exist."""
+@lru_cache(_DECISIONS)
+def _policy(decision: Decision) -> Policy | None:
+    """Return the policy of a decision; None if its parts do not fit each other, or its policy does not exist."""
     count = len(decision.arms)
     if count == 0 or len(decision.propensities) != count or not all(map(_is_share, decision.propensities)):
         return None
     if decision.chosen and not 0 <= min(decision.chosen) <= max(decision.chosen) < count:
         return None
     try:
-        policy = registry.parse(decision.policy)
+        return registry.parse(decision.policy)
     except PolicyError:
         return None
-    learns_more = is_contextual(policy) or is_answer_aware(policy) or is_stepwise(policy) or is_answering(policy)
-    return _Meaning(policy, count, not (learns_more or comes_from_outside(policy)))
 
 
-def checked(seen: Observation) -> _Meaning:
-    """Return the meaning of an observation's decision.
+def checked(seen: Observation) -> Policy:
+    """Return the policy of an observation's decision.
 
     Raises:
         PolicyError: its parts do not fit each other, or its policy does not exist.
     """
     decision, losses, answers, scores = seen.decision, seen.losses, seen.answers, seen.scores
     # A decision with the query's features belongs to this query alone, so it is not cached.
-    meaning = _meaning.__wrapped__(decision) if decision.features else _meaning(decision)
-    if meaning is None or len(losses) != meaning.arms or (answers is not None and len(answers) != meaning.arms):
+    policy = _policy.__wrapped__(decision) if decision.features else _policy(decision)
+    count = len(decision.arms)
+    if policy is None or len(losses) != count or (answers is not None and len(answers) != count):
         raise _fault(seen)
-    if scores is not None and len(scores) != meaning.arms:
+    if scores is not None and len(scores) != count:
         raise _fault(seen)
     for loss in losses:
         if loss is not None and not 0.0 <= loss <= 1.0:
             raise _fault(seen)
     if seen.steps and not all(0.0 <= step.probability <= 1.0 and 0.0 <= step.confidence <= 1.0 for step in seen.steps):
         raise _fault(seen)
-    return meaning
+    return policy
 
 
 def _fault(seen: Observation) -> PolicyError:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from policies.combine import agrees, combine
+from policies.contract import OwnAnswer
 from policies.draw import uniform
 from policies.errors import PolicyError
-from policies.lessons import OwnAnswer
 from schemas.records import ModelOutput, Outcome, Prediction, Status, Tensor, new_tuple
 from streams.operators.configuration import RUNNING_MEAN
 

@@ -12,7 +12,7 @@ from itertools import filterfalse
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from policies.lessons import OwnAnswer
+from policies.contract import OwnAnswer
 from schemas import topics
 from schemas.errors import SchemaError
 from schemas.records import ModelOutput, Outcome, Status, new_tuple, outputs_of

@@ -27,8 +27,7 @@ from streams.operators.statistics import render
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from policies.contract import Read, VoteWeights
-    from policies.lessons import OwnAnswer
+    from policies.contract import OwnAnswer, Read, VoteWeights
     from schemas.records import Application, Decision, Input, ModelOutput, Query
     from streams.operators.configuration import Deployed
     from streams.operators.contract import Record, StateKey

@@ -16,6 +16,7 @@ from policies import registry
 from policies.arm_sets import systematic
 from policies.contract import (
     PLAIN,
+    OwnAnswer,
     has_shared_prior,
     is_answer_aware,
     is_answering,
@@ -25,7 +26,6 @@ from policies.contract import (
 )
 from policies.draw import pick
 from policies.errors import PolicyError
-from policies.lessons import OwnAnswer
 from policies.outside import comes_from_outside
 from schemas import topics
 from schemas.inputs import MAX_FEATURES

@@ -14,6 +14,7 @@ from policies.confidence import confidence_of
 from policies.errors import PolicyError
 from policies.estimators.importance import ipw
 from policies.estimators.log import Log
+from policies.lessons import Lesson
 from policies.pacing import payable, place_for, risen
 from policies.risk import CELLS, capital, cell, confidence_at, lowest_held, place
 from schemas.records import ModelOutput, Outcome, Step, Tensor
@@ -120,7 +121,7 @@ def test_a_cascade_that_has_learnt_keeps_sure_answers() -> None:
     for number in range(2_000):
         sure = number % 2
         losses = (0.0 if sure else float(number % 4 == 0), 0.0)
-        state = policy.observe(state, 2, (0, 1), (1.0, 1.0), losses, [step(0.9999 if sure else 0.5)])
+        state = policy.observe(state, 2, Lesson((0, 1), (1.0, 1.0), losses, steps=[step(0.9999 if sure else 0.5)]))
     after = policy.steps(state, 2).after
     shares = [ask.probability for c in (0.5, 0.6, 0.9999) if (ask := after((0,), {0: output(1, 1.0 - c, c)}))]
     assert shares[0] == 1.0
@@ -135,7 +136,7 @@ def test_a_model_that_is_always_right_is_believed_without_scores() -> None:
     policy = Cascade()
     state = policy.init(2)
     for _ in range(3_000):
-        state = policy.observe(state, 2, (0, 1), (1.0, 1.0), (0.0, 0.0), [step(0.0)])
+        state = policy.observe(state, 2, Lesson((0, 1), (1.0, 1.0), (0.0, 0.0), steps=[step(0.0)]))
     after = policy.steps(state, 2).after
     assert (ask := after((0,), {0: output(1)})) is not None
     assert ask.probability == policy.explore
@@ -146,7 +147,7 @@ def test_a_model_that_is_always_right_is_believed_without_scores() -> None:
 def test_a_loss_that_is_not_known_counts_as_one() -> None:
     """Feedback about the served answer alone says nothing about the cheap one, if both differ: the risk is a bound."""
     policy = Cascade()
-    state = policy.observe(policy.init(2), 2, (0, 1), (1.0, 1.0), (None, 0.0), [step(0.5)])
+    state = policy.observe(policy.init(2), 2, Lesson((0, 1), (1.0, 1.0), (None, 0.0), steps=[step(0.5)]))
     assert state[2 * cell(0.5) : 2 * cell(0.5) + 2] == (1.0, 1.0)
     assert state[-3:-1] == (1.0, 1.0)
 
@@ -175,7 +176,7 @@ def test_a_budget_is_held(late: int, shift: int, within: float) -> None:
         asked += is_asked
         waiting.append(step(ask.confidence, "asked" if is_asked else "kept"))
         if len(waiting) > late:
-            state = policy.observe(state, 2, (0,), (1.0, 1.0), (0.0, None), [waiting.popleft()])
+            state = policy.observe(state, 2, Lesson((0,), (1.0, 1.0), (0.0, None), steps=[waiting.popleft()]))
     assert abs(asked / 20_000 - 0.3) <= within * 0.3
 
 

@@ -13,6 +13,7 @@ from policies.class_vote import ClassVote
 from policies.combine import combine
 from policies.contract import is_answer_aware
 from policies.errors import PolicyError
+from policies.lessons import Lesson
 from schemas.records import Status
 from streams.operators.contract import StateKey
 from streams.operators.learn.fold import fold
@@ -38,7 +39,7 @@ def taught(policy: ClassVote, *seen: tuple[Value | None, float], arm: int = 0, a
     for answer, loss in seen:
         losses = [loss if place == arm else None for place in range(arms)]
         answers = [answer if place == arm else None for place in range(arms)]
-        state = policy.observe(state, arms, tuple(range(arms)), (1.0,) * arms, losses, answers)
+        state = policy.observe(state, arms, Lesson(tuple(range(arms)), (1.0,) * arms, losses, answers=answers))
     return state
 
 
@@ -73,7 +74,7 @@ def test_old_counts_fade_by_class() -> None:
     state = taught(policy, ("a", 1.0), *[("b", 0.0)] * 60)
     known = policy.vote_weights(taught(policy, ("a", 1.0), ("b", 0.0)), 2)
     assert policy.vote_weights(state, 2)({0: "b"})[0] > known({0: "b"})[0]
-    assert policy.observe(state, 2, (0, 1), ONES, (None, None), ("a", "b")) == state
+    assert policy.observe(state, 2, Lesson((0, 1), ONES, (None, None), answers=("a", "b"))) == state
     repaired = taught(policy, *[("a", 1.0)] * 1000, *[("a", 0.0)] * 10)
     assert policy.vote_weights(repaired, 2)({0: "a"})[0] > 1.0
 
@@ -127,8 +128,7 @@ def error(policy: Policy, queries: int = 2_000) -> float:
         asked = dict(enumerate(pair))
         votes = policy.vote_weights(state, 2)(asked) if is_answer_aware(policy) else policy.weights(state, 2)
         wrong += combine({arm: votes[arm] for arm in asked}, asked)[0] != label
-        seen = state, 2, (0, 1), ONES, losses
-        state = policy.observe(*seen, pair) if is_answer_aware(policy) else policy.observe(*seen)
+        state = policy.observe(state, 2, Lesson((0, 1), ONES, losses, answers=pair))
     return wrong / queries
 
 

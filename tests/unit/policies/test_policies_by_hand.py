@@ -17,6 +17,7 @@ from policies.epsilon_greedy import EpsilonGreedy
 from policies.errors import PolicyError
 from policies.exp3 import Exp3
 from policies.exp4 import Exp4
+from policies.lessons import Lesson
 from policies.linear_thompson import LinearThompson
 from policies.linucb import LinUcb
 from policies.registry import parse
@@ -31,7 +32,7 @@ def test_exp3_follows_the_published_update() -> None:
     """The weights become w exp(-eta L / p) + e alpha / K * sum(w), then normalised; p is the logged one."""
     policy = Exp3(eta=0.1, gamma=0.2, share=0.01)
     before = np.array([0.5, 0.3, 0.2])
-    state = policy.observe(tuple(np.log(before).tolist()), 3, (1,), (0.2, 0.6, 0.2), (None, 0.5, None))
+    state = policy.observe(tuple(np.log(before).tolist()), 3, Lesson((1,), (0.2, 0.6, 0.2), (None, 0.5, None)))
     expected = before * np.exp([0.0, -0.1 * 0.5 / 0.6, 0.0]) + math.e * 0.01 / 3
     assert policy.weights(state, 3) == pytest.approx(expected / expected.sum(), rel=1e-12)
     assert policy.propensities(state, 3) == pytest.approx(0.8 * expected / expected.sum() + 0.2 / 3, rel=1e-12)
@@ -40,22 +41,22 @@ def test_exp3_follows_the_published_update() -> None:
 def test_exp3_divides_by_the_logged_propensity() -> None:
     """The same loss counts ten times as much where the arm was asked ten times as rarely."""
     policy = Exp3(share=0.0)
-    rare = policy.observe(policy.init(2), 2, (0,), (0.05, 0.95), (0.1, None))
-    often = policy.observe(policy.init(2), 2, (0,), (0.5, 0.5), (1.0, None))
+    rare = policy.observe(policy.init(2), 2, Lesson((0,), (0.05, 0.95), (0.1, None)))
+    often = policy.observe(policy.init(2), 2, Lesson((0,), (0.5, 0.5), (1.0, None)))
     assert rare == pytest.approx(often, rel=1e-12)
 
 
 def test_exp3_ignores_losses_of_arms_not_asked() -> None:
     """What was not asked for is not learnt from, so the estimate stays unbiased."""
     policy = Exp3()
-    asked = policy.observe(policy.init(2), 2, (0,), (0.5, 0.5), (0.0, None))
-    assert policy.observe(policy.init(2), 2, (0,), (0.5, 0.5), (0.0, 1.0)) == asked
+    asked = policy.observe(policy.init(2), 2, Lesson((0,), (0.5, 0.5), (0.0, None)))
+    assert policy.observe(policy.init(2), 2, Lesson((0,), (0.5, 0.5), (0.0, 1.0))) == asked
 
 
 def test_exp4_uses_plain_exponential_loss() -> None:
     """The weights become w exp(-eta L), normalised, then (1 - share) w + share / K."""
     policy = Exp4(eta=0.2, share=0.01)
-    state = policy.observe(policy.init(3), 3, (0, 1, 2), (1.0,) * 3, (1.0, 0.0, 0.5))
+    state = policy.observe(policy.init(3), 3, Lesson((0, 1, 2), (1.0,) * 3, (1.0, 0.0, 0.5)))
     expected = np.exp([-0.2, 0.0, -0.1])
     assert policy.weights(state, 3) == pytest.approx(0.99 * expected / expected.sum() + 0.01 / 3, rel=1e-12)
 
@@ -63,8 +64,8 @@ def test_exp4_uses_plain_exponential_loss() -> None:
 def test_exp4_lets_a_silent_arm_sleep() -> None:
     """An arm without a loss keeps its weight exactly; the others keep theirs between them."""
     policy = Exp4()
-    before = policy.observe(policy.init(3), 3, (0, 1, 2), (1.0,) * 3, (1.0, 0.0, 0.5))
-    after = policy.observe(before, 3, (0, 1, 2), (1.0,) * 3, (1.0, None, 0.0))
+    before = policy.observe(policy.init(3), 3, Lesson((0, 1, 2), (1.0,) * 3, (1.0, 0.0, 0.5)))
+    after = policy.observe(before, 3, Lesson((0, 1, 2), (1.0,) * 3, (1.0, None, 0.0)))
     assert after[1] == before[1]
     assert after[0] < before[0]
     assert math.fsum(policy.weights(after, 3)) == pytest.approx(1.0, abs=1e-12)
@@ -81,7 +82,7 @@ def test_ucb1_tries_every_arm_once_and_then_the_smallest_bound() -> None:
     """The bound is mean - sqrt(2 ln t / n): with t = 11 and means .1 and .3 the rare arm's bound is lower."""
     policy, state = Ucb1(), Ucb1().init(2)
     assert policy.select(state, 2, 0.9) == (0,)
-    state = policy.observe(state, 2, (0,), (1.0, 0.0), (0.0, None))
+    state = policy.observe(state, 2, Lesson((0,), (1.0, 0.0), (0.0, None)))
     assert policy.select(state, 2, 0.1) == (1,)
     assert policy.select((10.0, 1.0, 1.0, 0.3), 2, 0.5) == (1,)
     assert policy.select((500.0, 500.0, 50.0, 150.0), 2, 0.5) == (0,)
@@ -165,7 +166,7 @@ def test_a_context_starts_with_half_the_common_weights_and_half_equal_ones() -> 
 def test_linucb_learns_a_triangle_and_a_vector() -> None:
     """One reward at x = (1, 1): inverse(I + xx') = ((2, -1), (-1, 2)) / 3 and b = x; the other arm stays."""
     policy = LinUcb(features=1, gamma=0.0)
-    state = policy.observe(policy.init(2), 2, (1,), (0.5, 0.5), (None, 0.0), (1.0,))
+    state = policy.observe(policy.init(2), 2, Lesson((1,), (0.5, 0.5), (None, 0.0), (1.0,)))
     assert state[:5] == policy.init(1) == (1.0, 0.0, 1.0, 0.0, 0.0)
     assert state[5:] == pytest.approx((2 / 3, -1 / 3, 2 / 3, 1.0, 1.0))
 
@@ -204,8 +205,8 @@ def test_a_linear_state_that_cannot_be_stored_is_refused() -> None:
 def test_linear_features_are_filled_up_and_cut_off() -> None:
     """A query with fewer features than the policy counts has zeros for the rest; more are not looked at."""
     policy = LinUcb(features=2)
-    state = policy.observe(policy.init(1), 1, (0,), (1.0,), (0.0,), (0.5,))
-    assert state == policy.observe(policy.init(1), 1, (0,), (1.0,), (0.0,), (0.5, 0.0, 9.0))
+    state = policy.observe(policy.init(1), 1, Lesson((0,), (1.0,), (0.0,), (0.5,)))
+    assert state == policy.observe(policy.init(1), 1, Lesson((0,), (1.0,), (0.0,), (0.5, 0.0, 9.0)))
 
 
 @pytest.mark.parametrize(
@@ -248,7 +249,7 @@ def test_the_smallest_ridge_keeps_its_digits() -> None:
     policy, x = parse("linucb(features=3,ridge=0.001)"), (1.0, 1.0, 1.0)
     state = policy.init(1)
     for number in range(20_000):
-        state = policy.observe(state, 1, (0,), (1.0,), (float(number % 2),), x)  # type: ignore[call-arg]
+        state = policy.observe(state, 1, Lesson((0,), (1.0,), (float(number % 2),), x))
     expected, _ = linear.unpacked(state, 1, 3).at(linear.vector(x, 3))
     assert expected[0] == pytest.approx(0.5, abs=1e-6)
 
@@ -258,7 +259,7 @@ def test_ridge_answers_what_the_normal_equations_say() -> None:
     policy, random = Ridge(features=3, ridge=2.0, low=0.0, high=5.0), np.random.default_rng(7)
     rows, labels, state = random.normal(size=(10, 3)), random.normal(2.5, 2.0, 10), policy.init(1)
     for row, label in zip(rows, labels.tolist(), strict=True):
-        state = policy.observe(state, 1, (0,), (1.0,), (0.1,), (Tensor.of(row),), label)
+        state = policy.observe(state, 1, Lesson((0,), (1.0,), (0.1,), scores=(Tensor.of(row),), label=label))
     x = np.column_stack([np.ones(10), rows])
     gram = x.T @ x + 2.0 * np.eye(4)
     weights = np.linalg.solve(gram, x.T @ np.clip(labels, 0.0, 5.0))

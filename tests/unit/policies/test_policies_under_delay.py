@@ -8,6 +8,7 @@ from policies.contract import Situation
 from policies.discounted_ucb import DiscountedUcb
 from policies.draw import pick, uniform
 from policies.exp3 import Exp3
+from policies.lessons import Lesson
 from policies.linear_thompson import LinearThompson
 
 DECISIONS = 200
@@ -21,7 +22,7 @@ def estimated(first: int, *, recomputed: bool) -> list[float]:
     for arm in [first] * (DECISIONS // 2) + [1 - first] * (DECISIONS // 2):
         propensities = policy.propensities(state, 2) if recomputed else LOGGED
         totals[arm] += 0.5 / propensities[arm]
-        state = policy.observe(state, 2, (arm,), propensities, (0.5, 0.5))
+        state = policy.observe(state, 2, Lesson((arm,), propensities, (0.5, 0.5)))
     return [total / DECISIONS for total in totals]
 
 
@@ -55,7 +56,7 @@ def loss_of_the_first_arm(*, recomputed: bool) -> float:
             shares = policy.propensities_in(state, 2)(Situation(features)) if recomputed else logged
             loss = float(uniform(str(step), "loss") < (0.5, 0.3)[arm])
             total += loss / shares[0] if arm == 0 else 0.0
-            state = policy.observe(state, 2, (arm,), shares, (loss, loss), features)
+            state = policy.observe(state, 2, Lesson((arm,), shares, (loss, loss), features))
     return total / steps
 
 
@@ -72,7 +73,7 @@ def test_discounted_ucb_leaves_a_model_that_breaks_and_returns_when_it_is_repair
     for step in range(3_000):
         (arm,) = policy.select(state, 2, 0.0)
         losses = (0.9 if 1_000 <= step < 2_000 else 0.1, 0.5)
-        state = policy.observe(state, 2, (arm,), (1.0, 1.0), losses)
+        state = policy.observe(state, 2, Lesson((arm,), (1.0, 1.0), losses))
         asked.append(arm)
     shares = [asked[end - 500 : end].count(arm) / 500 for end, arm in ((1_000, 0), (2_000, 1), (3_000, 0))]
     assert min(shares) > 0.8

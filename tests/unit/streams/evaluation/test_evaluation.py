@@ -11,6 +11,7 @@ import pytest
 from policies import registry
 from policies.estimators.errors import TooFewError
 from policies.estimators.estimate import Estimate
+from policies.lessons import Lesson
 from schemas.codec import Codec
 from schemas.records import Application, Observation, Observations, Prediction, Status
 from streams.evaluation.candidate import candidate
@@ -54,7 +55,7 @@ def test_a_policy_that_learns_along_has_its_own_propensities() -> None:
     assert shares[0] == pytest.approx([1 / 3] * 3)
     own = registry.parse("exp3(eta=0.1)")
     first = UNIFORM[0].decision
-    state = own.observe(own.init(3), 3, first.chosen, first.propensities, UNIFORM[0].losses)
+    state = own.observe(own.init(3), 3, Lesson(first.chosen, first.propensities, UNIFORM[0].losses))
     assert shares[1] == pytest.approx(own.propensities(state, 3), rel=1e-12)
 
 
