@@ -204,7 +204,7 @@ class Prediction(NamedTuple):
     reply_token: str = ""  # the query's
     message: str = ""  # the reason for a person, e.g. the input that the model takes and the one it got
     steps: tuple[Step, ...] = ()  # after the first question; its decision has what all of them asked
-    first: tuple[float, ...] = ()  # of each candidate: the probability that it stands first in the answer
+    first: tuple[float, ...] = ()  # of each candidate or item: the probability that it stands first in the answer
     imputed: tuple[str, ...] = ()  # sources whose features had not come: their running means stand in
 
 
@@ -468,3 +468,8 @@ def _rows(column: Tensor) -> Iterator[Tensor]:
     size = len(column.data) // rows if rows else 0
     for row in range(rows):
         yield Tensor(column.dtype, tuple(shape), column.data[row * size : (row + 1) * size])
+
+
+def is_ranked(prediction: Prediction) -> bool:
+    """Tell whether candidates were ranked, and no model was asked; one that has answered has a version."""
+    return bool(prediction.first) and not any(output.version for output in prediction.outputs)
