@@ -31,6 +31,8 @@ from load.scenarios import (
     hosts,
     idle,
     images,
+    laser,
+    laser_page,
     latecomer,
     learn,
     linear,
@@ -346,6 +348,14 @@ _OWN = (
         tables=velox_page.tables,
         page=velox_page.page,
         plots=velox_page.plots,
+        short=True,
+    ),
+    Scenario(
+        laser,
+        "features looked up by the deadline although their source is slower, then closed; two speeds beside one",
+        tables=laser_page.tables,
+        page=laser_page.page,
+        plots=laser_page.plots,
         short=True,
     ),
     Scenario(

@@ -216,8 +216,9 @@ class Prediction(NamedTuple):
     reply_token: str = ""  # the query's
     message: str = ""  # the reason for a person, e.g. the input that the model takes and the one it got
     steps: tuple[Step, ...] = ()  # after the first question; its decision has what all of them asked
-    first: tuple[float, ...] = ()  # of each candidate: the probability that it stands first in the answer
+    first: tuple[float, ...] = ()  # of each candidate or item: the probability that it stands first in the answer
     label_set: LabelSet | None = None  # where the application promises coverage, and models have answered
+    imputed: tuple[str, ...] = ()  # sources whose features had not come: their running means stand in
 
 
 class Feedback(NamedTuple):
@@ -267,6 +268,23 @@ class Observations(NamedTuple):
     items: tuple[Observation, ...]
 
 
+class Source(NamedTuple):
+    """Where features of an application's queries come from; part of an `Application`."""
+
+    name: str  # of the source: lower case, digits, dashes
+    width: int  # numbers that it has for a key
+    key: str = "context"  # field of the query by which they are looked up: context, input (a text) or query_id
+    store: str = "topic"  # topic: `features`, followed as a table; redis: read when they are asked for
+    wait: float = 0.5  # share of its time that a query may wait for them, in [0, 1]; 0 = not at all
+
+
+class Features(NamedTuple):
+    """Features of one key. Topic `features` (compacted), key = SOURCE/KEY; under SOURCE alone their running mean."""
+
+    values: tuple[float, ...]
+    weight: int = 0  # of a mean: how many queries it is of
+
+
 @dataclass(frozen=True, slots=True)
 class Application:
     """Desired state of one application. Topic `applications` (compacted), key = name; the last value wins."""
@@ -294,6 +312,7 @@ class Application:
     hedge: float = 0.0  # share of the questions that may be put twice, where a model takes longer than usual; 0 = none
     options: str = ""  # parameters of a policy from outside the package, a JSON object; "" = none
     coverage: float = 0.0  # each prediction has a set of labels, and this share of them the true one; 0 = none has
+    sources: tuple[Source, ...] = ()  # of features that stand before a query's own, in this order
 
 
 @dataclass(frozen=True, slots=True)
@@ -469,3 +488,8 @@ def _rows(column: Tensor) -> Iterator[Tensor]:
     size = len(column.data) // rows if rows else 0
     for row in range(rows):
         yield Tensor(column.dtype, tuple(shape), column.data[row * size : (row + 1) * size])
+
+
+def is_ranked(prediction: Prediction) -> bool:
+    """Tell whether candidates were ranked, and no model was asked; one that has answered has a version."""
+    return bool(prediction.first) and not any(output.version for output in prediction.outputs)

@@ -188,6 +188,7 @@ def build(
         *circle,
         Topic(topics.APPLICATIONS, "Application", "name", 1, "compact"),
         Topic(topics.MODELS, "Model", "name = serves; name@version = known", 1, "compact"),
+        Topic(topics.FEATURES, "Features", "source/key; source = their mean", 1, "compact"),
         *asked,
     )
     consumed = tuple(replace(one, max_bytes=max(one.max_bytes, record_bytes + ROOM_BYTES)) for one in consumed)
@@ -296,8 +297,15 @@ def _nodes(models: tuple[str, ...], hosts: Mapping[str, tuple[str, ...]]) -> tup
             "selection",
             consumes=(topics.QUERIES, topics.MODEL_PREDICTIONS),
             # What models inside it answer is written behind, if wanted.
-            produces=(*asked, topics.MODEL_PREDICTIONS, topics.PREDICTIONS, topics.SHADOWS, topics.REPORTS),
-            follows=config,
+            produces=(
+                *asked,
+                topics.MODEL_PREDICTIONS,
+                topics.PREDICTIONS,
+                topics.SHADOWS,
+                topics.REPORTS,
+                topics.FEATURES,
+            ),
+            follows=(*config, topics.FEATURES),
             group="selection",
             states="reads",
         ),

@@ -8,6 +8,7 @@ from schemas.records import (
     Application,
     Candidate,
     Decision,
+    Features,
     Feedback,
     Input,
     JoinStatus,
@@ -28,6 +29,7 @@ from schemas.records import (
     Promotion,
     Query,
     Report,
+    Source,
     Status,
     Step,
     Tensor,
@@ -110,8 +112,9 @@ FULL: tuple[object, ...] = (
         "token",
         "nothing came",
         STEPS,
-        (),
+        (0.5, 0.5),
         LABEL_SET,
+        ("users",),
     ),
     Feedback("q-1", "seven", 0.5, NOW_US),
     SEEN,
@@ -134,6 +137,7 @@ FULL: tuple[object, ...] = (
         2.5,
         "thompson(gamma=0.01)",
         coverage=0.9,
+        sources=(Source("users", 8, "context", "redis", 0.25), Source("texts", 1, "input")),
     ),
     Model(
         "good",
@@ -167,6 +171,7 @@ FULL: tuple[object, ...] = (
         (Place("host.small", "good", (0, 2), 12.5, 8, 125_000),),
         *("the epoch is over", ("good moves from host.small@2 to host.small: host.small@2 would be 104% busy",)),
     ),
+    Features((0.5, -1e300), 7),
 )
 
 BARE: tuple[object, ...] = (
@@ -185,6 +190,7 @@ BARE: tuple[object, ...] = (
     Promotion("policy", "digits", "thompson()", "exp3()", 0, 0, "begin", 0.0, ""),
     Profile("good", "1", (), ()),
     Plan("small", 0, 0, 0, (), (), ""),
+    Features(()),
 )
 
 ALL = FULL + BARE

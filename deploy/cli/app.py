@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from schemas.codec import Codec
 
 PARAMETER = "parameters."
-# What `promote --apprentice` sets is not set by hand: nobody would judge it.
-SET_APART = {"name", "parameters", "options", "apprentice", "versions"}
+# What `promote --apprentice` sets is not set by hand: nobody would judge it. Sources are set in the settings file.
+SET_APART = {"name", "parameters", "options", "apprentice", "versions", "sources"}
 FIELDS = {field.name: field for field in dataclasses.fields(Application) if field.name not in SET_APART}
 MODELS = "models"
 

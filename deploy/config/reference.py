@@ -83,6 +83,8 @@ def _kind(key: Node) -> str:
     if "anyOf" in key:
         kinds = [_kind(part) for part in key["anyOf"] if part.get("type") != "null"]
         return ", ".join(dict.fromkeys(kind for kind in kinds if kind != "password" or len(kinds) == 1))
+    if "$ref" in key:
+        return "keys of their own"
     if "enum" in key:
         return ", ".join(f"`{value}`" for value in key["enum"])
     match key["type"]:

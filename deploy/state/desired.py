@@ -22,7 +22,7 @@ from deploy.state.traffic_split import (
 from policies import registry
 from policies.outside import comes_from_outside
 from schemas.errors import DecodeError
-from schemas.records import Application, Model
+from schemas.records import Application, Model, Source
 from schemas.topics import MODEL_PARTITIONS, MODEL_VERSION, check_name, model_queries
 from streams import topology
 from streams.checks import Finding
@@ -113,7 +113,7 @@ def applications(settings: Settings) -> list[Application]:
 
 
 def _fields(app: ApplicationSettings) -> dict[str, Any]:
-    fields = app.model_dump()
+    fields = app.model_dump() | {"sources": tuple(Source(**source.model_dump()) for source in app.sources)}
     return fields | registry.recorded(app.policy, fields["parameters"])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING
@@ -13,16 +14,23 @@ from policies.errors import PolicyError, require
 from policies.losses import LOSSES
 from schemas import topics
 from schemas.errors import DecodeError
+from schemas.inputs import MAX_FEATURES
 from schemas.records import Application, Model
 from streams.topology import SPREAD, TOGETHER, application_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from policies.contract import Policy
     from schemas.codec import Codec
+    from schemas.records import Source
     from streams.operators.contract import Record
 
 # How an application treats a model that has not answered in time.
 LEAVE_OUT, RUNNING_MEAN = MISSING = ("leave_out", "running_mean")
+# By which field of a query a source's features are looked up, and where.
+KEYS, STORES = ("context", "input", "query_id"), ("topic", "redis")
+_SOURCE = re.compile(r"[a-z0-9][a-z0-9-]{0,62}", re.ASCII)
 # Predictions and feedback are kept for as long: a longer window could not be read back.
 MAX_WINDOW_S = 604_800.0
 # An objective longer than the retention of the models' topics is invalid.
@@ -179,8 +187,24 @@ def check(application: Application) -> None:
         bool(coverage) and application.combine != VOTE
     )
     span, forget_s = application.span, application.forget_s
+    faults |= dict.fromkeys(_faulty(application.sources), True)
     faults[f"forget_s is {forget_s}; make it positive"] = forget_s is not None and not 0 < forget_s < inf
     faults[f"span is {span}; make it a positive number"] = span is not None and not 0 < span < inf
     found = [fault for fault, is_there in faults.items() if is_there]
     if found:
         raise DecodeError("invalid", f"application {application.name}: {', '.join(found)}")
+
+
+def _faulty(sources: Sequence[Source]) -> Iterator[str]:
+    """Yield what is impossible about sources of features."""
+    for source in sources:
+        if not _SOURCE.fullmatch(source.name):
+            yield f"source {source.name!r}: use lower-case letters, digits and dashes"
+        if source.key not in KEYS or source.store not in STORES:
+            yield f"source {source.name}: its key is one of {', '.join(KEYS)}, its store one of {', '.join(STORES)}"
+        if source.width < 1 or not 0 <= source.wait <= 1:
+            yield f"source {source.name}: make its width at least 1, its wait a share in [0, 1]"
+    if len({source.name for source in sources}) < len(sources):
+        yield "two of its sources have one name"
+    if sum(source.width for source in sources) > MAX_FEATURES:
+        yield f"its sources have more than {MAX_FEATURES} features together"

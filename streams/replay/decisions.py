@@ -20,6 +20,7 @@ from schemas import topics
 from schemas.records import Prediction
 from streams.operators.cold_start import started
 from streams.operators.contract import Emit, Record, StateKey
+from streams.operators.selection.features import Recalled
 from streams.operators.selection.hedging import HEDGE
 from streams.operators.selection.kernel import Selection
 from streams.operators.selection.plan import OVERDUE
@@ -215,7 +216,7 @@ class Decisions:
     def _starts_of(self, decision: Decision, latest: int | None = None) -> Iterator[_States]:
         """Yield the states that a decision for a new context may follow from: with each common state that fits."""
         history, key = self._history, self._history.key(decision.state)
-        tried: set[tuple[tuple[float, ...], ...]] = set()
+        tried: set[tuple[object, ...]] = set()
         for common, state in history.commons(decision, latest):
             begun = started(state, decision.policy)
             if begun is None or begun[3:] in tried:
@@ -253,6 +254,7 @@ class Decisions:
                 if one.states and (version != given or len(one.states) > 1):
                     given = version
                     kernel.on_states(dict(one.states), now_us)
+            kernel.recall({one.prediction.query_id: _recalled(one.prediction) for one in its})
             _note(kernel.on_records([one.query for one in its], now_us), found)
 
     def _ask_in_steps(self, kernel: Selection, one: Asked, found: dict[tuple[int, int], bytes]) -> None:
@@ -291,6 +293,10 @@ def _over_us(prediction: Prediction) -> int:
     """
     is_decoded = any(output.reconstructed for output in prediction.outputs)
     return prediction.deadline_us if is_decoded else prediction.answered_us
+
+
+def _recalled(prediction: Prediction) -> Recalled:
+    return Recalled(() if prediction.decision is None else prediction.decision.features, prediction.imputed)
 
 
 def _assuming(kernel: Selection, latencies: RecordedLatencies) -> Selection:

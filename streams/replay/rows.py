@@ -17,7 +17,7 @@ import numpy as np
 from policies import registry
 from schemas import topics
 from schemas.errors import DecodeError
-from schemas.records import Model, ModelPredictions, Outcome, outputs_of
+from schemas.records import Model, ModelPredictions, Outcome, is_ranked, outputs_of
 from streams.replay.held import Held
 from streams.replay.report import OUTPUTS
 from streams.replay.sums import Sums
@@ -87,7 +87,7 @@ class Rows:
     def check(self, partition: int, prediction: Prediction, query: Record | None) -> None:
         """Hold the outputs of a prediction against the rows."""
         query_id, decision = prediction.query_id, prediction.decision
-        if prediction.first:  # candidates were ranked, and no model was asked
+        if is_ranked(prediction):
             return
         is_read = decision is not None and registry.answers(decision.policy)
         ids = (query_id,) if query is None else (query_id, f"{query_id}@{query.offset}")

@@ -153,6 +153,7 @@ class Pending:
         keeps_input: its places count its input, too.
         message: for people, beside the reason in its answer.
         plan: what it asks after its first models; None = nothing.
+        imputed: sources of features whose means it goes by.
     """
 
     __slots__ = (
@@ -168,6 +169,7 @@ class Pending:
         "decision",
         "features",
         "headers",
+        "imputed",
         "input",
         "keeps_input",
         "key",
@@ -230,6 +232,7 @@ class Pending:
         self.places = 1 if value is None or (len(value) <= PLACE_BYTES and not self.headers) else self._places(value)
         self.message = ""
         self.plan: QueryPlan | None = None
+        self.imputed: tuple[str, ...] = ()
 
     @property
     def is_alone(self) -> bool:
