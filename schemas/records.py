@@ -185,6 +185,23 @@ class ModelOutput(NamedTuple):
     )
 
 
+class StageOutput(NamedTuple):
+    """What a stage of an application's graph was asked, and what came of it; part of a prediction."""
+
+    stage: str
+    model: str
+    version: str  # that answered; "" = none
+    outcome: Outcome  # overloaded: not asked, its answer would have come too late; invalid: its input does not fit
+    answer: Value | None
+    scores: Tensor | None = None
+    before: int = -1  # index of the entry whose answer it was asked about; -1 = the query
+    item: int = 0  # which item of that answer
+    at_us: int = 0  # when it was asked, or not
+    took_us: int = 0  # from then to its output; 0 = it was not asked, or the output was remembered
+    until_us: int = 0  # by when it had to have answered
+    left_out: int = 0  # so many items, from this one on, were not asked about, as they are too many
+
+
 class Prediction(NamedTuple):
     """The answer to a query. Topic `predictions`, key and partition as the query's."""
 
@@ -205,6 +222,7 @@ class Prediction(NamedTuple):
     message: str = ""  # the reason for a person, e.g. the input that the model takes and the one it got
     steps: tuple[Step, ...] = ()  # after the first question; its decision has what all of them asked
     first: tuple[float, ...] = ()  # of each candidate: the probability that it stands first in the answer
+    stages: tuple[StageOutput, ...] = ()  # of an application with a graph: all that its stages were asked
 
 
 class Feedback(NamedTuple):
@@ -244,12 +262,26 @@ class Observation(NamedTuple):
     steps: tuple[Step, ...] = ()  # the prediction's
     scores: tuple[Tensor | None, ...] | None = None  # by arm: what its model computed, where the state answers
     first: tuple[float, ...] = ()  # the prediction's
+    stages: tuple[StageOutput, ...] = ()  # the prediction's
 
 
 class Observations(NamedTuple):
     """Observations that were made at once and teach one state, in order. A record of the topic with one is that one."""
 
     items: tuple[Observation, ...]
+
+
+class Stage(NamedTuple):
+    """A part of an application's graph: which model is asked about what. `policies.graph` says what it means."""
+
+    name: str
+    model: str  # "" = the one that the policy chooses: its answer is the application's
+    after: str = ""  # the stage about whose answer it is asked; "" = it is asked about the query
+    input: str = "query"  # what the model is given: query, a stage, or STAGE.FIELD
+    crop: str = ""  # field with the box to which the query's image is cut; "" = it is not
+    where: str = ""  # which items of the answer before it is asked about; "" = all
+    most: int = 16  # of how many items of one answer at most
+    share: float = 1.0  # of the time to answer: by then it must have answered
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,6 +310,12 @@ class Application:
     parity: str = ""  # a parity model, by which missing outputs of the model that it belongs to are decoded; "" = none
     hedge: float = 0.0  # share of the questions that may be put twice, where a model takes longer than usual; 0 = none
     options: str = ""  # parameters of a policy from outside the package, a JSON object; "" = none
+    stages: tuple[Stage, ...] = ()  # its graph; without one its models are asked about the query, and nothing else is
+
+    @property
+    def asks(self) -> tuple[str, ...]:
+        """All models that it may ask: those among which its policy chooses, and those of its stages."""
+        return (*self.models, *[stage.model for stage in self.stages if stage.model])
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,8 @@ from schemas.records import (
     Promotion,
     Query,
     Report,
+    Stage,
+    StageOutput,
     Status,
     Step,
     Tensor,
@@ -42,6 +44,11 @@ FEATURED = DECISION._replace(features=(1.0, -0.5, 1e-300), apprentice="thompson(
 STEPS = (
     Step("escalate", (1,), NOW_US + 1, 0.25, "asked", 0.75, 0.5, 9_000),
     Step("hedge", (1,), NOW_US + 2, 1.0, "asked"),
+)
+STAGES = (
+    StageOutput("detect", "net", "1", Outcome.OK, "[1]", None, -1, 0, NOW_US, 9_000, NOW_US + 20_000),
+    StageOutput("cars", "good", "2", Outcome.OK, 7, SCORES, 0, 3, NOW_US + 9_000, 7, NOW_US + 50_000),
+    StageOutput("cars", "good", "", Outcome.OVERLOADED, None, before=0, item=4, left_out=2),
 )
 SEEN = Observation(
     "q-1",
@@ -61,6 +68,7 @@ SEEN = Observation(
     STEPS,
     (SCORES, None),
     (0.75, 0.25),
+    STAGES,
 )
 OUTPUTS = (
     ModelOutput("good", "1", Outcome.OK, "seven", SCORES),
@@ -106,6 +114,8 @@ FULL: tuple[object, ...] = (
         "token",
         "nothing came",
         STEPS,
+        (),
+        STAGES,
     ),
     Feedback("q-1", "seven", 0.5, NOW_US),
     SEEN,
@@ -127,6 +137,10 @@ FULL: tuple[object, ...] = (
         500.0,
         2.5,
         "thompson(gamma=0.01)",
+        stages=(
+            Stage("detect", "net", share=0.4),
+            Stage("cars", "", "detect", "query", "box", "label == car and score > 0.5", 8, 1.0),
+        ),
     ),
     Model(
         "good",

@@ -215,6 +215,7 @@ def _observation(
             prediction.steps,
             _scores(prediction, decision.arms) if registry.answers(decision.policy) else None,
             prediction.first,
+            prediction.stages,
         ),
     )
 

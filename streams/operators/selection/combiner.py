@@ -20,13 +20,14 @@ from streams.operators.configuration import RUNNING_MEAN
 from streams.operators.contract import Emit
 from streams.operators.late_outputs import LateOutputs
 from streams.operators.selection.answer import Substitutes, answered, missing_of, predicted, ranked
+from streams.operators.selection.walk_answer import walked
 from streams.operators.statistics import Durations
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from schemas.codec import Codec
-    from schemas.records import ModelPredictions
+    from schemas.records import ModelPredictions, Prediction
     from streams.operators.selection.latencies import Latencies
     from streams.operators.selection.pending import Pending
     from streams.operators.selection.state_view import Arms
@@ -120,7 +121,7 @@ class Combiner:
             if output.outcome in _FAILED:
                 self._counters[_failed(query.application_name, model, output.outcome)] += 1
             self._keep(query, output, is_again=query_id in again)
-            if query.plan is None and len(query.outputs) == len(query.models):
+            if query.plan is None and query.row is None and len(query.outputs) == len(query.models):
                 answers.append(self.answer(query, now_us))
         if late:
             self._counters["late_outputs_total", "model", model] += late
@@ -139,7 +140,7 @@ class Combiner:
             if is_again and query.plan is not None and query.plan.steps is None:
                 labels = ("application", query.application_name, "model", output.model, "outcome", "won")
                 self._counters["hedges_total", *labels] += 1
-            if query.plan is not None and query.is_due:
+            if (query.plan is not None or query.row is not None) and query.is_due:
                 self.ready.append(query)
 
     def _note(self, waiting: Mapping[str, Pending], batch: ModelPredictions, now_us: int) -> None:
@@ -193,12 +194,14 @@ class Combiner:
             known = query.application
             mean_of = known.name if known is not None and known.missing == RUNNING_MEAN else None
             self._late.expect(query.partition, query.row_id, missing, mean_of)
-        prediction = predicted(query, now_us, reason, self._substitutes)
+        prediction = self._predicted(query, now_us, reason)
         try:
             value = self._codec.encode(prediction)
         except SchemaError:  # the scores of many classes of many models
             query.outputs.clear()
-            prediction = predicted(query, now_us, "oversized_outputs", self._substitutes)
+            if query.walk is not None:
+                query.walk.clear()
+            prediction = self._predicted(query, now_us, "oversized_outputs")
             value = self._codec.encode(prediction)
         name = query.application.name if query.application else UNKNOWN  # labels must be bounded, names need not be
         status, reason = prediction.status, prediction.reason
@@ -206,7 +209,32 @@ class Combiner:
         self._counters["answers_total", "application", name, "status", word, "reason", reason or ""] += 1
         self._durations.latest[name].append(now_us - query.sent_us)
         self.answers[name] += status is not Status.DEFAULT
+        self._end_walk(query)
         return self._emit(query, value, word, now_us)
+
+    def _predicted(self, query: Pending, now_us: int, reason: str | None) -> Prediction:
+        """Make the prediction; of a graph its rows are let go of, and those without an output are misses."""
+        walk = query.walk
+        if walk is None:
+            return predicted(query, now_us, reason, self._substitutes)
+        for row_id, row in walk.waiting.items():
+            if self.latencies is not None:
+                self.latencies.miss(row.model, now_us - row.at_us, now_us)
+            self.let_go(query.partition, row_id)
+        walk.waiting.clear()
+        return walked(query, walk, now_us, reason)
+
+    def _end_walk(self, query: Pending) -> None:
+        """Let go of what a graph was asked: each refers to the other."""
+        if query.walk is not None:
+            query.walk.clear()
+            query.walk = None
+
+    def let_go(self, partition: int, row_id: str) -> None:
+        """Wait no more for the output of a row of a graph."""
+        asked = self._pending.get(partition, {}).pop(row_id, None)
+        if asked is not None:
+            asked.answered, asked.input = True, None
 
     def rank(self, query: Pending, arms: Arms, now_us: int) -> Emit:
         """Answer a query with the best of its candidates; by default where its policy cannot rank them."""
