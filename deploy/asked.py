@@ -45,6 +45,6 @@ def _asking(trace: Trace, codec: Codec, model: str) -> set[str]:
     found = set()
     for record in trace.records(topics.APPLICATIONS) if topics.APPLICATIONS in trace.topics() else ():
         with suppress(DecodeError):
-            if record.value is not None and model in codec.decode(Application, record.value).models:
+            if record.value is not None and model in codec.decode(Application, record.value).asks:
                 found.add((record.key or b"").decode(errors="replace"))
     return found
