@@ -88,7 +88,7 @@ class Serving:
         self._due = overdue.steps()
         self._hedges = Hedges()
         self._walks = Walks(self.combiner, models, self._ask_row, counters)
-        self.turn = 0
+        self.turn = self._row_turn = 0  # rows of later stages come with outputs, between polls with queries
 
     def serve(self, queries: Sequence[Pending], arms: Arms, now_us: int, effects: Effects) -> None:
         """Answer the queries with candidates, for which no model is asked; ask the models about the others."""
@@ -102,6 +102,7 @@ class Serving:
 
     def walk(self, queries: Sequence[Pending], arms: Arms, now_us: int, effects: Effects) -> None:
         """Choose the model of the stage that answers, and ask the first stages of the queries' graph."""
+        self._row_turn += 1
         for query in queries:
             query.decision, query.models, _ = self._singled_out(query, arms, now_us)
             if (reason := self._impossible(query, arms)) is not None:
@@ -123,7 +124,8 @@ class Serving:
             if self._admission is not None:
                 self._admission.ask(models, due_us, now_us)
             versions = {} if row.application is None else row.application.versions
-            self._dispatcher.add((topics.model_queries(models[0]),), [(row, due_us, row.input)], versions, step)
+            place = self._row_turn % self._models[models[0]].partitions
+            self._dispatcher.add((topics.model_queries(models[0]),), [(row, due_us, row.input)], versions, step, place)
         return True
 
     def ask(self, queries: Sequence[Pending], arms: Arms, now_us: int, effects: Effects) -> None:
@@ -452,6 +454,7 @@ class Serving:
             model = self._models.get(batch.model)
             is_beside = model is not None and (batch.version in model.shares or batch.version in model.standby)
             self._admission.report(batch, now_us, is_beside=is_beside)
+        self._row_turn += 1
         outputs: list[ModelOutput] | None = None
         if self._coded.waits:
             is_parity, outputs = self._coded.is_parity(partition, batch), outputs_of(batch)
