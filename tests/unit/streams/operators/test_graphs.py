@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from collections import Counter
+from typing import TYPE_CHECKING, Any
 
+import pytest
+
+from schemas import topics
 from schemas.records import Outcome, Stage, Status
-from tests.graphs import CARS, DETECT, loop, picture, seen, traffic
+from streams.operators.join.kernel import JoinerSettings
+from streams.operators.selection.kernel import SelectionSettings
+from streams.replay.as_it_was import Deployment, replay
+from streams.replay.changes import ChangeError, changed
+from tests.graphs import CARS, DETECT, detected, loop, picture, seen, traffic
+from tests.loops import CODEC, Slow
+from tests.traces import trace_of
 
 if TYPE_CHECKING:
     from schemas.records import Prediction
+    from streams.replay.report import Report
     from tests.loops import Loop
 
 
@@ -109,6 +120,79 @@ def test_an_item_without_the_field_that_is_asked_for_is_invalid_and_the_message_
     answer = asked(loop({"detector": lambda _: said}, traffic((DETECT, CARS))), 4)
     assert (answer.status, answer.reason, answer.answer) == (Status.PARTIAL, "invalid_input", '[null, "kind 6"]')
     assert answer.message == "stage cars: the answer has no field 'number'"
+
+
+def replayed(its: Loop, **settings: Any) -> Report:
+    """Replay what a loop has logged."""
+    joiner = JoinerSettings(partitions=1, window_us=60_000_000, early_us=5_000_000)
+    return replay(trace_of(its.driver), Deployment(SelectionSettings(1, **settings), joiner), CODEC)
+
+
+def outcomes(its: Loop, stage: str) -> Counter[Outcome]:
+    """Count what became of a stage's rows."""
+    return Counter(row.outcome for answer in its.predictions() for row in answer.stages if row.stage == stage)
+
+
+def test_admission_refuses_rows_that_would_be_late_and_the_rest_is_answered() -> None:
+    """A car takes 30 ms, and 300 come at once: what is refused stands in the answers, and is replayed."""
+    its = loop({"car-net": lambda row: Slow("seen", 30_000)}, traffic((DETECT, CARS)), has_workers=True, admission=True)
+    for turn in range(4):
+        for _ in range(3 if turn < 2 else 150):
+            its.query(input=picture(2, 4))
+        its.driver.run(0.25)
+    its.driver.run(2.0)
+    found = outcomes(its, "cars")
+    assert found[Outcome.OVERLOADED] > 50
+    assert found[Outcome.OK] > 8
+    assert {answer.reason for answer in its.predictions()} >= {None, "overloaded"}
+    assert all(row.took_us == 0 for a in its.predictions() for row in a.stages if row.outcome is Outcome.OVERLOADED)
+    assert replayed(its, admission=True).differences == []
+
+
+def test_a_stage_whose_model_usually_takes_longer_than_is_left_is_not_asked() -> None:
+    """The detector may take 40 ms of 400 and takes 100: soon it is not asked any more, but now and then to try."""
+    stages = DETECT._replace(share=0.1), CARS
+    its = loop({"detector": lambda row: Slow(detected(row), 100_000)}, traffic(stages), has_workers=True)
+    for number in range(40):
+        its.query(input=picture(2 * number))
+        its.driver.run(0.12)
+    its.driver.run(2.0)
+    found = outcomes(its, "detect")
+    assert found[Outcome.OVERLOADED] > 20
+    assert found[Outcome.OK] + found[Outcome.EXPIRED] > 2
+    assert {answer.status for answer in its.predictions() if answer.reason == "overloaded"} == {Status.DEFAULT}
+    assert replayed(its).differences == []
+
+
+def test_the_cache_answers_rows_of_stages() -> None:
+    """The same picture and the same car again ask no model."""
+    its = loop(cache_bytes=1 << 20)
+    for _ in range(3):
+        its.query(input=picture(4, 5))
+        its.driver.run(0.1)
+    assert sum(len(batch.query_ids) for batch in its.outputs()) == 3
+    assert [answer.answer for answer in its.predictions()] == ['["kind 4"]'] * 3
+    assert replayed(its, cache_bytes=1 << 20).differences == []
+
+
+def test_a_row_that_no_worker_has_written_is_found_by_the_replay() -> None:
+    """One answer of a stage is changed in the record: neither the worker's row nor the answer made of it agrees."""
+    its = loop()
+    its.query(input=picture(4, 5))
+    its.driver.run(30.0)
+    trace = trace_of(its.driver)
+    log = trace.logs[topics.PREDICTIONS, 0]
+    (known,) = its.predictions()
+    faces = known.stages[2]._replace(answer="kind 7")
+    log[0] = log[0]._replace(value=CODEC.encode(known._replace(stages=(*known.stages[:2], faces))))
+    report = replay(trace, Deployment(SelectionSettings(1)), CODEC)
+    assert {difference[0] for difference in report.differences} == {"outputs"}
+
+
+def test_what_another_policy_would_do_with_a_graph_is_not_played() -> None:
+    """Its stages ask about answers that a trace does not have."""
+    with pytest.raises(ChangeError, match="has stages"):
+        changed(traffic(), {"slo_ms": "50"})
 
 
 def test_a_duplicate_of_a_query_is_not_walked_again() -> None:
