@@ -145,7 +145,8 @@ def served(
         scores = [each.scores for each in answers if isinstance(each, Sure)]
         slow_us = max([answer.took_us for answer in answers if isinstance(answer, Slow)], default=0)
         took_us = call_us + row_us * len(batch.rows) + slow_us
-        return Predicted(outcomes, labels, np.array(scores) if scores else None), took_us
+        said = tuple(labels.tolist()) if labels.dtype.kind == "U" else labels
+        return Predicted(outcomes, said, np.array(scores) if scores else None), took_us
 
     return Service(predict, **more)
 

@@ -30,6 +30,8 @@ from schemas.records import (
     Query,
     Report,
     Source,
+    Stage,
+    StageOutput,
     Status,
     Step,
     Tensor,
@@ -47,6 +49,11 @@ STEPS = (
     Step("hedge", (1,), NOW_US + 2, 1.0, "asked"),
 )
 LABEL_SET = LabelSet((7, "x"), False, 0.9, 0.08, 0.25, (0.5, 0.25, 0.01), (-1,))
+STAGES = (
+    StageOutput("detect", "net", "1", Outcome.OK, "[1]", None, -1, 0, NOW_US, 9_000, NOW_US + 20_000),
+    StageOutput("cars", "good", "2", Outcome.OK, 7, SCORES, 0, 3, NOW_US + 9_000, 7, NOW_US + 50_000),
+    StageOutput("cars", "good", "", Outcome.OVERLOADED, None, before=0, item=4, left_out=2),
+)
 SEEN = Observation(
     "q-1",
     "digits",
@@ -67,6 +74,7 @@ SEEN = Observation(
     (0.75, 0.25),
     confidence=0.625,
     label_set=LABEL_SET,
+    stages=STAGES,
 )
 OUTPUTS = (
     ModelOutput("good", "1", Outcome.OK, "seven", SCORES),
@@ -115,6 +123,7 @@ FULL: tuple[object, ...] = (
         (0.5, 0.5),
         LABEL_SET,
         ("users",),
+        STAGES,
     ),
     Feedback("q-1", "seven", 0.5, NOW_US),
     SEEN,
@@ -138,6 +147,10 @@ FULL: tuple[object, ...] = (
         "thompson(gamma=0.01)",
         coverage=0.9,
         sources=(Source("users", 8, "context", "redis", 0.25), Source("texts", 1, "input")),
+        stages=(
+            Stage("detect", "net", share=0.4),
+            Stage("cars", "", "detect", "query", "box", "label == car and score > 0.5", 8, 1.0),
+        ),
     ),
     Model(
         "good",

@@ -475,7 +475,7 @@ def remove(settings: Settings, name: str, *, force: bool, as_json: bool) -> None
     known = catalog.read(settings, codec, Model)
     if name not in known:
         raise UsageError(f"there is no model {name}; there are: {', '.join(sorted(known)) or 'none'}")
-    asking = sorted(app.name for app in catalog.read(settings, codec, Application).values() if name in app.models)
+    asking = sorted(app.name for app in catalog.read(settings, codec, Application).values() if name in app.asks)
     if asking and not force:
         raise UsageError(
             f"model {name} is used by {', '.join(asking)}; take it out of there first (skysail app set {asking[0]}"

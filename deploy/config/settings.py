@@ -448,6 +448,32 @@ class SourceSettings(Section):
     """For which share of its time a query may wait for them. Then their running mean stands in."""
 
 
+class StageSettings(Section):
+    """A stage of an application's graph: a model, and what it is asked about (docs/graphs.md)."""
+
+    model: str = ""
+    """The model that is asked. One stage names none: it asks the one that the policy chooses among `models`, and its
+    answer is the application's."""
+    after: str = ""
+    """The stage about whose answer it is asked, once for each item of it. Default: the stage that `input` names, else
+    it is asked about the query."""
+    input: str = "query"
+    """What the model is given: `query`, a stage (an item of its answer), or `STAGE.FIELD`."""
+    crop: str = ""
+    """A field of the items: left, top, right and bottom in pixels, to which the query's image is cut."""
+    where: str = ""
+    """Which items it is asked about, such as `label == car and score >= 0.5`. Default: all."""
+    most: int = Field(default=16, ge=1, le=256)
+    """Of how many items of one answer it is asked at most; the answer says how many were left out."""
+    items: float = Field(default=1.0, gt=0)
+    """How many rows one row of the stage before makes, on the average: for splitting the time."""
+    profile_ms: dict[Annotated[int, Field(gt=0)], Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
+    """What batches of the model take (ms), by their rows. Where each stage says it, the time is split so that the
+    models need as few workers as possible; else evenly."""
+    share: float | None = Field(default=None, gt=0, le=1)
+    """The share of the time to answer by whose end the stage must have answered. Default: as the time is split."""
+
+
 class ApplicationSettings(Section):
     """The desired state of one application, published at start. A key that is not named has its default again."""
 
@@ -512,6 +538,11 @@ class ApplicationSettings(Section):
     """The share of the questions that may be put twice: to another replica of a model, where one takes longer than 95
     of 100 rows do. The first answer counts. 0.05 is usual; by default none is. Not for `cascade`, which asks again
     itself."""
+    stages: dict[str, StageSettings] = Field(default_factory=dict)
+    """The application's graph: stages by name, each asked about the answers of an earlier one. By default the models
+    are asked about the query, and that is all."""
+    rate: float = Field(default=100.0, gt=0)
+    """Queries a second for which the time is split over `stages`."""
 
 
 class Settings(Section):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from load.seeds.faults import Fault, drawn
 from policies import registry
-from schemas.records import Application
+from schemas.records import Application, Stage
 from streams.operators.join.kernel import JoinerSettings
 from streams.operators.selection.kernel import SelectionSettings
 from streams.topology import host_role, worker_role
@@ -142,6 +142,8 @@ def plan(seed: int, minutes: float | None = None, processes: str = "each") -> Pl
     applications = tuple(_asking_again(again, application) for application in applications)
     promising = Random(f"coverage {seed}")  # noqa: S311
     applications = tuple(replace(each, coverage=promising.choice((0.0, 0.0, 0.6, 0.9))) for each in applications)
+    staged = Random(f"graphs {seed}")  # noqa: S311
+    applications = tuple(_with_stages(staged, application) for application in applications)
     applications += answering
     return Plan(
         seed=seed,
@@ -208,6 +210,16 @@ def _asking_again(random: Random, application: Application) -> Application:
         parameters = {"risk": random.choice((0.0, 0.3)), "budget": random.choice((0.3, 1.0))}
         return replace(application, policy=way, parameters=parameters)
     return replace(application, hedge=random.choice((0.05, 1.0))) if way else application
+
+
+def _with_stages(random: Random, application: Application) -> Application:
+    """Give one application in four a graph, of those that choose one model and ask once."""
+    is_drawn, share, kind = random.randrange(4) == 0, random.choice((0.3, 0.6)), random.choice(("==", "!="))
+    if not is_drawn or application.hedge or application.policy in ("cascade", "exp4"):
+        return application
+    first = Stage("first", random.choice(MODELS), share=share)
+    beside = Stage("beside", random.choice(MODELS), after="first", where=f"label {kind} 0")
+    return replace(application, stages=(first, Stage("second", "", after="first"), beside))
 
 
 def _with_apprentice(random: Random, application: Application) -> Application:

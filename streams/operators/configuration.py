@@ -11,7 +11,9 @@ from policies import conformal, registry
 from policies.combine import COMBINES, VOTE
 from policies.contract import is_answering, is_stepwise
 from policies.errors import PolicyError, require
+from policies.graph import faults
 from policies.losses import LOSSES
+from policies.outside import comes_from_outside
 from schemas import topics
 from schemas.errors import DecodeError
 from schemas.inputs import MAX_FEATURES
@@ -91,6 +93,7 @@ class Configuration:
                 policy.init(len(application.models))
                 along = apprentice_of(application, policy)
                 check_coverage(application, policy)
+                check_graph(application, policy)
             except PolicyError as error:
                 raise DecodeError("invalid", f"application {application.name}: {error}") from error
             slo_us = int(min(application.slo_ms, MAX_SLO_MS) * 1_000)
@@ -154,6 +157,24 @@ def apprentice(spec: str) -> Policy:
     if is_stepwise(policy):
         raise PolicyError(f"{policy.name} asks again by what is answered: what that would have cost is not in the log")
     return policy
+
+
+def check_graph(application: Application, policy: Policy) -> None:
+    """Refuse stages that cannot be run, or by this policy.
+
+    Raises:
+        PolicyError: the message names every fault.
+    """
+    if not application.stages:
+        return
+    found = faults(application.stages)
+    if policy.full_information or is_stepwise(policy) or is_answering(policy) or comes_from_outside(policy):
+        found.append(f"policy {application.policy} does not choose one model, and one is to answer: take `single`")
+    found += [
+        f"`{name}` is not for applications with stages" for name in ("parity", "hedge") if getattr(application, name)
+    ]
+    if found:
+        raise PolicyError("; ".join(found))
 
 
 def check(application: Application) -> None:

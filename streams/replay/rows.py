@@ -20,6 +20,7 @@ from schemas.errors import DecodeError
 from schemas.records import Model, ModelPredictions, Outcome, is_ranked, outputs_of
 from streams.replay.held import Held
 from streams.replay.report import OUTPUTS
+from streams.replay.stages import outputs_with_ids
 from streams.replay.sums import Sums
 
 if TYPE_CHECKING:
@@ -91,7 +92,11 @@ class Rows:
             return
         is_read = decision is not None and registry.answers(decision.policy)
         ids = (query_id,) if query is None else (query_id, f"{query_id}@{query.offset}")
-        for output in prediction.outputs:
+        for row_ids, output in outputs_with_ids(prediction, "" if query is None else f"@{query.offset}"):
+            one = _Open(row_ids, partition, prediction.received_us, prediction.answered_us, output, is_read=False)
+            if not self._is_found(one):
+                self._open.append(one)
+        for output in () if prediction.stages else prediction.outputs:
             if output.outcome not in _OWN or output.reconstructed:
                 one = _Open(ids, partition, prediction.received_us, prediction.answered_us, output, is_read)
                 if not self._is_found(one):

@@ -59,8 +59,8 @@ class RunAgain:
     def take(self, prediction: Prediction, query: Record | None) -> None:
         """Take the outputs of a prediction to a query."""
         asked = [one for one in prediction.outputs if one[:2] in self._running and one.outcome in _TELLING]
-        if not asked or query is None or is_ranked(prediction):
-            return
+        if not asked or query is None or is_ranked(prediction) or prediction.stages:
+            return  # candidates are ranked without a model; of a stage's inputs only the first are recorded
         if prediction.decision is not None and registry.answers(prediction.decision.policy):
             asked = [output._replace(answer=None) for output in asked]  # which was the state's
         try:

@@ -221,6 +221,7 @@ def _observation(
             prediction.first,
             _own_confidence(prediction, decision.policy) if status is _JOINED else None,
             prediction.label_set if label is not None else None,
+            prediction.stages,
         ),
     )
 

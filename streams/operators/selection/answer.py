@@ -21,7 +21,7 @@ from schemas.records import ModelOutput, Outcome, Prediction, Status, Tensor, ne
 from streams.operators.configuration import RUNNING_MEAN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Container, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -200,6 +200,7 @@ def answered(
         (),
         None,
         query.imputed,
+        (),
     )
     return new_tuple(Prediction, fields)
 
@@ -307,5 +308,10 @@ def missing_of(query: Pending) -> list[str]:
 
 def _why(outputs: Mapping[int, ModelOutput]) -> str:
     outcomes = {output.outcome for output in outputs.values() if not output.reconstructed}
-    why = next((reason for outcome, reason in _REASONS if outcome in outcomes), None)
-    return why or (RECONSTRUCTED if any(output.reconstructed for output in outputs.values()) else "deadline")
+    reconstructed = RECONSTRUCTED if any(output.reconstructed for output in outputs.values()) else "deadline"
+    return reason_of(outcomes) or reconstructed
+
+
+def reason_of(outcomes: Container[Outcome]) -> str | None:
+    """Return why outputs with these outcomes are not all there; None if none of them says so."""
+    return next((reason for outcome, reason in _REASONS if outcome in outcomes), None)

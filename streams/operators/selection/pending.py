@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from streams.operators.configuration import Deployed
     from streams.operators.contract import Record, StateKey
     from streams.operators.selection.plan import QueryPlan
+    from streams.operators.selection.walk import StageRow, Walk
 
 # A share is somewhat more than an equal part, and no less than a sixteenth of the bound: applications that are asked
 # alike are never refused, by chance either, before the role stops reading.
@@ -154,6 +155,9 @@ class Pending:
         message: for people, beside the reason in its answer.
         plan: what it asks after its first models; None = nothing.
         imputed: sources of features whose means it goes by.
+        walk: what it asks of its application's graph; None = there is none.
+        row: what it is, if a stage of another query asks it; else None.
+        root: that other query.
     """
 
     __slots__ = (
@@ -185,11 +189,14 @@ class Pending:
         "read",
         "received_us",
         "reply_token",
+        "root",
+        "row",
         "row_id",
         "sent_us",
         "top",
         "until_us",
         "version",
+        "walk",
         "weights",
     )  # fmt: skip
 
@@ -233,6 +240,9 @@ class Pending:
         self.message = ""
         self.plan: QueryPlan | None = None
         self.imputed: tuple[str, ...] = ()
+        self.walk: Walk | None = None
+        self.row: StageRow | None = None
+        self.root: Pending | None = None
 
     @property
     def is_alone(self) -> bool:

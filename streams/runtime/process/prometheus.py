@@ -144,6 +144,7 @@ MEANINGS: Final = {
     "states_bytes": "memory that policy states take",
     "states_cached": "policy states held in memory",
     "states_unread": "policy states that decide for applications and have not been read yet",
+    "stages_total": "rows that stages of a graph asked, or did not, by outcome; left_out: too many items",
     "steps_total": "questions after a query's first one, by kind and outcome: asked, kept (not needed) or late",
     "stopped": "1 in the last report of a process that stops on request",
     "store_blocked_partitions": "partitions that learn nothing since a policy state of theirs cannot be read",
