@@ -219,7 +219,7 @@ def _with_stages(random: Random, application: Application) -> Application:
         return application
     first = Stage("first", random.choice(MODELS), share=share)
     beside = Stage("beside", random.choice(MODELS), after="first", where=f"label {kind} 0")
-    return replace(application, stages=(first, Stage("second", "", after="first"), beside))
+    return replace(application, stages=(first, Stage("second", "", after="first"), beside), coverage=0.0)
 
 
 def _with_apprentice(random: Random, application: Application) -> Application:
