@@ -19,7 +19,18 @@ for _name in ("schemas", "policies", "streams", "workers"):
         )
 
 from schemas.codec import Codec  # noqa: E402
-from schemas.records import Application, Feedback, Model, Observation, Observations, Prediction, Query, Status, Tensor  # noqa: E402
+from schemas.records import (  # noqa: E402
+    Application,
+    Features,
+    Feedback,
+    Model,
+    Observation,
+    Observations,
+    Prediction,
+    Query,
+    Status,
+    Tensor,
+)
 from streams.client import Client, UnansweredError  # noqa: E402
 from streams.sync import SyncClient  # noqa: E402
 from workers.packages.loading import load_package  # noqa: E402
@@ -28,6 +39,7 @@ from workers.packages.packaging import (  # noqa: E402
     package_files,
     package_function,
     package_lightgbm,
+    package_linear,
     package_onnx,
     package_sklearn,
     package_torch,
@@ -38,6 +50,7 @@ __all__ = [
     "Application",
     "Client",
     "Codec",
+    "Features",
     "Feedback",
     "Model",
     "Observation",
@@ -53,6 +66,7 @@ __all__ = [
     "package_files",
     "package_function",
     "package_lightgbm",
+    "package_linear",
     "package_onnx",
     "package_sklearn",
     "package_torch",

@@ -6,6 +6,7 @@ from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+from policies.graph import QUERY
 from schemas import topics
 from schemas.codec import Codec
 from schemas.errors import DecodeError
@@ -45,6 +46,14 @@ def _asking(trace: Trace, codec: Codec, model: str) -> set[str]:
     found = set()
     for record in trace.records(topics.APPLICATIONS) if topics.APPLICATIONS in trace.topics() else ():
         with suppress(DecodeError):
-            if record.value is not None and model in codec.decode(Application, record.value).models:
+            if record.value is not None and model in _asked_as_they_are(codec.decode(Application, record.value)):
                 found.add((record.key or b"").decode(errors="replace"))
     return found
+
+
+def _asked_as_they_are(application: Application) -> set[str]:
+    """Return the models that are given the queries' inputs, and no parts or answers."""
+    if not application.stages:
+        return {*application.models}
+    given = [stage for stage in application.stages if stage.input == QUERY and not stage.crop]
+    return {name for stage in given for name in ((stage.model,) if stage.model else application.models)}

@@ -12,6 +12,7 @@ from policies.errors import PolicyError
 from schemas import topics
 from schemas.errors import DecodeError
 from schemas.framing import peek_id
+from schemas.inputs import asked_about
 from schemas.records import Application, Observations, Outcome, Query, Tensor
 from streams.operators.learn.backfill import Backfill
 from streams.topology import state_partition
@@ -83,7 +84,7 @@ def _batches(settings: Settings, codec: Codec, plan: Backfill) -> Iterator[list[
         except DecodeError:
             continue  # a dead letter of selection
         if query.candidates is None:
-            rows[name] = query.input
+            rows[name] = asked_about(query.input, plan.missed[name].decision.features)
         if len(rows) >= _ROWS:
             yield [*rows.items()]
             rows = {}

@@ -438,9 +438,13 @@ def launcher(bootstrap: str, redis_url: str, folder: Path) -> Launch:
 
 def _without_name(application: Application) -> dict[str, object]:
     """Return an application as settings have it; its apprentice is set by a command alone."""
-    told = {"name", "apprentice", "versions", "options"}
+    told = {"name", "apprentice", "versions", "options", "stages"}
     fields = {key: value for key, value in asdict(application).items() if key not in told}
     if application.options:
         fields["parameters"] = json.loads(application.options)
+    fields["stages"] = {
+        stage.name: {key: value for key, value in stage._asdict().items() if key != "name"}
+        for stage in application.stages
+    }
     asked = {name: f"{name}{names.MODEL_VERSION}{version}" for name, version in application.versions.items()}
     return {**fields, "models": tuple(asked.get(name, name) for name in application.models)}

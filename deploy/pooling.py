@@ -40,7 +40,7 @@ def shared(settings: Settings, applications: Iterable[Application], apart: Colle
     if settings.processes == "each" or OTHERS in settings.hosts or has_pool(settings):
         return {}
     groups: dict[str, set[str]] = defaultdict(set)
-    asked = {name: {*app.models}.intersection(apart) for app in applications for name in [app.name]}
+    asked = {name: {*app.asks}.intersection(apart) for app in applications for name in [app.name]}
     for name, models in sorted(asked.items()):
         groups[f"application {name}"] |= models
     groups["no application"] |= {*apart}.difference(*asked.values())

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from streams.runtime.metrics import MetricsHook
     from streams.runtime.ports import Executors
     from streams.runtime.role.loop import RoleLoop
-    from streams.runtime.stores.redis import RedisStore
+    from streams.runtime.stores.redis import RedisFeatures, RedisStore
     from workers.hosting import Hosting
     from workers.runner import Worker
     from workers.settings import WorkerSettings
@@ -148,9 +148,11 @@ def selection(common: Shared, inline: Sequence[Model] = ()) -> Runnable:
         places=role.outstanding,
         state_bytes=given.states_mib << 20,
         inside=frozenset(topics.model_queries(model.name) for model in inline),
+        feature_bytes=given.features_mib << 20,
     )
+    features = _features(common)
     if not inline:
-        return _loop(role, Selection(common.codec, settings), common, _store(common))
+        return _loop(role, Selection(common.codec, settings), common, _store(common), features=features)
     from streams.runtime.role.local import Local, LocalCodec
     from workers.executors.factory import executors_of
     from workers.kernel.worker import ModelWorker
@@ -161,7 +163,7 @@ def selection(common: Shared, inline: Sequence[Model] = ()) -> Runnable:
     executors = executors_of(how, common.clock.now_us)
     places = role.outstanding / how.queue_rows  # models inside have the room that they have in a worker
     kernel = Local(Selection(codec, settings), models, codec, places, writes_behind=given.write_behind)
-    return _loop(role, kernel, common, _store(common), executors)
+    return _loop(role, kernel, common, _store(common), executors, features)
 
 
 def joiner(common: Shared) -> RoleLoop:
@@ -349,6 +351,7 @@ def _loop(
     common: Shared,
     store: RedisStore | None = None,
     executors: Executors | None = None,
+    features: RedisFeatures | None = None,
 ) -> RoleLoop:
     return kafka_loop(
         role,
@@ -362,7 +365,16 @@ def _loop(
         common.hooks,
         version=VERSION,
         executors=executors,
+        features=features,
     )
+
+
+def _features(common: Shared) -> RedisFeatures:
+    from streams.runtime.stores.redis import RedisFeatures, RedisSettings
+
+    url = common.settings.selection.features_url
+    place = redis_url(common.settings) if url is None else url.get_secret_value()
+    return RedisFeatures(RedisSettings(place, common.settings.prefix))
 
 
 def _store(common: Shared) -> RedisStore:

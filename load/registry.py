@@ -26,16 +26,21 @@ from load.scenarios import (
     figure8,
     floor,
     gpu,
+    graph,
+    graph_page,
     hedge,
     hostile,
     hosts,
     idle,
     images,
+    laser,
+    laser_page,
     latecomer,
     learn,
     linear,
     lock,
     loop,
+    many_models_page,
     nexus,
     nexus_page,
     overload,
@@ -70,8 +75,15 @@ from load.scenarios import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
+    from load.harness.environment import Environment
+    from load.results.results import Result
+
+# Pages of several scenarios, by name: a page of their results, each with its machine.
+COLLECTED: Mapping[str, Callable[[Sequence[tuple[Result, Environment]]], str]] = {
+    many_models_page.NAME: many_models_page.page
+}
 RESEARCH = ("account", "peers", "forest", "trio", "paper")
 _MODULE = "load.research.registry"
 
@@ -114,6 +126,15 @@ _OWN = (
         "one replica of three stands still now and then: what a second question to another one saves",
         short=True,
         any_arrivals=True,
+    ),
+    Scenario(
+        graph,
+        "a detector, then models of cars and faces: rates with the time split by what batches take, and evenly",
+        tables=graph_page.tables,
+        page=graph_page.page,
+        plots=graph_page.plots,
+        short=True,
+        offline=True,
     ),
     Scenario(
         straggler,
@@ -338,6 +359,14 @@ _OWN = (
         tables=velox_page.tables,
         page=velox_page.page,
         plots=velox_page.plots,
+        short=True,
+    ),
+    Scenario(
+        laser,
+        "features looked up by the deadline although their source is slower, then closed; two speeds beside one",
+        tables=laser_page.tables,
+        page=laser_page.page,
+        plots=laser_page.plots,
         short=True,
     ),
     Scenario(

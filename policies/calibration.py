@@ -39,13 +39,13 @@ def observed(state: State, arms: int, arm: int, confidence: float, loss: float) 
     """Return the state after one answer.
 
     Args:
-        state: so far; empty = nothing is known of any arm.
+        state: so far; empty, or not made for so many arms and knots = nothing is known.
         arms: how many there are.
         arm: that answered.
         confidence: its own, in [0, 1].
         loss: of its answer, in [0, 1]; it counts as right by the rest.
     """
-    values = list(state) if state else [0.0] * (arms * WIDTH)
+    values = list(state) if len(state) == arms * WIDTH else [0.0] * (arms * WIDTH)
     lower, far = _place(confidence)
     for knot, weight in ((lower, 1.0 - far), (lower + 1, far)):
         at = arm * WIDTH + 2 * knot
@@ -94,8 +94,10 @@ def curve(counts: State) -> tuple[float, ...]:
 
 
 def extended(state: State, old_arms: Sequence[str], new_arms: Sequence[str]) -> State:
-    """Return the counts by name; a new arm has none."""
-    if not state or tuple(old_arms) == tuple(new_arms):
+    """Return the counts by name; a new arm has none, and counts that do not fit the old arms are as none."""
+    if len(state) != WIDTH * len(old_arms):
+        return ()
+    if tuple(old_arms) == tuple(new_arms):
         return state
     known = {name: state[WIDTH * at : WIDTH * (at + 1)] for at, name in enumerate(old_arms)}
     kept = [known.get(name, (0.0,) * WIDTH) for name in new_arms]
@@ -105,7 +107,7 @@ def extended(state: State, old_arms: Sequence[str], new_arms: Sequence[str]) -> 
 def started(state: State) -> State:
     """Return a context's first counts: what is known of all contexts, at each knot believed as the prior is."""
     values = list(state)
-    for at in range(0, len(values), 2):
+    for at in range(0, len(values) - 1, 2):
         share = min(1.0, PRIOR / values[at]) if values[at] else 0.0
         values[at], values[at + 1] = share * values[at], share * values[at + 1]
     return tuple(values)

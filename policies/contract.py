@@ -183,9 +183,10 @@ class Stepwise(Policy, Protocol):
 class Reading(NamedTuple):
     """What a state answers to one query, from what the models have computed."""
 
-    answer: float | None  # None: no model has computed what it takes
+    answer: float | None  # a number, or an item's index; None: no model has computed what it takes
     confidence: float  # in [0, 1]: how much is known there
     answers: Mapping[int, float]  # by arm, what each alone would have answered
+    first: tuple[float, ...] = ()  # of each item, where one was drawn: its exact probability
 
 
 class Ranking(NamedTuple):
@@ -200,8 +201,14 @@ class Ranking(NamedTuple):
 class Read(Protocol):
     """A state that answers."""
 
-    def __call__(self, computed: Mapping[int, Tensor]) -> Reading:
-        """Return the answer to a query, by what each arm's model has computed for it."""
+    def __call__(self, computed: Mapping[int, Tensor], features: tuple[float, ...] = (), u: float = 0.0) -> Reading:
+        """Return the answer to a query.
+
+        Args:
+            computed: by arm, what its model has computed for the query.
+            features: the query's.
+            u: in [0, 1), the only randomness.
+        """
         ...
 
     def rank(self, candidates: Tensor, top: int, u: float) -> Ranking | None:
@@ -270,3 +277,8 @@ def is_stepwise(policy: Policy) -> TypeGuard[Stepwise]:
 def is_answering(policy: Policy) -> TypeGuard[Answering]:
     """Tell whether the state answers, and the models compute features for it."""
     return hasattr(policy, "reading")
+
+
+def is_choosing(policy: Policy) -> bool:
+    """Tell whether the state's answer is one of several items, and what it has cost is learnt for that item."""
+    return bool(getattr(policy, "chooses", False))

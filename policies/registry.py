@@ -24,6 +24,7 @@ from policies.ridge import Ridge
 from policies.single import Single
 from policies.thompson import Thompson
 from policies.timely import Timely
+from policies.two_speed import TwoSpeed
 from policies.ucb1 import Ucb1
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ POLICIES: Mapping[str, Callable[..., Policy]] = {
     Timely.name: Timely,
     Cascade.name: Cascade,
     Ridge.name: Ridge,
+    TwoSpeed.name: TwoSpeed,
 }
 
 _SPEC = re.compile(r"(?P<name>[\w.:-]+)(?:\((?P<parameters>.*)\))?", re.ASCII | re.DOTALL)

@@ -168,7 +168,7 @@ class Weights:
     inverses: Floats
     weights: Floats
 
-    def __call__(self, computed: Mapping[int, Tensor]) -> Reading:
+    def __call__(self, computed: Mapping[int, Tensor], features: tuple[float, ...] = (), u: float = 0.0) -> Reading:
         """Return the answer from the features that the models have computed, by arm."""
         found = {arm: x for arm, scores in computed.items() if (x := self.policy.vector(scores)) is not None}
         answers = {arm: float(self._expected(arm, x)) for arm, x in found.items()}

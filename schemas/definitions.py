@@ -31,6 +31,7 @@ RECORDS: tuple[type, ...] = (
     records.Promotion,
     records.Profile,
     records.Plan,
+    records.Features,
 )
 
 _HERE = Path(__file__).parent

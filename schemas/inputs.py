@@ -88,6 +88,13 @@ def as_features(values: Iterable[float]) -> tuple[float, ...]:
     return features
 
 
+def asked_about(given: Input, features: Sequence[float]) -> Input:
+    """Return what models are asked about: the query's input, or its features if that is an empty row."""
+    if isinstance(given, Tensor) and given.shape == (0,):
+        return Tensor.of(np.array(features, np.float64))
+    return given
+
+
 def as_candidates(rows: Row) -> Tensor:
     """Return rows of features, an array or lists of numbers, as a query's candidates.
 

@@ -197,6 +197,23 @@ class LabelSet(NamedTuple):
     others: tuple[int | str, ...] = ()  # labels of less weight, which are not in it
 
 
+class StageOutput(NamedTuple):
+    """What a stage of an application's graph was asked, and what came of it; part of a prediction."""
+
+    stage: str
+    model: str
+    version: str  # that answered; "" = none
+    outcome: Outcome  # overloaded: not asked, its answer would have come too late; invalid: its input does not fit
+    answer: Value | None
+    scores: Tensor | None = None
+    before: int = -1  # index of the entry whose answer it was asked about; -1 = the query
+    item: int = 0  # which item of that answer
+    at_us: int = 0  # when it was asked, or not
+    took_us: int = 0  # from then to its output; 0 = it was not asked, or the output was remembered
+    until_us: int = 0  # by when it had to have answered
+    left_out: int = 0  # so many items, from this one on, were not asked about, as they are too many
+
+
 class Prediction(NamedTuple):
     """The answer to a query. Topic `predictions`, key and partition as the query's."""
 
@@ -216,8 +233,10 @@ class Prediction(NamedTuple):
     reply_token: str = ""  # the query's
     message: str = ""  # the reason for a person, e.g. the input that the model takes and the one it got
     steps: tuple[Step, ...] = ()  # after the first question; its decision has what all of them asked
-    first: tuple[float, ...] = ()  # of each candidate: the probability that it stands first in the answer
+    first: tuple[float, ...] = ()  # of each candidate or item: the probability that it stands first in the answer
     label_set: LabelSet | None = None  # where the application promises coverage, and models have answered
+    imputed: tuple[str, ...] = ()  # sources whose features had not come: their running means stand in
+    stages: tuple[StageOutput, ...] = ()  # of an application with a graph: all that its stages were asked
 
 
 class Feedback(NamedTuple):
@@ -259,12 +278,43 @@ class Observation(NamedTuple):
     first: tuple[float, ...] = ()  # the prediction's
     confidence: float | None = None  # of the one model asked: its own, in [0, 1]; None = it did not say, or no feedback
     label_set: LabelSet | None = None  # the prediction's, where a label was told
+    stages: tuple[StageOutput, ...] = ()  # the prediction's
 
 
 class Observations(NamedTuple):
     """Observations that were made at once and teach one state, in order. A record of the topic with one is that one."""
 
     items: tuple[Observation, ...]
+
+
+class Source(NamedTuple):
+    """Where features of an application's queries come from; part of an `Application`."""
+
+    name: str  # of the source: lower case, digits, dashes
+    width: int  # numbers that it has for a key
+    key: str = "context"  # field of the query by which they are looked up: context, input (a text) or query_id
+    store: str = "topic"  # topic: `features`, followed as a table; redis: read when they are asked for
+    wait: float = 0.5  # share of its time that a query may wait for them, in [0, 1]; 0 = not at all
+
+
+class Features(NamedTuple):
+    """Features of one key. Topic `features` (compacted), key = SOURCE/KEY; under SOURCE alone their running mean."""
+
+    values: tuple[float, ...]
+    weight: int = 0  # of a mean: how many queries it is of
+
+
+class Stage(NamedTuple):
+    """A part of an application's graph: which model is asked about what. `policies.graph` says what it means."""
+
+    name: str
+    model: str  # "" = the one that the policy chooses: its answer is the application's
+    after: str = ""  # the stage about whose answer it is asked; "" = it is asked about the query
+    input: str = "query"  # what the model is given: query, a stage, or STAGE.FIELD
+    crop: str = ""  # field with the box to which the query's image is cut; "" = it is not
+    where: str = ""  # which items of the answer before it is asked about; "" = all
+    most: int = 16  # of how many items of one answer at most
+    share: float = 1.0  # of the time to answer: by then it must have answered
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,6 +344,13 @@ class Application:
     hedge: float = 0.0  # share of the questions that may be put twice, where a model takes longer than usual; 0 = none
     options: str = ""  # parameters of a policy from outside the package, a JSON object; "" = none
     coverage: float = 0.0  # each prediction has a set of labels, and this share of them the true one; 0 = none has
+    sources: tuple[Source, ...] = ()  # of features that stand before a query's own, in this order
+    stages: tuple[Stage, ...] = ()  # its graph; without one its models are asked about the query, and nothing else is
+
+    @property
+    def asks(self) -> tuple[str, ...]:
+        """All models that it may ask: those among which its policy chooses, and those of its stages."""
+        return (*self.models, *[stage.model for stage in self.stages if stage.model])
 
 
 @dataclass(frozen=True, slots=True)
@@ -469,3 +526,8 @@ def _rows(column: Tensor) -> Iterator[Tensor]:
     size = len(column.data) // rows if rows else 0
     for row in range(rows):
         yield Tensor(column.dtype, tuple(shape), column.data[row * size : (row + 1) * size])
+
+
+def is_ranked(prediction: Prediction) -> bool:
+    """Tell whether candidates were ranked, and no model was asked; one that has answered has a version."""
+    return bool(prediction.first) and not any(output.version for output in prediction.outputs)

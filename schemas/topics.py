@@ -20,6 +20,7 @@ CANDIDATES: Final = "candidates"
 PROMOTIONS: Final = "promotions"
 PROFILES: Final = "profiles"
 PLAN: Final = "plan"
+FEATURES: Final = "features"
 
 # Between name and version in keys of `models`; the record under the bare name is the version that serves.
 MODEL_VERSION: Final = "@"
@@ -48,6 +49,11 @@ def model_version(model: str, version: str) -> str:
 def candidate(kind: str, name: str) -> str:
     """Return the key in `candidates` and `promotions` of a model (kind `version`) or application (kind `policy`)."""
     return f"{kind}/{name}"
+
+
+def feature_key(source: str, key: str) -> str:
+    """Return the key in `features` of one key's features; a source's name alone is the key of their running mean."""
+    return f"{source}/{key}"
 
 
 def dead_letters(topic: str) -> str:

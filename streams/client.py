@@ -27,7 +27,7 @@ from schemas.codec import Codec
 from schemas.errors import DecodeError, OversizedError
 from schemas.framing import peek_id
 from schemas.inputs import Row, as_candidates, as_features, as_input, as_label
-from schemas.records import Feedback, Prediction, Query
+from schemas.records import Features, Feedback, Prediction, Query
 from schemas.sizes import MAX_BYTES
 from streams.client_transport import KafkaClientTransport
 from streams.runtime.clock import SystemClock
@@ -255,6 +255,22 @@ class Client:
         query_id, known = _asked(prediction, context)
         record = Feedback(query_id, None if label is None else as_label(label), loss, self._clock.now_us())
         await self.send_feedback(((record, known),))
+
+    async def set_features(self, source: str, features: Mapping[str, Iterable[float]]) -> None:
+        """Write features of an application's source to their topic, by key; returns when they are acknowledged.
+
+        Args:
+            source: its name.
+            features: the numbers of each key (as the source says, of a context, a text or a query's id), at most 256.
+
+        Raises:
+            SchemaError: they are not finite numbers, or too many.
+        """
+        records = [
+            (topics.feature_key(source, key).encode(), self._codec.encode(Features(as_features(values))))
+            for key, values in features.items()
+        ]
+        await self._transport.send(topics.FEATURES, 0, records)
 
     async def send(self, queries: Iterable[Query]) -> None:
         """Send many queries, one batch for each partition; returns when they are acknowledged."""

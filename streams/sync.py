@@ -78,6 +78,7 @@ class SyncClient:
 
     predict = _waiting(Client.predict)
     feedback = _waiting(Client.feedback)
+    set_features = _waiting(Client.set_features)
 
     def _do(self, job: Coroutine[object, None, _T]) -> _T:
         if self._loop is None or self._thread is None or not self._thread.is_alive():

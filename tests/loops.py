@@ -11,6 +11,7 @@ from schemas import topics
 from schemas.codec import Codec
 from schemas.records import (
     Application,
+    Features,
     Feedback,
     Model,
     ModelPredictions,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from schemas.records import Input, Observation, Value
     from streams.operators.contract import Effects, Predict, Record
     from streams.testing import Fault
+    from streams.testing.models import Lookup
 
 CODEC = Codec()
 
@@ -143,7 +145,8 @@ def served(
         scores = [each.scores for each in answers if isinstance(each, Sure)]
         slow_us = max([answer.took_us for answer in answers if isinstance(answer, Slow)], default=0)
         took_us = call_us + row_us * len(batch.rows) + slow_us
-        return Predicted(outcomes, labels, np.array(scores) if scores else None), took_us
+        said = tuple(labels.tolist()) if labels.dtype.kind == "U" else labels
+        return Predicted(outcomes, said, np.array(scores) if scores else None), took_us
 
     return Service(predict, **more)
 
@@ -173,6 +176,7 @@ class Loop:
         model_partitions: of each model's topic.
         has_workers: whether real workers answer, with scripted service times, and not scripted ones at once.
         load_us: how long these load a version.
+        features: how the store of features answers; None = it does not.
     """
 
     models: Mapping[str, Callable[[Row], Any]]
@@ -185,6 +189,7 @@ class Loop:
     model_partitions: int = 1
     has_workers: bool = False
     load_us: int = 0
+    features: Lookup | None = None
     driver: Driver = field(init=False)
     sent: int = 0
 
@@ -202,7 +207,7 @@ class Loop:
         }
         topology = build(self.models, self.partitions, dict.fromkeys(self.models, self.model_partitions))
         services = {name: served(answer, load=lambda _: (None, self.load_us)) for name, answer in self.models.items()}
-        self.driver = Driver(topology, operators, self.faults, services)
+        self.driver = Driver(topology, operators, self.faults, services, features=self.features)
         self.configure(self.application)
         for name in self.models:
             self.driver.produce(topics.MODELS, 0, CODEC.encode(self._version(name)), name.encode())
@@ -232,6 +237,11 @@ class Loop:
         query = Query(query_id, **(fields | changes))  # type: ignore[arg-type]
         self.driver.produce(topics.QUERIES, 0, CODEC.encode(query), query_id.encode())
         return query_id
+
+    def know(self, source: str, key: str, *values: float) -> None:
+        """Write the features of a key to their topic; without any, that there are none."""
+        value = CODEC.encode(Features(values)) if values else None
+        self.driver.produce(topics.FEATURES, 0, value, topics.feature_key(source, key).encode())
 
     def feedback(self, query_id: str, label: Value | None = None, loss: float | None = None) -> None:
         """Send feedback now."""

@@ -8,6 +8,7 @@ from schemas.records import (
     Application,
     Candidate,
     Decision,
+    Features,
     Feedback,
     Input,
     JoinStatus,
@@ -28,6 +29,9 @@ from schemas.records import (
     Promotion,
     Query,
     Report,
+    Source,
+    Stage,
+    StageOutput,
     Status,
     Step,
     Tensor,
@@ -45,6 +49,11 @@ STEPS = (
     Step("hedge", (1,), NOW_US + 2, 1.0, "asked"),
 )
 LABEL_SET = LabelSet((7, "x"), False, 0.9, 0.08, 0.25, (0.5, 0.25, 0.01), (-1,))
+STAGES = (
+    StageOutput("detect", "net", "1", Outcome.OK, "[1]", None, -1, 0, NOW_US, 9_000, NOW_US + 20_000),
+    StageOutput("cars", "good", "2", Outcome.OK, 7, SCORES, 0, 3, NOW_US + 9_000, 7, NOW_US + 50_000),
+    StageOutput("cars", "good", "", Outcome.OVERLOADED, None, before=0, item=4, left_out=2),
+)
 SEEN = Observation(
     "q-1",
     "digits",
@@ -65,6 +74,7 @@ SEEN = Observation(
     (0.75, 0.25),
     confidence=0.625,
     label_set=LABEL_SET,
+    stages=STAGES,
 )
 OUTPUTS = (
     ModelOutput("good", "1", Outcome.OK, "seven", SCORES),
@@ -110,8 +120,10 @@ FULL: tuple[object, ...] = (
         "token",
         "nothing came",
         STEPS,
-        (),
+        (0.5, 0.5),
         LABEL_SET,
+        ("users",),
+        STAGES,
     ),
     Feedback("q-1", "seven", 0.5, NOW_US),
     SEEN,
@@ -134,6 +146,11 @@ FULL: tuple[object, ...] = (
         2.5,
         "thompson(gamma=0.01)",
         coverage=0.9,
+        sources=(Source("users", 8, "context", "redis", 0.25), Source("texts", 1, "input")),
+        stages=(
+            Stage("detect", "net", share=0.4),
+            Stage("cars", "", "detect", "query", "box", "label == car and score > 0.5", 8, 1.0),
+        ),
     ),
     Model(
         "good",
@@ -167,6 +184,7 @@ FULL: tuple[object, ...] = (
         (Place("host.small", "good", (0, 2), 12.5, 8, 125_000),),
         *("the epoch is over", ("good moves from host.small@2 to host.small: host.small@2 would be 104% busy",)),
     ),
+    Features((0.5, -1e300), 7),
 )
 
 BARE: tuple[object, ...] = (
@@ -185,6 +203,7 @@ BARE: tuple[object, ...] = (
     Promotion("policy", "digits", "thompson()", "exp3()", 0, 0, "begin", 0.0, ""),
     Profile("good", "1", (), ()),
     Plan("small", 0, 0, 0, (), (), ""),
+    Features(()),
 )
 
 ALL = FULL + BARE

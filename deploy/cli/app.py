@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from schemas.codec import Codec
 
 PARAMETER = "parameters."
-# What `promote --apprentice` sets is not set by hand: nobody would judge it.
-SET_APART = {"name", "parameters", "options", "apprentice", "versions"}
+# What `promote --apprentice` sets is not set by hand: nobody would judge it. Sources and stages are set in the file.
+SET_APART = {"name", "parameters", "options", "apprentice", "versions", "sources", "stages"}
 FIELDS = {field.name: field for field in dataclasses.fields(Application) if field.name not in SET_APART}
 MODELS = "models"
 
@@ -244,7 +244,7 @@ def _find(settings: Settings, codec: Codec, name: str) -> Application:
 def _publish(settings: Settings, codec: Codec, record: Application, *, as_json: bool) -> None:
     if not record.models:
         raise UsageError("an application needs models: add models=NAME,NAME")
-    named = {*record.models, *filter(None, (record.parity,))}
+    named = {*record.asks, *filter(None, (record.parity,))}
     absent = sorted(named - catalog.read(settings, codec, Model).keys())
     catalog.publish(settings, codec, [desired.checked(record)])
     if as_json:

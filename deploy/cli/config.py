@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 EXAMPLES = """\
 skysail config show                      every key with its value, passwords masked
 skysail config show --changed            only what differs from the defaults
+skysail config check                     what `skysail run` would refuse; by when each stage must answer
 skysail config reference                 the meaning of every key; this is docs/settings.md
 skysail config reference --json          the same as a JSON schema, for editors
 """
@@ -37,6 +38,26 @@ def show(settings: Settings, *, changed: bool, as_json: bool) -> None:
         print_json(values)
     else:
         click.echo(to_yaml(values) or "nothing differs from the defaults", nl=not values)
+
+
+@config.command()
+@json_option
+@with_settings
+def check(settings: Settings, *, as_json: bool) -> None:
+    """Refuse what `skysail run` would refuse at its start; nothing is started, and no broker is asked."""
+    from deploy.state import desired  # with NumPy, which the other commands do without
+
+    desired.models(settings)
+    records = desired.applications(settings)
+    if as_json:
+        print_json({record.name: [stage._asdict() for stage in record.stages] for record in records})
+        return
+    for record in records:
+        click.echo(f"application {record.name}: {record.policy} over {', '.join(record.models)}, {record.slo_ms:g} ms")
+        for stage in record.stages:
+            asked = stage.model or f"as {record.policy} chooses"
+            click.echo(f"  {stage.name} ({asked}): within {stage.share * record.slo_ms:g} ms of the query")
+    click.echo("the settings are sound")
 
 
 @config.command("reference")

@@ -21,12 +21,13 @@ from deploy.local.services import APACHE, open_broker
 from load.harness.arrivals import POISSON, named
 from load.harness.environment import Environment, broker_command, environment
 from load.harness.system import Stage
-from load.registry import SCENARIOS, find
+from load.registry import COLLECTED, SCENARIOS, find
 from load.results import report, results, targets
 from load.results.compare import compare
 
 if TYPE_CHECKING:
     from load.harness.arrivals import Arrivals
+    from load.harness.environment import Environment
     from load.results.results import Result
     from load.scenario import Scenario
 
@@ -46,6 +47,7 @@ skysail load run hostile --processes hosted --short
 skysail load run seeds --hours 200 --check
 skysail load run seeds --seed 4711 --trace
 skysail load page reports/load/peers.json reports/load/forest.json > docs/benchmark.md
+skysail load page --of many-models reports/load/{clockwork,pretzel,nexus}.json > docs/many-models.md
 skysail load run paper --only figure6 --only figure8
 skysail load compare reports/before/loop.json reports/load/loop.json
 """
@@ -224,18 +226,19 @@ def _measure(
 @click.argument(
     "paths", metavar="RESULT...", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True, dir_okay=False)
 )
-def print_page(paths: tuple[Path, ...]) -> None:
+@click.option("--of", "collected", type=click.Choice([*COLLECTED]), help="One page of several scenarios.")
+def print_page(paths: tuple[Path, ...], collected: str | None) -> None:
     """Print results as a page of the documentation. Each needs `environment.json` beside it."""
-    click.echo("\n".join(map(_page, paths)), nl=False)
-
-
-def _page(path: Path) -> str:
     try:
-        result = results.read(path)
-        scenario = find(result.scenario)
-        machine = results.read_environment(path)
+        found = [(results.read(path), results.read_environment(path)) for path in paths]
+        pages = [COLLECTED[collected](found)] if collected is not None else [_page(*each) for each in found]
     except (LookupError, ValueError) as error:
         raise UsageError(str(error.args[0])) from error
+    click.echo("\n".join(pages), nl=False)
+
+
+def _page(result: Result, machine: Environment) -> str:
+    scenario = find(result.scenario)
     if scenario.page is None:
         raise UsageError(f"scenario {scenario.name} has no page; these have: {_with_pages()}")
     return scenario.page(result, machine)

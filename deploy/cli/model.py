@@ -475,7 +475,7 @@ def remove(settings: Settings, name: str, *, force: bool, as_json: bool) -> None
     known = catalog.read(settings, codec, Model)
     if name not in known:
         raise UsageError(f"there is no model {name}; there are: {', '.join(sorted(known)) or 'none'}")
-    asking = sorted(app.name for app in catalog.read(settings, codec, Application).values() if name in app.models)
+    asking = sorted(app.name for app in catalog.read(settings, codec, Application).values() if name in app.asks)
     if asking and not force:
         raise UsageError(
             f"model {name} is used by {', '.join(asking)}; take it out of there first (skysail app set {asking[0]}"
@@ -534,6 +534,8 @@ def _placements(settings: Settings) -> Mapping[str, Placement]:
 def show(settings: Settings, package: str, version: str | None, *, as_json: bool) -> None:
     """Show a package, its files checked against the manifest, or the versions of a model.
 
+    Of a model that a host runs, it also shows what batches of each size took, as the host predicts them.
+
     PACKAGE is a folder, or the name of a deployed model. With VERSION, that version's package is shown.
     """
     if version is None and Path(package).is_dir():
@@ -545,7 +547,8 @@ def show(settings: Settings, package: str, version: str | None, *, as_json: bool
         raise UsageError(f"{package} is neither the folder of a package nor a deployed model: see `skysail model list`")
     versions = catalog.versions(settings, codec)[package]
     if version is None:
-        print_versions([(r, serving) for r in versions], _placements(settings), as_json=as_json)
+        profile = catalog.profile(settings, codec, package)
+        print_versions([(r, serving) for r in versions], _placements(settings), as_json=as_json, profile=profile)
         if not as_json:
             promotions.print_course(settings, codec, VERSION, package)
         return

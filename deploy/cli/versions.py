@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from deploy.placement import Placement
-    from schemas.records import Model
+    from schemas.records import Model, Profile
     from streams.control.alerts import LoadFault
     from streams.control.hosts import HostRow
     from workers.manifest import Manifest
@@ -35,6 +35,7 @@ def print_versions(
     as_json: bool,
     faults: Mapping[tuple[str, str], LoadFault] = MappingProxyType({}),
     hosts: Sequence[HostRow] = (),
+    profile: Profile | None = None,
 ) -> None:
     """Print versions, each with the one that serves, and where it runs.
 
@@ -44,10 +45,14 @@ def print_versions(
         as_json: for scripts.
         faults: why versions could not be loaded, for scripts; people are told otherwise.
         hosts: that run; what they have in memory is told with the models.
+        profile: what batches of the model took in a host, of the version that it names.
     """
     rows = [(r, _standing(r, serving), _place(r, serving, placements)) for r, serving in found]
     if as_json:
-        more = [{"runs": place, "fault": _fault(r, faults), "in_memory": _held(r, hosts)} for r, _, place in rows]
+        more = [
+            {"runs": place, "fault": _fault(r, faults), "in_memory": _held(r, hosts), "profile": _profile(r, profile)}
+            for r, _, place in rows
+        ]
         print_json([asdict(r) | at | told for (r, at, _), told in zip(rows, more, strict=True)])
         return
     print_table(
@@ -59,6 +64,23 @@ def print_versions(
     )
     for line in _of_hosts(hosts):
         click.echo(line)
+    if profile is not None:
+        _print_profile(profile)
+
+
+def _print_profile(profile: Profile) -> None:
+    """Print what batches and loading took."""
+    click.echo(f"version {profile.version} in its host: each size by the longest of its last ten batches")
+    print_table(
+        ("rows a batch", "ms"),
+        ((str(rows), f"{us / 1e3:,.2f}") for rows, us in zip(profile.sizes, profile.p99_us, strict=True)),
+    )
+    click.echo(f"loading takes {profile.load_us / 1e3:,.1f} ms, and it takes {profile.bytes / MIB:,.1f} MiB in memory")
+
+
+def _profile(version: Model, profile: Profile | None) -> dict[str, object] | None:
+    """Return what batches of a version took; None if that is not known."""
+    return profile._asdict() if profile is not None and profile.version == version.version else None
 
 
 def _of_hosts(hosts: Sequence[HostRow]) -> Iterator[str]:
@@ -70,6 +92,11 @@ def _of_hosts(hosts: Sequence[HostRow]) -> Iterator[str]:
             f"{used:,.1f} of {there:,.0f} MiB; {host['loads']:,} loads, {host['evictions']:,} to make room for another "
             f"one, {host['refused']:,} rows refused as they could not be in time"
         )
+        if host["longer"] is not None and host["shorter"] is not None:
+            yield (
+                f"  of {host['predicted']:,} batches {host['longer']:.1%} took longer than predicted, "
+                f"{host['shorter']:.1%} less time"
+            )
         if host["models"]:
             yield f"  in memory: {', '.join(host['models'])}"
         if host["evicted"]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NotRequired, TypedDict
 import yaml
 from pydantic import BaseModel, SecretStr, ValidationError
 
-from deploy.config.settings import SHOWN_PROPERTIES, ApplicationSettings, Settings
+from deploy.config.settings import SHOWN_PROPERTIES, ApplicationSettings, Settings, StageSettings
 from deploy.config.variables import value_of
 from deploy.errors import SettingsError
 
@@ -183,6 +183,8 @@ def _explain(item: Fault, source: str) -> str:
 
 
 def _known_keys(location: list[str]) -> list[str]:
+    if location[:1] == ["applications"] and location[2:3] == ["stages"]:
+        return list(StageSettings.model_fields)
     if location[:1] == ["applications"]:
         return list(ApplicationSettings.model_fields)
     section: type[BaseModel] = Settings

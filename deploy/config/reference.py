@@ -50,13 +50,7 @@ def reference() -> str:
     """Return the page in Markdown."""
     document = schema()
     keys: Node = document["properties"]
-    sections = {name: _section(key, document["$defs"]) for name, key in keys.items() if "$ref" in json.dumps(key)}
-    plain = {name: key for name, key in keys.items() if name not in sections}
-    parts = [INTRODUCTION, _table("", plain)]
-    for name, section in sections.items():
-        heading = name if "$ref" in keys[name] else f"{name}.NAME"
-        parts.append(f"## {heading}\n\n{section['description']}\n")
-        parts.append(_table(f"{heading}.", section["properties"]))
+    parts = [INTRODUCTION, *_tables("", keys, document["$defs"])]
     parts += [
         "## Policies, with the defaults of their `parameters`\n",
         _named(registry.POLICIES),
@@ -66,9 +60,19 @@ def reference() -> str:
     return "\n".join(parts)
 
 
+def _tables(prefix: str, keys: Mapping[str, Node], definitions: Node) -> Iterator[str]:
+    """Yield the table of some keys, and a heading and the tables of each group among them."""
+    sections = {name: _section(key, definitions) for name, key in keys.items() if "$ref" in json.dumps(key)}
+    yield _table(prefix, {name: key for name, key in keys.items() if name not in sections})
+    for name, section in sections.items():
+        heading = prefix + (name if "$ref" in keys[name] else f"{name}.NAME")
+        yield f"## {heading}\n\n{section['description']}\n"
+        yield from _tables(f"{heading}.", section["properties"], definitions)
+
+
 def _section(key: Node, definitions: Node) -> Node:
     """Return the group of settings behind a key: its own, or that of each of its names."""
-    inner = key if "$ref" in key else next(iter(key["patternProperties"].values()))
+    inner = key if "$ref" in key else _values(key)
     found: Node = definitions[inner["$ref"].rpartition("/")[2]]
     return found
 
@@ -83,16 +87,23 @@ def _kind(key: Node) -> str:
     if "anyOf" in key:
         kinds = [_kind(part) for part in key["anyOf"] if part.get("type") != "null"]
         return ", ".join(dict.fromkeys(kind for kind in kinds if kind != "password" or len(kinds) == 1))
+    if "$ref" in key:
+        return "keys of their own"
     if "enum" in key:
         return ", ".join(f"`{value}`" for value in key["enum"])
     match key["type"]:
         case "array":
             return f"list of {_kind(key['items'])}"
         case "object":
-            inner = key.get("additionalProperties") or next(iter(key["patternProperties"].values()))
+            inner = _values(key)
             return "JSON by name" if inner is True else f"{_kind(inner)} by name"
     bounds = [text.format(key[name]) for name, text in BOUNDS.items() if name in key]
     return " ".join([key["format"] if "format" in key else WORDS[key["type"]], ", ".join(bounds)]).strip()
+
+
+def _values(key: Node) -> Any:
+    """Return what the values of a mapping may be."""
+    return key.get("additionalProperties") or next(iter(key["patternProperties"].values()))
 
 
 def _default(key: Node) -> str:

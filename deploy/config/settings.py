@@ -337,6 +337,12 @@ class Selection(Section):
     states_mib: int = Field(default=256, gt=0)
     """The memory that these states may take, estimated. Beyond it, the application that has most of them loses the
     states that it has not used for longest."""
+    features_url: SecretStr | None = None
+    """The Redis that has the features of sources with `store: redis`, as `redis.url`; better `features_url_file`.
+    Default: the Redis of the policy states, on connections of their own."""
+    features_mib: int = Field(default=64, gt=0)
+    """The memory that features may take which are looked up, estimated. Beyond it, the source that has most of them
+    loses the keys that it has not used for longest."""
     inline: Literal["auto"] | tuple[Name, ...] = "auto"
     """Models that run inside the selection role, without workers of their own. With `auto`, `skysail run` measures each
     model where roles share a process (`processes`). Inside run those whose call costs less than two trips over Kafka.
@@ -427,6 +433,47 @@ class Metrics(Section):
     workers last by model name. A role that is started by itself takes this port."""
 
 
+class SourceSettings(Section):
+    """Features that a query does not bring: they are looked up, and stand before its own."""
+
+    name: Name
+    """The name of the source."""
+    width: int = Field(gt=0, le=256)
+    """How many numbers it has for a key."""
+    key: Literal["context", "input", "query_id"] = "context"
+    """By which field of the query they are looked up."""
+    store: Literal["topic", "redis"] = "topic"
+    """`topic`: the topic `features`, which each selection role holds as a table. `redis`: read when asked for."""
+    wait: float = Field(default=0.5, ge=0, le=1)
+    """For which share of its time a query may wait for them. Then their running mean stands in."""
+
+
+class StageSettings(Section):
+    """A stage of an application's graph: a model, and what it is asked about (docs/graphs.md)."""
+
+    model: str = ""
+    """The model that is asked. One stage names none: it asks the one that the policy chooses among `models`, and its
+    answer is the application's."""
+    after: str = ""
+    """The stage about whose answer it is asked, once for each item of it. Default: the stage that `input` names, else
+    it is asked about the query."""
+    input: str = "query"
+    """What the model is given: `query`, a stage (an item of its answer), or `STAGE.FIELD`."""
+    crop: str = ""
+    """A field of the items: left, top, right and bottom in pixels, to which the query's image is cut."""
+    where: str = ""
+    """Which items it is asked about, such as `label == car and score >= 0.5`. Default: all."""
+    most: int = Field(default=16, ge=1, le=256)
+    """Of how many items of one answer it is asked at most; the answer says how many were left out."""
+    items: float = Field(default=1.0, gt=0)
+    """How many rows one row of the stage before makes, on the average: for splitting the time."""
+    profile_ms: dict[Annotated[int, Field(gt=0)], Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
+    """What batches of the model take (ms), by their rows. Where each stage says it, the time is split so that the
+    models need as few workers as possible; else evenly."""
+    share: float | None = Field(default=None, gt=0, le=1)
+    """The share of the time to answer by whose end the stage must have answered. Default: as the time is split."""
+
+
 class ApplicationSettings(Section):
     """The desired state of one application, published at start. A key that is not named has its default again."""
 
@@ -484,10 +531,18 @@ class ApplicationSettings(Section):
     missing: Literal["leave_out", "running_mean"] = "leave_out"
     """The substitute for a model that has not answered in time. `running_mean` uses the mean of its answers so far (for
     labels the most frequent one); it does not add to the confidence."""
+    sources: tuple[SourceSettings, ...] = ()
+    """Where features come from that queries do not bring, such as `[{name: users, width: 8, store: redis}]`
+    ([features.md](features.md)). They stand before a query's own features, in this order."""
     hedge: float = Field(default=0.0, ge=0, le=1)
     """The share of the questions that may be put twice: to another replica of a model, where one takes longer than 95
     of 100 rows do. The first answer counts. 0.05 is usual; by default none is. Not for `cascade`, which asks again
     itself."""
+    stages: dict[str, StageSettings] = Field(default_factory=dict)
+    """The application's graph: stages by name, each asked about the answers of an earlier one. By default the models
+    are asked about the query, and that is all."""
+    rate: float = Field(default=100.0, gt=0)
+    """Queries a second for which the time is split over `stages`."""
 
 
 class Settings(Section):

@@ -41,6 +41,7 @@ SUBJECTS: Final = {
     "Promotion": f"{topics.PROMOTIONS}-value",
     "Profile": f"{topics.PROFILES}-value",
     "Plan": f"{topics.PLAN}-value",
+    "Features": f"{topics.FEATURES}-value",
 }
 
 

@@ -152,7 +152,7 @@ def check_applications(applications: Mapping[str, Application], models: Mapping[
         yield Check("applications", Level.DOWN, "none", advice)
     for name, application in sorted(applications.items()):
         found = f"{application.policy} over {', '.join(application.models)}, {application.slo_ms:g} ms"
-        absent = [model for model in application.models if model not in models]
+        absent = [model for model in application.asks if model not in models]
         advice = f"not deployed: {', '.join(absent)}; skysail model add PACKAGE" if absent else ""
         yield Check(f"application {name}", Level.DOWN if absent else Level.OK, found, advice)
 

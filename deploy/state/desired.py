@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from deploy.errors import UsageError
 from deploy.state import catalog, topics
+from deploy.state.graphs import staged
 from deploy.state.labels import standing
 from deploy.state.traffic_split import (
     canaries,
@@ -22,11 +23,11 @@ from deploy.state.traffic_split import (
 from policies import registry
 from policies.outside import comes_from_outside
 from schemas.errors import DecodeError
-from schemas.records import Application, Model
+from schemas.records import Application, Model, Source
 from schemas.topics import MODEL_PARTITIONS, MODEL_VERSION, check_name, model_queries
 from streams import topology
 from streams.checks import Finding
-from streams.operators.configuration import apprentice_of, check, check_coverage
+from streams.operators.configuration import apprentice_of, check, check_coverage, check_graph
 from workers.packages.loading import checked as checked_package
 from workers.runtimes.trunks import trunk_of
 
@@ -101,7 +102,7 @@ def applications(settings: Settings) -> list[Application]:
         UsageError: an application is impossible.
     """
     records = [
-        checked(asking(Application(name=name, **_fields(app)), app.models))
+        checked(asking(Application(name=name, **_fields(name, app)), app.models))
         for name, app in settings.applications.items()
     ]
     longest_s = settings.joiner.window_s
@@ -112,8 +113,10 @@ def applications(settings: Settings) -> list[Application]:
     return records
 
 
-def _fields(app: ApplicationSettings) -> dict[str, Any]:
-    fields = app.model_dump()
+def _fields(name: str, app: ApplicationSettings) -> dict[str, Any]:
+    fields = app.model_dump(exclude={"rate", "stages"})
+    sources = tuple([Source(**source.model_dump()) for source in app.sources])
+    fields |= {"sources": sources, "stages": staged(name, app)}
     return fields | registry.recorded(app.policy, fields["parameters"])
 
 
@@ -143,6 +146,7 @@ def checked(application: Application) -> Application:
     policy.init(len(application.models))
     apprentice_of(application, policy)
     check_coverage(application, policy)
+    check_graph(application, policy)
     try:
         check(application)
     except DecodeError as error:
@@ -309,7 +313,7 @@ def strangers(apps: Iterable[Application], models: Iterable[str]) -> Iterator[st
     """Return warnings for applications that name models which are not deployed (yet)."""
     deployed = sorted(models)
     for app in apps:
-        for name in sorted({*app.models}.difference(deployed)):
+        for name in sorted({*app.asks}.difference(deployed)):
             nearest = difflib.get_close_matches(name, deployed, n=1, cutoff=0.0)
             hint = f": did you mean {nearest[0]}?" if nearest else ""
             yield (

@@ -7,13 +7,15 @@ Feedback follows an answer from the true label. The client never waits for a par
 from __future__ import annotations
 
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from schemas import topics
+from schemas.errors import DecodeError
 from schemas.records import Feedback, Prediction, Query, Value
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from load.harness.recorder import Recorder
     from load.harness.wire import Arrival, Wire
@@ -161,13 +163,17 @@ class OpenLoop:
     def _take(self, arrivals: list[Arrival]) -> None:
         now_us = self._now_us()
         answers = [a for a in arrivals if a.topic == topics.PREDICTIONS]
-        predictions = [self._codec.decode(Prediction, a.value) for a in answers]
-        first = [p for p in predictions if self._answered(p, now_us)]
+        first = [p for p in self._read(answers) if self._answered(p, now_us)]
         if first and self._on_predictions is not None:
             self._on_predictions(first)
         for topic, tap in self._taps.items():
             if records := [a for a in arrivals if a.topic == topic]:
                 tap(records)
+
+    def _read(self, answers: list[Arrival]) -> Iterator[Prediction]:
+        for arrival in answers:
+            with suppress(DecodeError):  # somebody else's record: it answers nothing
+                yield self._codec.decode(Prediction, arrival.value)
 
     def _answered(self, prediction: Prediction, now_us: int) -> bool:
         label = self._labels.pop(prediction.query_id, None)

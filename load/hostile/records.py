@@ -8,7 +8,7 @@ import numpy as np
 
 from load.hostile import batches
 from load.hostile.arena import Attack
-from load.hostile.setting import HONEST, SLOW, row
+from load.hostile.setting import AGAIN, HONEST, RATINGS, SLOW, row
 from schemas import topics
 from schemas.records import (
     Decision,
@@ -19,6 +19,7 @@ from schemas.records import (
     Query,
     Report,
     Status,
+    Step,
     Tensor,
 )
 from schemas.sizes import MAX_BYTES
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 _MIB = 1 << 20
 _LARGE = 2_050_000  # of 2 MiB that topics used to take
 _CONTAINER_BYTES = 700 * _MIB
+_MARK = 0.8125  # stands for what cannot be written
 
 
 async def _key(arena: Arena) -> None:
@@ -126,6 +128,61 @@ async def _strange_times(arena: Arena) -> None:
     await arena.send(topics.QUERIES, queries)
 
 
+async def _strange_candidates(arena: Arena) -> None:
+    """Candidates that are none, more of the best than there are, and rankings of an application that makes none."""
+    shapes = ((0, 2), (1, 1), (5,), (1, 2, 2), (2_000, 2))
+    given = [np.zeros(shape) for shape in shapes] + [np.full((3, 2), value) for value in (np.nan, np.inf, 1e308)]
+    given += [np.zeros((3, 2), np.uint8)]
+    queries = [
+        Query(f"candidates-{n}", application, row(3), candidates=Tensor.of(array), top=top)
+        for n, (application, array, top) in enumerate(
+            (application, array, top)
+            for application in (RATINGS, AGAIN)
+            for array in given
+            for top in (1, 0, -(2**31), 2**31 - 1)
+        )
+    ]
+    await arena.send(topics.QUERIES, queries)
+    await arena.send(topics.FEEDBACK, [Feedback(each.query_id, 1e308) for each in queries])
+
+
+async def _parity_names(arena: Arena) -> None:
+    """Queries whose ids look like rows of a parity model, of groups that are none."""
+    names = [
+        "parity",
+        "parity[]",
+        'parity[[0,"a"],[1,"b"]]',
+        'parity[[-1,"a"]]',
+        "parity[[[[",
+        'parity{"a":1}',
+        "a~right",
+    ]
+    queries = [Query(name, application, row(3)) for name in names for application in (AGAIN, RATINGS)]
+    await arena.send(topics.QUERIES, queries)
+    await arena.send(topics.FEEDBACK, [Feedback(each.query_id, 3) for each in queries])
+
+
+async def _forged_steps(arena: Arena) -> None:
+    """Answers with steps that nobody took, about models that are not there, at any time."""
+    decision = Decision((0, 1), 0, AGAIN, "cascade", ("wrong", "right"), (1.0, 0.5))
+    output = ModelOutput("right", "1", Outcome.OK, 3)
+    steps = [
+        Step(kind, arms, at_us, chance, outcome, chance, chance, at_us)
+        for kind, outcome in (("escalate", "asked"), ("overdue", "late"), ("hedge", "asked"), ("", "nothing"))
+        for arms in ((), (1,), (99,), (-1,))
+        for at_us, chance in ((0, _MARK), (-(2**63), -1.0), (2**63 - 1, 1e308))
+    ]
+    forged = [
+        Prediction(
+            f"stepped-{n}", AGAIN, None, decision, Status.COMPLETE, None, 3, 1.0, (output,), 0, 0, 0, 0, steps=(step,)
+        )
+        for n, step in enumerate(steps)
+    ]
+    mark, nan = pack_double(_MARK), pack_double(float("nan"))  # the codec writes no NaN
+    await arena.put(topics.PREDICTIONS, [arena.codec.encode(each).replace(mark, nan) for each in forged])
+    await arena.send(topics.FEEDBACK, [Feedback(each.query_id, 3) for each in forged])
+
+
 async def _strange_keys(arena: Arena) -> None:
     """Tombstones, keys that are no text, headers without a value."""
     await arena.put(topics.QUERIES, [None, b"", b"\xff" * 100], key=None)
@@ -164,6 +221,9 @@ RECORDS = (
     Attack("vast-tensor", "client", "shapes of 2^124 elements in 27 bytes", _vast_tensor),
     Attack("forged-prediction", "client", "answers of nobody: OK, and none", _forged_prediction),
     Attack("strange-times", "client", "clocks, objectives, priorities beyond bounds", _strange_times),
+    Attack("strange-candidates", "client", "candidates that are none, by the billion", _strange_candidates),
+    Attack("parity-names", "client", "ids that look like sums of other queries", _parity_names),
+    Attack("forged-steps", "client", "answers with steps that nobody took", _forged_steps),
     Attack("strange-keys", "client", "tombstones, keys and headers that are none", _strange_keys),
     Attack("strange-inputs", "client", "inputs that no model takes", _strange_inputs),
     Attack("forged-reports", "client", "reports of 5,000 processes that are none", _forged_reports),

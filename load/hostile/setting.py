@@ -20,10 +20,13 @@ SLOW: Final = "slow"  # 20 ms a row
 PEOPLE: Final = "people"  # a state a context
 WIDE: Final = "wide"  # states of 190 KB
 COMPLAINTS: Final = "complaints"  # no feedback means no loss; one of its models never answers in time
+AGAIN: Final = "again"  # asks a second model where the first is in doubt, and a late one once more
+RATINGS: Final = "ratings"  # its state answers, and ranks candidates
 HAUNTED: Final = "haunted"  # its model's topic is deleted
 WIDE_FEATURES: Final = 110
 PARTITIONS: Final = 4
 _FUNCTIONS: Final = {"right": "right", "wrong": "wrong", "slow": "slow", "dead": "never_in_time", "ghost": "nothing"}
+_COMPUTED: Final = "computed"  # features, for the state that answers
 _APPLICATIONS: Final = (
     Application(HONEST, ("right", "wrong"), "exp3", slo_ms=SLO_MS),
     Application(SLOW, ("slow",), "single", slo_ms=SLO_MS, default_output=-1),
@@ -38,6 +41,8 @@ _APPLICATIONS: Final = (
         default_output=-1,
     ),
     Application(COMPLAINTS, ("right", "dead"), "exp3", slo_ms=SLO_MS, default_output=-1, window_s=2, default_loss=0),
+    Application(AGAIN, ("wrong", "right"), "cascade", slo_ms=SLO_MS, default_output=-1, hedge=0.05),
+    Application(RATINGS, (_COMPUTED,), "ridge", {"features": 2}, slo_ms=SLO_MS, default_output=-1),
     Application(HAUNTED, ("ghost",), "single", slo_ms=SLO_MS, default_output=-1),
 )
 _SETTINGS: Final[Mapping[str, Mapping[str, object]]] = {
@@ -57,9 +62,11 @@ def deployment(prefix: str, folder: Path, processes: str = "each") -> Deployment
     Where roles share a process (`shared`), the honest models are inside, too. With `hosted` they and the one
     whose topic is deleted are in a host. The slow ones are not: in one lane whoever takes long makes all others late.
     """
-    packages = {name: folder / name for name in _FUNCTIONS}
+    packages, sample = {name: folder / name for name in (*_FUNCTIONS, _COMPUTED)}, np.zeros((1, 1), np.float32)
     for name, function in _FUNCTIONS.items():
-        package_function(f"load.models.functions:{function}", packages[name], name, "1", np.zeros((1, 1), np.float32))
+        package_function(f"load.models.functions:{function}", packages[name], name, "1", sample)
+    computed = "load.models.functions:features"
+    package_function(computed, packages[_COMPUTED], _COMPUTED, "1", sample, output="scores")
     return Deployment(
         prefix,
         _APPLICATIONS,

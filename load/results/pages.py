@@ -45,13 +45,13 @@ def section(
     return "\n".join([*parts, *(f"- {note}" for note in (*result.notes, *missed(result, figures))), ""])
 
 
-def missed(result: Result, figures: Figures) -> list[str]:
-    """Return a sentence for each target that the result misses."""
+def missed(result: Result, figures: Figures, *, with_unknown: bool = True) -> list[str]:
+    """Return a sentence for each target that the result misses; `with_unknown`: also by not having the figure."""
     return [
         f"Target missed: {verdict.target.figure} is {_shown(verdict.measured)}, and should be"
         f" {verdict.target.relation} {verdict.target.bound:g}."
         for verdict in verdicts(result, figures)
-        if not verdict.reached
+        if not verdict.reached and (with_unknown or verdict.measured is not None)
     ]
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from load.seeds.plan import PARTITIONS
+from load.seeds.plan import COMPUTING, PARTITIONS
 from schemas.records import Model, Outcome, Tensor
 from streams.operators.contract import Predicted
 from workers.errors import HungError
@@ -17,12 +18,16 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from random import Random
 
+    from numpy.typing import NDArray
+
     from schemas.records import Input
 
 # How often a model is right; others are wrong in most cases.
 _RIGHT = {"good": 0.9}
 _SELDOM_RIGHT = 0.3
 LABELS = 3
+_SCALE = 1_000.0
+_K = 2  # inputs whose sum a parity model is asked about
 
 
 def truth(number: int) -> int:
@@ -32,7 +37,11 @@ def truth(number: int) -> int:
 
 def model(name: str) -> Model:
     """Return the record by which a model is deployed."""
-    return Model(name, "1", "function", "/nowhere", "", "label", "float32", (1,), partitions=PARTITIONS)
+    known = partial(Model, name, "1", "function", "/nowhere", "", dtype="float32", shape=(1,), partitions=PARTITIONS)
+    if name not in COMPUTING:
+        return known(output="label")
+    is_sum = name == COMPUTING[1]
+    return known(output="scores", parity_of=f"{COMPUTING[0]}@1" if is_sum else "", parity_k=_K if is_sum else 0)
 
 
 class SimulatedModel(Elsewhere):
@@ -45,6 +54,8 @@ class SimulatedModel(Elsewhere):
     """
 
     def __init__(self, name: str, random: Random, faulty: float) -> None:
+        self._name = name
+        self._intercept = float(_K) if name == COMPUTING[1] else 1.0
         self._right = _RIGHT.get(name, _SELDOM_RIGHT)
         self._random = random
         self._faulty = faulty
@@ -70,11 +81,19 @@ class SimulatedModel(Elsewhere):
                 case _:
                     predict_s *= random.uniform(5, 100)
         await asyncio.sleep(predict_s)
-        answers = np.array([self._answer(given) for given in inputs])
-        return Timed(Predicted(tuple(outcomes), answers), int(predict_s * 1e6))
+        scores = self._computed(inputs)
+        answers = np.array([self._answer(given) for given in inputs]) if scores is None else scores.argmax(axis=1)
+        return Timed(Predicted(tuple(outcomes), answers, scores), int(predict_s * 1e6))
 
     async def stop(self) -> None:
         """Let go of nothing."""
+
+    def _computed(self, inputs: Sequence[Input]) -> NDArray[np.float64] | None:
+        """Return features (n, 2) that are affine in the input, or None if the model answers labels."""
+        if self._name not in COMPUTING:
+            return None
+        rows = [[float(given.numpy()[0]) / _SCALE, self._intercept] for given in inputs if isinstance(given, Tensor)]
+        return np.array(rows)
 
     def _answer(self, given: Input) -> int:
         assert isinstance(given, Tensor)

@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING
 
 from load.seeds.faults import Fault, drawn
 from policies import registry
-from schemas.records import Application
+from schemas.records import Application, Stage
 from streams.operators.join.kernel import JoinerSettings
 from streams.operators.selection.kernel import SelectionSettings
-from streams.topology import host_role
+from streams.topology import host_role, worker_role
 from workers.kernel.schedule.registry import SCHEDULES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MODELS = ("good", "bad")
+COMPUTING = ("wide", "wide-parity")  # compute features, of a query's input and of the sum of two
 PARTITIONS = 2
 POOL = "small"
 HOST = host_role(POOL)
@@ -98,6 +99,13 @@ class Plan:
         return _TOLERANCE_US + int(sum(abs(fault.amount) * 1e6 for fault in self.faults if fault.kind == "clock_steps"))
 
     @property
+    def models(self) -> tuple[str, ...]:
+        """The models that are deployed."""
+        asked = {model for application in self.applications for model in application.models}
+        is_computed = COMPUTING[0] in asked or worker_role(COMPUTING[0]) in self.replicas
+        return MODELS + (COMPUTING if is_computed else ())
+
+    @property
     def is_bounded(self) -> bool:
         """Whether the joiner has no room for all that is asked and told."""
         return self.joiner.predictions <= _ROOM[-1]
@@ -122,6 +130,8 @@ def plan(seed: int, minutes: float | None = None, processes: str = "each") -> Pl
     replicas = {role: random.choice((1, 2, 2)) for role in ("selection", "joiner", "learner")}
     inside = (Random(f"inside {seed}").choice(MODELS),) if processes == "shared" else ()  # noqa: S311
     replicas |= {f"worker.{model}": random.choice((1, 1, 2)) for model in MODELS if model not in inside}
+    answering = _answering(Random(f"answering {seed}"))  # noqa: S311
+    replicas |= {f"worker.{model}": 1 + (model == COMPUTING[0]) for model in COMPUTING if answering}
     host = _host(Random(f"host {seed}")) if processes == "hosted" else None  # noqa: S311
     if host is not None:
         replicas = {role: count for role, count in replicas.items() if not role.startswith("worker.")}
@@ -132,6 +142,9 @@ def plan(seed: int, minutes: float | None = None, processes: str = "each") -> Pl
     applications = tuple(_asking_again(again, application) for application in applications)
     promising = Random(f"coverage {seed}")  # noqa: S311
     applications = tuple(replace(each, coverage=promising.choice((0.0, 0.0, 0.6, 0.9))) for each in applications)
+    staged = Random(f"graphs {seed}")  # noqa: S311
+    applications = tuple(_with_stages(staged, application) for application in applications)
+    applications += answering
     return Plan(
         seed=seed,
         length_s=length_s,
@@ -170,6 +183,26 @@ def _application(random: Random, number: int) -> Application:
     )
 
 
+def _answering(random: Random) -> tuple[Application, ...]:
+    """Draw an application whose state answers, one in four; in half of them by coded features, where those are late."""
+    if random.random() >= 0.25:
+        return ()
+    return (
+        Application(
+            name="ratings",
+            models=COMPUTING[:1],
+            policy="ridge",
+            parameters={"features": 2, "low": 0, "high": 2},
+            per_context=random.random() < 0.5,
+            slo_ms=random.choice((100.0, 1_000.0)),
+            default_output=-1,
+            window_s=random.choice((5.0, 20.0)),
+            default_loss=random.choice((None, 1.0)),
+            parity=random.choice(("", COMPUTING[1])),
+        ),
+    )
+
+
 def _asking_again(random: Random, application: Application) -> Application:
     """Let an application ask again, one in four by a cascade, as many by hedging."""
     way = random.choice(("cascade", "hedge", "", ""))
@@ -177,6 +210,16 @@ def _asking_again(random: Random, application: Application) -> Application:
         parameters = {"risk": random.choice((0.0, 0.3)), "budget": random.choice((0.3, 1.0))}
         return replace(application, policy=way, parameters=parameters)
     return replace(application, hedge=random.choice((0.05, 1.0))) if way else application
+
+
+def _with_stages(random: Random, application: Application) -> Application:
+    """Give one application in four a graph, of those that choose one model and ask once."""
+    is_drawn, share, kind = random.randrange(4) == 0, random.choice((0.3, 0.6)), random.choice(("==", "!="))
+    if not is_drawn or application.hedge or application.policy in ("cascade", "exp4"):
+        return application
+    first = Stage("first", random.choice(MODELS), share=share)
+    beside = Stage("beside", random.choice(MODELS), after="first", where=f"label {kind} 0")
+    return replace(application, stages=(first, Stage("second", "", after="first"), beside), coverage=0.0)
 
 
 def _with_apprentice(random: Random, application: Application) -> Application:

@@ -16,7 +16,7 @@ from load.seeds.ledger import Ledger
 from load.seeds.members import Member, Wall
 from load.seeds.models import model
 from load.seeds.nemesis import Nemesis
-from load.seeds.plan import MODELS, PARTITIONS, POOL
+from load.seeds.plan import PARTITIONS, POOL
 from load.seeds.roles import Builder
 from schemas import topics
 from schemas.codec import Codec
@@ -92,8 +92,9 @@ class World:
         self._tell = tell
         self._joiner = joiner
         self._codec = Codec()
-        hosts = {POOL: MODELS} if plan.host is not None else {}
-        self._topology = topology.build(MODELS, PARTITIONS, dict.fromkeys(MODELS, PARTITIONS), hosts=hosts)
+        models = plan.models
+        hosts = {POOL: models} if plan.host is not None else {}
+        self._topology = topology.build(models, PARTITIONS, dict.fromkeys(models, PARTITIONS), hosts=hosts)
         self.broker = FakeBroker(
             partitions={name: topic.partitions for name, topic in self._topology.topics.items()},
             stamped=frozenset(n for n, t in self._topology.topics.items() if t.timestamps == "LogAppendTime"),
@@ -140,7 +141,7 @@ class World:
         for application in self.plan.applications:
             key = application.name.encode()
             self.broker.append(topics.APPLICATIONS, 0, key, self._codec.encode(application), now_us)
-        for name in MODELS:
+        for name in self.plan.models:
             self.broker.append(topics.MODELS, 0, name.encode(), self._codec.encode(model(name)), now_us)
 
     def _start(self) -> None:

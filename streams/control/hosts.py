@@ -1,5 +1,7 @@
 """What the hosts of pools hold in memory, from their reports: which models, how much of the budget, and what had to go.
 
+Also what their batches take, by the last ten of each size, and how well that was predicted.
+
 The page and `skysail model list` show it.
 """
 
@@ -8,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple, TypedDict
 
 from streams.control.figures import parse
-from streams.operators.statistics import from_label
+from streams.operators.statistics import from_label, render
 from streams.topology import host_role
 
 if TYPE_CHECKING:
@@ -28,6 +30,19 @@ class OutRow(TypedDict):
     reason: str
 
 
+class TimesRow(TypedDict):
+    """What batches of one model take, as predicted and as they were."""
+
+    name: str
+    sizes: dict[int, float]  # p99 of the last ten of so many rows (ms)
+    load_ms: float | None
+    batches: int  # that were predicted
+    predicted_ms: float | None  # the mean of what they were predicted to take
+    actual_ms: float | None  # the mean of what they took
+    longer: float | None  # share of them that took longer than predicted
+    shorter: float | None
+
+
 class HostRow(TypedDict):
     """One host; counts are since its start."""
 
@@ -44,6 +59,10 @@ class HostRow(TypedDict):
     evicted: str  # last, and why; empty = nothing was
     models: list[str]  # versions in memory
     out: list[OutRow]
+    predicted: int  # batches
+    longer: float | None  # share of them that took longer than predicted
+    shorter: float | None
+    times: list[TimesRow]  # of the models that are told, those with the most batches first
 
 
 class Heard(NamedTuple):
@@ -93,7 +112,50 @@ def _row(heard: Heard) -> HostRow:
             for name, at, times in named
             if name == "taken_out"
         ],
+        predicted=int(batches := counters.get("host_predicted_batches_total", 0.0)),
+        longer=_share(counters.get("host_predicted_too_short_total", 0.0), batches),
+        shorter=_share(counters.get("host_predicted_too_long_total", 0.0), batches),
+        times=_times(counters, named),
     )
+
+
+def _times(counters: Mapping[str, float], gauges: Iterable[tuple[str, Mapping[str, str], float]]) -> list[TimesRow]:
+    """Return what batches of each model take, and how well that was predicted."""
+    sizes: dict[str, dict[int, float]] = {}
+    loads: dict[str, float] = {}
+    for name, labels, value in gauges:
+        model, rows = labels.get("model", ""), labels.get("rows", "")
+        if name == "host_batch_p99_us" and rows.isdecimal():
+            sizes.setdefault(model, {})[int(rows)] = _ms(value)
+        elif name == "host_load_p99_us":
+            loads[model] = _ms(value)
+    found = [_timed(model, dict(sorted(sizes.get(model, {}).items())), loads, counters) for model in {**sizes, **loads}]
+    return sorted(found, key=lambda row: (-row["batches"], row["name"]))
+
+
+def _timed(model: str, sizes: dict[int, float], loads: Mapping[str, float], counters: Mapping[str, float]) -> TimesRow:
+    batches, short, long, predicted_us, actual_us = (
+        counters.get(render((f"host_model_predicted_{name}_total", "model", model)), 0.0)
+        for name in ("batches", "too_short", "too_long", "us", "actual_us")
+    )
+    return TimesRow(
+        name=model,
+        sizes=sizes,
+        load_ms=loads.get(model),
+        batches=int(batches),
+        predicted_ms=_ms(predicted_us / batches) if batches else None,
+        actual_ms=_ms(actual_us / batches) if batches else None,
+        longer=_share(short, batches),
+        shorter=_share(long, batches),
+    )
+
+
+def _share(part: float, whole: float) -> float | None:
+    return round(part / whole, 4) if whole else None
+
+
+def _ms(us: float) -> float:
+    return round(us / 1e3, 3)
 
 
 def _evicted(labels: Mapping[str, str], idle_s: float) -> str:

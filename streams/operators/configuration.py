@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING
@@ -10,19 +11,28 @@ from policies import conformal, registry
 from policies.combine import COMBINES, VOTE
 from policies.contract import is_answering, is_stepwise
 from policies.errors import PolicyError, require
+from policies.graph import faults
 from policies.losses import LOSSES
+from policies.outside import comes_from_outside
 from schemas import topics
 from schemas.errors import DecodeError
+from schemas.inputs import MAX_FEATURES
 from schemas.records import Application, Model
 from streams.topology import SPREAD, TOGETHER, application_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from policies.contract import Policy
     from schemas.codec import Codec
+    from schemas.records import Source
     from streams.operators.contract import Record
 
 # How an application treats a model that has not answered in time.
 LEAVE_OUT, RUNNING_MEAN = MISSING = ("leave_out", "running_mean")
+# By which field of a query a source's features are looked up, and where.
+KEYS, STORES = ("context", "input", "query_id"), ("topic", "redis")
+_SOURCE = re.compile(r"[a-z0-9][a-z0-9-]{0,62}", re.ASCII)
 # Predictions and feedback are kept for as long: a longer window could not be read back.
 MAX_WINDOW_S = 604_800.0
 # An objective longer than the retention of the models' topics is invalid.
@@ -83,6 +93,7 @@ class Configuration:
                 policy.init(len(application.models))
                 along = apprentice_of(application, policy)
                 check_coverage(application, policy)
+                check_graph(application, policy)
             except PolicyError as error:
                 raise DecodeError("invalid", f"application {application.name}: {error}") from error
             slo_us = int(min(application.slo_ms, MAX_SLO_MS) * 1_000)
@@ -148,6 +159,24 @@ def apprentice(spec: str) -> Policy:
     return policy
 
 
+def check_graph(application: Application, policy: Policy) -> None:
+    """Refuse stages that cannot be run, or by this policy.
+
+    Raises:
+        PolicyError: the message names every fault.
+    """
+    if not application.stages:
+        return
+    found = faults(application.stages)
+    if policy.full_information or is_stepwise(policy) or is_answering(policy) or comes_from_outside(policy):
+        found.append(f"policy {application.policy} does not choose one model, and one is to answer: take `single`")
+    found += [
+        f"`{name}` is not for applications with stages" for name in ("parity", "hedge", "coverage") if getattr(application, name)
+    ]
+    if found:
+        raise PolicyError("; ".join(found))
+
+
 def check(application: Application) -> None:
     """Refuse what would fail at every query or window of the application.
 
@@ -179,8 +208,24 @@ def check(application: Application) -> None:
         bool(coverage) and application.combine != VOTE
     )
     span, forget_s = application.span, application.forget_s
+    faults |= dict.fromkeys(_faulty(application.sources), True)
     faults[f"forget_s is {forget_s}; make it positive"] = forget_s is not None and not 0 < forget_s < inf
     faults[f"span is {span}; make it a positive number"] = span is not None and not 0 < span < inf
     found = [fault for fault, is_there in faults.items() if is_there]
     if found:
         raise DecodeError("invalid", f"application {application.name}: {', '.join(found)}")
+
+
+def _faulty(sources: Sequence[Source]) -> Iterator[str]:
+    """Yield what is impossible about sources of features."""
+    for source in sources:
+        if not _SOURCE.fullmatch(source.name):
+            yield f"source {source.name!r}: use lower-case letters, digits and dashes"
+        if source.key not in KEYS or source.store not in STORES:
+            yield f"source {source.name}: its key is one of {', '.join(KEYS)}, its store one of {', '.join(STORES)}"
+        if source.width < 1 or not 0 <= source.wait <= 1:
+            yield f"source {source.name}: make its width at least 1, its wait a share in [0, 1]"
+    if len({source.name for source in sources}) < len(sources):
+        yield "two of its sources have one name"
+    if sum(source.width for source in sources) > MAX_FEATURES:
+        yield f"its sources have more than {MAX_FEATURES} features together"

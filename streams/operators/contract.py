@@ -102,6 +102,20 @@ class FetchStates(NamedTuple):
     keys: tuple[StateKey, ...]
 
 
+# The partition and offset of a record of topic `features` that brings what a store has answered.
+LOOKED_UP: Final = -1
+
+
+class FetchFeatures(NamedTuple):
+    """Read the features under these keys of topic `features` from the store that has them.
+
+    The runtime answers each that it can with a record of that topic, of partition `LOOKED_UP`, without a value where
+    nothing is stored. The others are not answered.
+    """
+
+    keys: tuple[str, ...]
+
+
 class WriteStates(NamedTuple):
     """Compare-and-set one partition's states together with its offset, in one step.
 
@@ -162,7 +176,7 @@ class Log(NamedTuple):
     is_fault: bool = False
 
 
-Effect: TypeAlias = Emit | DeadLetter | Skip | FetchStates | WriteStates | Load | Unload | Predict | Log
+Effect: TypeAlias = Emit | DeadLetter | Skip | FetchStates | FetchFeatures | WriteStates | Load | Unload | Predict | Log
 Effects: TypeAlias = list[Effect]
 
 

@@ -12,12 +12,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
+from policies.graph import before
 from policies.packing.epochs import Pace, Planned, planned
 from policies.packing.work import Share, Times, Work
 from schemas.records import Place, Plan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from schemas.records import Application, Model, Profile
 
@@ -124,7 +125,7 @@ class Planner:
 
     def _work(self, model: Model, rates: Mapping[str, float]) -> Work:
         profile = self._profiles.get(model.name)
-        asking = [app.slo_ms * 1e3 for app in self._applications.values() if model.name in app.models]
+        asking = [found for app in self._applications.values() for found in _objectives_us(app, model.name)]
         objective_us = min(asking, default=USUAL_OBJECTIVE_US)
         return Work(
             model.name,
@@ -135,6 +136,17 @@ class Planner:
             load_us=profile.load_us if profile is not None else 0,
             partitions=model.partitions,
         )
+
+
+def _objectives_us(application: Application, model: str) -> Iterator[float]:
+    """Yield the time that a model has to answer, for each way in which an application asks it."""
+    stages = {stage.name: stage for stage in application.stages}
+    for stage in application.stages:
+        if model in ({stage.model} if stage.model else {*application.models}):
+            begin = stages[before(stage)].share if before(stage) in stages else 0.0
+            yield max(0.0, stage.share - begin) * application.slo_ms * 1e3
+    if not stages and model in application.models:
+        yield application.slo_ms * 1e3
 
 
 def written(pool: str, found: Planned, from_us: int = 0) -> Plan:

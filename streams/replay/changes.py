@@ -44,6 +44,8 @@ def changed(application: Application, changes: Mapping[str, str]) -> Application
     Raises:
         ChangeError: there is no such thing to change.
     """
+    if application.stages:
+        raise ChangeError(f"{application.name} has stages: what other models of theirs would say is not in a trace")
     for name, text in changes.items():
         if name == "policy":
             application = replace(application, **_policy(text))

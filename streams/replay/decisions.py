@@ -20,14 +20,16 @@ from schemas import topics
 from schemas.records import Prediction
 from streams.operators.cold_start import started
 from streams.operators.contract import Emit, Record, StateKey
+from streams.operators.selection.features import Recalled
 from streams.operators.selection.hedging import HEDGE
 from streams.operators.selection.kernel import Selection
 from streams.operators.selection.plan import OVERDUE
 from streams.operators.selection.state_view import arms_of
 from streams.replay.configurations import Configured
-from streams.replay.outputs import batches, has_substitutes, is_whole
+from streams.replay.outputs import batched, batches, has_substitutes, is_whole
 from streams.replay.questions import RecordedLatencies, outputs_before
 from streams.replay.report import ANSWERS, DECISIONS
+from streams.replay.stages import told
 from streams.runtime.role.local import LocalCodec
 from streams.topology import application_of
 
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from schemas.codec import Codec
-    from schemas.records import Decision, PolicyState
+    from schemas.records import Decision, ModelPredictions, PolicyState
     from streams.operators.contract import Effects
     from streams.operators.selection.kernel import SelectionSettings
     from streams.replay.configurations import Timeline
@@ -215,7 +217,7 @@ class Decisions:
     def _starts_of(self, decision: Decision, latest: int | None = None) -> Iterator[_States]:
         """Yield the states that a decision for a new context may follow from: with each common state that fits."""
         history, key = self._history, self._history.key(decision.state)
-        tried: set[tuple[tuple[float, ...], ...]] = set()
+        tried: set[tuple[object, ...]] = set()
         for common, state in history.commons(decision, latest):
             begun = started(state, decision.policy)
             learnt = () if begun is None else (begun.values, begun.confidences, begun.coverage)
@@ -229,8 +231,8 @@ class Decisions:
     def _replayed(self, asked: Sequence[Asked], epoch: int) -> list[bytes | None]:
         """Return what selection writes for each, all of different ids."""
         kernel = self._kernel.at(epoch)
-        whole = [one for one in asked if is_whole(one.prediction) and not one.prediction.steps]
-        partial = [one for one in asked if not is_whole(one.prediction) or one.prediction.steps]
+        whole = [one for one in asked if is_whole(one.prediction) and not _has_steps(one.prediction)]
+        partial = [one for one in asked if not is_whole(one.prediction) or _has_steps(one.prediction)]
         found: dict[tuple[int, int], bytes] = {}
         self._ask(kernel, whole, found)
         self._tell(kernel, whole, found)
@@ -238,7 +240,7 @@ class Decisions:
         for one in partial:  # one by one, as the timer answers all whose time has come
             self._ask_in_steps(kernel, one, found)
             if not is_whole(one.prediction):
-                _note(kernel.on_timer(one.prediction.answered_us), found)
+                _note(kernel.on_timer(_over_us(one.prediction)), found)
             self._drop(kernel, [one])
         return [found.get(one.query[1:3]) for one in asked]
 
@@ -254,6 +256,7 @@ class Decisions:
                 if one.states and (version != given or len(one.states) > 1):
                     given = version
                     kernel.on_states(dict(one.states), now_us)
+            kernel.recall({one.prediction.query_id: _recalled(one.prediction) for one in its})
             _note(kernel.on_records([one.query for one in its], now_us), found)
 
     def _ask_in_steps(self, kernel: Selection, one: Asked, found: dict[tuple[int, int], bytes]) -> None:
@@ -261,6 +264,8 @@ class Decisions:
         its = one.prediction
         self._latencies.follow(its)
         self._ask(kernel, [one], found)
+        for now_us, rows in told(its):
+            self._bring(kernel, now_us, batched((one.query.partition, row) for row in rows), found)
         for number, step in enumerate(its.steps):
             if step.kind == HEDGE:
                 continue  # the same models again: no answer depends on it
@@ -273,16 +278,40 @@ class Decisions:
 
     def _tell(self, kernel: Selection, asked: Sequence[Asked], found: dict[tuple[int, int], bytes]) -> None:
         for now_us, several in groupby(sorted(asked, key=_answered), key=_answered):
-            told = [
-                Record(topics.MODEL_PREDICTIONS, partition, 0, now_us, None, self._local.encode(batch))
-                for partition, batch in batches((one.query.partition, one.prediction) for one in several)
-            ]
-            if told:
-                _note(kernel.on_records(told, now_us), found)
+            its = ((one.query.partition, one.prediction) for one in several if not one.prediction.stages)
+            self._bring(kernel, now_us, batches(its), found)
+
+    def _bring(
+        self,
+        kernel: Selection,
+        now_us: int,
+        made: Sequence[tuple[int, ModelPredictions]],
+        found: dict[tuple[int, int], bytes],
+    ) -> None:
+        """Bring the kernel worker batches, each with its partition."""
+        records = [
+            Record(topics.MODEL_PREDICTIONS, partition, 0, now_us, None, self._local.encode(batch))
+            for partition, batch in made
+        ]
+        if records:
+            _note(kernel.on_records(records, now_us), found)
 
     def _drop(self, kernel: Selection, asked: Sequence[Asked]) -> None:
         """Have the kernel forget the ids: each may be asked again."""
         kernel.on_revoked([*{one.query.partition for one in asked}])
+
+
+def _over_us(prediction: Prediction) -> int:
+    """Return when a query was answered with what there was; what was decoded may have been answered long before.
+
+    Here its group is unknown, so it is over at the deadline. `sums` computes decoded outputs again.
+    """
+    is_decoded = any(output.reconstructed for output in prediction.outputs)
+    return prediction.deadline_us if is_decoded else prediction.answered_us
+
+
+def _recalled(prediction: Prediction) -> Recalled:
+    return Recalled(() if prediction.decision is None else prediction.decision.features, prediction.imputed)
 
 
 def _assuming(kernel: Selection, latencies: RecordedLatencies) -> Selection:
@@ -294,6 +323,11 @@ def _note(effects: Effects, found: dict[tuple[int, int], bytes]) -> None:
     for effect in effects:
         if effect.__class__ is Emit and effect.topic == topics.PREDICTIONS:
             found[effect.completes[0][1:]] = effect.value
+
+
+def _has_steps(prediction: Prediction) -> bool:
+    """Tell whether a query asked more after its first models."""
+    return bool(prediction.steps or prediction.stages)
 
 
 def _shares(decision: Decision, state: PolicyState | None) -> tuple[float, ...]:

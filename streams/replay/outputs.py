@@ -21,7 +21,8 @@ _Row: TypeAlias = "tuple[str, ModelOutput, str]"
 
 def is_whole(prediction: Prediction) -> bool:
     """Tell whether no output was missing."""
-    return all(output.outcome is not Outcome.MISSING for output in prediction.outputs)
+    outcomes = [*[output.outcome for output in prediction.outputs], *[row.outcome for row in prediction.stages]]
+    return Outcome.MISSING not in outcomes
 
 
 def has_substitutes(prediction: Prediction) -> bool:
@@ -34,18 +35,24 @@ def batches(predictions: Iterable[tuple[int, Prediction]]) -> list[tuple[int, Mo
 
     Messages are recorded by query, not by model: the first output brings all of them.
     """
-    forms: defaultdict[_Form, list[_Row]] = defaultdict(list)
+    rows: list[tuple[int, _Row]] = []
     for partition, prediction in predictions:
-        message = prediction.message
-        for output in prediction.outputs:
-            if output.outcome is Outcome.MISSING:
-                continue
-            scores = output.scores
-            kind: type = int if output.outcome is not Outcome.OK else output.answer.__class__
-            form = None if scores is None else (scores.dtype, scores.shape)
-            forms[partition, output.model, output.version, kind, form].append((prediction.query_id, output, message))
-            message = ""
-    return [(form[0], _batch(form, rows)) for form, rows in forms.items()]
+        known = [output for output in prediction.outputs if output.outcome is not Outcome.MISSING]
+        said = [prediction.message, *[""] * len(known)]
+        rows += [(partition, (prediction.query_id, *row)) for row in zip(known, said, strict=False)]
+    return batched(rows)
+
+
+def batched(rows: Iterable[tuple[int, _Row]]) -> list[tuple[int, ModelPredictions]]:
+    """Return the worker batches that hold rows: partition, and id, output and message of each."""
+    forms: defaultdict[_Form, list[_Row]] = defaultdict(list)
+    for partition, row in rows:
+        output = row[1]
+        scores = output.scores
+        kind: type = int if output.outcome is not Outcome.OK else output.answer.__class__
+        form = None if scores is None else (scores.dtype, scores.shape)
+        forms[partition, output.model, output.version, kind, form].append(row)
+    return [(form[0], _batch(form, its)) for form, its in forms.items()]
 
 
 def _batch(form: _Form, rows: list[_Row]) -> ModelPredictions:

@@ -17,9 +17,10 @@ import numpy as np
 from policies import registry
 from schemas import topics
 from schemas.errors import DecodeError
-from schemas.records import Model, ModelPredictions, Outcome, outputs_of
+from schemas.records import Model, ModelPredictions, Outcome, is_ranked, outputs_of
 from streams.replay.held import Held
 from streams.replay.report import OUTPUTS
+from streams.replay.stages import outputs_with_ids
 from streams.replay.sums import Sums
 
 if TYPE_CHECKING:
@@ -87,11 +88,15 @@ class Rows:
     def check(self, partition: int, prediction: Prediction, query: Record | None) -> None:
         """Hold the outputs of a prediction against the rows."""
         query_id, decision = prediction.query_id, prediction.decision
-        if prediction.first:  # candidates were ranked, and no model was asked
+        if is_ranked(prediction):
             return
         is_read = decision is not None and registry.answers(decision.policy)
         ids = (query_id,) if query is None else (query_id, f"{query_id}@{query.offset}")
-        for output in prediction.outputs:
+        for row_ids, output in outputs_with_ids(prediction, "" if query is None else f"@{query.offset}"):
+            one = _Open(row_ids, partition, prediction.received_us, prediction.answered_us, output, is_read=False)
+            if not self._is_found(one):
+                self._open.append(one)
+        for output in () if prediction.stages else prediction.outputs:
             if output.outcome not in _OWN or output.reconstructed:
                 one = _Open(ids, partition, prediction.received_us, prediction.answered_us, output, is_read)
                 if not self._is_found(one):

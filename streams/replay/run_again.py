@@ -13,7 +13,8 @@ import numpy as np
 
 from policies import registry
 from schemas.errors import DecodeError
-from schemas.records import Outcome, Query, Tensor
+from schemas.inputs import asked_about
+from schemas.records import Outcome, Query, Tensor, is_ranked
 from streams.replay.recorded_models import outputs_of_run
 from streams.replay.report import MODELS
 
@@ -58,14 +59,16 @@ class RunAgain:
     def take(self, prediction: Prediction, query: Record | None) -> None:
         """Take the outputs of a prediction to a query."""
         asked = [one for one in prediction.outputs if one[:2] in self._running and one.outcome in _TELLING]
-        if not asked or query is None or prediction.first:  # candidates are ranked without a model
-            return
+        if not asked or query is None or is_ranked(prediction) or prediction.stages:
+            return  # candidates are ranked without a model; of a stage's inputs only the first are recorded
         if prediction.decision is not None and registry.answers(prediction.decision.policy):
             asked = [output._replace(answer=None) for output in asked]  # which was the state's
         try:
             given = self._codec.decode(Query, query.value).input
         except DecodeError:
             return
+        if prediction.decision is not None:
+            given = asked_about(given, prediction.decision.features)
         for output in asked:
             rows = self._rows[output.model, output.version]
             rows.append(_Row(prediction.query_id, given, output))

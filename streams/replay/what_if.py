@@ -259,6 +259,8 @@ class WhatIf:
             return next(iter(known.values()))
         if name is None or name not in known:
             raise ChangeError(f"name one of the applications in the trace with --app: {', '.join(sorted(known))}")
+        if known[name].sources:
+            raise ChangeError(f"application {name} has features that were looked up, which the trace's queries lack")
         return known[name]
 
     def _known_models(self) -> dict[str, Model]:

@@ -26,6 +26,7 @@ from schemas import topics
 from streams.operators.contract import (
     DeadLetter,
     Emit,
+    FetchFeatures,
     FetchStates,
     Load,
     Log,
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 
     from streams.operators.contract import Effects, Operator, Position, Unread
     from streams.testing.faults import Fault
-    from streams.testing.models import Service
+    from streams.testing.models import Lookup, Service
     from streams.topology import Node, Topology
 
 START_US = 1_700_000_000_000_000
@@ -103,6 +104,7 @@ class Driver:
         *,
         pace: Pace | None = None,
         hears: Mapping[str, Callable[[Record], None]] | None = None,
+        features: Lookup | None = None,
     ) -> None:
         """Start every role that has an operator; the others do not run.
 
@@ -113,6 +115,7 @@ class Driver:
             models: how the models behave that operators ask, by name.
             pace: how it runs; None = as tests want it.
             hears: is called with each record of a topic when it is written, by topic.
+            features: how the store of features answers; None = it does not.
 
         Raises:
             LookupError: the topology has no such role.
@@ -132,7 +135,7 @@ class Driver:
         self._logs = Logs(self._places(topology.topics), self._faults, self._appended, hears or {})
         self._readers: dict[tuple[str, int], list[_Role]] = defaultdict(list)
         self._asked: list[tuple[_Role, FetchStates | WriteStates]] = []
-        self._services = Services(dict(models or {}))
+        self._services = Services(dict(models or {}), features)
         self._next_commit_us = pace.start_us + COMMIT_US
         self._wakes_us = 0  # before it nothing happens
         for role in self._roles:
@@ -310,11 +313,9 @@ class Driver:
                 case FetchStates() | WriteStates():
                     assert role.node.states, f"{role.node.role} is not said to use the store"
                     self._asked.append((role, effect))
-                case Predict():
-                    if self._services.predict(effect, role.node.role, role.starts, self.now_us):
+                case Predict() | Load() | FetchFeatures():
+                    if self._services.take(effect, role.node.role, role.starts, self.now_us):
                         role.is_blocked = True
-                case Load():
-                    self._services.load(effect, role.node.role, role.starts, self.now_us)
                 case Unload() | Log():
                     pass  # a copy that is let go of costs nothing here, and nobody reads a log
                 case _:

@@ -1,8 +1,9 @@
-"""Models with scripted service times, in virtual time: what answers `Predict` and `Load` for the driver.
+"""Models and features with scripted service times, in virtual time: what answers the driver's roles.
 
 Predict ─▶ Service.predict ─▶ (results, how long) ─▶ later: on_predicted
                 └─ None: it hangs ─▶ after its patience: a vital one ends its role, another one is lost
 Load ────▶ Service.load ────▶ (fault, how long) ───▶ later: on_loaded
+FetchFeatures ─▶ Lookup ────▶ (value, how long) ───▶ later: on_records; None: never
 """
 
 from __future__ import annotations
@@ -11,14 +12,19 @@ from dataclasses import dataclass, replace
 from functools import partial
 from heapq import heappop, heappush
 from itertools import count
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from streams.operators.contract import Load, Predict, Predicted
+from schemas import topics
+from streams.operators.contract import LOOKED_UP, FetchFeatures, Load, Predict, Predicted, Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from streams.operators.contract import Effects, Operator
+
+
+# How a store of features answers a key: with the record's value (None = nothing is stored), and after how long (us).
+Lookup: TypeAlias = "Callable[[str], tuple[bytes | None, int] | None]"
 
 
 def _at_once(_load: Load) -> tuple[str | None, int]:
@@ -57,10 +63,11 @@ class Outcome(NamedTuple):
 
 
 class Services:
-    """All models of a driver, and what they will have done."""
+    """All models of a driver and its store of features, and what they will have done."""
 
-    def __init__(self, services: dict[str, Service]) -> None:
+    def __init__(self, services: dict[str, Service], look_up: Lookup | None = None) -> None:
         self._services = services
+        self._look_up = look_up
         self._outcomes: list[tuple[int, int, Outcome]] = []
         self._order = count()
 
@@ -72,7 +79,17 @@ class Services:
         """Return an outcome that is there."""
         return heappop(self._outcomes)[2] if self._outcomes and self._outcomes[0][0] <= now_us else None
 
-    def load(self, load: Load, role: str, start: int, now_us: int) -> None:
+    def take(self, effect: Predict | Load | FetchFeatures, role: str, start: int, now_us: int) -> bool:
+        """Do what a role asks for; returns whether it does nothing else meanwhile."""
+        if isinstance(effect, Predict):
+            return self._predict(effect, role, start, now_us)
+        if isinstance(effect, Load):
+            self._load(effect, role, start, now_us)
+        else:
+            self._features(effect, role, start, now_us)
+        return False
+
+    def _load(self, load: Load, role: str, start: int, now_us: int) -> None:
         """Load a copy of a version."""
         model = load.model
         fault, took_us = self._service(model.name).load(load)
@@ -82,7 +99,15 @@ class Services:
 
         self._later(now_us + took_us, Outcome(role, start, tell))
 
-    def predict(self, batch: Predict, role: str, start: int, now_us: int) -> bool:
+    def _features(self, fetch: FetchFeatures, role: str, start: int, now_us: int) -> None:
+        """Look up features; each key is answered by itself."""
+        for key in fetch.keys:
+            found = None if self._look_up is None else self._look_up(key)
+            if found is not None:
+                record = Record(topics.FEATURES, LOOKED_UP, LOOKED_UP, now_us, key.encode(), found[0])
+                self._later(now_us + found[1], Outcome(role, start, partial(_read, record)))
+
+    def _predict(self, batch: Predict, role: str, start: int, now_us: int) -> bool:
         """Predict a batch; returns whether its role does nothing else meanwhile."""
         if batch.joined:
             self._together(batch, role, start, now_us)
@@ -139,3 +164,8 @@ def _told(
 ) -> Effects:
     """Tell an operator of a part of a batch."""
     return operator.on_predicted(part.batch_id, results, took_us, now_us, is_lost=is_lost)
+
+
+def _read(record: Record, operator: Operator, now_us: int) -> Effects:
+    """Bring an operator what was looked up."""
+    return operator.on_records([record], now_us)

@@ -1,4 +1,4 @@
-"""The further laws of policies whose state answers, from features that the models compute."""
+"""The further laws of policies whose state answers with a number, from features that the models compute."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from policies.contract import Answering, has_shared_prior, is_answering
+from policies.contract import Answering, Reading, has_shared_prior, is_answering, is_choosing
 from policies.lessons import Lesson
 from policies.registry import POLICIES, create, parse, spec
 from schemas.records import Tensor
@@ -22,7 +22,9 @@ LABELS: tuple[Value | None, ...] = (None, 0, 1, -7, 1e300, -1e300, 5e-324, float
 EXTREMES = (0.0, -0.0, 1.0, -1.0, 1e-30, 1e30, -1e30, float("inf"), float("nan"))
 
 
-@pytest.fixture(params=sorted(name for name in POLICIES if is_answering(create(name))))
+@pytest.fixture(
+    params=sorted(name for name in POLICIES if is_answering(made := create(name)) and not is_choosing(made))
+)
 def policy(request: pytest.FixtureRequest) -> Answering:
     """Each such policy with two features."""
     made: Policy = create(request.param, {"features": 2})
@@ -79,7 +81,7 @@ def test_the_answer_lies_between_those_of_the_arms(policy: Answering, arms: int)
                 assert found.answer is not None
                 assert min(found.answers.values()) - 1e-9 <= found.answer <= max(found.answers.values()) + 1e-9
             else:
-                assert found == (None, 0.0, {})
+                assert found == Reading(None, 0.0, {})
 
 
 def test_it_learns_the_label(policy: Answering) -> None:
@@ -87,7 +89,7 @@ def test_it_learns_the_label(policy: Answering) -> None:
     read, before = (policy.reading(state, 1) for state in (taught(policy, policy.init(1), 1, 300), policy.init(1)))
     asked = {0: Tensor.of(np.array([1.5, -0.5]))}
     assert read(asked).answer == pytest.approx(3.5, abs=0.1)
-    assert before(asked) == (0.0, 0.0, {0: 0.0})
+    assert before(asked) == Reading(0.0, 0.0, {0: 0.0})
     assert read(asked).confidence > 0.8
 
 
@@ -132,7 +134,7 @@ def test_what_is_no_feature_of_the_policy_is_left_out(policy: Answering) -> None
     state = taught(policy, policy.init(1), 1, 20)
     for values in ([1.0], [1.0, 2.0, 3.0], [1.0, float("nan")]):
         scores = Tensor.of(np.array(values))
-        assert policy.reading(state, 1)({0: scores}) == (None, 0.0, {})
+        assert policy.reading(state, 1)({0: scores}) == Reading(None, 0.0, {})
         assert policy.observe(state, 1, Lesson((0,), (1.0,), (None,), scores=(scores,), label=1.0)) == state
 
 

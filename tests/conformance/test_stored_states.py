@@ -48,6 +48,7 @@ STATES = {
     "thompson": "1d57d45bb2bf962e",
     "timely": "0eca3204c060cdaf",
     "timely(least=1)": "0eca3204c060cdaf",
+    "two_speed": "fb220bb951151b97",
     "ucb1": "0733e22a139749b1",
 }
 # The C library's logarithm and exponential differ between machines in the last bit.

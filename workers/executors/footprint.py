@@ -15,6 +15,7 @@ import ctypes
 import gc
 import resource
 import sys
+import threading
 import time
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
@@ -56,7 +57,9 @@ class Footprint:
         self._process = psutil.Process()
         self._most = most_bytes
         self._libraries = self._taken().data
-        self._bound()
+        self._lock = threading.Lock()
+        self._loading = 0  # packages: one that takes long, and others beside it
+        self._bound(0)
 
     def measured(self, folder: Path, load: Callable[[], T]) -> tuple[T, int, int]:
         """Load a package; returns what `load` gave, what it takes (bytes), and how long it took (us).
@@ -67,7 +70,7 @@ class Footprint:
         """
         manifest = manifests.pinned(folder).manifest
         (least, trunk_bytes), modules, before = _sizes(folder, manifest), len(sys.modules), self._taken()
-        self._bound(LIBRARY_BYTES)
+        self._bound(1)
         try:
             loaded, took_us = _timed(load)
             if len(sys.modules) > modules and manifest.runtime != FUNCTION:
@@ -79,16 +82,21 @@ class Footprint:
                 loaded, took_us = _timed(load)
             after = self._taken()
         finally:
-            self._bound()
+            self._bound(-1)
         grown = max(after.rss - before.rss, least)
         if len(sys.modules) > modules and manifest.runtime == FUNCTION:
             self._libraries += max(0, after.data - before.data - grown)
-            self._bound()
+            self._bound(0)
         return loaded, grown + trunk_bytes, took_us
 
-    def _bound(self, more_bytes: int = 0) -> None:
-        if not self._most:
-            return
+    def _bound(self, loads: int) -> None:
+        """Set the bound, when so many more packages are being loaded."""
+        with self._lock:
+            self._loading += loads
+            if self._most:
+                self._limit(LIBRARY_BYTES if self._loading else 0)
+
+    def _limit(self, more_bytes: int) -> None:
         most, hard = self._libraries + self._most + more_bytes, resource.getrlimit(resource.RLIMIT_DATA)[1]
         resource.setrlimit(resource.RLIMIT_DATA, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
 

@@ -23,7 +23,7 @@ from streams.operators.contract import Predicted
 from streams.runtime.ports import Loaded, Ran
 from workers.errors import OutputError, PackageError
 from workers.executors import frames
-from workers.executors.host_child import LOAD, NUMBER, PREDICT, UNLOAD
+from workers.executors.host_child import BESIDE, LOAD, NUMBER, PREDICT, UNLOAD
 
 if TYPE_CHECKING:
     from asyncio.subprocess import Process
@@ -47,11 +47,12 @@ class _Lost(NamedTuple):
 
 
 class _Asked(NamedTuple):
-    """What a copy was asked: the number of the first part of its batch, and the answer to come."""
+    """What a copy was asked: the number of the first part of its batch, the answer to come, and what for."""
 
     copy: tuple[str, int]
     batch: int
     future: asyncio.Future[bytes | _Lost]
+    what: str
 
 
 class _Child:
@@ -74,10 +75,16 @@ class _Child:
                 future.set_result(_Lost(""))
             return futures
         for number, (copy, _), future in zip(numbers, parts, futures, strict=True):
-            self.asked[number] = _Asked(copy, numbers[0], future)
+            self.asked[number] = _Asked(copy, numbers[0], future, what)
             future.add_done_callback(partial(self._forget, number))
         self._write(what, [(number, copy, argument) for number, (copy, argument) in zip(numbers, parts, strict=True)])
         return futures
+
+    def load(self, copy: tuple[str, int], package: Package) -> asyncio.Future[bytes | _Lost]:
+        """Load a copy, beside those that are still being loaded; returns the answer to come."""
+        is_alone = all(asked.what == PREDICT for asked in self.asked.values())
+        (future,) = self.ask(LOAD if is_alone else BESIDE, [(copy, package)])
+        return future
 
     def let_go(self, copy: tuple[str, int]) -> None:
         """Unload a copy, which is not answered."""
@@ -89,7 +96,7 @@ class _Child:
         with contextlib.suppress(ProcessLookupError):
             self.process.kill()
         blamed: set[int] = set()
-        for copy, batch, future in self.asked.values():
+        for copy, batch, future, _ in self.asked.values():
             if not future.done():
                 is_to_blame = copy == guilty if guilty is not None else batch not in blamed
                 blamed.add(batch)
@@ -205,7 +212,7 @@ class HostExecutors:
         child.holds[copy] = load
         fault: str | None = None
         size_bytes = took_us = 0
-        (future,) = child.ask(LOAD, [(copy, self._package(load.model))])
+        future = child.load(copy, self._package(load.model))
         found = await _within(self._load_s, child, copy, future, "it was not loaded")
         if isinstance(found, _Lost):
             self._events.loaded(load, Loaded(found.fault or None, 0, is_lost=True))

@@ -8,7 +8,8 @@
 
 Several parts to predict are one batch (`together`); each is answered as soon as it is done, in their order.
 So many lanes predict at a time, the first one in the main thread. A thread of its own loads, so that no batch waits for
-a model that is read from the disk. The input is read in another thread, so that the child also ends when its host dies
+a model that is read from the disk. While a model takes long to load, another thread takes over, and the first one ends
+when that model is there. The input is read in another thread, so that the child also ends when its host dies
 while a model hangs. Output that models print goes to standard error.
 """
 
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from workers.packages.autotune import Choice
 
 NUMBER: Final = struct.Struct(">Q")
-LOAD, UNLOAD, PREDICT = "load", "unload", "predict"
+LOAD, BESIDE, UNLOAD, PREDICT = "load", "load beside", "unload", "predict"  # the second: another one is still loaded
 _MISSING: Final = Copy(lambda rows: Predicted.failed(len(rows), "it is not in the models' process"))
 
 
@@ -72,6 +73,10 @@ class Models:
         self._copies: dict[object, Copy] = {}
         self._trunks: Counter[str] = Counter()  # how many copies have each
         self._loads: queue.SimpleQueue[tuple[int, object, Package | None]] = queue.SimpleQueue()
+        self._free = 1  # threads that wait for something to load, less what waits for a thread
+        self._holding = threading.Lock()  # on what follows
+        self._unfinished: set[object] = set()  # copies that are being loaded
+        self._unwanted: set[object] = set()  # of these
         self._batches: queue.SimpleQueue[list[tuple[int, object, Any]]] = queue.SimpleQueue()
 
     def read(self, stream: BinaryIO) -> None:
@@ -80,20 +85,38 @@ class Models:
             what, parts = pickle.loads(frame)  # noqa: S301 - from the host that started this process
             if what == PREDICT:
                 self._batches.put(parts)
-            else:  # in their order: a copy may be let go of while it is being loaded
-                self._loads.put(parts[0])
+                continue
+            with self._holding:  # before anybody can be done with it
+                self._free -= 1
+                is_short = what == BESIDE and self._free < 0
+                self._free += is_short
+            self._loads.put(parts[0])  # in their order: one makes room for the next
+            if is_short:
+                _start(self.load)
         os._exit(0)
 
     def load(self) -> None:
-        """Load copies and let go of them, one after the other, without end."""
-        while True:
+        """Load copies and let go of them, one after the other, until another thread has taken over."""
+        is_needed = True
+        while is_needed:
             number, copy, package = self._loads.get()
             if package is not None:
                 self._answer(number, self._loaded(copy, package))
-            elif (gone := self._copies.pop(copy, None)) is not None:
-                self._count(gone, -1)
-                del gone
+            elif self._let_go(copy):
                 give_back()
+            with self._holding:
+                is_needed = self._free <= 0
+                self._free += is_needed
+
+    def _let_go(self, copy: object) -> bool:
+        """Let go of a copy, also of one that another thread is loading; tell whether it was there."""
+        with self._holding:
+            gone = self._copies.pop(copy, None)
+            if gone is not None:
+                self._count(gone, -1)
+            elif copy in self._unfinished:
+                self._unwanted.add(copy)
+        return gone is not None
 
     def predict(self) -> None:
         """Predict batch after batch, without end."""
@@ -117,6 +140,9 @@ class Models:
         return copy.headed is not None and self._trunks[copy.headed.trunk.digest] > 1
 
     def _loaded(self, copy: object, package: Package) -> bytes:
+        """Load a copy, which is kept unless it has been let go of meanwhile; returns the answer."""
+        self._unfinished.add(copy)
+        loaded: Copy | None = None
         try:
             with refusing("it cannot be loaded", but=(MemoryError,)):
                 (loaded, choice), *cost = self._footprint.measured(Path(package.folder), lambda: _copy(package))
@@ -124,9 +150,19 @@ class Models:
             return str(error).encode()
         except MemoryError:
             return b"it does not fit into the memory of its host (hosts.<pool>.memory_mib)"
-        self._copies[copy] = loaded
-        self._count(loaded, 1)
+        finally:
+            self._keep(copy, loaded)
         return frames.pack_hosted(choice, *cost)
+
+    def _keep(self, copy: object, loaded: Copy | None) -> None:
+        """Note that a copy is not being loaded any more, and what was loaded."""
+        with self._holding:
+            self._unfinished.discard(copy)
+            if copy in self._unwanted:
+                self._unwanted.discard(copy)
+            elif loaded is not None:
+                self._copies[copy] = loaded
+                self._count(loaded, 1)
 
     def _answer(self, number: int, body: bytes) -> None:
         with self._writing:
@@ -139,10 +175,17 @@ def main(arguments: list[str]) -> int:
     os.dup2(2, 1)
     lanes, *flags = arguments
     models = Models(output, Footprint(int(given(flags, "--memory=") or 0)))
-    for work in (partial(models.read, sys.stdin.buffer), models.load, *[models.predict] * (int(lanes) - 1)):
-        threading.Thread(target=_to_the_end, args=(work,), daemon=True).start()
+    _start(partial(models.read, sys.stdin.buffer))
+    _start(models.load)
+    for _ in range(int(lanes) - 1):
+        _start(models.predict)
     models.predict()
     return 0
+
+
+def _start(work: Callable[[], None]) -> None:
+    """Do something in a thread, which does not keep the process from ending."""
+    threading.Thread(target=_to_the_end, args=(work,), daemon=True).start()
 
 
 def _to_the_end(work: Callable[[], None]) -> None:

@@ -23,6 +23,7 @@ from schemas.records import Tensor
 from workers.errors import OutputError, WorkerError
 from workers.executors.predictor import blank, predictor
 from workers.manifest import pinned
+from workers.packages import warm_up
 from workers.packages.loading import load_package, stored_examples
 from workers.packages.sealed import sealed
 from workers.packages.variants import EXAMPLES_FILE
@@ -81,11 +82,12 @@ def timed(predict: Callable[[Sequence[Input]], Predicted], rows: Sequence[Input]
 
 
 def examples(folder: Path | str) -> list[Input]:
-    """Return the example rows of a package; a blank one where it has none."""
+    """Return the example rows of a package, or those that it is warmed up on; a blank one where it has neither."""
     manifest = pinned(Path(folder)).manifest
-    if EXAMPLES_FILE not in manifest.files:
-        return [blank(manifest.input)]
-    return [Tensor.of(row) for row in stored_examples(manifest, sealed(Path(folder), manifest))]
+    files = sealed(Path(folder), manifest)
+    if EXAMPLES_FILE in manifest.files:
+        return [Tensor.of(row) for row in stored_examples(manifest, files)]
+    return [*warm_up.read(files)] or [blank(manifest.input)]
 
 
 def _once_us(predict: Callable[[Sequence[Input]], Predicted], batch: Sequence[Input]) -> float:

@@ -207,9 +207,9 @@ class Lane:
         """Return what has a batch predicted, which runs from now on."""
         self._now_us = now_us
         model, version, _ = self.identity
-        self.running = Running(take, self.identity, now_us)
         patience = self._patience_us or patience_us(self.batcher.objective(now_us))
         rows = inputs_of(take.rows)
+        self.running = Running(take, self.identity, now_us)  # last: what fails before runs nothing
         return Predict(number(), model, version, rows, patience, self.copy, take.queued, is_vital)
 
     def start_now(self, now_us: int, number: Callable[[], int], most: int, latest_us: int, whole: int = 0) -> Effects:
@@ -276,11 +276,11 @@ class Lane:
             self._listening = now_us + BREATH_US, now_us + min(LISTEN_US, took_us // 2)
         return running
 
-    def again(self) -> None:
+    def again(self, *, is_there: bool) -> None:
         """Queue the rows of the running batch again, for when the model is back: it was lost through another one."""
         running, self.running = self.running, None
         assert running is not None, "it has been started"
-        self.is_ready = False
+        self.is_ready = is_there
         self.batcher.put_back(running.take.rows + running.take.expired)
 
     def answers(self, running: Running, predicted: Predicted, took_us: int) -> Effects:

@@ -8,14 +8,14 @@ A plan is a generator. It puts effects out and yields what it waits for, so it n
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from itertools import count
+from itertools import chain, count
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
 from schemas.records import Outcome
 from streams.operators.contract import Load, Predict, Unload
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from schemas.records import Input, Model
     from streams.operators.contract import Effects, Predicted
@@ -42,15 +42,18 @@ class Loader:
 
     Attributes:
         effects: what plans have put out.
+        first: the number of the first copy.
         loaded: the copies that there are, each with its fault, "" if there is none; None = it is being loaded.
     """
 
-    def __init__(self, number: Callable[[], int]) -> None:
-        """Start with no copy; `number` returns the number of the next batch."""
+    def __init__(self, number: Callable[[], int], copies: Iterator[int] | None = None) -> None:
+        """Start with no copy; `number` returns the number of the next batch, `copies` those of copies."""
         self.effects: Effects = []
         self.loaded: dict[int, str | None] = {}
         self._number = number
-        self._copies = count()
+        copies = count() if copies is None else copies
+        self.first = next(copies)
+        self._copies = chain((self.first,), copies)
         self._tried: dict[int, tuple[int, Predicted | None]] = {}  # batches that are tried, and of which copy
 
     def prepare(

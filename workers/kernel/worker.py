@@ -31,7 +31,7 @@ from workers.kernel.warm_up import Recent
 from workers.settings import WorkerSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from schemas.codec import Codec
     from schemas.records import Input, Model
@@ -67,6 +67,7 @@ class ModelWorker(Operator):
         *,
         recalls: bool = False,
         is_hosted: bool = False,
+        copies: Iterator[int] | None = None,
     ) -> None:
         """Start with empty queues; the first `on_timer` loads the model.
 
@@ -78,6 +79,7 @@ class ModelWorker(Operator):
             queue: returns the queue of the version that serves; None = as the settings say.
             recalls: whether `recall` will be called; until then, for some seconds, no other version is tried.
             is_hosted: whether a host says when a lane starts a batch (`start_now`); rows without a model fail as ever.
+            copies: numbers of copies that no other worker of the process gives; None = there is no other.
         """
         self._codec = codec
         self._model = model
@@ -86,9 +88,10 @@ class ModelWorker(Operator):
         self._row_bytes = max(1, settings.queue_bytes // settings.queue_rows)
         self._is_hosted = is_hosted
         self._number = count().__next__
-        self._loader = Loader(self._number)
+        self._loader = Loader(self._number, copies)
         identity = Identity(model.name, model.version, instance)
-        self._serving = lane_of(codec, identity, settings, queue() if queue is not None else None)
+        batcher = queue() if queue is not None else None
+        self._serving = lane_of(codec, identity, settings, batcher, copy=self._loader.first)
         self._recent = Recent(settings.warm_up_rows, recalls=recalls)
         self._rollout = Rollout(model, self._serving, self._loader, self._lane_beside, self._recent, settings)
         self._beside = self._rollout.beside
@@ -251,12 +254,17 @@ class ModelWorker(Operator):
         self._perform_start(lane, lane.start_now(now_us, self._number, most, latest_us, whole), effects)
         return self._with_given(effects)
 
-    def again(self, batch_id: int) -> bool:
-        """Queue the rows of a batch again which was lost through another model; False = it was a trial."""
+    def again(self, batch_id: int, *, is_there: bool = False) -> bool:
+        """Queue the rows of a batch again which was lost through another model; False = it was a trial.
+
+        Args:
+            batch_id: which.
+            is_there: whether the model is there all the same: the batch never began.
+        """
         lane, _ = self._running.pop(batch_id, (None, ()))
         if lane is None:
             return False
-        lane.again()
+        lane.again(is_there=is_there)
         return True
 
     def fail(self, fault: str, now_us: int) -> Effects:

@@ -5,6 +5,7 @@
     package_torch(head, folder, "cats", "1", x[:5], architecture="my_package.nets:make_head",
                   trunk=trunk, trunk_architecture="my_package.nets:make_trunk")
     package_sklearn(pipeline, folder, "churn", "1", frame.head())     a pipeline fitted on a data frame of pandas
+    package_linear(weights, intercept, folder, "ads", "1")            coefficients of log-odds, for `two_speed`
     package_function("my_package.rules:predict_batch", folder, "rules", "1", x[:5])
     package_onnx("model.onnx", folder, "mnist", "2", x[:5])           a graph that something else has exported
     package_xgboost(booster, folder, "mnist", "3", x[:5])             a booster of XGBoost or LightGBM
@@ -41,6 +42,8 @@ from workers.runtimes.tables import Frame
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
 
     from schemas.records import Input
     from workers.manifest_form import Options, Parity, TrunkDocument
@@ -383,6 +386,44 @@ def package_container(
     found = sorted(file for file in Path(files).iterdir() if file.is_file())
     given = {"runtime": "container", "options": {"model": model}, **more}
     return package_files(found, folder, name, version, sample_input, **given)
+
+
+def package_linear(
+    weights: NDArray[np.floating],
+    intercept: NDArray[np.floating],
+    folder: Path | str,
+    name: str,
+    version: str | int,
+    *,
+    classes: Sequence[str] = (),
+    **more: Any,
+) -> Manifest:
+    """Package coefficients: the model answers `row @ weights + intercept`, such as log-odds of items for `two_speed`.
+
+    Args:
+        weights: (f, k) of k outputs, at least two; rows have f numbers.
+        intercept: (k,).
+        folder: created; must be empty.
+        name: of the model, as applications name it.
+        version: of the model.
+        classes: names of the outputs; empty = their indices.
+        more: `warm_up`, as `package_files` takes it.
+
+    Raises:
+        PackageError: the arrays do not fit each other, or are not finite.
+    """
+    weights, intercept = np.asarray(weights, np.float64), np.asarray(intercept, np.float64)
+    if weights.ndim != 2 or weights.shape[1] < 2 or intercept.shape != weights.shape[1:]:
+        raise PackageError(
+            f"weights (f, k) and an intercept (k,) are needed, not {weights.shape} and {intercept.shape}"
+        )
+    module = runtime_module("linear")
+    linear = module.Linear(weights, intercept, "log_odds", np.dtype(np.float64))
+    names = tuple(classes) or tuple(map(str, range(len(intercept))))
+    with TemporaryDirectory() as place:
+        file, sample = module.save(linear, Path(place)), np.zeros((1, len(weights)))
+        given = {"runtime": "linear", "output": "scores", "classes": names, **more}
+        return package_files([Path(place) / file], folder, name, version, sample, **given)
 
 
 def package_xgboost(

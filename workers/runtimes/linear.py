@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from workers.runtimes.contract import Answers, Files, Rows
 
 LINEAR_FILE = "linear.npz"
-LINKS = ("identity", "label", "logistic", "softmax")
+LINKS = ("identity", "label", "log_odds", "logistic", "softmax")
 OPERATIONS = ("subtract", "divide", "multiply", "add", "clip")
 
 
@@ -41,6 +41,7 @@ class Linear:
     weights: NDArray[np.floating]  # (f, k), or (f,) of one output: a value, or the score of the second of two labels
     intercept: NDArray[np.floating]  # (k,) or ()
     link: str  # of LINKS: what makes probabilities of the scores; `label` where there are none, `identity` for values
+    # `log_odds`: scores are answered as they are
     scaled: np.dtype[np.generic]  # of the rows while they are scaled
     scaling: tuple[tuple[str, NDArray[np.generic]], ...] = ()  # an operation and its operand (f,), of `clip` (2,)
 
@@ -96,7 +97,7 @@ class LinearRuntime:
             return Outputs(self._taken(raw.argmax(axis=1) if raw.ndim == 2 else raw > 0))
         if kind == "value":
             return Outputs(raw.astype(np.float64, copy=False))
-        scores = self._linear.probabilities(raw)
+        scores = raw if self._linear.link == "log_odds" else self._linear.probabilities(raw)
         return Outputs(self._taken(scores.argmax(axis=1)), scores)
 
     def _taken(self, indices: NDArray[np.intp] | NDArray[np.bool_]) -> Answers:

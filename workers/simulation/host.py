@@ -212,14 +212,19 @@ class _Host:
             self._start(start, now_us)
         if self._loading is None and (self._plan.loads_beside or not self._is_running):
             self._load(now_us)
-        due_us = self._schedule.due_us()
+            self._wake_by(self._residency.due_us)
+        self._wake_by(self._schedule.due_us())
+
+    def _wake_by(self, due_us: int | None) -> None:
+        """See to it that everything is looked at again by then."""
         if due_us is not None and due_us < self._wake_us:
             self._wake_us = due_us
             self._add(due_us, self._wake)
 
     def _wake(self, now_us: int, _about: object) -> None:
-        self._wake_us = _NEVER
-        self._advance(now_us)
+        if now_us == self._wake_us:  # else it was to be looked at earlier, and has been
+            self._wake_us = _NEVER
+            self._advance(now_us)
 
     def _drop(self, model: int, rows: int, outcome: int) -> list[int]:
         dropped = self._waiting[model][:rows]

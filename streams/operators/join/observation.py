@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from policies import registry
 from policies.confidence import own_confidence
-from policies.contract import is_answer_aware
+from policies.contract import is_answer_aware, is_choosing
 from policies.errors import LossError, PolicyError
 from policies.losses import loss
 from policies.outside import comes_from_outside
@@ -99,8 +99,9 @@ def _is_number(value: Value | None) -> bool:
     return isinstance(value, int | float) and isfinite(value)
 
 
-def _is_float(output: ModelOutput) -> bool:
-    return isinstance(output.answer, float)
+def _is_read(output: ModelOutput, prediction: Prediction) -> bool:
+    """Tell whether an output has what the state made of it: a number, or the item that was answered."""
+    return isinstance(output.answer, float) or (bool(prediction.first) and output.answer == prediction.answer)
 
 
 def _within(span: float) -> float:
@@ -144,7 +145,7 @@ def observation(
     if registry.answers(
         decision.policy
     ):  # an output that came late was not read: what the state would have said is not known
-        asked = {name: output for name, output in asked.items() if output.outcome is not _OK or _is_float(output)}
+        asked = {name: one for name, one in asked.items() if one.outcome is not _OK or _is_read(one, prediction)}
     losses = tuple(
         [
             _arm_loss(asked[arm], prediction, cost, feedback, kind, classes, span) if arm in asked else None
@@ -196,6 +197,8 @@ def _observation(
 ) -> Observation:
     least = _judged_from(decision.policy)
     answers = _labels(prediction, decision.arms) if least and len(decision.chosen) >= least else None
+    if answers is not None and registry.answers(decision.policy):
+        answers = tuple([label if prediction.first and label == prediction.answer else None for label in answers])
     return new_tuple(
         Observation,
         (
@@ -218,6 +221,7 @@ def _observation(
             prediction.first,
             _own_confidence(prediction, decision.policy) if status is _JOINED else None,
             prediction.label_set if label is not None else None,
+            prediction.stages,
         ),
     )
 
@@ -234,7 +238,7 @@ def _judged_from(policy: str) -> int:
         return 0
     if comes_from_outside(found):
         return 1
-    return 2 if is_answer_aware(found) else 0
+    return 2 if is_answer_aware(found) else int(is_choosing(found))
 
 
 def _own_confidence(prediction: Prediction, policy: str) -> float | None:

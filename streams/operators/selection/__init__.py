@@ -18,6 +18,9 @@ state_view    the policy states that were read lately
 admission     refuses what a model cannot answer in time
 cache         remembers outputs by input
 plan          what a query asks after its first models
+walk          what one query asks of its application's graph
+walks         asks the stages, and the next ones about what they have answered
+walk_answer   what the stages have answered ─▶ answer
 overdue       queries whose next models must be asked without an answer
 latencies     how long each model takes to answer
 """

@@ -21,7 +21,7 @@ from schemas.records import ModelOutput, Outcome, Prediction, Status, Tensor, ne
 from streams.operators.configuration import RUNNING_MEAN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Container, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -199,6 +199,8 @@ def answered(
         () if query.plan is None else query.plan.taken,
         (),
         None,
+        query.imputed,
+        (),
     )
     return new_tuple(Prediction, fields)
 
@@ -207,7 +209,8 @@ def _read(query: Pending, read: Read, now_us: int) -> Prediction:
     """Let the state answer: each output has what the state makes of it, and its scores what the model computed."""
     asked = _asked(query)
     ok = {arm: output for arm, output in asked.items() if output.outcome is Outcome.OK}
-    reading = read({arm: output.scores for arm, output in ok.items() if output.scores is not None})
+    computed = {arm: output.scores for arm, output in ok.items() if output.scores is not None}
+    reading = read(computed, query.features, uniform(query.query_id, "item"))
     for arm, output in ok.items():
         if arm in reading.answers:
             asked[arm] = output._replace(answer=reading.answers[arm])
@@ -225,7 +228,8 @@ def _read(query: Pending, read: Read, now_us: int) -> Prediction:
     if status is Status.DEFAULT:
         answer = application.default_output if application else None
     confidence = 0.0 if reading.answer is None else reading.confidence
-    return answered(query, now_us, status, reason, answer, confidence, outputs)
+    made = answered(query, now_us, status, reason, answer, confidence, outputs)
+    return made if status is Status.DEFAULT or not reading.first else made._replace(first=reading.first)
 
 
 def ranked(query: Pending, arms: Arms, now_us: int) -> Prediction | None:
@@ -304,5 +308,10 @@ def missing_of(query: Pending) -> list[str]:
 
 def _why(outputs: Mapping[int, ModelOutput]) -> str:
     outcomes = {output.outcome for output in outputs.values() if not output.reconstructed}
-    why = next((reason for outcome, reason in _REASONS if outcome in outcomes), None)
-    return why or (RECONSTRUCTED if any(output.reconstructed for output in outputs.values()) else "deadline")
+    reconstructed = RECONSTRUCTED if any(output.reconstructed for output in outputs.values()) else "deadline"
+    return reason_of(outcomes) or reconstructed
+
+
+def reason_of(outcomes: Container[Outcome]) -> str | None:
+    """Return why outputs with these outcomes are not all there; None if none of them says so."""
+    return next((reason for outcome, reason in _REASONS if outcome in outcomes), None)

@@ -21,6 +21,7 @@ from streams.operators.contract import Emit
 from streams.operators.label_sets import label_set
 from streams.operators.late_outputs import LateOutputs
 from streams.operators.selection.answer import Substitutes, answered, confidence_in, missing_of, predicted, ranked
+from streams.operators.selection.walk_answer import walked
 from streams.operators.statistics import Durations
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from streams.operators.selection.latencies import Latencies
     from streams.operators.selection.pending import Pending
     from streams.operators.selection.state_view import Arms
+    from streams.operators.selection.walk import Walk
     from streams.operators.statistics import Counters
 
 UNKNOWN = "(unknown)"  # the label of applications that are not deployed
@@ -122,7 +124,7 @@ class Combiner:
             if output.outcome in _FAILED:
                 self._counters[_failed(query.application_name, model, output.outcome)] += 1
             self._keep(query, output, is_again=query_id in again)
-            if query.plan is None and len(query.outputs) == len(query.models):
+            if query.plan is None and query.row is None and len(query.outputs) == len(query.models):
                 answers.append(self.answer(query, now_us))
         if late:
             self._counters["late_outputs_total", "model", model] += late
@@ -141,7 +143,7 @@ class Combiner:
             if is_again and query.plan is not None and query.plan.steps is None:
                 labels = ("application", query.application_name, "model", output.model, "outcome", "won")
                 self._counters["hedges_total", *labels] += 1
-            if query.plan is not None and query.is_due:
+            if (query.plan is not None or query.row is not None) and query.is_due:
                 self.ready.append(query)
 
     def _note(self, waiting: Mapping[str, Pending], batch: ModelPredictions, now_us: int) -> None:
@@ -200,6 +202,8 @@ class Combiner:
             value = self._codec.encode(prediction)
         except SchemaError:  # the scores of many classes of many models
             query.outputs.clear()
+            if query.walk is not None:
+                query.walk.clear()
             prediction = self._predicted(query, now_us, "oversized_outputs")
             value = self._codec.encode(prediction)
         name = query.application.name if query.application else UNKNOWN  # labels must be bounded, names need not be
@@ -210,20 +214,44 @@ class Combiner:
         self.answers[name] += status is not Status.DEFAULT
         if prediction.label_set is not None:
             self._count(name, prediction.label_set)
+        self._end_walk(query)
         return self._emit(query, value, word, now_us)
 
     def _predicted(self, query: Pending, now_us: int, reason: str | None) -> Prediction:
         """Make the prediction of a query, with its set of labels if it has one."""
+        if query.walk is not None:
+            return self._walked(query, query.walk, now_us, reason)
         prediction = predicted(query, now_us, reason, self._substitutes)
         if query.aim is None:
             return prediction
         return prediction._replace(label_set=label_set(prediction, query.weights, query.aim, self._classes))
+
+    def _walked(self, query: Pending, walk: Walk, now_us: int, reason: str | None) -> Prediction:
+        """Make the prediction of a graph; its rows are let go of, and those without an output are misses."""
+        for row_id, row in walk.waiting.items():
+            if self.latencies is not None:
+                self.latencies.miss(row.model, now_us - row.at_us, now_us)
+            self.let_go(query.partition, row_id)
+        walk.waiting.clear()
+        return walked(query, walk, now_us, reason)
 
     def _count(self, application: str, made: LabelSet) -> None:
         """Count a set of labels, and the labels in it."""
         kind = "all" if made.is_all else "some"
         self._counters["label_sets_total", "application", application, "kind", kind] += 1
         self._counters["label_set_sizes_total", "application", application] += 0 if made.is_all else len(made.labels)
+
+    def _end_walk(self, query: Pending) -> None:
+        """Let go of what a graph was asked: each refers to the other."""
+        if query.walk is not None:
+            query.walk.clear()
+            query.walk = None
+
+    def let_go(self, partition: int, row_id: str) -> None:
+        """Wait no more for the output of a row of a graph."""
+        asked = self._pending.get(partition, {}).pop(row_id, None)
+        if asked is not None:
+            asked.answered, asked.input = True, None
 
     def rank(self, query: Pending, arms: Arms, now_us: int) -> Emit:
         """Answer a query with the best of its candidates; by default where its policy cannot rank them."""

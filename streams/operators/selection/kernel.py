@@ -1,8 +1,8 @@
 """Select: query and policy state → which models to ask; `serving` asks them and answers.
 
-    queries ──▶ decode ─▶ its policy's state ──▶ serving ─▶ models.<m>.queries, predictions
-                               │ never seen        ▲   ▲
-                               └─▶ parked ─────────┘   └─ model-predictions
+    queries ──▶ decode ─▶ its features ─▶ its policy's state ──▶ serving ─▶ models.<m>.queries, predictions
+                            │   ▲            │ never seen          ▲   ▲
+                            └───┘ waits      └─▶ parked ───────────┘   └─ model-predictions
 
 A query is complete when its prediction is acknowledged. Pending queries are read again from the committed offset. One
 that is read again is decided by the same draw, asked again and answered again.
@@ -27,6 +27,7 @@ from streams.operators.contract import BEHIND, NONE_UNREAD, DeadLetter, FetchSta
 from streams.operators.selection.admission import Admission
 from streams.operators.selection.cache import PredictionCache
 from streams.operators.selection.combiner import UNKNOWN
+from streams.operators.selection.features import QueryFeatures
 from streams.operators.selection.pending import ParkedQueries, ParkedQuery, Pending, Quotas
 from streams.operators.selection.serving import Serving
 from streams.operators.selection.state_view import StateView, arms_of, with_aim
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from schemas.codec import Codec
     from schemas.records import PolicyState
     from streams.operators.contract import Effects, Record, Unread
+    from streams.operators.selection.features import FeatureWait, Recalled
     from streams.operators.selection.latencies import Latencies
     from streams.operators.selection.state_view import Arms
 
@@ -69,6 +71,7 @@ class SelectionSettings:
         places: that queries in hand may take, see `quota`: what the role may have outstanding.
         state_bytes: that the policy states may take, as far as is known; the first of both bounds holds.
         inside: topics whose models run in this process: their answers need no time for the way back.
+        feature_bytes: that features which are looked up may take, estimated.
     """
 
     partitions: int = 4
@@ -80,6 +83,7 @@ class SelectionSettings:
     places: int = 50_000
     state_bytes: int = 1 << 28
     inside: frozenset[str] = frozenset()
+    feature_bytes: int = 1 << 26
 
 
 class Selection(Operator):
@@ -102,6 +106,7 @@ class Selection(Operator):
         )
         self._states = StateView(settings.states, settings.state_bytes)
         self._parked = ParkedQueries(settings.places)
+        self._features = QueryFeatures(codec, self._counters, settings.feature_bytes, settings.places)
         self._asked_us: int | None = None  # since when the store has not answered
         self._quotas = Quotas(settings.places, settings.remembered)
         self._turn = 0
@@ -119,11 +124,8 @@ class Selection(Operator):
                 self._on_queries(run, now_us, effects, wanted)
             else:
                 self._on_others(topic, run, now_us, effects, wanted)
-        self._serving.flush(self._turn, now_us, effects)
-        if wanted:
-            effects.append(FetchStates(tuple(wanted)))
-            if self._asked_us is None:
-                self._asked_us = now_us
+        self._go_on(self._features.take_ready(), now_us, effects, wanted)
+        self._flush(now_us, effects, wanted)
         return effects
 
     def needs(self) -> Needs:
@@ -131,18 +133,19 @@ class Selection(Operator):
         return Needs(self.next_deadline())
 
     def on_timer(self, now_us: int, unread: Unread = NONE_UNREAD) -> Effects:
-        """Answer due queries, and decide for contexts whose state did not come in time."""
+        """Answer due queries, and decide those whose features or state did not come in time."""
         effects: Effects = self._serving.on_timer(now_us)
+        wanted: list[StateKey] = []
+        self._go_on(self._features.take_ready(now_us), now_us, effects, wanted)
         for key, waiting in self._parked.due(now_us):
             self._release(key, waiting, now_us, effects)
-        self._serving.flush(self._turn, now_us, effects)
+        self._flush(now_us, effects, wanted)
         return effects
 
     def next_deadline(self) -> int | None:
-        """Return when the next answer or parked query is due (us)."""
-        due = self._serving.next_deadline()
-        parked = self._parked.next_due()
-        return min((time for time in (due, parked) if time is not None), default=None)
+        """Return when the next answer, parked query or wait for features is due (us)."""
+        due = (self._serving.next_deadline(), self._parked.next_due(), self._features.next_due())
+        return min((time for time in due if time is not None), default=None)
 
     def on_states(self, states: Mapping[StateKey, PolicyState | None], now_us: int) -> Effects:
         """Take policy states as they are stored; queries that waited for them are decided."""
@@ -156,6 +159,10 @@ class Selection(Operator):
         self._serving.flush(self._turn, now_us, effects)
         return effects
 
+    def recall(self, recalled: Mapping[str, Recalled]) -> None:
+        """Take these features for queries, by id, as they were recorded: a replay looks nothing up."""
+        self._features.recall(recalled)
+
     def assume(self, latencies: Latencies) -> None:
         """Go by these latencies from now on: a replay brings those that were recorded."""
         self._serving.combiner.latencies = latencies
@@ -168,7 +175,7 @@ class Selection(Operator):
         """Forget pending queries of these partitions: their new owner reads them again."""
         self._serving.drop(partitions)
         self._quotas.drop(partitions)
-        for query in self._parked.drop(partitions):
+        for query in (*self._parked.drop(partitions), *self._features.drop(partitions)):
             query.leave()
 
     def statistics(self) -> Mapping[str, float]:
@@ -178,6 +185,7 @@ class Selection(Operator):
             **self._described(),
             **self._serving.statistics(),
             **self._quotas.statistics(),
+            **self._features.statistics(),
             "parked": float(len(self._parked)),
             "states_cached": float(len(self._states)),
             "states_bytes": float(self._states.size),
@@ -223,6 +231,8 @@ class Selection(Operator):
                     effects.append(Skip((record.position,), ""))
                 elif topic == topics.MODEL_PREDICTIONS:
                     self._serving.on_outputs(record, now_us, effects)
+                elif topic == topics.FEATURES:
+                    self._features.on_record(record, now_us)
                 else:
                     self._configuration.on_record(record)
             except DecodeError as error:
@@ -261,8 +271,13 @@ class Selection(Operator):
                 continue
             pending.quota = quota
             quota.places += pending.places
-            its = common.get(query.application) or self._arms(quota.deployed, pending, now_us, common, wanted)
-            if its is None:
+            is_complete = not quota.deployed.application.sources or self._features.gather(
+                pending, quota.deployed, now_us
+            )
+            its = is_complete and (
+                common.get(query.application) or self._arms(quota.deployed, pending, now_us, common, wanted)
+            )
+            if not its:
                 continue
             if its is not arms:
                 arms = its
@@ -272,6 +287,22 @@ class Selection(Operator):
             self._serving.serve(queries, arms, now_us, effects)
         for name, count in self._quotas.counted():
             self._counters["queries_total", "application", name] += count
+
+    def _go_on(self, waits: Iterable[FeatureWait], now_us: int, effects: Effects, wanted: list[StateKey]) -> None:
+        """Serve queries that have waited for features; some may wait for their state now."""
+        for wait in waits:
+            arms = self._arms(wait.deployed, wait.query, now_us, {}, wanted)
+            if arms is not None:
+                self._serving.serve([wait.query], arms, now_us, effects)
+
+    def _flush(self, now_us: int, effects: Effects, wanted: Sequence[StateKey]) -> None:
+        """Ask models, stores and the learners' states for what was gathered."""
+        self._serving.flush(self._turn, now_us, effects)
+        self._features.flush(effects)
+        if wanted:
+            effects.append(FetchStates(tuple(wanted)))
+            if self._asked_us is None:
+                self._asked_us = now_us
 
     def _query(self, record: Record) -> Query:
         query = self._codec.decode(Query, record.value)

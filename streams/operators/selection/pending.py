@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from streams.operators.configuration import Deployed
     from streams.operators.contract import Record, StateKey
     from streams.operators.selection.plan import QueryPlan
+    from streams.operators.selection.walk import StageRow, Walk
 
 # A share is somewhat more than an equal part, and no less than a sixteenth of the bound: applications that are asked
 # alike are never refused, by chance either, before the role stops reading.
@@ -153,6 +154,10 @@ class Pending:
         keeps_input: its places count its input, too.
         message: for people, beside the reason in its answer.
         plan: what it asks after its first models; None = nothing.
+        imputed: sources of features whose means it goes by.
+        walk: what it asks of its application's graph; None = there is none.
+        row: what it is, if a stage of another query asks it; else None.
+        root: that other query.
     """
 
     __slots__ = (
@@ -168,6 +173,7 @@ class Pending:
         "decision",
         "features",
         "headers",
+        "imputed",
         "input",
         "keeps_input",
         "key",
@@ -183,11 +189,14 @@ class Pending:
         "read",
         "received_us",
         "reply_token",
+        "root",
+        "row",
         "row_id",
         "sent_us",
         "top",
         "until_us",
         "version",
+        "walk",
         "weights",
     )  # fmt: skip
 
@@ -230,6 +239,10 @@ class Pending:
         self.places = 1 if value is None or (len(value) <= PLACE_BYTES and not self.headers) else self._places(value)
         self.message = ""
         self.plan: QueryPlan | None = None
+        self.imputed: tuple[str, ...] = ()
+        self.walk: Walk | None = None
+        self.row: StageRow | None = None
+        self.root: Pending | None = None
 
     @property
     def is_alone(self) -> bool:

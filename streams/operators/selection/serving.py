@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from policies.contract import Situation, is_contextual
 from policies.draw import uniform
 from schemas import topics
-from schemas.records import ModelPredictions, Step, outputs_of
+from schemas.records import ModelOutput, ModelPredictions, Outcome, Step, outputs_of
 from streams.operators.contract import Skip
 from streams.operators.selection import overdue
 from streams.operators.selection.combiner import Combiner
@@ -27,13 +27,14 @@ from streams.operators.selection.hedging import HEDGE, UNPAID, Hedge, Hedges
 from streams.operators.selection.latencies import Latencies, RunningQuantile
 from streams.operators.selection.plan import ASKED, ESCALATE, LATE, OVERDUE, QueryPlan
 from streams.operators.selection.reconstruction import Reconstruction
+from streams.operators.selection.walks import Walks
 from streams.operators.statistics import Counters, render
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from schemas.codec import Codec
-    from schemas.records import Application, Decision, Model, ModelOutput
+    from schemas.records import Application, Decision, Model
     from streams.operators.contract import Effects, Record
     from streams.operators.selection.admission import Admission
     from streams.operators.selection.cache import Orphan, PredictionCache
@@ -90,15 +91,46 @@ class Serving:
         self._back_us = self._usual_us = 2_000
         self._due = overdue.steps()
         self._hedges = Hedges()
-        self.turn = 0
+        self._walks = Walks(self.combiner, models, self._ask_row, counters)
+        self.turn = self._row_turn = 0  # rows of later stages come with outputs, between polls with queries
 
     def serve(self, queries: Sequence[Pending], arms: Arms, now_us: int, effects: Effects) -> None:
         """Answer the queries with candidates, for which no model is asked; ask the models about the others."""
         if any(query.candidates is not None for query in queries):
             effects += [self.combiner.rank(query, arms, now_us) for query in queries if query.candidates is not None]
             queries = [query for query in queries if query.candidates is None]
-        if queries:
+        if queries and (known := queries[0].application) is not None and known.stages:
+            self.walk(queries, arms, now_us, effects)
+        elif queries:
             self.ask(queries, arms, now_us, effects)
+
+    def walk(self, queries: Sequence[Pending], arms: Arms, now_us: int, effects: Effects) -> None:
+        """Choose the model of the stage that answers, and ask the first stages of the queries' graph."""
+        self._row_turn += 1
+        for query in queries:
+            query.decision, query.models, _ = self._singled_out(query, arms, now_us)
+            if (reason := self._impossible(query, arms)) is not None:
+                effects.append(self.combiner.answer(query, now_us, reason))
+            else:
+                self._walks.begin(query, now_us, effects)
+        self._settle_ready(now_us, effects)
+
+    def _ask_row(self, row: Pending, until_us: int, step: int, now_us: int) -> bool:
+        """Ask the model of a stage's row; False: it would not answer in time."""
+        models, cache = row.models, self._cache
+        due_us = until_us - self._return_us_of(row, models)
+        if self._admission is not None and not self._admitted(self._admission, row, models, due_us, now_us):
+            return False
+        assert row.input is not None
+        self._asked[row.application_name][models] += 1
+        self._name(row)
+        if cache is None or cache.ask(self._models[models[0]], row, due_us, now_us):
+            if self._admission is not None:
+                self._admission.ask(models, due_us, now_us)
+            versions = {} if row.application is None else row.application.versions
+            place = self._row_turn % self._models[models[0]].partitions
+            self._dispatcher.add((topics.model_queries(models[0]),), [(row, due_us, row.input)], versions, step, place)
+        return True
 
     def ask(self, queries: Sequence[Pending], arms: Arms, now_us: int, effects: Effects) -> None:
         """Draw the arms of queries, which `arms` decide all; wait for these, and ask their models."""
@@ -312,8 +344,10 @@ class Serving:
         return ASKED
 
     def _settle(self, query: Pending, now_us: int, effects: Effects) -> None:
-        """Answer a query that has all outputs that were asked for, or go on with its plan."""
-        if query.plan is not None:
+        """Answer a query that has all outputs that were asked for, or go on with its plan or its graph."""
+        if query.row is not None:
+            self._walks.take(query, now_us, effects)
+        elif query.plan is not None:
             self._go_on(query, now_us, effects)
         elif len(query.outputs) == len(query.models):
             effects.append(self.combiner.answer(query, now_us))
@@ -406,6 +440,7 @@ class Serving:
         while self._cache is not None and (orphans := self._cache.orphans()):
             for orphan in orphans:
                 self._ask_again(self._cache, orphan, now_us, effects)
+            self._settle_ready(now_us, effects)
             self._dispatcher.flush(turn, effects)
 
     def on_outputs(self, record: Record, now_us: int, effects: Effects) -> None:
@@ -428,6 +463,7 @@ class Serving:
             model = self._models.get(batch.model)
             is_beside = model is not None and (batch.version in model.shares or batch.version in model.standby)
             self._admission.report(batch, now_us, is_beside=is_beside)
+        self._row_turn += 1
         outputs: list[ModelOutput] | None = None
         if self._coded.waits:
             is_parity, outputs = self._coded.is_parity(partition, batch), outputs_of(batch)
@@ -548,4 +584,10 @@ class Serving:
         """Answer a query whose input fits the query's record, but not the larger one to the model."""
         if self._cache is not None:
             self._cache.forget(pending)
+        if pending.row is not None and not pending.answered:
+            pending.outputs[pending.models[0]] = ModelOutput(pending.models[0], "", Outcome.FAILED, None)
+            pending.message = "its input is too large"
+            effects: Effects = []
+            self._walks.take(pending, pending.received_us, effects)
+            return effects
         return [] if pending.answered else [self.combiner.answer(pending, pending.received_us, "invalid_input")]

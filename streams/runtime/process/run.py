@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from streams.runtime.metrics import MetricsHook
     from streams.runtime.ports import Executors
     from streams.runtime.role.definition import Role
-    from streams.runtime.stores.base import StateStore
+    from streams.runtime.stores.base import FeatureStore, StateStore
 
 _log = logging.getLogger(__name__)
 BACKOFF_S = 0.5
@@ -48,6 +48,7 @@ def kafka_loop(
     hooks: tuple[MetricsHook, ...] = (),
     version: str = "",
     executors: Executors | None = None,
+    features: FeatureStore | None = None,
 ) -> RoleLoop:
     """Return a loop that consumes, follows and produces on Kafka; run it with `run_process`."""
     ports = Ports(
@@ -60,6 +61,7 @@ def kafka_loop(
         store=store,
         positions=KafkaPositions(connection),
         executors=executors,
+        features=features,
         hooks=hooks,
     )
     return RoleLoop(role, kernel, ports)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
         TopicPartition,
         Transport,
     )
-    from streams.runtime.stores.base import StateStore
+    from streams.runtime.stores.base import FeatureStore, StateStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +78,7 @@ class Ports:
         positions: needed where the role owns states or the kernel reads back.
         recent: for a worker, which tries a version on what was asked last; None = on what it has answered itself.
         executors: needed where the kernel asks models.
+        features: needed where the kernel reads features; closed by the loop.
         hooks: are given every report.
     """
 
@@ -91,4 +92,5 @@ class Ports:
     positions: LogPositions | None = None
     recent: RecentRecords | None = None
     executors: Executors | None = None
+    features: FeatureStore | None = None
     hooks: tuple[MetricsHook, ...] = ()

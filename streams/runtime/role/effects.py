@@ -6,7 +6,18 @@ import logging
 from collections import Counter
 from typing import TYPE_CHECKING, assert_never
 
-from streams.operators.contract import DeadLetter, Emit, FetchStates, Load, Log, Predict, Skip, Unload, WriteStates
+from streams.operators.contract import (
+    DeadLetter,
+    Emit,
+    FetchFeatures,
+    FetchStates,
+    Load,
+    Log,
+    Predict,
+    Skip,
+    Unload,
+    WriteStates,
+)
 from streams.runtime.errors import RecordTooLargeError
 
 if TYPE_CHECKING:
@@ -16,6 +27,7 @@ if TYPE_CHECKING:
     from streams.runtime.ports import Executors
     from streams.runtime.role.accumulator import Accumulator
     from streams.runtime.role.dead_letters import DeadLetters
+    from streams.runtime.role.feature_reader import FeatureReader
     from streams.runtime.role.state_queue import StateQueue
 
 _log = logging.getLogger(__name__)
@@ -31,12 +43,14 @@ class Performer:
         dead_letters: DeadLetters,
         keeper: StateQueue | None,
         executors: Executors | None = None,
+        features: FeatureReader | None = None,
     ) -> None:
         self._lanes = lanes
         self._tracker = tracker
         self._dead_letters = dead_letters
         self._keeper = keeper
         self._executors = executors
+        self._features = features
         self.counters: Counter[str] = Counter()
 
     def perform(self, effects: Effects) -> None:
@@ -52,7 +66,7 @@ class Performer:
                 emits += self._letter(effect)
             elif isinstance(effect, (Predict, Load, Unload)):
                 self._run(effect)
-            elif isinstance(effect, (FetchStates, WriteStates)):
+            elif isinstance(effect, (FetchStates, FetchFeatures, WriteStates)):
                 self._ask(effect)
             elif isinstance(effect, Log):
                 _log.log(logging.ERROR if effect.is_fault else logging.INFO, "%s", effect.message)
@@ -72,7 +86,12 @@ class Performer:
         else:
             executors.unload(effect)
 
-    def _ask(self, effect: FetchStates | WriteStates) -> None:
+    def _ask(self, effect: FetchStates | FetchFeatures | WriteStates) -> None:
+        if isinstance(effect, FetchFeatures):
+            if self._features is None:
+                raise TypeError("no store for FetchFeatures; give the loop a store of features")
+            self._features.ask(effect.keys)
+            return
         if self._keeper is None:
             raise TypeError(f"no store for {type(effect).__name__}; give the loop a store")
         self._keeper.ask(effect)

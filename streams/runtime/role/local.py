@@ -33,7 +33,7 @@ _SMALL_BYTES = 131_072
 # Queries whose answers broke the asker, the last ones: each batch that does brings at most some hundreds.
 DISTRUSTED = 10_000
 # A poll of what is followed brings nothing else.
-_FOLLOWED = frozenset({topics.APPLICATIONS, topics.MODELS})
+_FOLLOWED = frozenset({topics.APPLICATIONS, topics.MODELS, topics.FEATURES})
 
 
 class Carried(bytes):

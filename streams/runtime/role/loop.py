@@ -28,6 +28,7 @@ from streams.runtime.ports import ExecutorEvents
 from streams.runtime.role.accumulator import Accumulator, AccumulatorEvents
 from streams.runtime.role.dead_letters import DeadLetters
 from streams.runtime.role.effects import Performer
+from streams.runtime.role.feature_reader import FeatureReader
 from streams.runtime.role.follower import Follower
 from streams.runtime.role.kernel_calls import Guard, KernelCaller, Timer
 from streams.runtime.role.reader import PollBuffer, Reader
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine, Mapping
 
     from schemas.records import PolicyState
-    from streams.operators.contract import Effects, Load, Operator, Position, Predict, StateKey, Unread
+    from streams.operators.contract import Effects, Load, Operator, Position, Predict, Record, StateKey, Unread
     from streams.runtime.errors import RecordRefusedError
     from streams.runtime.ports import Loaded, Ran
     from streams.runtime.role.definition import Ports, Role
@@ -162,10 +163,11 @@ class RoleLoop:
         )
         events = StateQueueEvents(self._on_states, self._complete, self._on_refused, self._on_blocked)
         state_queue = self._state_queue = StateQueue(ports.store, events) if ports.store else None
+        features = self._features = FeatureReader(ports.features, self._on_features) if ports.features else None
         if self._executors is not None:
             self._executors.connect(ExecutorEvents(self._on_predicted, self._on_loaded), tasks)
         self._performer = Performer(
-            accumulator, tracker, DeadLetters(role.name, ports.version), state_queue, self._executors
+            accumulator, tracker, DeadLetters(role.name, ports.version), state_queue, self._executors, features
         )
         self._rebalance = RebalanceHandler(role, kernel, ports, tracker, accumulator, state_queue, buffer, self.ready)
         self._reader = Reader(
@@ -183,7 +185,8 @@ class RoleLoop:
 
     def _jobs(self) -> list[Coroutine[object, object, None]]:
         jobs = [self._timer.run(), self._follower.run(), self._commit_regularly(), self._report_regularly()]
-        return [*jobs, self._state_queue.run()] if self._state_queue else jobs
+        jobs += [part.run() for part in (self._state_queue, self._features) if part is not None]
+        return jobs
 
     async def _join(self, stop: asyncio.Event) -> None:
         """Join the group once models, what is followed, and the states it asks for are there.
@@ -238,6 +241,8 @@ class RoleLoop:
         await self._follower.stop(stopping.left_s(AFTER_LEAVING_S))
         if self._ports.store is not None:
             await stopping.within(self._ports.store.close(), AFTER_LEAVING_S)
+        if self._ports.features is not None:
+            await stopping.within(self._ports.features.close(), AFTER_LEAVING_S)
 
     async def _commit_regularly(self) -> None:
         """Commit twice a second, and look whether the consumer lives."""
@@ -293,7 +298,9 @@ class RoleLoop:
             own |= {"lag": float(vitals.lag), "partitions": float(vitals.assigned)}
         state_queue = self._state_queue.statistics() if self._state_queue else {}
         models = self._executors.statistics() if self._executors else {}
-        return [own, self._guard.counters, self._accumulator.counters, self._performer.counters, state_queue, models]
+        features = self._features.statistics() if self._features else {}
+        counters = [self._guard.counters, self._accumulator.counters, self._performer.counters]
+        return [own, *counters, state_queue, features, models]
 
     def _complete(self, positions: Collection[Position]) -> None:
         self._tracker.complete(positions)
@@ -306,6 +313,9 @@ class RoleLoop:
 
     def _on_states(self, states: Mapping[StateKey, PolicyState | None]) -> None:
         self._guard.call("policy states", lambda: self._kernel.on_states(states, self._ports.clock.now_us()))
+
+    def _on_features(self, records: list[Record]) -> None:
+        self._guard.call("features", lambda: self._kernel.on_records(records, self._ports.clock.now_us()))
 
     def _on_predicted(self, predict: Predict, ran: Ran) -> None:
         number, clock = predict.batch_id, self._ports.clock

@@ -8,7 +8,7 @@ from streams.operators.contract import StateKey
 from streams.operators.policy_state import numbers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from schemas.records import PolicyState
     from streams.operators.contract import WriteStates
@@ -69,6 +69,22 @@ class StateStore(Protocol):
             token: of this write alone. If it is what stored the offset, an earlier attempt arrived whose answer got
                 lost: accepted. An equal offset says nothing: the states may be those of another writer, and whoever
                 read them meanwhile has folded the same observations twice.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Disconnect."""
+        ...
+
+
+class FeatureStore(Protocol):
+    """Has features by key, as an application's own programs write them."""
+
+    async def features(self, keys: Sequence[str]) -> Sequence[bytes | None]:
+        """Return the value of each key, as a record of topic `features` has it; None = nothing is stored.
+
+        Raises:
+            StoreUnavailableError: the store does not answer.
         """
         ...
 

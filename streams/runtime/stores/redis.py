@@ -4,6 +4,8 @@
                                   /offset    → next offset of `observations`-<p> to apply, ":", the last write's token
 
 One hash, so that states and offset are read, evicted and lost together, never the ones without the other.
+    <prefix>:features:<source>/<key>   Features (bytes), where an application has a source in Redis (`RedisFeatures`)
+
 The braces put a partition's keys into one hash slot, so that scripts run on a Redis Cluster too.
 
 Older deployments have the offset in a key of its own, `{<prefix>:<p>}:offset`: it is moved into the hash when a learner
@@ -15,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import groupby
 from operator import attrgetter
@@ -32,7 +34,7 @@ from streams.runtime.errors import StoreUnavailableError
 from streams.runtime.stores.base import StatesRead, WriteResult
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+    from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 
     from streams.operators.contract import StateKey, WriteStates
 
@@ -115,13 +117,7 @@ class RedisStore:
         self._codec = codec
         self._now_s = now_s
         self._timeout_s = settings.timeout_s
-        self._client: redis.Redis = redis.Redis.from_url(
-            settings.url,
-            socket_timeout=None,  # a call is timed as a whole, by what it carries
-            socket_connect_timeout=settings.timeout_s,
-            retry=Retry(NoBackoff(), 0),
-            health_check_interval=0,
-        )
+        self._client = _client(settings)
         self._write = self._client.register_script(_COMPARE_AND_SET)
         self._offset = self._client.register_script(_OFFSET)
 
@@ -219,14 +215,54 @@ class RedisStore:
             f"partition folded again from the observations: redis-cli del '{place}'"
         )
 
-    @asynccontextmanager
-    async def _answering(self, size_bytes: int) -> AsyncIterator[None]:
-        """Let a call take as long as what it sends needs; say that Redis is not available if it fails."""
-        try:
-            async with asyncio.timeout(self._timeout_s + size_bytes / BYTES_A_SECOND):
-                yield
-        except (RedisError, OSError) as fault:
-            raise StoreUnavailableError(f"Redis did not answer: {fault!r}") from fault
+    def _answering(self, size_bytes: int) -> AbstractAsyncContextManager[None]:
+        """Let a call take as long as what it sends needs."""
+        return _answering(self._timeout_s + size_bytes / BYTES_A_SECOND)
+
+
+class RedisFeatures:
+    """Features on a Redis server; implements `stores.base.FeatureStore`, on connections of its own."""
+
+    def __init__(self, settings: RedisSettings) -> None:
+        self._prefix = settings.prefix
+        self._timeout_s = settings.timeout_s
+        self._client = _client(settings)
+
+    async def features(self, keys: Sequence[str]) -> Sequence[bytes | None]:
+        """Read keys in one round trip; see `stores.base.FeatureStore`."""
+        async with _answering(self._timeout_s):
+            found = await self._client.mget([feature_name(self._prefix, key) for key in keys])
+        return [value if isinstance(value, bytes) else None for value in found]
+
+    async def close(self) -> None:
+        """Disconnect."""
+        await self._client.aclose()
+
+
+def feature_name(prefix: str, key: str) -> str:
+    """Return the key in Redis of a key of topic `features`."""
+    return f"{prefix}:features:{key}"
+
+
+def _client(settings: RedisSettings) -> redis.Redis:
+    found: redis.Redis = redis.Redis.from_url(
+        settings.url,
+        socket_timeout=None,  # a call is timed as a whole, by what it carries
+        socket_connect_timeout=settings.timeout_s,
+        retry=Retry(NoBackoff(), 0),
+        health_check_interval=0,
+    )
+    return found
+
+
+@asynccontextmanager
+async def _answering(timeout_s: float) -> AsyncIterator[None]:
+    """Let a call take so long; say that Redis is not available if it fails."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            yield
+    except (RedisError, OSError) as fault:
+        raise StoreUnavailableError(f"Redis did not answer: {fault!r}") from fault
 
 
 def unstamped(value: bytes) -> bytes:

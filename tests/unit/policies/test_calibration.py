@@ -10,7 +10,7 @@ from sklearn.datasets import load_digits
 from sklearn.isotonic import IsotonicRegression
 from sklearn.naive_bayes import GaussianNB
 
-from policies.calibration import WINDOW, calibrated, observed
+from policies.calibration import WINDOW, calibrated, extended, observed, started
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -90,6 +90,14 @@ def test_a_model_that_breaks_is_told_for_what_it_is_when_the_windows_have_passed
     late = slice(int(10 * WINDOW), None)
     assert off(said[late], broken[late]) > 0.2
     assert off(found[late], broken[late]) < 0.06
+
+
+def test_counts_of_another_kind_are_as_none() -> None:
+    """As of a version with other knots: what they say is unknown, and nothing fails."""
+    odd = (1.0,) * 7
+    assert observed(odd, 2, 0, 0.9, 0.0) == observed((), 2, 0, 0.9, 0.0)
+    assert extended(odd, ("a",), ("a",)) == ()
+    assert len(started(odd)) == 7
 
 
 def test_one_answer_worked_out_by_hand() -> None:

@@ -24,6 +24,7 @@ from policies.registry import parse
 from policies.ridge import Ridge
 from policies.thompson import Thompson
 from policies.timely import Timely
+from policies.two_speed import TwoSpeed
 from policies.ucb1 import Ucb1
 from schemas.records import Tensor
 
@@ -274,5 +275,27 @@ def test_ridge_keeps_its_state_small_and_its_labels_bounded() -> None:
     """18 KB for each user and model; one false label cannot move an answer by more than the range."""
     assert len(Ridge(features=64).init(1)) == 1 + 65 * 66 // 2 + 65
     for wrong in ("ridge(features=65)", "ridge(features=0)", "ridge(low=5,high=1)", "ridge(high=2000)"):
+        with pytest.raises(PolicyError):
+            parse(wrong)
+
+
+def test_two_speed_moves_to_the_most_likely_weights() -> None:
+    """One success at x: the gradient of prior and likelihood is 0 there, and the precisions grow by the curvature."""
+    policy, x, cold = TwoSpeed(features=2, items=3, ridge=2.0), (0.5, -1.5), Tensor.of(np.array([9.0, -3.0, 9.0]))
+    lesson = Lesson((0,), (1.0,), (0.0,), x, answers=(1,), scores=(cold,))
+    state = np.array(policy.observe(policy.init(1), 1, lesson)).reshape(3, 2, 3)
+    means, precisions = state[1]
+    at = np.array([1.0, *x])
+    chance = 1.0 / (1.0 + math.exp(3.0 - float(means @ at)))
+    assert 2.0 * means == pytest.approx((1.0 - chance) * at, rel=1e-9)
+    assert precisions == pytest.approx(2.0 + chance * (1.0 - chance) * at**2, rel=1e-9)
+    assert state[[0, 2], 0].tolist() == [[0.0] * 3] * 2
+    assert state[[0, 2], 1].tolist() == [[2.0] * 3] * 2
+
+
+def test_two_speed_keeps_its_state_small() -> None:
+    """1.4 KB for 10 items of 8 features; what would not fit a record is refused."""
+    assert len(TwoSpeed(items=10).init(1)) == 180
+    for wrong in ("two_speed(items=0)", "two_speed(items=1025)", "two_speed(items=1000,features=50)"):
         with pytest.raises(PolicyError):
             parse(wrong)

@@ -92,3 +92,10 @@ def test_a_long_context_is_named_by_its_hash() -> None:
     assert len({state_name("digits", context) for context in (short, long, accented, long + "a")}) == 4
     assert state_name("digits", accented).isascii()
     assert state_partition(state_name("digits", long), 4) == state_partition("digits", 4)
+
+
+def test_only_topics_of_models_have_small_indexes() -> None:
+    """There may be a thousand, and a broker maps each whole; after 170 MiB it begins another segment."""
+    found = {name: topic.config().get("segment.index.bytes") for name, topic in build(("m",)).topics.items()}
+    assert {name for name, size in found.items() if size} == {topics.model_queries("m")}
+    assert found[topics.model_queries("m")] == str(512 * 1024)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import combinations, permutations
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -61,6 +62,58 @@ def test_what_runs_is_over_before_the_others_begin() -> None:
     excess.changed(queue("cheap", *[10 * MS] * 2), counts=True)
     assert not excess.surplus(7 * MS, 0)
     assert excess.surplus(7 * MS, 4 * MS) == {"usual": 1}
+
+
+class Counted(list[int]):
+    """Due times that count how often they are read."""
+
+    reads = 0
+
+    def __getitem__(self, index: Any) -> Any:
+        """Return one, or several."""
+        Counted.reads += 1
+        return super().__getitem__(index)
+
+
+def test_where_all_are_in_time_the_rows_are_not_looked_at_again_before_that_may_change() -> None:
+    """Of 15 ms of work that are due within 30: not for 3 ms more that begin 10 ms later, but for 13 ms later."""
+    excess = Excess(profiles(), 1)
+    for name, us in TAKES_US.items():
+        if name != "usual":
+            rows = Counted([30 * MS] * (5 * MS // us or 1))
+            excess.changed(queue(name, 30 * MS)._replace(dues_us=rows), counts=True)
+    assert not excess.surplus(0, 0)
+    reads = Counted.reads
+    assert not excess.surplus(0, 10 * MS)
+    excess.changed(queue("usual", 30 * MS), counts=True)
+    assert not excess.surplus(0, 10 * MS)
+    assert Counted.reads == reads
+    assert excess.surplus(0, 13 * MS)
+    assert Counted.reads > reads
+
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from(sorted(TAKES_US)), st.lists(st.integers(1, 60), max_size=4), st.integers(0, 5)),
+    min_size=2,
+    max_size=30,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(STEPS)
+def test_what_is_remembered_changes_nothing(steps: list[tuple[str, list[int], int]]) -> None:
+    """As if it were looked at each time; a row that alone is too late is refused before, and so does not come here."""
+    remembers, waits, now_us = Excess(profiles(), 1), dict[str, list[int]](), 0
+    for name, after_ms, pause_ms in steps:
+        now_us += pause_ms * MS
+        its = [due_us for due_us in waits.get(name, []) if due_us - TAKES_US[name] >= now_us]
+        waits[name] = sorted(its + [now_us + TAKES_US[name] + ms * MS for ms in after_ms])
+        forgets = Excess(profiles(), 1)
+        for each, dues_us in waits.items():
+            waits[each] = [due_us for due_us in dues_us if due_us - TAKES_US[each] >= now_us]
+            remembers.changed(queue(each, *waits[each]), counts=True)
+            forgets.changed(queue(each, *waits[each]), counts=True)
+        assert remembers.surplus(0, now_us) == forgets.surplus(0, now_us)
 
 
 @settings(max_examples=100, deadline=None)

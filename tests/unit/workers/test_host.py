@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,6 +20,7 @@ from workers.kernel.host import Host
 from workers.kernel.schedule.profiles import Profiles
 from workers.kernel.schedule.registry import SCHEDULES
 from workers.kernel.schedule.residency import Residency
+from workers.kernel.worker import ModelWorker
 from workers.settings import WorkerSettings
 
 if TYPE_CHECKING:
@@ -33,7 +35,7 @@ PATIENCE_US = 5 * SECOND
 
 
 class Bench:
-    """A host and the process of its models, in virtual time: a load takes 10 ms, a batch 1 ms."""
+    """A host and the process of its models, in virtual time: a load takes 10 ms or as is said, a batch 1 ms."""
 
     def __init__(self, budget: int = 2, hangs: Iterable[str] = (), schedule: str = "fifo") -> None:
         self.hangs = {*hangs}
@@ -41,6 +43,7 @@ class Bench:
         self.broken: set[str] = set()  # models that cannot be loaded
         self.unloaded_at_work: list[str] = []
         self.batch_us = 1_000
+        self.load_us: dict[str, int] = {}
         self.batches: list[ModelPredictions] = []
         self.sizes: dict[str, int] = {}  # that models take, where it is not a MiB
         self.now_us = 1_000 * SECOND
@@ -106,7 +109,7 @@ class Bench:
                 self.loads.append(effect.model.name)
                 self.in_memory.add((effect.model.name, effect.copy))
                 self.most = max(self.most, len(self.in_memory))
-                self._put(10_000, effect)
+                self._put(self.load_us.get(effect.model.name, 10_000), effect)
             elif isinstance(effect, Unload):
                 at_work = [each for _, _, each in self._later if isinstance(each, Predict)]
                 if (effect.model, effect.copy) in [(each.model, each.copy) for each in at_work]:
@@ -126,10 +129,10 @@ class Bench:
     def _tell(self, effect: Load | Predict) -> None:
         if isinstance(effect, Load):
             name, version = effect.model.name, effect.model.version
-            size_bytes = self.sizes.get(name, MIB)
+            size_bytes, took_us = self.sizes.get(name, MIB), self.load_us.get(name, 10_000)
             fault = "a file is gone" if name in self.broken else None
             self._perform(
-                self.host.on_loaded(name, version, fault, 10_000, self.now_us, copy=effect.copy, size_bytes=size_bytes)
+                self.host.on_loaded(name, version, fault, took_us, self.now_us, copy=effect.copy, size_bytes=size_bytes)
             )
             return
         self._running -= 1
@@ -226,6 +229,24 @@ def test_its_figures_say_how_well_batches_were_predicted() -> None:
     assert figures["host_predicted_too_long_total"] == 0.0
 
 
+def test_its_figures_say_what_batches_of_each_model_and_size_take() -> None:
+    """The longest of the last ten, beside what two batches were predicted to take, and took."""
+    bench = Bench()
+    bench.add("a", "b")
+    for number, batch_us in enumerate((1_000, 1_000, 3_000)):
+        bench.batch_us = batch_us
+        bench.ask("a", number)
+        bench.run(1)
+    figures = bench.host.statistics()
+    assert figures["host_batch_p99_us{model=a,rows=1}"] == 3_000.0
+    assert figures["host_load_p99_us{model=a}"] == 10_000.0
+    assert figures["host_model_predicted_batches_total{model=a}"] == 2.0
+    assert figures["host_model_predicted_us_total{model=a}"] == 2_000.0
+    assert figures["host_model_predicted_actual_us_total{model=a}"] == 4_000.0
+    assert figures["host_model_predicted_too_short_total{model=a}"] == 1.0
+    assert not [name for name in figures if "model=b" in name]
+
+
 def test_a_batch_says_by_when_it_had_to_start() -> None:
     """A model whose last batch took 1 ms had to start so long before its row is due."""
     bench = Bench(schedule="clockwork")
@@ -236,6 +257,93 @@ def test_a_batch_says_by_when_it_had_to_start() -> None:
     bench.ask("a", 2)
     bench.run(1)
     assert (bench.batches[-1].earliest_us, bench.batches[-1].latest_us) == (due_us - SECOND, due_us - 1_000)
+
+
+def test_a_model_whose_loading_hangs_keeps_the_others_out_for_5_s_only() -> None:
+    """Afterwards they are loaded beside it, and when it is there after all it answers, too."""
+    bench = Bench(budget=4)
+    bench.load_us["stuck"] = 100 * SECOND
+    bench.add("stuck", "a", "b")
+    late = bench.ask("stuck", 1, slack_us=200 * SECOND)
+    kept_out = bench.ask("a", 1)
+    bench.run(5.1)
+    assert bench.outcomes[kept_out] == [Outcome.EXPIRED]
+    asked = [bench.ask("a", 2), bench.ask("b", 2)]
+    bench.run(1)
+    assert [bench.outcomes[query] for query in asked] == [[Outcome.OK]] * 2
+    assert bench.host.statistics()["host_slow_loads_total"] == 1.0
+    bench.run(100)
+    assert bench.outcomes[late] == [Outcome.OK]
+
+
+def test_a_model_that_usually_takes_long_to_load_keeps_the_others_out_for_longer() -> None:
+    """Ten times as long as it took: one load at a time is what memory is reckoned by."""
+    bench = Bench(budget=1)
+    bench.load_us["large"] = 2 * SECOND
+    bench.add("large", "a")
+    for number, name in enumerate(("large", "a")):
+        bench.ask(name, number, slack_us=10 * SECOND)
+        bench.run(3)
+    bench.load_us["large"] = 15 * SECOND
+    bench.ask("large", 3, slack_us=60 * SECOND)
+    bench.run(16)
+    assert "host_slow_loads_total" not in bench.host.statistics()
+
+
+def test_loading_a_removed_model_is_not_loading_a_new_one_of_its_name() -> None:
+    """The first load ends 1 s after the second has begun, which takes 5 s."""
+    bench = Bench()
+    bench.load_us["a"] = 2 * SECOND
+    bench.add("a")
+    bench.ask("a", 1, slack_us=20 * SECOND)
+    bench.run(1)
+    bench.remove("a")
+    bench.load_us["a"] = 5 * SECOND
+    bench.add("a")
+    query = bench.ask("a", 2, slack_us=20 * SECOND)
+    bench.run(3)
+    assert query not in bench.outcomes
+    bench.run(3)
+    assert bench.outcomes[query] == [Outcome.OK]
+
+
+def test_a_batch_that_cannot_begin_does_not_keep_its_model_from_being_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel fails, and starts over; the next query is answered, and the one before."""
+
+    def fail(*_: object) -> Effects:
+        raise ValueError("a bug")
+
+    for schedule in SCHEDULES:
+        bench = Bench(schedule=schedule)
+        bench.add("a")
+        bench.ask("a", 1)
+        bench.run(1)
+        with monkeypatch.context() as broken:
+            broken.setattr(ModelWorker, "start_now", fail)
+            with pytest.raises(ValueError, match="a bug"):
+                bench.ask("a", 2)
+        query = bench.ask("a", 3)
+        bench.run(1)
+        assert bench.outcomes[query] == [Outcome.OK]
+        assert bench.outcomes["a-2"] == [Outcome.OK]
+
+
+def test_a_model_whose_rows_wait_makes_room_after_those_that_nobody_asks() -> None:
+    """Under `fifo`, too: the least recently used one would have to be loaded again at once."""
+    bench = Bench(budget=3)
+    bench.add("a", "b", "c", "d")
+    for name in "abc":
+        bench.ask(name, 1)
+        bench.run(1)
+    bench.batch_us = SECOND
+    bench.ask("c", 2, slack_us=10 * SECOND)  # runs, while the others wait
+    waits = bench.ask("a", 2, slack_us=10 * SECOND)
+    bench.ask("d", 2, slack_us=10 * SECOND)
+    bench.run(5)
+    assert bench.host.last_eviction is not None
+    assert bench.host.last_eviction.unit == "b"
+    assert bench.loads.count("a") == 1
+    assert bench.outcomes[waits] == [Outcome.OK]
 
 
 def test_topics_follow_the_models() -> None:

@@ -5,14 +5,18 @@ from __future__ import annotations
 import io
 import os
 import pickle
-from typing import TYPE_CHECKING, TypeVar
+import queue
+import threading
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import pytest
 
+from streams.operators.contract import Predicted
 from workers.errors import PackageError
 from workers.executors import frames
 from workers.executors.footprint import Footprint
-from workers.executors.host_child import LOAD, NUMBER, Models, Package
+from workers.executors.host_child import BESIDE, LOAD, NUMBER, UNLOAD, Models, Package
+from workers.executors.together import Copy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,6 +37,59 @@ class Odd(Footprint):
         if folder.name == "odd":
             raise ZeroDivisionError("a bug")
         raise Over
+
+
+class Gated(Footprint):
+    """Loads nothing; one package only when a gate is opened."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+        self.gate = threading.Event()
+
+    def measured(self, folder: Path, load: Callable[[], T]) -> tuple[T, int, int]:
+        """Return a model that answers nothing."""
+        if folder.name == "slow":
+            assert self.gate.wait(30)
+        return cast("T", (Copy(lambda rows: Predicted.failed(len(rows), "")), None)), 0, 0
+
+
+class Noted(Models):
+    """Notes in which order loads are answered."""
+
+    def __init__(self, footprint: Footprint) -> None:
+        super().__init__(io.BytesIO(), footprint)
+        self.answers: queue.Queue[int] = queue.Queue()
+
+    def _answer(self, number: int, body: bytes) -> None:
+        self.answers.put(number)
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_whatever_comes_while_a_load_hangs_has_its_turn(monkeypatch: pytest.MonkeyPatch, *, is_late: bool) -> None:
+    """Also if the thread that loads comes only when all of it is there; afterwards one thread goes on."""
+    monkeypatch.setattr(os, "_exit", lambda _: None)
+    footprint = Gated()
+    models = Noted(footprint)
+
+    def give(*asked: tuple[str, int, str]) -> None:
+        stream = io.BytesIO()
+        for what, number, folder in asked:
+            package = None if what == UNLOAD else Package(folder)
+            frames.write(stream, pickle.dumps((what, [(number, (folder, 0), package)])))
+        stream.seek(0)
+        models.read(stream)
+
+    loads = threading.Thread(target=models.load, daemon=True)
+    if not is_late:
+        loads.start()
+    give((LOAD, 0, "slow"), (BESIDE, 1, "a"), (UNLOAD, 0, "a"), (BESIDE, 2, "b"), (UNLOAD, 0, "b"), (BESIDE, 3, "c"))
+    if is_late:
+        loads.start()
+    assert sorted(models.answers.get(timeout=30) for _ in range(3)) == [1, 2, 3]
+    footprint.gate.set()
+    assert models.answers.get(timeout=30) == 0
+    give((UNLOAD, 0, "c"), (LOAD, 4, "d"))
+    assert models.answers.get(timeout=30) == 4
 
 
 def test_a_load_that_fails_in_an_unknown_way_is_answered_and_the_next_one_has_its_turn(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 from schemas.records import Model, Outcome
 from streams.operators.contract import Load, Predict, Unload
 from streams.runtime.ports import ExecutorEvents
+from tests.waiting_import import PIPE
 from workers.executors.factory import hosted_by
 from workers.manifest import digest
 from workers.packages.packaging import package_function
@@ -108,6 +110,46 @@ async def test_a_model_that_ends_the_process_is_to_blame_and_can_be_loaded_again
         assert models.executors.pid != first
         models.ask("moody", "calm")
         assert (await models.answer())[:3] == ("moody", Outcome.OK, False)
+
+
+async def test_a_model_whose_loading_hangs_keeps_no_other_one_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another thread loads beside it; when it goes on at last, it answers, too."""
+    pipe = _waits_for_a_pipe(tmp_path, monkeypatch)
+    async with child(tmp_path) as models:
+        models.begin("stuck", "tests.waiting_import:answer")
+        assert (await models.load("moody", "tests.toys:moody")).fault is None
+        pipe.write_bytes(b"")
+        assert (await models.loads.get())[1].fault is None
+        for name in ("stuck", "moody"):
+            models.ask(name, "calm")
+            assert (await models.answer())[:2] == (name, Outcome.OK)
+
+
+async def test_a_model_that_is_let_go_of_while_its_loading_hangs_is_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Although another thread has heard that it is to go."""
+    pipe = _waits_for_a_pipe(tmp_path, monkeypatch)
+    async with child(tmp_path) as models:
+        models.begin("stuck", "tests.waiting_import:answer")
+        await models.load("moody", "tests.toys:moody")
+        models.executors.unload(Unload("stuck", "1"))
+        await models.load("shout", "tests.toys:shout")
+        pipe.write_bytes(b"")
+        await models.loads.get()
+        models.ask("stuck", "calm")
+        assert (await models.answer())[1] == Outcome.FAILED
+
+
+def _waits_for_a_pipe(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Package a model whose loading waits until something is written into a pipe; returns that."""
+    package_function("tests.waiting_import:answer", folder / "stuck", "stuck", "1", ["a"])
+    pipe = folder / "pipe"
+    os.mkfifo(pipe)
+    monkeypatch.setenv(PIPE, str(pipe))
+    return pipe
 
 
 async def test_a_model_that_hangs_is_to_blame_and_its_neighbour_is_not(tmp_path: Path) -> None:

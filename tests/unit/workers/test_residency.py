@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from workers.kernel.schedule.residency import Residency
+from workers.kernel.schedule.residency import LOOK_US, Residency
 
 
 def loaded(residency: Residency, *units: str, size_bytes: int = 10) -> None:
@@ -52,6 +52,57 @@ def test_a_model_with_work_makes_room_only_for_more_work() -> None:
     residency.loaded("d", 0, 11)
     residency.want("e", 10)
     assert not [*residency.changes(12)]
+
+
+def test_units_that_nobody_asks_make_room_first() -> None:
+    """Where none has demand; one that is asked goes after all others, in their order."""
+    residency = Residency(30)
+    loaded(residency, "a", "b", "c")
+    residency.ask("a", is_asked=True)
+    residency.want("d", 30)
+    (change,) = residency.changes(10)
+    assert [each.unit for each in change.evictions] == ["b", "c", "a"]
+
+
+def test_a_unit_that_is_put_aside_lets_others_be_loaded_and_three_may_be() -> None:
+    """Until it is there, which gives its place to another one."""
+    residency = Residency(100)
+    for unit in "abcdef":
+        residency.want(unit, 10)
+    for now_us, unit in enumerate("abc"):
+        assert [change.load for change in residency.changes(now_us)] == [unit]
+        assert residency.put_aside(unit)
+    assert [change.load for change in residency.changes(3)] == ["d"]
+    assert not residency.put_aside("d")
+    assert not [*residency.changes(4)]
+    residency.loaded("b", 0, 5)
+    assert residency.put_aside("d")
+    assert [change.load for change in residency.changes(6)] == ["e"]
+    assert len(residency) == 1
+
+
+def test_where_nothing_can_be_loaded_that_is_not_looked_at_again_at_once() -> None:
+    """Between two looks nobody's demand is reckoned; whoever asks meanwhile has the next look made."""
+    reckoned: Counter[str] = Counter()
+    worth = {f"r{number}": 10 for number in range(100)}
+
+    def demand(unit: str, _now_us: int) -> int:
+        reckoned[unit] += 1
+        return worth.get(unit, 1)
+
+    residency = Residency(1_000, demand=demand)
+    loaded(residency, *worth)
+    for number in range(300):
+        residency.want(f"w{number}", 10)
+    reckoned.clear()
+    assert not [*residency.changes(1_000)]
+    assert residency.due_us is None
+    looked = reckoned.total()
+    assert not [*residency.changes(1_100)]
+    assert reckoned.total() == looked <= 400 + 100
+    assert residency.due_us == 1_000 + 400 * LOOK_US
+    worth["w7"] = 11
+    assert [change.load for change in residency.changes(residency.due_us)] == ["w7"]
 
 
 def test_what_is_larger_than_the_budget_is_told_once() -> None:

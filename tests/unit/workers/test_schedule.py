@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+import pickle
+from typing import TYPE_CHECKING
+
+import pytest
+
 from tests.clockworks import RESNET50, profiles, queue
 from workers.kernel.schedule.clockwork import PROBE_US, Clockwork
 from workers.kernel.schedule.fifo import Fifo
+from workers.kernel.schedule.profiles import Profiles
+from workers.kernel.schedule.trunks import ByTrunk
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from workers.kernel.schedule.contract import Schedule
 
 
 def test_the_oldest_row_goes_first_under_fifo() -> None:
@@ -120,6 +132,24 @@ def test_what_is_refused_counts_as_demand_for_as_long_as_a_query_waits() -> None
     schedule.changed(queue("a", is_resident=False), 0)
     assert schedule.demand("a", 1) == RESNET50.p99_us[0] * 100_000 // 15_000
     assert schedule.demand("a", 100_000) == 0
+
+
+@pytest.mark.parametrize("make", [Fifo, Clockwork, lambda known: ByTrunk(Clockwork(known))])
+def test_models_that_come_no_more_leave_nothing_behind(make: Callable[[Profiles], Schedule]) -> None:
+    """However many there were, and whatever they did: run, be refused, share a trunk."""
+    schedule, sizes = make(Profiles()), []
+    for number in range(300):
+        name, now_us = f"a@{number}#{number}", 10_000 * number
+        schedule.changed(queue(name, now_us - 1, now_us + 5_000)._replace(trunk=f"t{number}"), now_us)
+        for refusal in schedule.refused(now_us):
+            schedule.changed(queue(name, now_us + 5_000)._replace(trunk=f"t{number}"), now_us)
+            assert refusal.model == name
+        if (start := schedule.next(now_us)) is not None:
+            schedule.done(start.model, start.rows, 100, now_us + 100)
+        schedule.forget(name, now_us + 200)
+        schedule.profiles.forget(name)
+        sizes.append(len(pickle.dumps(schedule)))
+    assert sizes[299] <= sizes[99] + 1_000
 
 
 def test_two_lanes_run_two_models_and_never_one_twice() -> None:

@@ -89,14 +89,20 @@ class Clockwork:
         self._demand.changed(queue)
         self._enter(model, now_us)
 
+    def forget(self, model: str, now_us: int) -> None:
+        """Forget a model; its entries in the heaps are dropped when they come up."""
+        if (known := self._models.pop(model, None)) is not None:
+            self._demand.forget(model)
+            self._excess.changed(known.queue._replace(dues_us=()), counts=False)
+
     def refused(self, now_us: int) -> Sequence[Refusal]:
         """Return the rows that cannot be in time, even if their model runs next, and those passed over."""
         free_us = self._free_us(now_us)
         found, kept = [], []
         while self._losses and self._losses[0][0] < free_us:
-            _, number, name = heappop(self._losses)
-            model = self._models[name]
-            if number == model.entry:
+            entry = heappop(self._losses)
+            if self._is_last(entry):
+                model = self._models[entry[2]]
                 refusal = self._lost(model, free_us, now_us)
                 found.append(refusal) if refusal is not None else kept.append(model)
         for model in kept:
@@ -123,7 +129,7 @@ class Clockwork:
 
     def due_us(self) -> int | None:
         """Return when the next row is lost, if nothing runs before."""
-        while self._losses and self._losses[0][1] != self._models[self._losses[0][2]].entry:
+        while self._losses and not self._is_last(self._losses[0]):
             heappop(self._losses)
         return self._losses[0][0] + 1 if self._losses else None
 
@@ -164,17 +170,21 @@ class Clockwork:
     def _push(self, heap: list[_Entry], entry: _Entry) -> None:
         """Add an entry; now and then those that models have outlived are taken out."""
         if len(heap) > _SPARSE * len(self._models) + _SPARSE:
-            heap[:] = [each for each in heap if each[1] == self._models[each[2]].entry]
+            heap[:] = [each for each in heap if self._is_last(each)]
             heapify(heap)
         heappush(heap, entry)
+
+    def _is_last(self, entry: _Entry) -> bool:
+        """Tell whether an entry is the last one of its model."""
+        model = self._models.get(entry[2])
+        return model is not None and model.entry == entry[1]
 
     def _top(self) -> _Model | None:
         """Return the model that goes first."""
         while self._starts:
-            _, number, name = self._starts[0]
-            model = self._models[name]
-            if number == model.entry and name not in self._ends_us:
-                return model
+            name = self._starts[0][2]
+            if self._is_last(self._starts[0]) and name not in self._ends_us:
+                return self._models[name]
             heappop(self._starts)
         return None
 

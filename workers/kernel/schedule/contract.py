@@ -82,6 +82,10 @@ class Schedule(Protocol):
         """Take what now waits for one model, whose queue, cap or residency has changed."""
         ...
 
+    def forget(self, model: str, now_us: int) -> None:
+        """Forget a model that comes no more; a batch of it that runs is done as ever."""
+        ...
+
     def refused(self, now_us: int) -> Sequence[Refusal]:
         """Return what is to be dropped, each once; the host answers with `changed`."""
         ...

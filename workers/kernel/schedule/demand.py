@@ -43,6 +43,11 @@ class Demand:
         else:
             self._waiting.pop(queue.model, None)
 
+    def forget(self, model: str) -> None:
+        """Forget a model."""
+        self._waiting.pop(model, None)
+        self._refused.pop(model, None)
+
     def refused(self, queue: Queue, rows: int, now_us: int) -> None:
         """Take that `rows` of those that waited are refused."""
         its = self._refused.setdefault(queue.model, deque())

@@ -32,6 +32,10 @@ class Fifo:
         self._queues[queue.model] = queue
         self._enter(queue.model)
 
+    def forget(self, model: str, now_us: int) -> None:
+        """Forget a model."""
+        self._queues.pop(model, None)
+
     def refused(self, now_us: int) -> Sequence[Refusal]:
         """Return nothing."""
         return ()
@@ -42,8 +46,8 @@ class Fifo:
             return None
         while self._oldest:
             since_us, model = heappop(self._oldest)
-            queue = self._queues[model]
-            if self._is_ready(queue) and queue.since_us == since_us:
+            queue = self._queues.get(model)
+            if queue is not None and self._is_ready(queue) and queue.since_us == since_us:
                 self._running.add(model)
                 return Start(model, min(queue.cap, len(queue.dues_us)), now_us, queue.dues_us[0])
         return None

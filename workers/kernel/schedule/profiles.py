@@ -44,14 +44,41 @@ class Errors(NamedTuple):
     over_p99_us: int
 
 
-class _Executions:
-    """What batches took, by class, and what one of each class is reckoned to take (us)."""
+class Predicted(NamedTuple):
+    """Predicted beside actual times of one model's version, since it was loaded first.
 
-    __slots__ = ("by_class", "samples")
+    Attributes:
+        batches: that were predicted.
+        under, over: of them took longer, or less time, than predicted.
+        predicted_us, took_us: what all of them were predicted to take, and took.
+    """
+
+    batches: int = 0
+    under: int = 0
+    over: int = 0
+    predicted_us: int = 0
+    took_us: int = 0
+
+    def and_one(self, predicted_us: int, took_us: int) -> Predicted:
+        """Return these with one batch more."""
+        return Predicted(
+            self.batches + 1,
+            self.under + (took_us > predicted_us),
+            self.over + (took_us < predicted_us),
+            self.predicted_us + predicted_us,
+            self.took_us + took_us,
+        )
+
+
+class _Executions:
+    """What batches took, by class, what one of each class is reckoned to take (us), and how good that was."""
+
+    __slots__ = ("by_class", "predicted", "samples")
 
     def __init__(self) -> None:
         self.samples: dict[int, deque[tuple[int, int]]] = {}  # what each took, and its rows
         self.by_class: tuple[int, ...] = (UNPROFILED_US,) * CLASSES
+        self.predicted = Predicted()
 
 
 class Times:
@@ -75,6 +102,17 @@ class Times:
     def by_class(self) -> tuple[int, ...]:
         """What a batch of each class is reckoned to take (us), from one row on; never empty."""
         return self._executions.by_class
+
+    @property
+    def predicted(self) -> Predicted:
+        """How well its batches were predicted; of models with one trunk, those of all of them."""
+        return self._executions.predicted
+
+    def judge(self, rows: int, took_us: int) -> int:
+        """Compare what a batch took with what it was reckoned to take; returns by how much that was too short (us)."""
+        predicted_us = self.by_class[class_of(rows)]
+        self._executions.predicted = self._executions.predicted.and_one(predicted_us, took_us)
+        return took_us - predicted_us
 
     def observe(self, rows: int, took_us: int) -> None:
         """Take what a batch took."""
@@ -144,9 +182,9 @@ class Profiles:
         """Take what a batch of `rows` took; beside it stands what was predicted. No rows say nothing."""
         if not rows:
             return
-        times, index = self.of(model), class_of(rows)
+        times = self.of(model)
         if times.is_known:
-            error_us = took_us - times.by_class[index]
+            error_us = times.judge(rows, took_us)
             self._errors.append(error_us)
             self._batches += 1
             self._under += error_us > 0

@@ -5,7 +5,10 @@ rows wait, or a copy is wanted ─▶ wanted ─▶ load it, and unload those th
 Units may have a trunk in common, which is in memory once, as long as one of them is. So it takes its room once.
 
 With a `demand` (see `demand`) the unit of the largest is loaded first, and one with demand makes room only for a unit
-with more. Units of equal demand are loaded in an order that is given, or in that of the wishes.
+with more. Units of equal demand are loaded in an order that is given, or in that of the wishes. Of those without demand
+the units that nobody asks now make room first.
+
+A unit whose loading takes long is put aside: others are loaded beside it, so that one that hangs keeps none out.
 """
 
 from __future__ import annotations
@@ -15,10 +18,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 # A model of unknown size is reckoned to take so much: what a small one takes with its objects.
 UNKNOWN_BYTES: Final = 1 << 20
+# So many units may be put aside at a time: each is a thread, and memory that nobody knows of.
+MOST_ASIDE: Final = 3
+# If nothing could be loaded, that is looked at again after so long (us) for each unit and wish: a look takes half a
+# microsecond for each.
+LOOK_US: Final = 10
 
 
 class Eviction(NamedTuple):
@@ -57,12 +65,28 @@ class _Unit:
     trunk: str = ""
     is_busy: bool = False
     is_loading: bool = False
+    is_aside: bool = False
+    is_asked: bool = False
 
 
 @dataclass(slots=True)
 class _Trunk:
     size_bytes: int
     users: int = 0
+
+
+class _Victims(NamedTuple):
+    """Units that may make room.
+
+    Attributes:
+        free: those without demand, the first to go first.
+        free_bytes: that all of these may give back.
+        worked: the others with their demand, the least first.
+    """
+
+    free: list[str]
+    free_bytes: int
+    worked: list[tuple[int, str]]
 
 
 class Residency:
@@ -88,6 +112,9 @@ class Residency:
         self.used_bytes = 0
         self._most_loading = loading
         self._loading = 0
+        self._aside = 0  # of these
+        self._look_us = 0  # when it is looked again for what can be loaded
+        self._is_late = False  # somebody has wanted to look before that
         self._units: OrderedDict[str, _Unit] = OrderedDict()  # in memory or being loaded; the least recently used first
         self._wishes: dict[str, _Wish] = {}  # units that are to be loaded, in this order
         self._trunks: dict[str, _Trunk] = {}  # of the units that are in memory or being loaded
@@ -104,6 +131,11 @@ class Residency:
     def __iter__(self) -> Iterator[str]:
         """Yield the units in memory, the least recently used first."""
         return (unit for unit, known in self._units.items() if not known.is_loading)
+
+    @property
+    def due_us(self) -> int | None:
+        """When `changes` may have something that it did not look for when it was called last; None = never."""
+        return self._look_us if self._is_late else None
 
     def want(self, unit: str, size_bytes: int, trunk: str = "", trunk_bytes: int = 0) -> None:
         """Wish that a unit is loaded, unless it is.
@@ -129,6 +161,22 @@ class Residency:
             known.used_us, known.is_busy = now_us, is_busy
             self._units.move_to_end(unit)
 
+    def ask(self, unit: str, *, is_asked: bool) -> None:
+        """Note whether rows wait for a unit."""
+        if (known := self._units.get(unit)) is not None:
+            known.is_asked = is_asked
+
+    def put_aside(self, unit: str) -> bool:
+        """Let another unit be loaded beside one that is being loaded; False = too many are put aside already."""
+        known = self._units.get(unit)
+        if known is None or not known.is_loading or known.is_aside:
+            return True
+        if self._aside >= MOST_ASIDE:
+            return False
+        known.is_aside = True
+        self._aside += 1
+        return True
+
     def release(self, unit: str) -> None:
         """Note that a unit is not needed here any more: of those without demand it is the first to make room."""
         if unit in self._units:
@@ -137,8 +185,8 @@ class Residency:
     def loaded(self, unit: str, size_bytes: int, now_us: int) -> None:
         """Note that a unit is in memory, and how much it takes with its trunk; 0 = as reckoned."""
         known = self._units[unit]
-        self._loading -= known.is_loading
-        known.is_loading, known.used_us = False, now_us
+        self._end_loading(known)
+        known.used_us = now_us
         if size_bytes:
             own_bytes = max(0, size_bytes - (self._trunks[known.trunk].size_bytes if known.trunk else 0))
             self.used_bytes += own_bytes - known.size_bytes
@@ -150,7 +198,7 @@ class Residency:
         self._wishes.pop(unit, None)
         known = self._units.pop(unit, None)
         if known is not None:
-            self._loading -= known.is_loading
+            self._end_loading(known)
             self.used_bytes -= known.size_bytes
             if known.trunk:
                 self._leave(known.trunk)
@@ -174,36 +222,62 @@ class Residency:
             now_us: the time.
             order: returns a unit's place among those of equal demand.
         """
-        if self._loading >= self._most_loading:
+        if not self._has_place() or not self._wishes:
+            self._is_late = False
             return
+        if now_us < self._look_us:
+            self._is_late = True
+            return
+        self._is_late, is_vain = False, True
         wishes = [(-self._demand(unit, now_us), order(unit), place, unit) for place, unit in enumerate(self._wishes)]
+        victims: _Victims | None = None
         for demand, _, _, unit in sorted(wishes):
             wish = self._wishes[unit]
-            if self._loading >= self._most_loading:
-                return
             if wish.size_bytes + wish.trunk_bytes > self.budget_bytes:
                 del self._wishes[unit]
                 self._too_large.append(unit)
                 continue
-            victims = self._victims(wish, -demand, now_us)
-            if victims is None:
+            chosen: list[str] | None = []
+            if (lacks_bytes := self._lacks(wish)) > 0:
+                victims = self._victims(now_us) if victims is None else victims
+                chosen = self._chosen(wish.trunk, lacks_bytes, -demand, victims)
+            if chosen is None:
                 continue
-            evictions = tuple(Eviction(victim, unit, now_us - self._units[victim].used_us) for victim in victims)
-            self._enter(wish)  # before the victims go: the room of a trunk that they leave to it is not given back
-            for victim in victims:
-                self.drop(victim)
-            del self._wishes[unit]
-            self._units[unit] = _Unit(wish.size_bytes, now_us, wish.trunk, is_loading=True)
-            self.used_bytes += wish.size_bytes
-            self._loading += 1
+            evictions = tuple(Eviction(victim, unit, now_us - self._units[victim].used_us) for victim in chosen)
+            self._load(unit, wish, chosen, now_us)
+            victims, is_vain = None, False
             yield Change(unit, evictions)
+            if not self._has_place():
+                return
+        if is_vain:
+            self._look_us = now_us + LOOK_US * (len(self._units) + len(self._wishes))
+
+    def _has_place(self) -> bool:
+        """Tell whether another unit may be loaded now."""
+        return self._loading - self._aside < self._most_loading
+
+    def _end_loading(self, known: _Unit) -> None:
+        self._loading -= known.is_loading
+        self._aside -= known.is_aside
+        known.is_loading = known.is_aside = False
+
+    def _load(self, unit: str, wish: _Wish, victims: Iterable[str], now_us: int) -> None:
+        """Begin to load a unit in the place of others."""
+        self._enter(wish)  # before the victims go: the room of a trunk that they leave to it is not given back
+        for victim in victims:
+            self.drop(victim)
+        del self._wishes[unit]
+        self._units[unit] = _Unit(wish.size_bytes, now_us, wish.trunk, is_loading=True)
+        self.used_bytes += wish.size_bytes
+        self._loading += 1
 
     def excess(self, now_us: int) -> Iterator[Eviction]:
         """Yield what is to be unloaded because units take more than was reckoned; busy ones stay."""
         while self.used_bytes > self.budget_bytes:
-            victim = next((unit for unit in self if not self._units[unit].is_busy), None)
-            if victim is None:
+            others = [unit for unit in self if not self._units[unit].is_busy]
+            if not others:
                 return
+            victim = min(others, key=lambda unit: self._units[unit].is_asked)
             idle_us = now_us - self._units[victim].used_us
             self.drop(victim)
             yield Eviction(victim, "", idle_us)
@@ -225,40 +299,51 @@ class Residency:
             self.used_bytes -= known.size_bytes
             del self._trunks[trunk]
 
-    def _victims(self, wish: _Wish, demand: int, now_us: int) -> list[str] | None:
-        """Return which units make room for another one; None = too many are busy, or worth more."""
-        room = _Room(self._trunks, wish, self.budget_bytes - self.used_bytes)
-        victims, asked = list[str](), list[tuple[int, str]]()
-        if room.is_enough():
-            return victims
+    def _victims(self, now_us: int) -> _Victims:
+        """Return the units that may make room: of those without demand the ones that nobody asks come first."""
+        free, asked, worked, free_bytes = list[str](), list[str](), list[tuple[int, str]](), 0
         for unit, known in self._units.items():
             if known.is_busy or known.is_loading:
                 continue
-            its = self._demand(unit, now_us)
-            if its:
-                asked.append((its, unit))
+            if demand := self._demand(unit, now_us):
+                worked.append((demand, unit))
                 continue
-            victims.append(unit)
-            room.take(known)
-            if room.is_enough():
-                return victims
-        for its, unit in sorted(asked):
-            if its >= demand:
-                return None
-            victims.append(unit)
+            (asked if known.is_asked else free).append(unit)
+            free_bytes += known.size_bytes + (self._trunks[known.trunk].size_bytes if known.trunk else 0)
+        return _Victims(free + asked, free_bytes, sorted(worked))
+
+    def _lacks(self, wish: _Wish) -> int:
+        """Return how much room a unit lacks (bytes)."""
+        brings_bytes = 0 if wish.trunk in self._trunks else wish.trunk_bytes
+        return wish.size_bytes + brings_bytes + self.used_bytes - self.budget_bytes
+
+    def _chosen(self, trunk: str, lacks_bytes: int, demand: int, victims: _Victims) -> list[str] | None:
+        """Return which units make room for another one; None = too many are busy, or worth more."""
+        is_worth_least = not victims.worked or victims.worked[0][0] >= demand
+        if is_worth_least and lacks_bytes > victims.free_bytes:
+            return None  # most wishes of a host that is full end here
+        room, chosen = _Room(self._trunks, trunk, lacks_bytes), list[str]()
+        for unit in victims.free:
+            chosen.append(unit)
             room.take(self._units[unit])
             if room.is_enough():
-                return victims
+                return chosen
+        for its, unit in victims.worked:
+            if its >= demand:
+                return None
+            chosen.append(unit)
+            room.take(self._units[unit])
+            if room.is_enough():
+                return chosen
         return None
 
 
 class _Room:
     """The room for a unit, as others would make it: a trunk goes with the last that has it, unless the unit has it."""
 
-    def __init__(self, trunks: Mapping[str, _Trunk], wish: _Wish, free_bytes: int) -> None:
-        self._trunks, self._stays, self._gone = trunks, wish.trunk, Counter[str]()
-        brings_bytes = 0 if wish.trunk in trunks else wish.trunk_bytes
-        self._lacks_bytes = wish.size_bytes + brings_bytes - free_bytes
+    def __init__(self, trunks: Mapping[str, _Trunk], stays: str, lacks_bytes: int) -> None:
+        self._trunks, self._stays, self._gone = trunks, stays, Counter[str]()
+        self._lacks_bytes = lacks_bytes
 
     def is_enough(self) -> bool:
         """Tell whether the unit fits."""

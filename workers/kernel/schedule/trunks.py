@@ -30,9 +30,11 @@ class Heads:
     def __init__(self, trunk: str) -> None:
         self._trunk = trunk
         self._waiting: dict[str, Queue] = {}
+        self._models: set[str] = set()
 
     def take(self, queue: Queue) -> None:
         """Take what now waits for one of them."""
+        self._models.add(queue.model)
         self._waiting.pop(queue.model, None)
         if queue.dues_us:
             self._waiting[queue.model] = queue
@@ -40,6 +42,11 @@ class Heads:
     def drop(self, model: str) -> None:
         """Forget one of them."""
         self._waiting.pop(model, None)
+        self._models.discard(model)
+
+    def __len__(self) -> int:
+        """Return how many they are."""
+        return len(self._models)
 
     def queue(self, now_us: int) -> Queue:
         """Return what waits for all of them."""
@@ -115,6 +122,12 @@ class ByTrunk:
         heads.take(queue)
         self._schedule.changed(heads.queue(now_us), now_us)
 
+    def forget(self, model: str, now_us: int) -> None:
+        """Forget a model, and a trunk without any."""
+        if trunk := self._of.get(model, ""):
+            self._leave(model, trunk, now_us)
+        self._schedule.forget(model, now_us)
+
     def refused(self, now_us: int) -> Sequence[Refusal]:
         """Return what is to be dropped."""
         return [part for refusal in self._schedule.refused(now_us) for part in self._parts(refusal)]
@@ -146,7 +159,12 @@ class ByTrunk:
         del self._of[model]
         heads = self._trunks[trunk]
         heads.drop(model)
-        self._schedule.changed(heads.queue(now_us), now_us)
+        if heads:
+            self._schedule.changed(heads.queue(now_us), now_us)
+            return
+        del self._trunks[trunk]
+        self._schedule.forget(trunk, now_us)
+        self.profiles.forget(trunk)  # its models have its times, too
 
     def _parts(self, refusal: Refusal) -> Iterator[Refusal]:
         if refusal.model not in self._trunks:

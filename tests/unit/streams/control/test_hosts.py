@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 from deploy.cli.versions import print_versions
-from schemas.records import Model
+from schemas.records import Model, Profile
 from streams.control.hosts import Heard, host_rows
 from streams.operators.statistics import as_label
 
@@ -40,6 +41,53 @@ def test_a_model_may_make_room_because_others_grew() -> None:
     gauges = {"host_last_eviction_idle_s{model=de,needed_by=memory}": 0.4}
     (row,) = host_rows([HOST._replace(gauges=gauges)])
     assert row["evicted"] == "de, which had not been used for 0 s, as others took more than was reckoned"
+
+
+def test_a_host_tells_what_batches_take_as_predicted_and_as_they_were() -> None:
+    """Models with the most batches come first; one whose times are from before a restart has no share yet."""
+    gauges = {
+        "host_batch_p99_us{model=fr,rows=4}": 5_000.0,
+        "host_batch_p99_us{model=fr,rows=1}": 2_000.0,
+        "host_batch_p99_us{model=de,rows=1}": 1_500.0,
+        "host_load_p99_us{model=fr}": 9_000.0,
+    }
+    counters = {
+        "host_predicted_batches_total": 10.0,
+        "host_predicted_too_short_total": 1.0,
+        "host_predicted_too_long_total": 6.0,
+        "host_model_predicted_batches_total{model=fr}": 10.0,
+        "host_model_predicted_too_short_total{model=fr}": 1.0,
+        "host_model_predicted_too_long_total{model=fr}": 6.0,
+        "host_model_predicted_us_total{model=fr}": 30_000.0,
+        "host_model_predicted_actual_us_total{model=fr}": 20_000.0,
+    }
+    (row,) = host_rows([HOST._replace(counters=counters, gauges=gauges)])
+    assert (row["predicted"], row["longer"], row["shorter"]) == (10, 0.1, 0.6)
+    first, second = row["times"]
+    assert first == {
+        "name": "fr",
+        "sizes": {1: 2.0, 4: 5.0},
+        "load_ms": 9.0,
+        "batches": 10,
+        "predicted_ms": 3.0,
+        "actual_ms": 2.0,
+        "longer": 0.1,
+        "shorter": 0.6,
+    }
+    assert (second["name"], second["sizes"], second["batches"], second["longer"]) == ("de", {1: 1.5}, 0, None)
+
+
+def test_a_model_is_shown_with_what_its_batches_took(capsys: pytest.CaptureFixture[str]) -> None:
+    """By the topic of profiles, which outlives the host."""
+    model = Model("fr", "2", "function", "models/fr", "", "label", None, ())
+    kept = Profile("fr", "2", (1, 3), (2_000, 5_120), 9_000, 3 * MIB)
+    print_versions([(model, model)], {}, as_json=False, profile=kept)
+    said = capsys.readouterr().out
+    assert "version 2 in its host: each size by the longest of its last ten batches" in said
+    assert "5.12" in said
+    assert said.splitlines()[-1] == "loading takes 9.0 ms, and it takes 3.0 MiB in memory"
+    print_versions([(model, model)], {}, as_json=True, profile=kept)
+    assert json.loads(capsys.readouterr().out)[0]["profile"]["p99_us"] == [2_000, 5_120]
 
 
 def test_the_list_of_models_says_it_in_words(capsys: pytest.CaptureFixture[str]) -> None:

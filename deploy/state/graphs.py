@@ -1,0 +1,73 @@
+"""The stages of an application's settings as its record has them, with the time split over them."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
+
+from deploy.errors import UsageError
+from policies.graph import Graph, before, faults, path
+from policies.stage_split import Load, evenly, split
+from schemas.records import Stage
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from deploy.config.settings import ApplicationSettings
+
+WAY_US: Final = 7_400  # to a model and back: twice the 99th percentile of a leg over one broker (`selection.kernel`)
+
+
+def staged(name: str, app: ApplicationSettings) -> tuple[Stage, ...]:
+    """Return the stages of an application; those without a share of their own have one as the time is split.
+
+    Raises:
+        UsageError: they cannot be run; the message names every fault.
+    """
+    stages = tuple(
+        Stage(stage, its.model, its.after, its.input, its.crop, its.where, its.most, its.share or 1.0)
+        for stage, its in app.stages.items()
+    )
+    if not stages:
+        return ()
+    if found := faults(stages):
+        raise UsageError(f"application {name}: {'; '.join(found)}")
+    shares = _shares(app, stages)
+    made = tuple([stage._replace(share=app.stages[stage.name].share or shares[stage.name]) for stage in stages])
+    _check_shares(name, made)
+    return made
+
+
+def _shares(app: ApplicationSettings, stages: Sequence[Stage]) -> dict[str, float]:
+    """Return by when each stage must have answered, as a share of the time."""
+    objective_us = int(app.slo_ms * 1_000)
+    loads = _loads(app, stages)
+    is_known = all(its.profile_ms for its in app.stages.values())
+    found = (split if is_known else evenly)(loads, objective_us)
+    last = {load.name for load in loads} - {load.before for load in loads}
+    until_us = found.until_us(loads)
+    return {name: 1.0 if name in last else until_us[name] / objective_us for name in until_us}
+
+
+def _loads(app: ApplicationSettings, stages: Sequence[Stage]) -> list[Load]:
+    """Return the stages, each behind that before it, with the rows a second that the queries make."""
+    graph = Graph(tuple(stages))
+    rates = {"": app.rate}
+    loads = []
+    for stage in sorted(stages, key=lambda stage: len(path(stage, graph.stages))):
+        its = app.stages[stage.name]
+        rates[stage.name] = rates[before(stage)] * its.items
+        profile = tuple((rows, int(took_ms * 1e3)) for rows, took_ms in sorted(its.profile_ms.items()))
+        loads.append(Load(stage.name, before(stage), rates[stage.name], profile, WAY_US))
+    return loads
+
+
+def _check_shares(name: str, stages: Sequence[Stage]) -> None:
+    known = {stage.name: stage for stage in stages}
+    for stage in stages:
+        for first, second in pairwise([known[each] for each in path(stage, known)]):
+            if second.share <= first.share:
+                raise UsageError(
+                    f"application {name}: stage {second.name} must answer by {second.share:g} of the time, and"
+                    f" {first.name}, which comes before it, by {first.share:g}: leave one of the shares out"
+                )

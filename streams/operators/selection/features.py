@@ -1,0 +1,266 @@
+"""Features that a query does not bring: looked up, waited for while its deadline allows, and else imputed.
+
+    query ─▶ gather ─┬─ all are known ────────────────────────────────────────────▶ decided
+                     └─ it waits ─┬─ they come: a record, or a store's answer ─────▶ decided
+                                  └─ its wait is over ─▶ the running mean of each ─▶ decided, named in `imputed`
+
+A query never waits for another one's features. It waits for a share of its time, and holds its room meanwhile. A store
+that has not answered for a second counts as down: nobody waits for it then, and it is still asked.
+"""
+
+from __future__ import annotations
+
+import heapq
+from itertools import count
+from typing import TYPE_CHECKING, NamedTuple
+
+from schemas import topics
+from schemas.inputs import asked_about
+from schemas.records import Features
+from streams.operators.contract import LOOKED_UP, Emit, FetchFeatures
+from streams.operators.selection.feature_table import FeatureTable
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from schemas.codec import Codec
+    from schemas.records import Source
+    from streams.operators.configuration import Deployed
+    from streams.operators.contract import Effects, Record
+    from streams.operators.selection.pending import Pending
+    from streams.operators.statistics import Counters
+
+# What a store has answered is used for so long; then it is used once more, and asked for meanwhile.
+STALE_US = 1_000_000
+# A store that is silent for this long counts as down, and a key that it has not answered is asked for again.
+SILENT_US = 1_000_000
+# Keys that may be asked for at a time; the one asked for longest ago makes room.
+MOST_ASKED = 65_536
+# Queries that wait no more may stay in the heap in such numbers.
+_SPARE = 64
+
+
+class Recalled(NamedTuple):
+    """Features of a query as its prediction has them: all of them, and the sources that were imputed."""
+
+    features: tuple[float, ...]
+    imputed: tuple[str, ...]
+
+
+class FeatureWait:
+    """A query that waits for features.
+
+    Attributes:
+        deployed: its application.
+        query: itself.
+        missing: keys that have not come.
+        until_us: how long it waits.
+        is_over: it waits no more.
+        serial: tells it from the others.
+    """
+
+    __slots__ = ("deployed", "is_over", "missing", "query", "serial", "until_us")
+
+    def __init__(self, deployed: Deployed, query: Pending, missing: set[str], until_us: int) -> None:
+        self.deployed = deployed
+        self.query = query
+        self.missing = missing
+        self.until_us = until_us
+        self.is_over = False
+        self.serial = 0
+
+
+class QueryFeatures:
+    """Completes queries of applications with sources.
+
+    Args:
+        codec: of the records.
+        counters: of the role.
+        capacity_bytes: that known features may take.
+        bound: places that waiting queries may take, see `pending.Quota`.
+    """
+
+    def __init__(self, codec: Codec, counters: Counters, capacity_bytes: int, bound: int) -> None:
+        self._codec = codec
+        self._counters = counters
+        self._table = FeatureTable(capacity_bytes)
+        self._bound = bound
+        self._places = self._waiting = 0
+        self._serial = count()
+        self._by_key: dict[str, dict[int, FeatureWait]] = {}
+        self._due: list[tuple[int, int, FeatureWait]] = []  # a heap; some of them wait no more
+        self._ready: list[FeatureWait] = []
+        self._asked: dict[str, int] = {}  # keys that a store has not answered, and since when
+        self._asked_us: int | None = None  # since when no store has answered
+        self._wanted: list[str] = []
+        self._means: list[Emit] = []
+        self._recalled: dict[str, Recalled] = {}
+
+    def recall(self, recalled: Mapping[str, Recalled]) -> None:
+        """Take these features for queries, by id, instead of looking them up: a replay brings what was recorded."""
+        self._recalled = dict(recalled)
+
+    def on_record(self, record: Record, now_us: int) -> None:
+        """Take features of a key; queries that have waited for them alone are ready.
+
+        Raises:
+            DecodeError: the record has none.
+        """
+        key = (record.key or b"").decode(errors="replace")
+        if record.partition == LOOKED_UP:
+            self._asked_us = None
+            self._asked.pop(key, None)
+        features = None if record.value is None else self._codec.decode(Features, record.value)
+        self._table.put(key, features, now_us)
+        for wait in [*self._by_key.pop(key, {}).values()]:
+            wait.missing.discard(key)
+            if not wait.missing:
+                self._end(wait)
+                self._ready.append(wait)
+
+    def gather(self, query: Pending, deployed: Deployed, now_us: int) -> bool:
+        """Complete a query; False: it waits for features."""
+        recalled = self._recalled.pop(query.query_id, None) if self._recalled else None
+        if recalled is not None:
+            _give(query, *recalled)
+            return True
+        missing: set[str] = set()
+        until_us = now_us
+        for source in deployed.application.sources:
+            key = _key(source, query)
+            if key is None:
+                continue
+            known = self._table.find(source.name, key)
+            if source.store == "redis" and (known is None or now_us - known.read_us >= STALE_US):
+                self._ask(key, now_us)
+            wait_us = 0 if known is not None else self._patience_us(source, query, now_us)
+            if wait_us > 0:
+                missing.add(key)
+                until_us = max(until_us, now_us + wait_us)
+        if not missing or self._places + query.places > self._bound:
+            self.complete(query, deployed)
+            return True
+        self._wait(FeatureWait(deployed, query, missing, until_us))
+        return False
+
+    def complete(self, query: Pending, deployed: Deployed) -> None:
+        """Put what is known before a query's own features, and for the rest the means."""
+        values: list[float] = []
+        imputed: list[str] = []
+        for source in deployed.application.sources:
+            key = _key(source, query)
+            known = None if key is None else self._table.find(source.name, key)
+            found = None if known is None else known.values
+            is_known = found is not None and len(found) == source.width
+            self._counters["features_total", "source", source.name, "outcome", "known" if is_known else "imputed"] += 1
+            if found is not None and is_known:
+                values += found
+                self._learn(source.name, found)
+            else:
+                values += self._table.mean(source)
+                imputed.append(source.name)
+        _give(query, (*values, *query.features), tuple(imputed))
+
+    def take_ready(self, now_us: int | None = None) -> list[FeatureWait]:
+        """Remove and return the queries whose features have come, and by `now_us` those that have waited enough."""
+        ready, self._ready = self._ready, []
+        while now_us is not None and self._due and self._due[0][0] <= now_us:
+            wait = heapq.heappop(self._due)[2]
+            if not wait.is_over:
+                self._end(wait)
+                ready.append(wait)
+        for wait in ready:
+            self.complete(wait.query, wait.deployed)
+        return ready
+
+    def next_due(self) -> int | None:
+        """Return when the first wait is over (us)."""
+        while self._due and self._due[0][2].is_over:
+            heapq.heappop(self._due)
+        return self._due[0][0] if self._due else None
+
+    def drop(self, partitions: Collection[int]) -> list[Pending]:
+        """Remove and return the waiting queries of these partitions."""
+        gone = [wait for _, _, wait in self._due if not wait.is_over and wait.query.partition in partitions]
+        for wait in gone:
+            self._end(wait)
+        return [wait.query for wait in gone]
+
+    def flush(self, effects: Effects) -> None:
+        """Ask for what is wanted, and write the means that should be."""
+        if self._wanted:
+            effects.append(FetchFeatures(tuple(self._wanted)))
+            self._wanted = []
+        if self._means:
+            effects += self._means
+            self._means = []
+
+    def statistics(self) -> dict[str, float]:
+        """Return how many queries wait, and what the table holds."""
+        if not len(self._table) and not self._waiting:
+            return {}
+        sizes = {"features_cached": float(len(self._table)), "features_bytes": float(self._table.size)}
+        return {"features_waiting": float(self._waiting), **sizes}
+
+    def _patience_us(self, source: Source, query: Pending, now_us: int) -> int:
+        """Return how long a query waits for a source: not at all where its store is down."""
+        is_silent = self._asked_us is not None and now_us - self._asked_us >= SILENT_US
+        if source.store == "redis" and is_silent:
+            return 0
+        return int(source.wait * (query.until_us - now_us))
+
+    def _wait(self, wait: FeatureWait) -> None:
+        wait.query.keep_input()
+        self._places += wait.query.places
+        self._waiting += 1
+        wait.serial = next(self._serial)
+        if len(self._due) > 2 * self._waiting + _SPARE:
+            self._due = [entry for entry in self._due if not entry[2].is_over]
+            heapq.heapify(self._due)
+        heapq.heappush(self._due, (wait.until_us, wait.serial, wait))
+        for key in wait.missing:
+            self._by_key.setdefault(key, {})[wait.serial] = wait
+
+    def _end(self, wait: FeatureWait) -> None:
+        """Let a query wait no more; what it has waited for may come, or not."""
+        wait.is_over = True
+        self._places -= wait.query.places
+        self._waiting -= 1
+        for key in wait.missing:
+            waiting = self._by_key[key]
+            del waiting[wait.serial]
+            if not waiting:
+                del self._by_key[key]
+
+    def _ask(self, key: str, now_us: int) -> None:
+        """Ask the store for a key, unless it is being asked."""
+        since_us = self._asked.get(key)
+        if since_us is not None and now_us - since_us < SILENT_US:
+            return
+        self._asked.pop(key, None)
+        if len(self._asked) >= MOST_ASKED:
+            del self._asked[next(iter(self._asked))]
+        self._asked[key] = now_us
+        self._wanted.append(key)
+        if self._asked_us is None:
+            self._asked_us = now_us
+
+    def _learn(self, source: str, values: tuple[float, ...]) -> None:
+        mean = self._table.learn(source, values)
+        if mean is not None:
+            self._means.append(Emit(topics.FEATURES, 0, source.encode(), self._codec.encode(mean)))
+
+
+def _key(source: Source, query: Pending) -> str | None:
+    """Return the topic's key of a query's features; None where the query has no such field."""
+    if source.key == "query_id":
+        return topics.feature_key(source.name, query.query_id)
+    field = query.context if source.key == "context" else query.input
+    return topics.feature_key(source.name, field) if isinstance(field, str) else None
+
+
+def _give(query: Pending, features: tuple[float, ...], imputed: tuple[str, ...]) -> None:
+    """Set a query's features, and what its models are asked about."""
+    query.features, query.imputed = features, imputed
+    if query.input is not None:
+        query.input = asked_about(query.input, features)

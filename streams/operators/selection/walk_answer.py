@@ -1,0 +1,85 @@
+"""From what the stages of a graph have answered to the answer of their query: whole, or with what is there."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Final
+
+from policies.graph import path
+from schemas.records import ModelOutput, Outcome, Status, Tensor
+from streams.operators.selection.answer import answered, reason_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from schemas.records import Prediction, Value
+    from streams.operators.selection.pending import Pending
+    from streams.operators.selection.walk import StageRow, Walk
+
+_MESSAGE: Final = 1_000  # characters, as of other answers
+TOO_MANY, NOTHING = "too_many_items", "nothing_to_ask"
+
+
+def walked(query: Pending, walk: Walk, now_us: int, reason: str | None) -> Prediction:
+    """Make the answer of a query from what its stages have answered, or its default output for the given reason."""
+    rows = walk.ordered()
+    query.message = _message(rows) or query.message
+    application = query.application
+    answer, status, confidence = None if reason else _answer(walk, rows), Status.COMPLETE, 0.0
+    own = [row for row in rows if row.stage is walk.graph.answering and not row.left_out]
+    is_whole = all(row.is_good for row in rows)
+    if answer is not None:
+        good = [row for row in own if row.is_good]
+        confidence = len(good) / len(own) if own else float(is_whole)
+    if not is_whole:
+        status, reason = Status.PARTIAL, reason or _why(rows)
+    if answer is not None and application is not None and confidence < application.confidence_floor:
+        answer, reason = None, "low_confidence"
+    if answer is None:
+        answer = application.default_output if application is not None else None
+        status, reason, confidence = Status.DEFAULT, reason or NOTHING, 0.0
+    made = answered(query, now_us, status, reason, answer, confidence, _outputs(walk, own))
+    places = {row.key: place for place, row in enumerate(rows)}
+    told = [row.told(-1 if row.before is None else places[row.before.key]) for row in rows]
+    return made._replace(stages=tuple(told))
+
+
+def _answer(walk: Walk, rows: list[StageRow]) -> Value | None:
+    """Return the answer: a list, with null for what is missing; or the only one, or the nearest before that."""
+    if walk.is_list:
+        own = [row for row in rows if row.stage is walk.graph.answering and not row.left_out]
+        return json.dumps([_plain(row.output.answer) if row.output is not None else None for row in own])
+    on_path = path(walk.graph.answering, walk.graph.stages)
+    good = [row for row in rows if row.is_good and row.stage.name in on_path]
+    answering = walk.graph.answering
+    if all(row.is_good for row in rows) and (not good or good[-1].stage is not answering):
+        return None  # there was nothing to ask it about
+    return good[-1].output.answer if good and good[-1].output is not None else None
+
+
+def _outputs(walk: Walk, own: list[StageRow]) -> tuple[ModelOutput, ...]:
+    """Return the output of the model that the policy has chosen, from which it learns: one for all items."""
+    if not own:
+        return ()
+    if not walk.is_list:
+        return (own[0].output or ModelOutput(walk.model, "", Outcome.MISSING, None),)
+    good = [row.output for row in own if row.output is not None and row.is_good]
+    if not good:
+        return ((own[0].output or ModelOutput(walk.model, "", Outcome.MISSING, None))._replace(scores=None),)
+    answers = json.dumps([_plain(row.output.answer) if row.output is not None else None for row in own])
+    return (ModelOutput(walk.model, good[0].version, Outcome.OK, answers),)
+
+
+def _plain(answer: Value | None) -> object:
+    return answer.numpy().tolist() if isinstance(answer, Tensor) else answer
+
+
+def _why(rows: Iterable[StageRow]) -> str:
+    asked = [row.output.outcome if row.output is not None else Outcome.MISSING for row in rows if not row.left_out]
+    return reason_of({outcome for outcome in asked if outcome is not Outcome.OK}) or TOO_MANY
+
+
+def _message(rows: Iterable[StageRow]) -> str:
+    """Return what the rows say to a person, each once."""
+    said = [part for row in rows if row.message for part in row.message.split("; ")]
+    return "; ".join(dict.fromkeys(said))[:_MESSAGE]

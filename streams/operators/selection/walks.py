@@ -1,0 +1,218 @@
+"""Walks graphs: asks the stages about the query, and each next stage about the answers that have come.
+
+    query ─▶ first stages ─▶ rows ─▶ models ─▶ outputs ─▶ items ─▶ conditions ─▶ the next stages' rows ─▶ ...
+                               │                  └─ nothing waits any more ─▶ answer
+                               └─ no time, no room, no input: it is not asked, and the answer says so
+
+A row travels as a query of its own (`Pending`), so cache and admission treat it as any other. Its query keeps the
+deadline: whatever is there by then is answered.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from policies.conditions import parse
+from policies.graph import QUERY, graph_of, source
+from policies.items import InputError, cropped, items_of, part_of
+from schemas.records import Outcome, Query
+from streams.operators.contract import Record
+from streams.operators.selection.latencies import Latencies
+from streams.operators.selection.pending import PLACE_BYTES, Pending, size
+from streams.operators.selection.walk import ROOM, StageRow, Walk
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from policies.items import Item
+    from schemas.records import Input, Model, Stage
+    from streams.operators.contract import Effects
+    from streams.operators.selection.combiner import Combiner
+    from streams.operators.statistics import Counters
+
+
+class Walks:
+    """Asks the stages of all queries in hand.
+
+    Args:
+        combiner: holds queries and rows, and answers.
+        models: that are deployed, by name, as they change.
+        ask: asks a row's model until then, in a step of its query, at a time; False: it would answer too late.
+        counters: of the role.
+    """
+
+    __slots__ = ("_ask", "_combiner", "_counters", "_models")
+
+    def __init__(
+        self,
+        combiner: Combiner,
+        models: Mapping[str, Model],
+        ask: Callable[[Pending, int, int, int], bool],
+        counters: Counters,
+    ) -> None:
+        self._combiner = combiner
+        self._models = models
+        self._ask = ask
+        self._counters = counters
+
+    def begin(self, query: Pending, now_us: int, effects: Effects) -> None:
+        """Ask the first stages about a query whose model has been chosen."""
+        application = query.application
+        assert application is not None
+        query.walk = walk = Walk(graph_of(application.stages), query.models[0])
+        query.models = ()  # of its own it asks none: its rows do
+        if any(name not in self._models for name in application.asks if name not in application.models):
+            query.decision = None
+            effects.append(self._combiner.answer(query, now_us, "unknown_model"))
+            return
+        self._combiner.latencies = self._combiner.latencies or Latencies()
+        self._combiner.open([query])
+        query.keep_input()
+        self._follow(query, walk, None, now_us)
+        self._end(query, walk, now_us, effects)
+
+    def take(self, asked: Pending, now_us: int, effects: Effects) -> None:
+        """Take a row's output, and ask the stages that follow; the last one answers its query."""
+        row, query = asked.row, asked.root
+        if row is None or query is None:
+            return
+        self._combiner.let_go(asked.partition, asked.row_id)
+        walk = query.walk
+        if walk is None or query.answered or walk.waiting.pop(asked.row_id, None) is None:
+            return
+        row.output, row.took_us, row.message = asked.outputs[row.model], now_us - row.at_us, asked.message
+        self._count(query, row, row.output.outcome.value)
+        if row.is_good:
+            self._follow(query, walk, row, now_us)
+        self._end(query, walk, now_us, effects)
+
+    def _end(self, query: Pending, walk: Walk, now_us: int, effects: Effects) -> None:
+        if not walk.waiting and not query.answered:
+            effects.append(self._combiner.answer(query, now_us))
+
+    def _follow(self, query: Pending, walk: Walk, row: StageRow | None, now_us: int) -> None:
+        """Ask the stages after a row; None = the first ones."""
+        following = walk.graph.after["" if row is None else row.stage.name]
+        items: list[Item | None] = [None]
+        if row is not None and row.output is not None and following:
+            found, is_list = items_of(row.output.answer, row.output.scores)
+            items = [*found]
+            if is_list:
+                walk.lists.add(row.stage.name)
+        for stage in following:
+            self._fan_out(query, walk, stage, row, items, now_us, len(following))
+
+    def _fan_out(
+        self,
+        query: Pending,
+        walk: Walk,
+        stage: Stage,
+        row: StageRow | None,
+        items: Sequence[Item | None],
+        now_us: int,
+        stages: int,
+    ) -> None:
+        """Ask a stage about the items that fulfil its condition, as many as there is room for."""
+        condition = parse(stage.where)
+        chosen = [place for place, item in enumerate(items) if item is None or condition.holds(item.fields)]
+        room = (ROOM if row is None else row.room) // stages
+        asked, left = chosen[: min(stage.most, room)], chosen[min(stage.most, room) :]
+        for place in asked:
+            new = self._new(query, walk, stage, row, place, items[place], now_us)
+            new.room = room // len(asked)
+            self._put(query, walk, new, now_us)
+        if left:
+            new = self._new(query, walk, stage, row, left[0], None, now_us)
+            new.left_out = len(left)
+            new.fail(Outcome.OVERLOADED)
+            self._count(query, new, "left_out")
+
+    def _new(
+        self,
+        query: Pending,
+        walk: Walk,
+        stage: Stage,
+        before: StageRow | None,
+        place: int,
+        item: Item | None,
+        now_us: int,
+    ) -> StageRow:
+        row = StageRow(query.row_id, stage, stage.model or walk.model, before, place, item)
+        row.at_us = now_us
+        row.until_us = query.received_us + int(stage.share * (query.until_us - query.received_us))
+        walk.add(row)
+        return row
+
+    def _put(self, query: Pending, walk: Walk, row: StageRow, now_us: int) -> None:
+        """Ask a row, if its input can be made and its model usually answers in time."""
+        try:
+            given = self._given(query, row)
+        except InputError as error:
+            row.fail(Outcome.INVALID, f"stage {row.stage.name}: {error}")
+            self._count(query, row, Outcome.INVALID.value)
+            return
+        asked = _asked(query, row, given, is_chosen=not row.stage.model)
+        depth = walk.graph.depths[row.stage.name]
+        if not self._is_in_time(row, now_us) or not self._ask(asked, row.until_us, depth, now_us):
+            row.fail(Outcome.OVERLOADED)
+            self._count(query, row, Outcome.OVERLOADED.value)
+            return
+        walk.waiting[asked.row_id] = row
+        _hold(query, asked)
+        if asked.outputs:  # remembered
+            self._combiner.ready.append(asked)
+
+    def _given(self, query: Pending, row: StageRow) -> Input:
+        """Return what a row's model is given.
+
+        Raises:
+            InputError: there is no such thing.
+        """
+        name, field = source(row.stage)
+        query_input = query.input
+        assert query_input is not None
+        if name == QUERY and row.stage.crop and row.part is not None:
+            return cropped(query_input, row.part, row.stage.crop, self._size(row.model, query_input))
+        if name == QUERY:
+            return query_input
+        # The item of the stage that is named lies in the row after it, on the way here.
+        part = next(its.part for its in row.back() if its.before is not None and its.before.stage.name == name)
+        assert part is not None
+        return part_of(part, field)
+
+    def _size(self, model: str, given: Input) -> tuple[int, ...]:
+        """Return height and width of the images that a model takes; nothing if it takes others than the query has."""
+        shape = self._models[model].shape
+        dimensions = len(getattr(given, "shape", ()))
+        return shape[:2] if len(shape) == dimensions and min(shape[:2]) > 0 else ()
+
+    def _is_in_time(self, row: StageRow, now_us: int) -> bool:
+        """Tell whether a model usually answers by a row's time; one that is not known, or is to be tried, may."""
+        latencies = self._combiner.latencies
+        if latencies is None or now_us >= row.until_us:
+            return now_us < row.until_us
+        expected_us = latencies.expected_us((row.model,), now_us)[0] and latencies.quantile_us(row.model, 0.5)
+        return now_us + (expected_us or 0) <= row.until_us
+
+    def _count(self, query: Pending, row: StageRow, outcome: str) -> None:
+        labels = ("application", query.application_name, "stage", row.stage.name, "outcome", outcome)
+        self._counters["stages_total", *labels] += 1
+
+
+def _asked(query: Pending, row: StageRow, given: Input, *, is_chosen: bool) -> Pending:
+    """Return a row as a query of its own: its time is the stage's, and who answers is not for its policy to say."""
+    version = query.version if is_chosen else None
+    position = query.completes[0]
+    its = Query(row.row_id, query.application_name, given, query.context, row.at_us, None, query.priority, (), version)
+    record = Record(position.topic, position.partition, position.offset, row.at_us, query.key, None)
+    asked = Pending(its, record, query.application, row.at_us, row.at_us, row.until_us, row.until_us)
+    asked.models, asked.row, asked.root = (row.model,), row, query
+    return asked
+
+
+def _hold(query: Pending, asked: Pending) -> None:
+    """Count the places of a row with its query's."""
+    if query.quota is not None:
+        places = asked.places + size(asked.input) // PLACE_BYTES
+        query.places += places
+        query.quota.places += places

@@ -1,0 +1,57 @@
+"""The page of the three scenarios with many models."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from load.registry import find
+from load.results.results import Result
+from load.scenarios.many_models_page import PARTS, SCENARIOS, page
+
+if TYPE_CHECKING:
+    from load.harness.environment import Environment
+
+MACHINE = cast("Environment", {"cores_usable": 2, "processor": "a machine"})
+WAYS = ("processes", "staged", "sklearn", "alone_0", "shared_0", "shared_50", "shared_100")
+SERIES: dict[str, dict[str, list[dict[str, Any]]]] = {
+    "pretzel": {
+        what: [{"way": way, "pipelines": 10, value: 3.0} for way in WAYS]
+        for what, value in (("memory", "pss_mib"), ("work", "per_s"))
+    }
+}
+
+
+def results(**figures: dict[str, float]) -> list[tuple[Result, Environment]]:
+    """Return a result of each scenario with these figures."""
+    return [
+        (Result(name, figures.get(name, {}), {"form": "short"}, SERIES.get(name, {})), MACHINE) for name in SCENARIOS
+    ]
+
+
+def test_every_figure_stands_beside_what_was_published() -> None:
+    """Those that no result has are left out, and a result of another part is added."""
+    given = results(nexus={"workers_ratio": 6.0}, pretzel={"memory_gain_over_sklearn": 10.74})
+    given += [(Result("nexus", {"measured_moves": 16.0}, {"form": "short"}), MACHINE)]
+    text = page(given)
+    assert "| a worker a model takes more hosts | 6.0 times | 1.8 to 12.7 times the rate |" in text
+    assert "| models that moved meanwhile | 16 |  |" in text
+    assert "| memory less than scikit-learn in one process | 10.7 times |  |" in text
+    assert "cold" not in text
+    assert "(pretzel.svg)" in text
+
+
+def test_a_page_lacks_no_scenario_and_has_no_other_one() -> None:
+    """Which ones it is made of is said."""
+    with pytest.raises(LookupError, match="results of clockwork, pretzel, nexus; these are of clockwork, pretzel"):
+        page(results()[:2])
+    with pytest.raises(LookupError, match="hosts"):
+        page([*results(), (Result("hosts", {}), MACHINE)])
+
+
+def test_all_its_figures_are_declared_by_their_scenarios() -> None:
+    """A figure that was renamed would be left out without a word."""
+    for name, part in PARTS.items():
+        for row in part.rows:
+            assert find(name).figures.of(row.figure) is not None, row.figure

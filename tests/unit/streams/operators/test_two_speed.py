@@ -1,0 +1,102 @@
+"""Two-speed models in the whole loop in virtual time: cold log-odds from a package, warm ones from feedback."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from policies.draw import pick, uniform
+from schemas.records import Features, Source, Status, Tensor
+from streams.operators.contract import StateKey
+from streams.operators.join.kernel import JoinerSettings
+from streams.operators.learn.fold import fold
+from streams.operators.selection.kernel import SelectionSettings
+from streams.replay.as_it_was import Deployment, replay
+from streams.testing import Crash
+from tests.loops import CODEC, Loop, Row, digits
+from tests.traces import trace_of
+
+EMPTY = Tensor.of(np.array([], np.float64))
+SOURCE = Source("users", 1, store="redis")
+WINDOW_US = 130_000_000
+
+
+def cold(asked: Row) -> Tensor:
+    """Find the first of three items the best, the more so the larger the user's feature."""
+    assert isinstance(asked.input, Tensor)
+    return Tensor.of(np.array([1.0 + float(asked.input.numpy()[0]), 0.0, 0.0]))
+
+
+def clicked(faults: tuple[Crash, ...] = (), rounds: int = 60, *, late: bool = False) -> Loop:
+    """Ask about two users, of whom each clicks on one item alone; the features of one may never come."""
+
+    def look_up(key: str) -> tuple[bytes | None, int] | None:
+        if late and key == "users/bob":
+            return None
+        return CODEC.encode(Features((1.0 if key == "users/ann" else -1.0,))), 2_000
+
+    parameters = {"features": 1.0, "items": 3.0, "ridge": 0.5}
+    application = digits(
+        models=("cold",), policy="two_speed", parameters=parameters, loss="given", window_s=20.0, sources=(SOURCE,)
+    )
+    loop = Loop({"cold": cold}, application, faults, features=look_up)
+    for number in range(rounds):
+        user, liked = (("ann", 2), ("bob", 1))[number % 2]
+        asked = loop.query(context=user, input=EMPTY)
+        loop.driver.run(0.2)
+        loop.feedback(asked, loss=float(loop.answer(asked).answer != liked))
+        loop.driver.run(0.2)
+    return loop
+
+
+def test_feedback_on_an_item_outweighs_the_package_for_those_who_like_it() -> None:
+    """By their features: what is served in the end is what each clicks on."""
+    loop = clicked(rounds=200)
+    served = [prediction.answer for prediction in loop.predictions()[-20:]]
+    assert served.count(2) >= 8
+    assert served.count(1) >= 8
+
+
+def test_the_item_is_drawn_by_the_querys_id_with_the_logged_probabilities() -> None:
+    """So whoever evaluates another choice knows how likely this one was."""
+    for prediction in clicked(rounds=20).predictions():
+        assert prediction.status is Status.COMPLETE
+        assert sum(prediction.first) == pytest.approx(1.0)
+        assert prediction.answer == pick(prediction.first, uniform(prediction.query_id, "item"))
+        (output,) = prediction.outputs
+        assert output.answer == prediction.answer
+        assert output.scores is not None
+        assert output.scores.shape == (3,)
+
+
+def test_the_log_has_all_that_is_learnt_from() -> None:
+    """States are its fold although roles crash: features, item, log-odds and loss."""
+    loop = clicked((Crash(3_000_000, "learner"), Crash(5_010_000, "selection")), late=True)
+    loop.driver.run(60)
+    expected = fold(loop.observations(), WINDOW_US)
+    assert loop.driver.store.states == {StateKey(0, name): state for name, state in expected.items()}
+    assert expected["digits"].version == 60
+    for _, seen in loop.observations():
+        assert seen.answers is not None
+        assert seen.answers[0] in (0, 1, 2)
+        assert len(seen.decision.features) == 1
+
+
+def test_late_features_cost_no_answer() -> None:
+    """The mean stands in, its source is named, and every query is answered by its deadline."""
+    loop = clicked(rounds=20, late=True)
+    for prediction in loop.predictions():
+        assert prediction.answered_us <= prediction.deadline_us
+        assert prediction.imputed == (("users",) if prediction.context == "bob" else ())
+
+
+def test_what_was_answered_replays_bit_equal() -> None:
+    """Features are those that were logged: a replay looks nothing up."""
+    loop = clicked((Crash(3_010_000, "selection"),), late=True)
+    loop.driver.run(60)
+    joiner = JoinerSettings(partitions=1, window_us=60_000_000, early_us=5_000_000)
+    report = replay(trace_of(loop.driver), Deployment(SelectionSettings(1), joiner), CODEC)
+    report.compare_states(loop.driver.store.states, CODEC)
+    assert report.differences == []
+    assert report.checked["answers"] == len(loop.predictions())
+    assert report.checked["observations"] == len(loop.observations())
