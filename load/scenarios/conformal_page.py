@@ -86,6 +86,7 @@ held, how many were judged, and how large they are. The counters are `label_sets
   each context has its own.
 - The answer is voted on, and a set goes by weights. Where models with scores disagree, it may not hold the answer.
 - A default output for want of outputs has no set, and neither has a query that names a version.
+- Applications with `stages` promise no coverage.
 - Sets may be larger than they must be by what a histogram of 64 bins rounds. Only the 100 labels of most weight count.
 - DtACI, which learns the step, is not used: it has no such law for every sequence.
 

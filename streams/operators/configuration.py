@@ -171,7 +171,9 @@ def check_graph(application: Application, policy: Policy) -> None:
     if policy.full_information or is_stepwise(policy) or is_answering(policy) or comes_from_outside(policy):
         found.append(f"policy {application.policy} does not choose one model, and one is to answer: take `single`")
     found += [
-        f"`{name}` is not for applications with stages" for name in ("parity", "hedge", "coverage") if getattr(application, name)
+        f"`{name}` is not for applications with stages"
+        for name in ("parity", "hedge", "coverage")
+        if getattr(application, name)
     ]
     if found:
         raise PolicyError("; ".join(found))
