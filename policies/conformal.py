@@ -9,9 +9,11 @@
 A state is a flat tuple: the promised coverage, alpha, and a histogram of the true labels' weights. `least` is the
 weight that a share 1 - alpha of them had. Alpha starts at 1 - coverage and moves with each miss and hit.
 
-So the share of misses after T observations differs from 1 - coverage by at most
+So the share of misses after T observations is above 1 - coverage by at most
 (max(coverage, 1 - coverage) + GAMMA) / (GAMMA * T). That holds for any weights in any order, if each set is made from
-the state that it teaches.
+the state that it teaches. It is as little below, as long as alpha stays under its cap, twice 1 - coverage. The cap is
+ours: where models are more often right than promised alpha would rise to 1, and after a change sets would hold one
+label each until it is down again, for some 200 misses.
 
 `observe` judges the set that the state at hand would make, not the one that was answered. Feedback that comes long
 after its answer would otherwise wind alpha up for as long.
@@ -58,7 +60,7 @@ class Aim(NamedTuple):
     """How a set is made: `least` is the weight that a label needs to be in it."""
 
     coverage: float  # promised
-    alpha: float  # the share of misses aimed at, below 0 or above 1 where the promise needs that
+    alpha: float  # the share of misses aimed at; below 0 where the promise needs that
     least: float  # 0 = every label is in it, `NO_LABEL` = none
 
 
@@ -83,6 +85,11 @@ def start(coverage: float, state: State = ()) -> State:
     if len(state) != 2 + _BINS:
         return (coverage, 1.0 - coverage, *(0.0,) * _BINS)
     return state if state[0] == coverage else (coverage, 1.0 - coverage, *state[2:])
+
+
+def cap(coverage: float) -> float:
+    """Return the largest alpha under a promise."""
+    return 2.0 * (1.0 - coverage)
 
 
 def aim(coverage: float, state: State = ()) -> Aim:
@@ -125,4 +132,5 @@ def observe(coverage: float, state: State, weight: float) -> State:
     kept = 1.0 - 1.0 / max(_WINDOW, _MISSES / (1.0 - coverage))
     counts = [count * kept for count in counts]
     counts[bisect_right(EDGES, weight) - 1] += 1.0
-    return (coverage, alpha + GAMMA * (1.0 - coverage - missed), *counts)
+    alpha = min(alpha + GAMMA * (1.0 - coverage - missed), cap(coverage))
+    return (coverage, alpha, *counts)

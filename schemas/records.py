@@ -191,7 +191,7 @@ class LabelSet(NamedTuple):
     labels: tuple[int | str, ...]  # the set, the likeliest first; at least one
     is_all: bool  # every other label is in it, too: too little is known for the promise
     coverage: float  # promised: the share of such sets that hold the true label, at least
-    alpha: float  # in force: the share of misses aimed at; below 0 or above 1 where the promise needs that
+    alpha: float  # in force: the share of misses aimed at; below 0 where the promise needs that
     least: float  # the weight that a label needs to be in it; 0 = every label is, more than 1 = only the likeliest is
     weights: tuple[float, ...]  # in [0, 1], of `labels` and then of `others`; any other label has none
     others: tuple[int | str, ...] = ()  # labels of less weight, which are not in it

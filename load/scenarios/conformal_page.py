@@ -71,6 +71,7 @@ held, how many were judged, and how large they are. The counters are `label_sets
 - **Correction.** Adaptive conformal inference (Gibbs and Candes, 2021): after a miss sets grow, after a hit they
   shrink, by a step of 0.005 in the share that is aimed at. After T observations the share of hits is at least the
   promise less (coverage + 0.005) / (0.005 T), whatever has come: 0.018 after 10,000. Tests hold this as a law.
+  The share that is aimed at is at most twice the promised one: a change after a quiet time is followed soon.
 - **The log.** The set is logged with its observation, and the state is a fold of the log beside that of the policy. So
   `skysail replay --offline` makes every set again, bit for bit.
 - Without feedback nothing is learnt: a default loss at the end of a window, or a loss without a label, teaches no set.
