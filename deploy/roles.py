@@ -21,6 +21,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias
 
 from deploy.config.addresses import connection, redis_place, redis_url
+from deploy.config.folder import STATE, private
 from deploy.errors import StartError, UsageError
 from deploy.log_roles import Named
 from deploy.metrics import exporting
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from streams.runtime.role.loop import RoleLoop
     from streams.runtime.stores.redis import RedisFeatures, RedisStore
     from workers.hosting import Hosting
+    from workers.packages.disk_cache import DiskCache
     from workers.runner import Worker
     from workers.settings import WorkerSettings
 
@@ -287,8 +289,16 @@ def host(common: Shared, pool: str) -> Hosting:
         schedule=given.controller,
         lanes=given.lanes,
         tells_process=common.tells_process(name),
+        cache=_disk_cache(given.cache_mib),
     )
     return hosting
+
+
+def _disk_cache(mib: int) -> DiskCache | None:
+    """Return the cache of packages' files in this folder; None = there is to be none."""
+    from workers.packages.disk_cache import DiskCache
+
+    return DiskCache(str(private(STATE.absolute() / "cache")), mib << 20) if mib else None
 
 
 def _hosted_settings(common: Shared, controller: str) -> WorkerSettings:

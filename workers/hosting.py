@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from schemas.codec import Codec
     from schemas.records import Plan
     from streams.runtime.ports import Executors
+    from workers.packages.disk_cache import DiskCache
     from workers.settings import WorkerSettings
 
 # At a stop, how long queued queries may still be answered here before another host reads them.
@@ -51,6 +52,7 @@ class Hosting:
         lanes: int = 1,
         tells_process: bool = True,
         executors: Executors | None = None,
+        cache: DiskCache | None = None,
     ) -> None:
         """Nothing runs before `run`.
 
@@ -66,6 +68,7 @@ class Hosting:
             lanes: batches that run at a time.
             tells_process: whether its reports tell what the process costs.
             executors: run the models; None = a child process.
+            cache: of packages' files, on a disk of this machine; None = there is none.
         """
         chosen = ByTrunk(SCHEDULES.get(schedule, SCHEDULES[FIFO])(Profiles(), lanes))
         kernel = self._kernel = Host(
@@ -88,7 +91,7 @@ class Hosting:
             drain_s=DRAIN_S,
             tells_process=tells_process,
         )
-        executors = executors or hosted_by(settings, ports.clock.now_us, lanes, memory_bytes)
+        executors = executors or hosted_by(settings, ports.clock.now_us, lanes, memory_bytes, cache)
         self._loop = RoleLoop(role, kernel, replace(ports, executors=executors))
 
     @property

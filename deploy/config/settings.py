@@ -305,6 +305,9 @@ class Host(Section):
     """How many MiB the models may take that are in memory at a time. Beyond it the one that was not asked for longest
     makes room, and is loaded again when it is asked. Python and libraries come on top (60 MiB, scikit-learn 160), and
     for batches a quarter of this, at least 128 MiB."""
+    cache_mib: int = Field(default=0, ge=0)
+    """How many MiB of packages' files are kept in `.skysail/cache`, by their digests, so that a model is loaded again
+    from there. Use it where packages lie on a disk of another machine; 0 = none."""
     controller: Literal["aimd", "deferred", "fixed", "quantile", "clockwork"] = "aimd"
     """What runs next, and in batches of which size. With `clockwork` it is the model whose latest start comes first, in
     the largest batch that is in time, and what cannot be in time is refused at once. With the others, which are those

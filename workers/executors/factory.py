@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from schemas.records import Input, Model
     from streams.operators.contract import Predicted
     from workers.packages.autotune import Choice
+    from workers.packages.disk_cache import DiskCache
     from workers.settings import WorkerSettings
 
 
@@ -104,7 +105,11 @@ def executor_of(
 
 
 def hosted_by(
-    settings: WorkerSettings, now_us: Callable[[], int], lanes: int = 1, memory_bytes: int = 0
+    settings: WorkerSettings,
+    now_us: Callable[[], int],
+    lanes: int = 1,
+    memory_bytes: int = 0,
+    cache: DiskCache | None = None,
 ) -> HostExecutors:
     """Return what runs the models of a host: one child process; nothing is started yet.
 
@@ -113,6 +118,7 @@ def hosted_by(
         now_us: the clock.
         lanes: batches that run at a time.
         memory_bytes: that the models may take together, for which batches get room beside them; 0 = any.
+        cache: of packages' files, on a disk of this machine; None = there is none.
     """
     references = References(settings.references, settings.reference_bytes, settings.queue_bytes)
 
@@ -127,6 +133,7 @@ def hosted_by(
             sizes,
             sizes or _sizes(settings),
             references,
+            cache,
         )
 
     room = max(memory_bytes // 4, BATCHES_BYTES) if memory_bytes else 0

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
     from workers.packages.autotune import Choice
+    from workers.packages.disk_cache import DiskCache
 
 NUMBER: Final = struct.Struct(">Q")
 LOAD, BESIDE, UNLOAD, PREDICT = "load", "load beside", "unload", "predict"  # the second: another one is still loaded
@@ -61,6 +62,7 @@ class Package(NamedTuple):
     sizes: tuple[int, ...] = ()
     measured_sizes: tuple[int, ...] = SIZES
     references: References = References()
+    cache: DiskCache | None = None
 
 
 class Models:
@@ -206,6 +208,7 @@ def _copy(package: Package) -> tuple[Copy, Choice | None]:
         threads=package.threads,
         sizes=package.measured_sizes,
         code=package.code,
+        cache=package.cache,
     )
     return Copy(predictor(model, package.sizes, package.references), headed(model, package.sizes)), model.choice
 

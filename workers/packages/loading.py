@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from schemas.records import Input
     from workers.manifest import Manifest, Pinned
     from workers.packages.autotune import Choice
+    from workers.packages.disk_cache import DiskCache
     from workers.runtimes.contract import Files, Runtime
 
 _log = logging.getLogger(__name__)
@@ -72,6 +73,7 @@ def load_package(
     threads: int = 1,
     sizes: Sequence[int] = choices.SIZES,
     code: Sequence[str] = (),
+    cache: DiskCache | None = None,
 ) -> LoadedModel:
     """Verify every file of a package, then load it.
 
@@ -83,6 +85,7 @@ def load_package(
         threads: for the arithmetic of one batch; more than one pays off only where workers have cores to spare.
         sizes: of the batches by which several forms of one model are measured, rising.
         code: modules and packages that may be named as a function or an architecture; none = any.
+        cache: has files of packages on a disk of this machine, and keeps those that are read; None = there is none.
 
     Raises:
         PackageError: anything does not fit, whatever it is; nothing of the model was loaded. The message says what to
@@ -106,7 +109,7 @@ def load_package(
     with refusing(f"{folder} cannot be loaded", but=(WorkerError, MemoryError)):
         module = runtime_module(manifest.runtime)
         reads_late = getattr(module, "READS_WHAT_IT_LACKS", False)
-        files: Files = Opened(folder, manifest) if reads_late else sealed(folder, manifest)
+        files: Files = Opened(folder, manifest, cache) if reads_late else sealed(folder, manifest, cache)
         runtime = module.load(manifest, files, allow_pickle=allow_pickle, threads=threads)
         model = LoadedModel(manifest, runtime, found, warm_up=_kept(manifest, files))
         return _fastest(model, files, threads, sizes) if _has_forms(manifest) else model

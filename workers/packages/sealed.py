@@ -19,28 +19,26 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from workers.manifest import Manifest
+    from workers.packages.disk_cache import DiskCache
 
 # A link is refused, and a pipe cannot block the reading.
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
-def sealed(folder: Path, manifest: Manifest) -> Mapping[str, bytes]:
-    """Return the content of every file that the manifest lists.
+def sealed(folder: Path, manifest: Manifest, cache: DiskCache | None = None) -> Mapping[str, bytes]:
+    """Return the content of every file that the manifest lists; what a cache has of them is not read from the folder.
 
     Raises:
         PackageError: one is missing, is no plain file of the folder, or is not the one that was packaged.
     """
-    found = contents(folder, manifest.files)
-    for name, content in found.items():
-        _check(folder, manifest, name, hashlib.sha256(content).hexdigest())
-    return found
+    return dict(Opened(folder, manifest, cache))
 
 
 class Opened(Mapping[str, bytes]):
     """The files that the manifest lists, each read and checked when it is asked for."""
 
-    def __init__(self, folder: Path, manifest: Manifest) -> None:
-        self._folder, self._manifest = folder, manifest
+    def __init__(self, folder: Path, manifest: Manifest, cache: DiskCache | None = None) -> None:
+        self._folder, self._manifest, self._cache = folder, manifest, cache
 
     def __getitem__(self, name: str) -> bytes:
         """Return the content of a file.
@@ -50,9 +48,14 @@ class Opened(Mapping[str, bytes]):
         """
         if name not in self._manifest.files:
             raise KeyError(name)
+        digest, cache = self._manifest.files[name], self._cache
+        if cache is not None and (kept := cache.get(digest)) is not None:
+            return kept
         with _opened(self._folder, name) as file:
             content = file.read()
         _check(self._folder, self._manifest, name, hashlib.sha256(content).hexdigest())
+        if cache is not None:
+            cache.put(digest, content)
         return content
 
     def __iter__(self) -> Iterator[str]:

@@ -13,7 +13,8 @@ from streams.operators.contract import Load, Predict, Unload
 from streams.runtime.ports import ExecutorEvents
 from tests.waiting_import import PIPE
 from workers.executors.factory import hosted_by
-from workers.manifest import digest
+from workers.manifest import digest, pinned
+from workers.packages.disk_cache import DiskCache
 from workers.packages.packaging import package_function
 from workers.settings import WorkerSettings
 
@@ -68,9 +69,11 @@ class Models:
 
 
 @asynccontextmanager
-async def child(folder: Path, lanes: int = 1, memory_bytes: int = 0) -> AsyncIterator[Models]:
+async def child(
+    folder: Path, lanes: int = 1, memory_bytes: int = 0, cache: DiskCache | None = None
+) -> AsyncIterator[Models]:
     """Run models in a child until the block ends."""
-    executors = hosted_by(WorkerSettings(), lambda: 0, lanes, memory_bytes)
+    executors = hosted_by(WorkerSettings(), lambda: 0, lanes, memory_bytes, cache)
     models = Models(folder, executors)
     events = ExecutorEvents(
         lambda batch, ran: models.batches.put_nowait((batch.model, ran)),
@@ -94,6 +97,20 @@ async def test_several_models_answer_from_one_process(tmp_path: Path) -> None:
         for name in ("moody", "shout"):
             models.ask(name, "calm")
             assert await models.answer() == (name, Outcome.OK, False, None)
+
+
+async def test_files_are_kept_in_the_cache_of_the_host(tmp_path: Path) -> None:
+    """By their digests, so that another load finds them there."""
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    async with child(tmp_path, cache=DiskCache(str(cache), 1 << 20)) as models:
+        await models.load("moody", "tests.toys:moody")
+        files = pinned(tmp_path / "moody").manifest.files
+        assert {path.name for path in cache.iterdir()} == {*files.values()} != set()
+        for name in files:
+            (tmp_path / "moody" / name).write_bytes(b"lost")
+        models.executors.unload(Unload("moody", "1"))
+        assert (await models.load("moody", "tests.toys:moody")).fault is None
 
 
 async def test_a_model_that_ends_the_process_is_to_blame_and_can_be_loaded_again(tmp_path: Path) -> None:
