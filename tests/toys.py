@@ -26,6 +26,11 @@ def halves(rows: NDArray[np.float32]) -> NDArray[np.float32]:
     return np.stack([rows.sum(axis=1) / 2, rows[:, 0] / 2], axis=1)
 
 
+def boast(rows: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Score every row as odd, and be sure of it."""
+    return np.tile([0.01, 0.99], (len(rows), 1))
+
+
 def contrary(rows: NDArray[np.float32]) -> NDArray[np.int64]:
     """Label a row by what `parity` would not say."""
     return 1 - parity(rows)
