@@ -166,10 +166,14 @@ async def run(stage: Stage) -> Result:
         figures = {"source_p50_ms": float(np.median(delays_ms)), "source_p99_ms": float(np.quantile(delays_ms, 0.99))}
     figures |= answered(replay) | await asyncio.to_thread(market, stage)
     bandit, there = await asyncio.to_thread(open_bandit, stage)
-    parameters = {"form": stage.form, "queries": count * len(APPLICATIONS), "rate": _RATE, "seed": stage.seed}
-    return Result(
-        NAME, figures | bandit | faults, parameters | {"open_bandit": there}, series={"waits": waited(replay)}
-    )
+    parameters: dict[str, float | str] = {
+        "form": stage.form,
+        "queries": count * len(APPLICATIONS),
+        "rate": _RATE,
+        "seed": stage.seed,
+        "open_bandit": there,
+    }
+    return Result(NAME, figures | bandit | faults, parameters, series={"waits": waited(replay)})
 
 
 def _deployment(stage: Stage, features_url: str) -> Deployment:
