@@ -440,6 +440,7 @@ def _without_name(application: Application) -> dict[str, object]:
     """Return an application as settings have it; its apprentice is set by a command alone."""
     told = {"name", "apprentice", "versions", "options", "stages"}
     fields = {key: value for key, value in asdict(application).items() if key not in told}
+    fields["sources"] = [source._asdict() for source in application.sources]
     if application.options:
         fields["parameters"] = json.loads(application.options)
     fields["stages"] = {

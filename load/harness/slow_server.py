@@ -68,6 +68,7 @@ class SlowServer:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for writer in self._open:
             writer.close()
+        await asyncio.gather(*(writer.wait_closed() for writer in self._open), return_exceptions=True)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         behind = self._behind

@@ -8,10 +8,11 @@ import numpy as np
 
 from load.hostile import batches
 from load.hostile.arena import Attack
-from load.hostile.setting import AGAIN, HONEST, RATINGS, SLOW, row
+from load.hostile.setting import AGAIN, HONEST, LOOKED, RATINGS, SLOW, row
 from schemas import topics
 from schemas.records import (
     Decision,
+    Features,
     Feedback,
     ModelOutput,
     Outcome,
@@ -208,6 +209,19 @@ async def _forged_reports(arena: Arena) -> None:
     await arena.put(topics.REPORTS, [arena.codec.encode(report) for report in reports])
 
 
+async def _strange_features(arena: Arena) -> None:
+    """Features that are none, too many or huge; means of negative weight; queries that go by them."""
+    await arena.put(topics.FEATURES, [None, b"", b"\xff" * 100], key=b"\xff/\xfe")
+    widths = [arena.codec.encode(Features((1e308,) * count, -(1 << 62))) for count in (0, 1, 2, 256, 257, 5_000)]
+    for key in (b"users", b"users/ann", b"/", b"events/" + b"k" * 100_000):
+        await arena.put(topics.FEATURES, widths, key=key)
+    last = [arena.codec.encode(Features((sign * 1e308, sign * 5e-324))) for sign in (1.0, -1.0)]
+    for number in range(20):
+        await arena.put(topics.FEATURES, [last[number % 2]], key=f"users/user-{number}".encode())
+    asked = [Query(f"looked-{n}", LOOKED, row(0), f"user-{n}", features=(0.5,)) for n in range(40)]
+    await arena.send(topics.QUERIES, asked)
+
+
 RECORDS = (
     Attack("key", "client", "keys of half a megabyte and of two", _key),
     Attack("header", "teacher", "headers of half a megabyte and of two", _header),
@@ -226,5 +240,6 @@ RECORDS = (
     Attack("forged-steps", "client", "answers with steps that nobody took", _forged_steps),
     Attack("strange-keys", "client", "tombstones, keys and headers that are none", _strange_keys),
     Attack("strange-inputs", "client", "inputs that no model takes", _strange_inputs),
+    Attack("strange-features", "client", "features that are none, or beyond bounds", _strange_features),
     Attack("forged-reports", "client", "reports of 5,000 processes that are none", _forged_reports),
 )

@@ -8,7 +8,7 @@ import numpy as np
 
 from load.harness.system import Deployment
 from load.hostile.honest import SLO_MS
-from schemas.records import Application, Tensor
+from schemas.records import Application, Source, Tensor
 from workers.packages.packaging import package_function
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ WIDE: Final = "wide"  # states of 190 KB
 COMPLAINTS: Final = "complaints"  # no feedback means no loss; one of its models never answers in time
 AGAIN: Final = "again"  # asks a second model where the first is in doubt, and a late one once more
 RATINGS: Final = "ratings"  # its state answers, and ranks candidates
+LOOKED: Final = "looked"  # goes by features that are looked up
 HAUNTED: Final = "haunted"  # its model's topic is deleted
 WIDE_FEATURES: Final = 110
 PARTITIONS: Final = 4
@@ -43,6 +44,14 @@ _APPLICATIONS: Final = (
     Application(COMPLAINTS, ("right", "dead"), "exp3", slo_ms=SLO_MS, default_output=-1, window_s=2, default_loss=0),
     Application(AGAIN, ("wrong", "right"), "cascade", slo_ms=SLO_MS, default_output=-1, hedge=0.05),
     Application(RATINGS, (_COMPUTED,), "ridge", {"features": 2}, slo_ms=SLO_MS, default_output=-1),
+    Application(
+        LOOKED,
+        ("right",),
+        "linear_thompson",
+        slo_ms=SLO_MS,
+        default_output=-1,
+        sources=(Source("users", 2), Source("events", 1, "query_id", wait=0.1)),
+    ),
     Application(HAUNTED, ("ghost",), "single", slo_ms=SLO_MS, default_output=-1),
 )
 _SETTINGS: Final[Mapping[str, Mapping[str, object]]] = {

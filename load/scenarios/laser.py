@@ -47,15 +47,15 @@ if TYPE_CHECKING:
 NAME = "laser"
 KNOWS, WAITS, HURRIES = APPLICATIONS = ("knows", "waits", "hurries")
 LOOKING = (WAITS, HURRIES)
-_QUERIES, _FEW_QUERIES = 6_000, 1_000  # of each application
-_USERS, _FEW_USERS, _PAGES = 4_000, 700, 50
-_RATE = 90.0  # queries a second, all applications
+_QUERIES, _FEW_QUERIES = 4_500, 1_000  # of each application
+_USERS, _FEW_USERS, _PAGES = 3_000, 700, 50
+_RATE = 120.0  # queries a second, all applications
 _SLO_MS, _MEDIAN_S, _P99_S = 200.0, 0.02, 0.4
 _NORMAL_99 = 2.326348
 _DOWN_AFTER_US = 2_000_000  # a store that is silent for a second counts as down
 _MODEL, _PROFILES = "clicks", "profiles"
 _HALF = clicks.USER // 2  # of a user's features: in the topic, and in Redis
-_RUNS, _STEPS, _FEW_STEPS = 3, 6_000, 1_000  # of a market
+_RUNS, _STEPS, _FEW_STEPS = 3, 5_000, 1_000  # of a market
 _ROWS, _FEW_ROWS = 10_000, 1_000  # of Open Bandit
 _EMPTY = Tensor.of(np.zeros(0))
 
@@ -166,10 +166,14 @@ async def run(stage: Stage) -> Result:
         figures = {"source_p50_ms": float(np.median(delays_ms)), "source_p99_ms": float(np.quantile(delays_ms, 0.99))}
     figures |= answered(replay) | await asyncio.to_thread(market, stage)
     bandit, there = await asyncio.to_thread(open_bandit, stage)
-    parameters = {"form": stage.form, "queries": count * len(APPLICATIONS), "rate": _RATE, "seed": stage.seed}
-    return Result(
-        NAME, figures | bandit | faults, parameters | {"open_bandit": there}, series={"waits": waited(replay)}
-    )
+    parameters: dict[str, float | str] = {
+        "form": stage.form,
+        "queries": count * len(APPLICATIONS),
+        "rate": _RATE,
+        "seed": stage.seed,
+        "open_bandit": there,
+    }
+    return Result(NAME, figures | bandit | faults, parameters, series={"waits": waited(replay)})
 
 
 def _deployment(stage: Stage, features_url: str) -> Deployment:

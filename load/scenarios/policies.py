@@ -71,6 +71,10 @@ SUITS: Mapping[str, tuple[str, str]] = {
         "a dear model that is needed only where a cheap one is in doubt: [cascades](cascades.md)",
     ),
     "ridge": ("all", "answers are numbers, such as ratings: models compute features, and each user has weights"),
+    "two_speed": (
+        "all",
+        "one of several items: a model knows them, and feedback on each corrects it ([two speeds](features.md))",
+    ),
 }
 _INTRODUCTION = """\
 # Which policy suits what
@@ -92,7 +96,8 @@ _READING = """\
 - A policy that asks one model costs one model's work a query. `exp4` and `class_vote` cost the work of all models, and
   learn from every answer. `timely` is not measured here: it is `exp4` where all answers come in time.
   Nor is `cascade`, which goes by scores: [its own page](cascades.md) has figures.
-- `ridge` is not measured here: its answers are not those of its models ([Recommending](recommending.md)).
+- `ridge` and `two_speed` are not measured here: their answers are not those of their models
+  ([Recommending](recommending.md), [Two speeds](features.md)).
 - `ucb1` and `discounted_ucb` send all queries to one model between two updates. With late feedback that is the wrong
   one for long. Their log has propensities of 0 and 1 only.
 - What a policy would have cost on your own traffic: `skysail evaluate`

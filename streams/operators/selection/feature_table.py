@@ -22,6 +22,8 @@ ENTRY_BYTES, NUMBER_BYTES = 320, 32
 # A mean forgets older queries, because features drift; from then on it is written once for as many.
 MEAN_OF = 1_000
 _WRITTEN_AT = frozenset({1, 10, 100})
+# Larger numbers count as this in a mean, whose differences would leave the numbers of a double.
+_LARGEST = 1e100
 
 
 class Known(NamedTuple):
@@ -37,13 +39,14 @@ class _Mean:
     __slots__ = ("since", "values", "weight")
 
     def __init__(self, values: tuple[float, ...], weight: int) -> None:
-        self.values = values
-        self.weight = min(weight, MEAN_OF)
+        self.values = tuple(map(_bounded, values))
+        self.weight = min(max(weight, 0), MEAN_OF)
         self.since = 0  # queries that it was moved by after it was written
 
     def add(self, values: tuple[float, ...]) -> None:
         self.weight = min(self.weight + 1, MEAN_OF)
-        self.values = tuple([mean + (new - mean) / self.weight for mean, new in zip(self.values, values, strict=True)])
+        pairs = zip(self.values, map(_bounded, values), strict=True)
+        self.values = tuple([mean + (new - mean) / self.weight for mean, new in pairs])
         self.since += 1
 
 
@@ -117,6 +120,10 @@ class FeatureTable:
         mean = self._means.get(source)
         if mean is None or mean.weight < features.weight:
             self._means[source] = _Mean(features.values, features.weight)
+
+
+def _bounded(value: float) -> float:
+    return min(max(value, -_LARGEST), _LARGEST)
 
 
 def _size(key: str, entry: Known) -> int:

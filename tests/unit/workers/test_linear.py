@@ -30,6 +30,8 @@ from sklearn.svm import LinearSVC
 from tests.packages import files_in
 from workers.errors import PackageError
 from workers.manifest import Manifest, Signature
+from workers.packages.loading import load_package
+from workers.packages.packaging import package_linear
 from workers.runtimes.linear import LINEAR_FILE, LinearRuntime, load, save
 from workers.runtimes.linear_conversion import compiled
 
@@ -245,3 +247,24 @@ def test_what_cannot_be_compiled_is_refused() -> None:
     half = LinearRegression().fit(X.astype(np.float16), NUMBERS.astype(np.float16))
     with pytest.raises(PackageError, match="computes in float16"):
         compiled(half, np.dtype("float16"))
+
+
+def test_packaged_coefficients_answer_their_log_odds(tmp_path: Path) -> None:
+    """As they are: they are summed with others, so nothing makes probabilities of them."""
+    random = np.random.default_rng(5)
+    weights, intercept, rows = random.normal(size=(4, 3)), random.normal(size=3), random.normal(size=(10, 4))
+    package_linear(weights, intercept, tmp_path / "cold", "cold", "1")
+    found = load_package(tmp_path / "cold").runtime.predict_batch(rows)
+    assert found.scores is not None
+    np.testing.assert_allclose(found.scores, rows @ weights + intercept, rtol=1e-12)
+    assert list(found.answers) == (rows @ weights + intercept).argmax(axis=1).tolist()
+
+
+@pytest.mark.parametrize(("weights", "intercept"), [((4,), ()), ((4, 1), (1,)), ((4, 3), (2,))])
+def test_coefficients_that_do_not_fit_are_refused(
+    weights: tuple[int, ...], intercept: tuple[int, ...], tmp_path: Path
+) -> None:
+    """Nothing is left behind."""
+    with pytest.raises(PackageError, match="are needed"):
+        package_linear(np.zeros(weights), np.zeros(intercept), tmp_path / "cold", "cold", "1")
+    assert not (tmp_path / "cold").exists()

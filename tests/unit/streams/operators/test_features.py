@@ -265,6 +265,18 @@ def test_a_mean_of_more_queries_is_adopted() -> None:
     assert table.mean(source) == (5.0,)
 
 
+def test_a_mean_stays_finite_whatever_is_written() -> None:
+    """Numbers at both ends of a double, and weights that nobody means."""
+    table, source = FeatureTable(10_000), Source("users", 1)
+    table.put("users", Features((-1e308,), -7), 0)
+    for _ in range(3):
+        table.learn("users", (1e308,))
+    assert abs(table.mean(source)[0]) <= 1e100
+    table.put("users", Features((1e308,), 1 << 62), 0)
+    table.learn("users", (-1e308,))
+    assert abs(table.mean(source)[0]) <= 1e100
+
+
 @pytest.mark.parametrize(
     ("sources", "fault"),
     [
