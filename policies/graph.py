@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 QUERY: Final = "query"
 MOST_STAGES: Final = 16
+_LONGEST, _LONGEST_CONDITION = 64, 1_000  # letters: names travel in the ids of rows
 MOST_ITEMS: Final = 256  # of one answer that a stage may be asked about
 
 
@@ -99,8 +100,11 @@ def faults(stages: Sequence[Stage]) -> list[str]:
 
 
 def _faults_of(stage: Stage, names: Sequence[str]) -> Iterator[str]:
-    if not stage.name.isidentifier() or stage.name == QUERY:
-        yield f"its name must be a word, other than {QUERY!r}"
+    if not stage.name.isidentifier() or stage.name == QUERY or len(stage.name) > _LONGEST:
+        yield f"its name must be a word of at most {_LONGEST} letters, other than {QUERY!r}"
+    if len(stage.where) > _LONGEST_CONDITION:
+        yield f"`where` has more than {_LONGEST_CONDITION} letters"
+        return
     for named in {before(stage), source(stage)[0]} - {"", QUERY, *names}:
         near = get_close_matches(named, names, n=1)
         yield f"there is no stage {named!r}" + (f"; did you mean {near[0]!r}?" if near else "")

@@ -208,8 +208,8 @@ class StageOutput(NamedTuple):
     scores: Tensor | None = None
     before: int = -1  # index of the entry whose answer it was asked about; -1 = the query
     item: int = 0  # which item of that answer
-    at_us: int = 0  # when it was asked, or not
-    took_us: int = 0  # from then to its output; 0 = it was not asked, or the output was remembered
+    at_us: int = 0  # when it could be asked: the query, or the answer before it, had been read
+    took_us: int = 0  # from then until it was known what became of it; 0 = it was not asked, or was remembered
     until_us: int = 0  # by when it had to have answered
     left_out: int = 0  # so many items, from this one on, were not asked about, as they are too many
 

@@ -16,7 +16,7 @@ from load.hostile.arena import Attack
 from load.hostile.honest import ROWS, SLO_MS
 from load.hostile.setting import HAUNTED, HONEST, PARTITIONS, PEOPLE, SLOW, row
 from schemas import topics
-from schemas.records import Application, Model, Query, Status
+from schemas.records import Application, Model, Query, Stage, Status
 from streams.client import Client
 from streams.topology import state_partition
 from workers.packages.packaging import package_sklearn
@@ -196,6 +196,7 @@ async def _poisoned_settings(arena: Arena) -> None:
     bad = [
         Application(HONEST, ()),
         Application(HONEST, ("right",), policy="none"),
+        Application(HONEST, ("right",), "single", stages=(Stage("a", "right", "b"), Stage("b", "", "a"))),
         Application(HONEST, ("right",), slo_ms=-1),
     ]
     await arena.put(topics.APPLICATIONS, [b"garbage", *map(arena.codec.encode, bad)], key=HONEST.encode())

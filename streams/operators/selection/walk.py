@@ -35,14 +35,14 @@ class StageRow:
         before: whose answer it is about; None = the query.
         item: which item of that answer.
         part: that item.
-        at_us: when it was decided.
+        at_us: when it could be asked: the query, or the answer before it, had been read.
         until_us: by when it must have answered.
         room: rows that may follow it.
         key: orders the rows of a walk.
         model: that answers.
         row_id: under which it is asked.
         output: None = it has not come.
-        took_us: from `at_us` to the output.
+        took_us: from then until it was known what became of it.
         left_out: so many items, from this one on, are not asked about.
         message: for a person: why there is no answer.
     """

@@ -138,7 +138,8 @@ class Walks:
         now_us: int,
     ) -> StageRow:
         row = StageRow(query.row_id, stage, stage.model or walk.model, before, place, item)
-        row.at_us = now_us
+        # A query may have waited for its policy's state: what it was asked first counts from when it was read.
+        row.at_us = query.received_us if before is None else now_us
         row.until_us = query.received_us + int(stage.share * (query.until_us - query.received_us))
         walk.add(row)
         return row
@@ -155,6 +156,7 @@ class Walks:
         depth = walk.graph.depths[row.stage.name]
         if not self._is_in_time(row, now_us) or not self._ask(asked, row.until_us, depth, now_us):
             row.fail(Outcome.OVERLOADED)
+            row.took_us = now_us - row.at_us
             self._count(query, row, Outcome.OVERLOADED.value)
             return
         walk.waiting[asked.row_id] = row
