@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 UNKNOWN_BYTES: Final = 1 << 20
 # So many units may be put aside at a time: each is a thread, and memory that nobody knows of.
 MOST_ASIDE: Final = 3
-# If nothing could be loaded, that is looked at again after so long (us) for each unit and wish: a look takes half a
-# microsecond for each.
+# If nothing could be loaded, that is looked at again after so long (us) for each unit and wish: a look takes 0.7 us for
+# each.
 LOOK_US: Final = 10
 
 
@@ -229,28 +229,39 @@ class Residency:
             self._is_late = True
             return
         self._is_late, is_vain = False, True
-        wishes = [(-self._demand(unit, now_us), order(unit), place, unit) for place, unit in enumerate(self._wishes)]
-        victims: _Victims | None = None
-        for demand, _, _, unit in sorted(wishes):
-            wish = self._wishes[unit]
-            if wish.size_bytes + wish.trunk_bytes > self.budget_bytes:
-                del self._wishes[unit]
-                self._too_large.append(unit)
-                continue
-            chosen: list[str] | None = []
-            if (lacks_bytes := self._lacks(wish)) > 0:
-                victims = self._victims(now_us) if victims is None else victims
-                chosen = self._chosen(wish.trunk, lacks_bytes, -demand, victims)
-            if chosen is None:
-                continue
-            evictions = tuple(Eviction(victim, unit, now_us - self._units[victim].used_us) for victim in chosen)
-            self._load(unit, wish, chosen, now_us)
-            victims, is_vain = None, False
-            yield Change(unit, evictions)
-            if not self._has_place():
-                return
+        groups: dict[int, list[str]] = {}
+        for unit in self._wishes:
+            groups.setdefault(self._demand(unit, now_us), []).append(unit)
+        victims = self._victims(now_us)
+        for demand in sorted(groups, reverse=True):
+            for unit in sorted(self._promising(groups[demand], demand, victims), key=order):
+                wish = self._wishes[unit]
+                if self._is_too_large(wish):
+                    del self._wishes[unit]
+                    self._too_large.append(unit)
+                    continue
+                chosen = self._chosen(wish, demand, victims)
+                if chosen is None:
+                    continue
+                evictions = tuple(Eviction(victim, unit, now_us - self._units[victim].used_us) for victim in chosen)
+                self._load(unit, wish, chosen, now_us)
+                is_vain = False
+                yield Change(unit, evictions)
+                if not self._has_place():
+                    return
+                victims = self._victims(now_us)
         if is_vain:
             self._look_us = now_us + LOOK_US * (len(self._units) + len(self._wishes))
+
+    def _promising(self, units: list[str], demand: int, victims: _Victims) -> list[str]:
+        """Return those of some wishes of one demand for which there may be room, or that are too large for any."""
+        if victims.worked and victims.worked[0][0] < demand:
+            return units
+        wishes = ((unit, self._wishes[unit]) for unit in units)
+        return [unit for unit, wish in wishes if self._lacks(wish) <= victims.free_bytes or self._is_too_large(wish)]
+
+    def _is_too_large(self, wish: _Wish) -> bool:
+        return wish.size_bytes + wish.trunk_bytes > self.budget_bytes
 
     def _has_place(self) -> bool:
         """Tell whether another unit may be loaded now."""
@@ -317,12 +328,11 @@ class Residency:
         brings_bytes = 0 if wish.trunk in self._trunks else wish.trunk_bytes
         return wish.size_bytes + brings_bytes + self.used_bytes - self.budget_bytes
 
-    def _chosen(self, trunk: str, lacks_bytes: int, demand: int, victims: _Victims) -> list[str] | None:
+    def _chosen(self, wish: _Wish, demand: int, victims: _Victims) -> list[str] | None:
         """Return which units make room for another one; None = too many are busy, or worth more."""
-        is_worth_least = not victims.worked or victims.worked[0][0] >= demand
-        if is_worth_least and lacks_bytes > victims.free_bytes:
-            return None  # most wishes of a host that is full end here
-        room, chosen = _Room(self._trunks, trunk, lacks_bytes), list[str]()
+        room, chosen = _Room(self._trunks, wish.trunk, self._lacks(wish)), list[str]()
+        if room.is_enough():
+            return chosen
         for unit in victims.free:
             chosen.append(unit)
             room.take(self._units[unit])
