@@ -33,7 +33,7 @@ from load.results.results import Result
 from load.scenarios.parts import two_speeds
 from load.scenarios.parts.two_speeds import CAMPAIGNS, LANES
 from schemas.codec import Codec
-from schemas.records import Application, Features, Query, Source, Status, Tensor
+from schemas.records import Application, Features, Query, Source, Tensor
 from streams.client import Client
 from streams.runtime.stores.redis import feature_name
 from workers.packages.packaging import package_linear
@@ -69,7 +69,6 @@ class Answered:
     score: float
     is_imputed: bool
     is_in_time: bool
-    is_default: bool
 
 
 @dataclass(slots=True)
@@ -120,7 +119,6 @@ class Replay:
                 0.0 if scores is None else float(scores.numpy()[1]),
                 bool(made.imputed),
                 made.answered_us <= made.deadline_us,
-                made.status is Status.DEFAULT,
             )
 
 
@@ -217,7 +215,7 @@ def _user(number: int) -> str:
 def answered(replay: Replay) -> dict[str, float]:
     """Return how good answers are while the source is open, how long they took, and what closing it costs."""
     shown, every = replay.shown, [one for its in replay.answers.values() for one in its.values()]
-    found = {"in_time": float(np.mean([one.is_in_time and not one.is_default for one in every]))}
+    found = {"in_time": float(np.mean([one.is_in_time for one in every]))}
     for name, its in replay.answers.items():
         before = {t: one for t, one in its.items() if t < replay.last}
         numbers = np.array(sorted(before))

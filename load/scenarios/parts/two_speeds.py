@@ -91,7 +91,9 @@ class Impression(NamedTuple):
 
 
 def open_bandit(campaign: str, limit: int) -> dict[str, dict[str, Estimate]]:
-    """Return by lane what it would have earned in clicks an impression, by each estimator; `logged` is the log's own.
+    """Return by lane what it would have earned in clicks an impression, by estimator; `logged` is the log's own.
+
+    A lane of which too few impressions tell has none.
 
     Raises:
         MissingDataError: the data set is not here.
@@ -107,7 +109,7 @@ def open_bandit(campaign: str, limit: int) -> dict[str, dict[str, Estimate]]:
         for number, (one, x) in enumerate(zip(seen, rows, strict=True)):
             targets[name][number] = lane.shares(cold, x)
             lane.learn(cold, x, one.item, is_click=one.is_click)
-    found = {name: estimate(Log(logged, target, earned_), _ESTIMATORS, least=0.0) for name, target in targets.items()}
+    found = {name: estimate(Log(logged, target, earned_), _ESTIMATORS) for name, target in targets.items()}
     return {
         name: {each: value for each, value in values.items() if isinstance(value, Estimate)}
         for name, values in found.items()

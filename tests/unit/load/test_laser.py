@@ -90,8 +90,9 @@ def test_open_bandit_is_judged_before_it_teaches() -> None:
     except MissingDataError as missing:
         pytest.skip(str(missing))
     assert found.keys() == {"logged", *two_speeds.LANES}
-    for estimates in found.values():
-        assert estimates["snipw"].low <= estimates["snipw"].value <= estimates["snipw"].high
+    for one in (one for estimates in found.values() for one in estimates.values()):
+        assert one.low <= one.value <= one.high
+    assert found["logged"].keys() == {"ipw", "snipw"}
 
 
 async def test_a_slow_server_passes_answers_on_in_time_and_closes() -> None:
