@@ -12,7 +12,7 @@ from deploy.errors import DeployError
 from deploy.state.topics import partition_counts
 from schemas import topics
 from schemas.errors import DecodeError
-from schemas.records import Application, Model
+from schemas.records import Application, Model, Profile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -23,10 +23,15 @@ if TYPE_CHECKING:
     from schemas.codec import Codec
 
 R = TypeVar("R", Application, Model)
+K = TypeVar("K", Application, Model, Profile)
 END = KafkaError._PARTITION_EOF  # noqa: SLF001 - librdkafka's own codes begin with an underscore
 _BY_KEY = -1  # librdkafka's partition by key
 FETCH_WAIT_MS = 50  # the embedded broker reports the end of a partition no sooner
-TOPICS: dict[type[Application | Model], str] = {Application: topics.APPLICATIONS, Model: topics.MODELS}
+TOPICS: dict[type[Application | Model | Profile], str] = {
+    Application: topics.APPLICATIONS,
+    Model: topics.MODELS,
+    Profile: topics.PROFILES,
+}
 
 
 def publish(settings: Settings, codec: Codec, records: Iterable[Application | Model]) -> None:
@@ -150,12 +155,22 @@ def versions(settings: Settings, codec: Codec) -> dict[str, list[Model]]:
     return known
 
 
-def _by_key(settings: Settings, codec: Codec, record: type[R]) -> dict[str, R]:
+def profiles(settings: Settings, codec: Codec) -> dict[str, Profile]:
+    """Return what batches of models take, by model, as far as hosts have measured it.
+
+    Raises:
+        Unreachable: no broker answers.
+        DeployError: the broker stopped answering.
+    """
+    return _by_key(settings, codec, Profile)
+
+
+def _by_key(settings: Settings, codec: Codec, record: type[K]) -> dict[str, K]:
     """Return the topic's last record per key, in the order of writing."""
     topic = TOPICS[record]
     if topic not in partition_counts(settings):
         return {}
-    found: dict[str, R] = {}
+    found: dict[str, K] = {}
     for raw, value in values(settings, topic):
         key = raw.decode("utf-8", "replace")
         found.pop(key, None)
