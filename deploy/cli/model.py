@@ -547,7 +547,7 @@ def show(settings: Settings, package: str, version: str | None, *, as_json: bool
         raise UsageError(f"{package} is neither the folder of a package nor a deployed model: see `skysail model list`")
     versions = catalog.versions(settings, codec)[package]
     if version is None:
-        profile = catalog.profile(settings, codec, package)
+        profile = catalog.profiles(settings, codec).get(package)
         print_versions([(r, serving) for r in versions], _placements(settings), as_json=as_json, profile=profile)
         if not as_json:
             promotions.print_course(settings, codec, VERSION, package)

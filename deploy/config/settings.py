@@ -471,8 +471,9 @@ class StageSettings(Section):
     items: float = Field(default=1.0, gt=0)
     """How many rows one row of the stage before makes, on the average: for splitting the time."""
     profile_ms: dict[Annotated[int, Field(gt=0)], Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
-    """What batches of the model take (ms), by their rows. Where each stage says it, the time is split so that the
-    models need as few workers as possible; else evenly."""
+    """What batches of the model take (ms), by their rows. Default: as a host has measured it when the application is
+    published. Where it is known of all stages, the time is split so that the models need as few workers as possible;
+    else evenly."""
     share: float | None = Field(default=None, gt=0, le=1)
     """The share of the time to answer by whose end the stage must have answered. Default: as the time is split."""
 

@@ -155,14 +155,14 @@ def versions(settings: Settings, codec: Codec) -> dict[str, list[Model]]:
     return known
 
 
-def profile(settings: Settings, codec: Codec, model: str) -> Profile | None:
-    """Return what a model's batches and its loading took in a host; None = no host has run it.
+def profiles(settings: Settings, codec: Codec) -> dict[str, Profile]:
+    """Return what batches of models take, by model, as far as hosts have measured it.
 
     Raises:
         Unreachable: no broker answers.
         DeployError: the broker stopped answering.
     """
-    return _by_key(settings, codec, Profile).get(model)
+    return _by_key(settings, codec, Profile)
 
 
 def _by_key(settings: Settings, codec: Codec, record: type[K]) -> dict[str, K]:

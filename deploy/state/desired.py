@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from deploy.errors import UsageError
 from deploy.state import catalog, topics
-from deploy.state.graphs import staged
+from deploy.state.graphs import NO_PROFILES, staged
 from deploy.state.labels import standing
 from deploy.state.traffic_split import (
     canaries,
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from deploy.config.settings import ApplicationSettings, Settings
     from schemas.codec import Codec
+    from schemas.records import Profile
     from streams.topology import Topology
 
 _log = logging.getLogger(__name__)
@@ -94,15 +95,19 @@ def models(settings: Settings) -> list[Model]:
     return records
 
 
-def applications(settings: Settings) -> list[Application]:
+def applications(settings: Settings, profiles: Mapping[str, Profile] = NO_PROFILES) -> list[Application]:
     """Return the records of the applications that the settings name.
+
+    Args:
+        settings: of the deployment.
+        profiles: what batches of models take, for splitting the time over stages; the settings may say it, too.
 
     Raises:
         PolicyError: there is no such policy or parameter; names the nearest.
         UsageError: an application is impossible.
     """
     records = [
-        checked(asking(Application(name=name, **_fields(name, app)), app.models))
+        checked(asking(Application(name=name, **_fields(name, app, profiles)), app.models))
         for name, app in settings.applications.items()
     ]
     longest_s = settings.joiner.window_s
@@ -113,10 +118,10 @@ def applications(settings: Settings) -> list[Application]:
     return records
 
 
-def _fields(name: str, app: ApplicationSettings) -> dict[str, Any]:
+def _fields(name: str, app: ApplicationSettings, profiles: Mapping[str, Profile]) -> dict[str, Any]:
     fields = app.model_dump(exclude={"rate", "stages"})
     sources = tuple([Source(**source.model_dump()) for source in app.sources])
-    fields |= {"sources": sources, "stages": staged(name, app)}
+    fields |= {"sources": sources, "stages": staged(name, app, profiles)}
     return fields | registry.recorded(app.policy, fields["parameters"])
 
 
@@ -249,6 +254,8 @@ def establish(settings: Settings, codec: Codec, create_topics: CreateTopics = to
     """
     wanted, apps = models(settings), applications(settings)
     create_topics(settings, build(settings, {model.name: None for model in wanted}))
+    if any(app.stages for app in apps):
+        apps = applications(settings, catalog.profiles(settings, codec))
     published, versions = catalog.read(settings, codec, Model), catalog.versions(settings, codec)
     news = [
         _beside(settings, model, published, versions) for model in wanted if not _overruled(model, published, versions)

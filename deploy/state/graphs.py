@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from deploy.errors import UsageError
 from policies.graph import Graph, before, faults, path
 from policies.stage_split import Load, evenly, split
 from schemas.records import Stage
+from schemas.topics import MODEL_VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from deploy.config.settings import ApplicationSettings
+    from schemas.records import Profile
 
+NO_PROFILES: Final[Mapping[str, Profile]] = MappingProxyType({})
 WAY_US: Final = 7_400  # to a model and back: twice the 99th percentile of a leg over one broker (`selection.kernel`)
 
 
-def staged(name: str, app: ApplicationSettings) -> tuple[Stage, ...]:
+def staged(name: str, app: ApplicationSettings, profiles: Mapping[str, Profile] = NO_PROFILES) -> tuple[Stage, ...]:
     """Return the stages of an application; those without a share of their own have one as the time is split.
+
+    Args:
+        name: of the application.
+        app: its settings.
+        profiles: what batches of models take, as measured; what the settings say counts before it.
 
     Raises:
         UsageError: they cannot be run; the message names every fault.
@@ -32,24 +41,21 @@ def staged(name: str, app: ApplicationSettings) -> tuple[Stage, ...]:
         return ()
     if found := faults(stages):
         raise UsageError(f"application {name}: {'; '.join(found)}")
-    shares = _shares(app, stages)
+    shares = _shares(_loads(app, stages, profiles), int(app.slo_ms * 1_000))
     made = tuple([stage._replace(share=app.stages[stage.name].share or shares[stage.name]) for stage in stages])
     _check_shares(name, made)
     return made
 
 
-def _shares(app: ApplicationSettings, stages: Sequence[Stage]) -> dict[str, float]:
+def _shares(loads: Sequence[Load], objective_us: int) -> dict[str, float]:
     """Return by when each stage must have answered, as a share of the time."""
-    objective_us = int(app.slo_ms * 1_000)
-    loads = _loads(app, stages)
-    is_known = all(its.profile_ms for its in app.stages.values())
-    found = (split if is_known else evenly)(loads, objective_us)
+    found = (split if all(load.profile for load in loads) else evenly)(loads, objective_us)
     last = {load.name for load in loads} - {load.before for load in loads}
     until_us = found.until_us(loads)
     return {name: 1.0 if name in last else until_us[name] / objective_us for name in until_us}
 
 
-def _loads(app: ApplicationSettings, stages: Sequence[Stage]) -> list[Load]:
+def _loads(app: ApplicationSettings, stages: Sequence[Stage], profiles: Mapping[str, Profile]) -> list[Load]:
     """Return the stages, each behind that before it, with the rows a second that the queries make."""
     graph = Graph(tuple(stages))
     rates = {"": app.rate}
@@ -58,8 +64,16 @@ def _loads(app: ApplicationSettings, stages: Sequence[Stage]) -> list[Load]:
         its = app.stages[stage.name]
         rates[stage.name] = rates[before(stage)] * its.items
         profile = tuple((rows, int(took_ms * 1e3)) for rows, took_ms in sorted(its.profile_ms.items()))
+        profile = profile or _measured((stage.model,) if stage.model else app.models, profiles)
         loads.append(Load(stage.name, before(stage), rates[stage.name], profile, WAY_US))
     return loads
+
+
+def _measured(models: Sequence[str], profiles: Mapping[str, Profile]) -> tuple[tuple[int, int], ...]:
+    """Return what batches of the slowest of some models take; nothing where one of them was not measured."""
+    names = [model.partition(MODEL_VERSION)[0] for model in models]
+    found = [tuple(zip(known.sizes, known.p99_us, strict=True)) for name in names if (known := profiles.get(name))]
+    return max(found, key=lambda its: its[0][1] if its else 0) if len(found) == len(names) else ()
 
 
 def _check_shares(name: str, stages: Sequence[Stage]) -> None:

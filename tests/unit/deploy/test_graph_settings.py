@@ -12,6 +12,7 @@ from deploy.config.settings import Settings
 from deploy.errors import UsageError
 from deploy.state import desired
 from policies.errors import PolicyError
+from schemas.records import Profile
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -87,6 +88,22 @@ def test_with_profiles_the_stage_that_gains_more_has_more_of_the_time() -> None:
     detect, cars = record.stages
     assert detect.share < 0.35
     assert cars.share == 1.0
+
+
+def test_profiles_that_hosts_have_measured_are_gone_by_where_the_settings_say_nothing() -> None:
+    """Of several models that may answer, the slowest counts; where one is not known, the time is split evenly."""
+    known = {
+        "detector": Profile("detector", "1", (1, 2, 4, 8), (10_000, 19_000, 37_000, 73_000)),
+        "car-net": Profile("car-net", "1", (1, 8, 64), (9_000, 17_000, 73_000)),
+        "old-net": Profile("old-net", "1", (1, 64), (10_000, 73_000)),
+    }
+    its = settings({"detect": DETECT, "cars": CARS | {"items": 6}}, rate=200, models=["car-net", "old-net@1"])
+    measured, partly = (
+        desired.applications(its, known)[0],
+        desired.applications(its, {name: known[name] for name in ("detector", "car-net")})[0],
+    )
+    assert measured.stages[0].share < 0.35
+    assert partly.stages[0].share == 0.5
 
 
 def test_the_command_shows_by_when_each_stage_must_answer(tmp_path: Path) -> None:

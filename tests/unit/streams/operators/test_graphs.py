@@ -175,6 +175,37 @@ def test_the_cache_answers_rows_of_stages() -> None:
     assert replayed(its, cache_bytes=1 << 20).differences == []
 
 
+def test_the_policy_learns_which_model_of_the_last_stage_is_right() -> None:
+    """It chooses among `models` for that stage alone; feedback on the answer teaches it, and the log has the rest."""
+    models = {"car-net": lambda _: "bus", "old-net": lambda _: "tram", "detector": lambda _: "vehicle"}
+    chain = Stage("coarse", "detector"), Stage("fine", "", after="coarse")
+    its = loop(models, traffic(chain, models=("car-net", "old-net"), policy="exp3", parameters={"eta": 0.5}))
+    for _ in range(60):
+        query_id = its.query(input=picture(4))
+        its.driver.run(0.05)
+        its.feedback(query_id, label="tram")
+        its.driver.run(0.2)
+    chosen = [answer.stages[1].model for answer in its.predictions()]
+    assert {*chosen[:30]} == {"car-net", "old-net"}
+    assert chosen[-20:].count("old-net") > 15
+    for _, observation in its.observations():
+        assert sorted(loss is None for loss in observation.losses) == [False, True]
+    assert replayed(its).differences == []
+
+
+def test_what_a_graph_holds_is_let_go_of_with_its_answer() -> None:
+    """Rows that never come back count with their query while it waits, and no longer."""
+    its = loop({"car-net": lambda _: None})
+    for _ in range(5):
+        its.query(input=picture(2, 4, 6))
+    its.driver.run(0.1)
+    held = its.driver.operator("selection").statistics()
+    assert (held["pending"], held["held{application=traffic}"]) == (20.0, 25.0)  # itself, and four rows that were asked
+    its.driver.run(1.0)
+    left = its.driver.operator("selection").statistics()
+    assert (left["pending"], left["held{application=traffic}"]) == (0.0, 0.0)
+
+
 def test_a_row_that_no_worker_has_written_is_found_by_the_replay() -> None:
     """One answer of a stage is changed in the record: neither the worker's row nor the answer made of it agrees."""
     its = loop()
