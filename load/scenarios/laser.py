@@ -31,7 +31,7 @@ from load.harness.workload import query_id
 from load.models import clicks
 from load.results.results import Result
 from load.scenarios.parts import two_speeds
-from load.scenarios.parts.two_speeds import CAMPAIGNS, LANES
+from load.scenarios.parts.two_speeds import BOTH, CAMPAIGNS, COLD, LANES, WARM
 from schemas.codec import Codec
 from schemas.records import Application, Features, Query, Source, Tensor
 from streams.client import Client
@@ -129,12 +129,14 @@ FIGURES = Figures(
     Kind("", Better.HIGHER)("in_time", must=at_least(1.0, IN_FULL)),
     _AUC(*(f"{name}_auc" for name in APPLICATIONS), "means_auc"),
     _LOST("waits_auc_lost", "hurries_auc_lost"),
+    SHOWN(*(f"{name}_in_time" for name in APPLICATIONS)),
     SHOWN("waits_imputed", "hurries_imputed", "waits_imputed_down"),
     SHOWN_MS("source_p50_ms", "source_p99_ms"),
     P50_MS(*(f"{name}_p50_ms" for name in APPLICATIONS), "waits_down_p50_ms"),
     P99_MS(*(f"{name}_p99_ms" for name in APPLICATIONS), "waits_down_p99_ms"),
     _CLICKS(*(f"market_{lane}" for lane in LANES), "market_best"),
     SHOWN(*(f"market_{lane}_error" for lane in LANES)),
+    SHOWN(*(f"market_over_{lane}{end}" for lane in (COLD, WARM) for end in ("", "_error"))),
     Kind("", Better.HIGHER, 0.0, 0.02)("market_gained", must=at_least(0.0, IN_FULL)),
     SHOWN(*(f"obd_{campaign}_{lane}_*" for campaign in CAMPAIGNS for lane in ("logged", *LANES))),
     recorded("", *FAULTS_OF_A_STRETCH, lost=NONE, duplicates=NONE),
@@ -221,6 +223,7 @@ def answered(replay: Replay) -> dict[str, float]:
         numbers = np.array(sorted(before))
         found[f"{name}_auc"] = clicks.area(np.array([before[t].score for t in numbers]), shown.clicks[numbers])
         found |= _took(name, [*before.values()])
+        found[f"{name}_in_time"] = float(np.mean([one.is_in_time for one in its.values()]))
         if name in LOOKING:
             found[f"{name}_imputed"] = float(np.mean([one.is_imputed for one in before.values()]))
     means = shown.rows[: replay.last].copy()
@@ -250,6 +253,10 @@ def market(stage: Stage) -> dict[str, float]:
     found = {f"market_{lane}": float(np.mean(each)) for lane, each in earned.items()}
     errors = {f"market_{lane}_error": float(np.std(each, ddof=1) / _RUNS**0.5) for lane, each in earned.items()}
     most = {"market_best": float(np.mean([two_speeds.best(steps, seed) for seed in seeds]))}
+    for lane in (COLD, WARM):  # in the same markets, which differ more from each other than speeds do
+        more = np.subtract(earned[BOTH], earned[lane])
+        errors |= {f"market_over_{lane}": float(more.mean())}
+        errors |= {f"market_over_{lane}_error": float(more.std(ddof=1) / _RUNS**0.5)}
     gained = found["market_both"] - max(found["market_cold"], found["market_warm"])
     return {**found, **errors, **most, "market_gained": gained}
 

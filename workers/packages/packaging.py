@@ -419,7 +419,7 @@ def package_linear(
         )
     module = runtime_module("linear")
     linear = module.Linear(weights, intercept, "log_odds", np.dtype(np.float64))
-    names = tuple(classes) or tuple(map(str, range(len(intercept))))
+    names: tuple[str | int, ...] = tuple(classes) or tuple(range(len(intercept)))
     with TemporaryDirectory() as place:
         file, sample = module.save(linear, Path(place)), np.zeros((1, len(weights)))
         given = {"runtime": "linear", "output": "scores", "classes": names, **more}
