@@ -57,6 +57,8 @@ def check(settings: Settings, *, as_json: bool) -> None:
         for stage in record.stages:
             asked = stage.model or f"as {record.policy} chooses"
             click.echo(f"  {stage.name} ({asked}): within {stage.share * record.slo_ms:g} ms of the query")
+        if absent := sorted({*record.asks, *filter(None, (record.parity,))} - settings.models.keys()):
+            click.echo(f"  not among `models`: {', '.join(absent)}; deploy with: skysail model add PACKAGE")
     click.echo("the settings are sound")
 
 

@@ -45,7 +45,8 @@ def check(settings: Settings, named: str, *, as_json: bool) -> None:  # noqa: AR
         print_json({"policy": registry.spec(found), "laws": [verdict._asdict() for verdict in said], "broken": broken})
     else:
         held = sum(verdict.fault == "" for verdict in said)
-        click.echo(f"{registry.spec(found)}: {held} laws hold, {broken} are broken")
+        passed = f", {len(said) - held - broken} do not apply (-)" if len(said) > held + broken else ""
+        click.echo(f"{registry.spec(found)}: {held} laws hold, {broken} are broken{passed}")
     if broken:
         raise SystemExit(1)
 

@@ -47,6 +47,7 @@ ADVICE = {
     "invalid_input": "the model takes another shape or dtype: see `skysail model list`",
     "low_confidence": "the models agree less than the application's confidence_floor: see `skysail app show`",
     "no_model_in_time": "no model has been quick enough lately: raise slo_ms, or give `timely` the parameter least: 1",
+    "not_ranked": "the policy ranks no candidates, or has another number of features: see `skysail app show`",
     "overloaded": "the model gets more queries than it can answer in time: run more workers, raise slo_ms, or ask less",
     "over_limit": "this application holds its full share of queries: ask less, lower slo_ms, or run more workers",
     "oversized_outputs": "the models' outputs together are too large for one record: ask fewer models at once",

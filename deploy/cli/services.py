@@ -26,7 +26,7 @@ folder_option = click.option(
     help="Holds its data, its log, and the file that `stop` finds it by.",
 )
 
-
+KAFKA_PORT, REDIS_PORT = 9092, 6379  # those that the settings name by default
 KAFKA_EXAMPLES = """\
 skysail kafka start
 skysail kafka start --port 19092
@@ -48,7 +48,7 @@ def kafka() -> None:
 
 
 @kafka.command("start")
-@click.option("--port", type=int, default=9092, show_default=True)
+@click.option("--port", type=int, default=KAFKA_PORT, show_default=True)
 @folder_option
 @json_option
 def start_kafka(port: int, folder: Path, *, as_json: bool) -> None:
@@ -68,6 +68,8 @@ def start_kafka(port: int, folder: Path, *, as_json: bool) -> None:
         argv, folder / "kafka.json", address, lambda: process.listens(port), lambda: admin.answers(address)
     )
     _started(running, "Apache Kafka", "kafka", folder, as_json=as_json)
+    if not as_json and port != KAFKA_PORT:
+        _named('kafka: {bootstrap: "%s"}', "SKYSAIL_KAFKA__BOOTSTRAP", address)
 
 
 @kafka.command("stop")
@@ -88,7 +90,7 @@ def redis() -> None:
 
 
 @redis.command("start")
-@click.option("--port", type=int, default=6379, show_default=True)
+@click.option("--port", type=int, default=REDIS_PORT, show_default=True)
 @folder_option
 @json_option
 def start_redis(port: int, folder: Path, *, as_json: bool) -> None:
@@ -110,6 +112,8 @@ def start_redis(port: int, folder: Path, *, as_json: bool) -> None:
     _started(running, "Redis", "redis", folder, as_json=as_json)
     if not as_json:
         click.echo(f"commands in this folder find its password by themselves, in {folder / 'redis' / PASSWORD_FILE}")
+        if port != REDIS_PORT:
+            _named('redis: {url: "%s"}', "SKYSAIL_REDIS__URL", url)
 
 
 @redis.command("stop")
@@ -126,6 +130,11 @@ def _started(running: Running, what: str, verb: str, folder: Path, *, as_json: b
         return
     click.echo(f"{what} listens on {running.address} (process {running.pid}); its data is in {folder / verb}")
     click.echo(f"stop it, from this folder, with: skysail {verb} stop")
+
+
+def _named(setting: str, variable: str, address: str) -> None:
+    """Say how the other commands find a server at another port than the usual one."""
+    click.echo(f"for the other commands write `{setting % address}` into skysail.yaml, or set {variable}={address}")
 
 
 def _stop(state: Path, what: str, *, as_json: bool) -> None:

@@ -164,11 +164,8 @@ def _application(name: str, gauges: _Gauges, history: History, now_us: int) -> A
         in_time=_in_time(risen, name),
         partial=_share(risen, Key("answers_total", name, "", "partial"), answers),
         defaults=_defaults(risen, name),
-        reasons={
-            key.rest.partition(" ")[2]: _rounded(count / answers)
-            for key, count in sorted(risen.items())
-            if key.name == "answers_total" and key.application == name and key.rest.startswith("default ")
-        },
+        partials=_reasons(risen, name, "partial", answers),
+        reasons=_reasons(risen, name, "default", answers),
         late=_share(risen, Key("late_answers_total", name), answers),
         without_state=_share(risen, Key("decided_without_state_total", name), answers),
         again=_again(risen, name, answers),
@@ -184,6 +181,15 @@ def _application(name: str, gauges: _Gauges, history: History, now_us: int) -> A
         losses=history.series(lambda step: _loss(step, name), now_us),
         models=[_model(name, model, gauges, risen, history, now_us) for model in sorted(asked | gauges.models(name))],
     )
+
+
+def _reasons(risen: Mapping[Key, float], name: str, status: str, answers: float) -> dict[str, float]:
+    """Return the reasons of answers of a status, as shares of all answers."""
+    return {
+        key.rest.partition(" ")[2]: _rounded(count / answers)
+        for key, count in sorted(risen.items())
+        if key.name == "answers_total" and key.application == name and key.rest.startswith(f"{status} ")
+    }
 
 
 def _coverage(name: str, gauges: _Gauges, history: History, now_us: int) -> CoverageRow | None:

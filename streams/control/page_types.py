@@ -78,6 +78,7 @@ class ApplicationRow(TypedDict):
     rate: float  # answers a second
     in_time: float | None
     partial: float | None
+    partials: dict[str, float]  # reasons of partial answers, as shares of all answers
     defaults: float | None
     reasons: dict[str, float]  # of the defaults, as shares of all answers
     late: float | None  # answered after the deadline

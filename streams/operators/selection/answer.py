@@ -141,6 +141,8 @@ def predicted(query: Pending, now_us: int, reason: str | None, substitutes: Subs
             return answered(query, now_us, Status.DEFAULT, "policy_failed", *failed)
         if query.plan is not None:
             confidence = query.plan.confidence(usable, confidence)
+        elif query.is_alone and not isinstance(query.weights, OwnAnswer):  # it was decoded: its scores tell, too
+            confidence = confidence_in(query, usable[next(iter(usable))])
         is_own = all(output.outcome is Outcome.OK for output in outputs.values())
         status = Status.COMPLETE if is_own else Status.PARTIAL
         reason = None if status is Status.COMPLETE else _why(outputs)
@@ -247,6 +249,13 @@ def ranked(query: Pending, arms: Arms, now_us: int) -> Prediction | None:
     best = Tensor.of(np.array(found.best, np.int64))
     made = answered(query, now_us, Status.COMPLETE, None, best, found.confidence, (output,))
     return made._replace(first=found.shares)
+
+
+def not_ranked(query: Pending, arms: Arms) -> str:
+    """Say why a query's candidates were not ranked."""
+    assert query.candidates is not None
+    width = query.candidates.shape[-1]
+    return f"the policy {arms.choices[0].decision.policy} does not rank candidates of {width} features"
 
 
 def _asked(query: Pending) -> dict[int, ModelOutput]:

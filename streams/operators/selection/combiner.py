@@ -20,7 +20,15 @@ from streams.operators.configuration import RUNNING_MEAN
 from streams.operators.contract import Emit
 from streams.operators.label_sets import label_set
 from streams.operators.late_outputs import LateOutputs
-from streams.operators.selection.answer import Substitutes, answered, confidence_in, missing_of, predicted, ranked
+from streams.operators.selection.answer import (
+    Substitutes,
+    answered,
+    confidence_in,
+    missing_of,
+    not_ranked,
+    predicted,
+    ranked,
+)
 from streams.operators.selection.walk_answer import walked
 from streams.operators.statistics import Durations
 
@@ -257,6 +265,7 @@ class Combiner:
         """Answer a query with the best of its candidates; by default where its policy cannot rank them."""
         prediction = ranked(query, arms, now_us)
         if prediction is None:
+            query.message = query.message or not_ranked(query, arms)
             return self.answer(query, now_us, "not_ranked")
         name = query.application_name
         self._counters["answers_total", "application", name, "status", "complete", "reason", ""] += 1

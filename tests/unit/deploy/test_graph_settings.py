@@ -115,6 +115,7 @@ def test_the_command_shows_by_when_each_stage_must_answer(tmp_path: Path) -> Non
     good = CliRunner().invoke(skysail, ["config", "check", "--config", str(file)])
     assert good.exit_code == 0
     assert "detect (d): within 100 ms of the query" in good.output
+    assert "not among `models`: car-net, d; deploy with: skysail model add PACKAGE" in good.output
     file.write_text(text.replace("NAME", "nobody"))
     bad = CliRunner().invoke(skysail, ["config", "check", "--config", str(file)])
     assert bad.exit_code != 0

@@ -85,6 +85,13 @@ def test_rate_and_shares_are_of_the_last_minute() -> None:
     assert row["reasons"] == {"deadline": 0.1}
 
 
+def test_partial_answers_are_told_by_their_reason() -> None:
+    """Answers that were decoded count as answers of models, and are told apart from complete ones."""
+    decoded = "answers_total{application=digits,status=partial,reason=reconstructed}"
+    row = answering(60, 0, **{decoded: 40.0}).shown()["applications"][0]
+    assert (row["in_time"], row["partial"], row["partials"]) == (1.0, 0.4, {"reconstructed": 0.4})
+
+
 def test_a_default_that_came_late_counts_once_against_what_was_in_time() -> None:
     """Ten defaults, all after the deadline, and five late answers of models: 85 of 100 are in time."""
     late = "late_answers_total{application=digits,status=%s}"

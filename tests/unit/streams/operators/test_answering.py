@@ -180,7 +180,10 @@ def test_a_policy_without_weights_cannot_rank() -> None:
         loop = Loop({"items": computed}, served)
         query_id = loop.query(candidates=ITEMS)
         loop.driver.run(seconds=0.2)
-        assert (loop.answer(query_id).status, loop.answer(query_id).reason) == (Status.DEFAULT, "not_ranked")
+        answer = loop.answer(query_id)
+        assert (answer.status, answer.reason) == (Status.DEFAULT, "not_ranked")
+        assert answer.message.endswith("does not rank candidates of 2 features")
+        assert answer.message.startswith(f"the policy {served.policy}")
 
 
 @pytest.mark.parametrize("changes", [{"candidates": Tensor.of(np.zeros((257, 2)))}, {"candidates": ITEMS, "top": 0}])

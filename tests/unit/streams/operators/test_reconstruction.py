@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from policies.confidence import own_confidence
 from schemas.records import Feedback, JoinStatus, ModelOutput, Outcome, Prediction, Status, Tensor
 from streams.operators.join.observation import default_observation, observation
 from streams.operators.late_outputs import SideOutput, completed
@@ -54,6 +55,7 @@ def test_a_late_output_is_decoded_when_it_is_later_than_its_model_is() -> None:
     assert output.scores is not None
     assert np.abs(output.scores.numpy() - scores((3, -1))).max() < 1e-5
     assert found.answer == "abc"[int(scores((3, -1)).argmax())]
+    assert found.confidence == own_confidence(output)
     assert coded.counted("reconstructed_total{application=digits,model=net}") == 1
 
 

@@ -1,0 +1,38 @@
+"""What `skysail kafka start` and `skysail redis start` say of a server that they have started."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner
+
+from deploy.cli import skysail
+from deploy.local import daemons
+from deploy.local.daemons import Running
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize(
+    ("verb", "port", "usual", "said"),
+    [
+        ("kafka", 19092, 9092, 'write `kafka: {bootstrap: "127.0.0.1:19092"}` into skysail.yaml'),
+        ("redis", 16379, 6379, 'write `redis: {url: "redis://127.0.0.1:16379/0"}` into skysail.yaml'),
+    ],
+)
+def test_a_server_at_another_port_says_how_commands_find_it(
+    verb: str, port: int, usual: int, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the usual port nothing has to be said: the settings name it."""
+
+    def start(_argv: object, _state: object, address: str, *_: object) -> Running:
+        return Running(1, 0.0, address)
+
+    monkeypatch.setattr(daemons, "start", start)
+    monkeypatch.chdir(tmp_path)
+    other = CliRunner().invoke(skysail, [verb, "start", "--port", str(port)])
+    assert other.exit_code == 0, other.output
+    assert said in other.output
+    assert "skysail.yaml" not in CliRunner().invoke(skysail, [verb, "start", "--port", str(usual)]).output
