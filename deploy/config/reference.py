@@ -63,9 +63,9 @@ def reference() -> str:
 def _tables(prefix: str, keys: Mapping[str, Node], definitions: Node) -> Iterator[str]:
     """Yield the table of some keys, and a heading and the tables of each group among them."""
     sections = {name: _section(key, definitions) for name, key in keys.items() if "$ref" in json.dumps(key)}
-    yield _table(prefix, {name: key for name, key in keys.items() if name not in sections})
+    yield _table(prefix, {name: key for name, key in keys.items() if name not in sections or "items" in key})
     for name, section in sections.items():
-        heading = prefix + (name if "$ref" in keys[name] else f"{name}.NAME")
+        heading = prefix + (name if "$ref" in keys[name] else f"{name}[]" if "items" in keys[name] else f"{name}.NAME")
         yield f"## {heading}\n\n{section['description']}\n"
         yield from _tables(f"{heading}.", section["properties"], definitions)
 
@@ -102,8 +102,8 @@ def _kind(key: Node) -> str:
 
 
 def _values(key: Node) -> Any:
-    """Return what the values of a mapping may be."""
-    return key.get("additionalProperties") or next(iter(key["patternProperties"].values()))
+    """Return what the values of a mapping or of a list may be."""
+    return key.get("items") or key.get("additionalProperties") or next(iter(key["patternProperties"].values()))
 
 
 def _default(key: Node) -> str:
