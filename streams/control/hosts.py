@@ -135,8 +135,14 @@ def _times(counters: Mapping[str, float], gauges: Iterable[tuple[str, Mapping[st
 
 def _timed(model: str, sizes: dict[int, float], loads: Mapping[str, float], counters: Mapping[str, float]) -> TimesRow:
     batches, short, long, predicted_us, actual_us = (
-        counters.get(render((f"host_model_predicted_{name}_total", "model", model)), 0.0)
-        for name in ("batches", "too_short", "too_long", "us", "actual_us")
+        counters.get(render((name, "model", model)), 0.0)
+        for name in (
+            "host_model_predicted_batches_total",
+            "host_model_predicted_too_short_total",
+            "host_model_predicted_too_long_total",
+            "host_model_predicted_us_total",
+            "host_model_predicted_actual_us_total",
+        )
     )
     return TimesRow(
         name=model,

@@ -60,13 +60,13 @@ def _of(profiles: Profiles, model: str) -> Iterator[tuple[str, float]]:
     if kept.load_us:
         yield render(("host_load_p99_us", "model", model)), float(kept.load_us)
     for name, value in (
-        ("batches", found.batches),
-        ("too_short", found.under),
-        ("too_long", found.over),
-        ("us", found.predicted_us),
-        ("actual_us", found.took_us),
+        ("host_model_predicted_batches_total", found.batches),
+        ("host_model_predicted_too_short_total", found.under),
+        ("host_model_predicted_too_long_total", found.over),
+        ("host_model_predicted_us_total", found.predicted_us),
+        ("host_model_predicted_actual_us_total", found.took_us),
     ):
-        yield render((f"host_model_predicted_{name}_total", "model", model)), float(value)
+        yield render((name, "model", model)), float(value)
 
 
 def _in_memory(memory: Memory) -> dict[str, float]:

@@ -179,7 +179,7 @@ def test_what_the_manifest_does_not_list_is_not_read(folder: Path) -> None:
 def test_what_was_checked_is_what_runs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file that is exchanged after its digest was taken is not opened again."""
 
-    def exchanged(where: Path, manifest: Manifest) -> Mapping[str, bytes]:
+    def exchanged(where: Path, manifest: Manifest, _cache: object) -> Mapping[str, bytes]:
         found = sealed(where, manifest)
         for name in (*manifest.files, MANIFEST):
             (where / name).write_bytes(b"exchanged")
