@@ -56,7 +56,7 @@ def test_a_lane_in_virtual_time_is_the_same_each_time() -> None:
 def test_a_result_has_tables_and_a_picture() -> None:
     """Objectives that were not measured are left out."""
     figures = {"workers": 20.0, "tightest_ratio": 1.5, "at_45_ratio": 1.5}
-    figures |= {f"at_45_{name}_per_s": 1_000.0 for name in ("split", "even", "whole")}
+    figures |= {f"at_45_{name}_{of}": 1_000.0 for name in ("split", "even", "whole") for of in ("per_s", "over_per_s")}
     figures |= {
         f"at_45_{name}_{stage}_{of}": 1.0
         for name in ("split", "even")
@@ -65,5 +65,5 @@ def test_a_result_has_tables_and_a_picture() -> None:
     }
     result = Result(NAME, figures)
     assert all(FIGURES.of(name) is not None for name in figures)
-    assert [len(table.rows) for table in tables(result)] == [1, 2]
+    assert [len(table.rows) for table in tables(result)] == [1, 1, 2]
     assert plots(result)["graph.svg"].startswith("<svg")
