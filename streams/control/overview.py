@@ -80,7 +80,7 @@ class _Gauges:
                 elif name == "labelled":
                     place = labels.get("model", ""), labels.get("version", "")
                     self.labels.setdefault(place, set()).add(labels.get("label", ""))
-                elif labels.keys() == {"application"} and not name.endswith(("_us", PROMISED)):
+                elif labels.keys() == {"application"} and not name.endswith(("_us", "_share", PROMISED)):
                     held = self.holds.setdefault(labels["application"], {})
                     held[name] = held.get(name, 0.0) + value
                 key = Key(name, labels.get("application", ""), labels.get("model", ""))

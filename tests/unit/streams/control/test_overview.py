@@ -92,6 +92,13 @@ def test_partial_answers_are_told_by_their_reason() -> None:
     assert (row["in_time"], row["partial"], row["partials"]) == (1.0, 0.4, {"reconstructed": 0.4})
 
 
+def test_shares_of_losses_are_nothing_that_an_application_holds() -> None:
+    """Its notes say what it has in hand, and how much of it."""
+    page = answering(100, 0)
+    page.report("selection@1", {"full_loss_share{application=digits}": 0.9, "held{application=digits}": 3.0})
+    assert [each["name"] for each in page.shown()["applications"][0]["holds"]] == ["held"]
+
+
 def test_a_default_that_came_late_counts_once_against_what_was_in_time() -> None:
     """Ten defaults, all after the deadline, and five late answers of models: 85 of 100 are in time."""
     late = "late_answers_total{application=digits,status=%s}"
