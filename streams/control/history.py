@@ -50,6 +50,7 @@ FOLLOWED = frozenset(
         "over_limit_total",
         "predict_us_total",
         "rows_total",
+        "stages_total",
         "steps_total",
         "store_failures_total",
         "version_joined_total",

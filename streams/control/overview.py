@@ -168,7 +168,7 @@ def _application(name: str, gauges: _Gauges, history: History, now_us: int) -> A
         reasons=_reasons(risen, name, "default", answers),
         late=_share(risen, Key("late_answers_total", name), answers),
         without_state=_share(risen, Key("decided_without_state_total", name), answers),
-        again=_again(risen, name, answers),
+        again=_again(risen, name, answers) | _of_stages(risen, name),
         turned_away=_turned_away(risen, name),
         holds=holdings(gauges.holds.get(name, {})),
         joined=_rounded(risen.get(Key("joined_total", name), 0.0) / seconds),
@@ -299,6 +299,19 @@ def _again(risen: Risen, application: str, answers: float) -> dict[str, float]:
         if key.application == application and (what := _AGAIN.get((key.name, key.rest))) is not None:
             counts[what] += count
     return {what: _rounded(count / answers) for what, count in sorted(counts.items())} if answers else {}
+
+
+def _of_stages(risen: Risen, application: str) -> dict[str, float]:
+    """Return which shares of the rows of a graph's stages have no output, or were left out."""
+    return {
+        f"of the rows of stage {stage}: {outcome.replace('_', ' ')}": _rounded(
+            count / risen[Key("stages_total", application, "", stage)]
+        )
+        for key, count in sorted(risen.items())
+        if key.name == "stages_total" and key.application == application
+        for stage, _, outcome in (key.rest.partition(" "),)
+        if outcome not in ("", "ok")
+    }
 
 
 def _turned_away(risen: Risen, application: str) -> dict[str, float]:

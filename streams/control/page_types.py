@@ -83,7 +83,7 @@ class ApplicationRow(TypedDict):
     reasons: dict[str, float]  # of the defaults, as shares of all answers
     late: float | None  # answered after the deadline
     without_state: float | None  # share of the answers decided before the policy's state had been read
-    again: dict[str, float]  # what else was asked in the last minute, as shares of the answers
+    again: dict[str, float]  # what else was asked in the last minute, and what stages went without, as shares
     turned_away: dict[str, float]  # in the last minute, beyond its share: kind and number
     holds: list[Holding]  # of what has a share for each application
     joined: float  # a second

@@ -639,6 +639,15 @@ def test_second_questions_are_shown_as_shares_of_the_answers() -> None:
     }
 
 
+def test_rows_of_stages_without_an_output_are_shown_as_shares_of_their_stage() -> None:
+    """What went well is not told: a graph of which nothing is said is as it should be."""
+    rows = "stages_total{application=digits,stage=%s,outcome=%s}"
+    page = answering(
+        10, 0, **{rows % ("find", "ok"): 10.0, rows % ("cars", "ok"): 30.0, rows % ("cars", "left_out"): 10.0}
+    )
+    assert page.shown()["applications"][0]["again"] == {"of the rows of stage cars: left out": 0.25}
+
+
 def test_a_promise_of_coverage_is_shown_with_what_became_of_it() -> None:
     """Over the last five minutes; an application without a promise has none."""
     judged, made = "label_sets_judged_total{application=digits,outcome=", "label_sets_total{application=digits,kind="
