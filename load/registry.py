@@ -68,6 +68,7 @@ from load.scenarios import (
     site_page,
     specialists,
     spread,
+    steps_page,
     straggler,
     takeover,
     velox,
@@ -82,7 +83,7 @@ if TYPE_CHECKING:
 
 # Pages of several scenarios, by name: a page of their results, each with its machine.
 COLLECTED: Mapping[str, Callable[[Sequence[tuple[Result, Environment]]], str]] = {
-    many_models_page.NAME: many_models_page.page
+    each.name: each.page for each in (many_models_page.PAGE, steps_page.PAGE)
 }
 RESEARCH = ("account", "peers", "forest", "trio", "paper")
 _MODULE = "load.research.registry"
@@ -137,6 +138,7 @@ _OWN = (
         offline=True,
     ),
     Scenario(
+        steps_page,
         straggler,
         "ensembles of 1 to 16 models, some late at random: answers by the deadline against waiting for all",
         short=True,

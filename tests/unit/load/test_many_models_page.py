@@ -8,7 +8,8 @@ import pytest
 
 from load.registry import find
 from load.results.results import Result
-from load.scenarios.many_models_page import PARTS, SCENARIOS, page
+from load.scenarios.many_models_page import PAGE, PARTS
+from load.scenarios.steps_page import PAGE as STEPS
 
 if TYPE_CHECKING:
     from load.harness.environment import Environment
@@ -25,16 +26,14 @@ SERIES: dict[str, dict[str, list[dict[str, Any]]]] = {
 
 def results(**figures: dict[str, float]) -> list[tuple[Result, Environment]]:
     """Return a result of each scenario with these figures."""
-    return [
-        (Result(name, figures.get(name, {}), {"form": "short"}, SERIES.get(name, {})), MACHINE) for name in SCENARIOS
-    ]
+    return [(Result(name, figures.get(name, {}), {"form": "short"}, SERIES.get(name, {})), MACHINE) for name in PARTS]
 
 
 def test_every_figure_stands_beside_what_was_published() -> None:
     """Those that no result has are left out, and a result of another part is added."""
     given = results(nexus={"workers_ratio": 6.0}, pretzel={"memory_gain_over_sklearn": 10.74})
     given += [(Result("nexus", {"measured_moves": 16.0}, {"form": "short"}), MACHINE)]
-    text = page(given)
+    text = PAGE.page(given)
     assert "| a worker a model takes more hosts | 6.0 times | 1.8 to 12.7 times the rate |" in text
     assert "| models that moved meanwhile | 16 |  |" in text
     assert "| memory less than scikit-learn in one process | 10.7 times |  |" in text
@@ -45,13 +44,22 @@ def test_every_figure_stands_beside_what_was_published() -> None:
 def test_a_page_lacks_no_scenario_and_has_no_other_one() -> None:
     """Which ones it is made of is said."""
     with pytest.raises(LookupError, match="results of clockwork, pretzel, nexus; these are of clockwork, pretzel"):
-        page(results()[:2])
+        PAGE.page(results()[:2])
     with pytest.raises(LookupError, match="hosts"):
-        page([*results(), (Result("hosts", {}), MACHINE)])
+        PAGE.page([*results(), (Result("hosts", {}), MACHINE)])
 
 
 def test_all_its_figures_are_declared_by_their_scenarios() -> None:
     """A figure that was renamed would be left out without a word."""
-    for name, part in PARTS.items():
+    for name, part in {**PARTS, **STEPS.parts}.items():
         for row in part.rows:
             assert find(name).figures.of(row.figure) is not None, row.figure
+
+
+def test_the_page_of_steps_has_the_scenarios_that_have_results() -> None:
+    """They are many, and each takes its time."""
+    text = STEPS.page([(Result("hedge", {"p999_saved": 0.5, "extra": 0.049}, {"form": "full"}), MACHINE)])
+    assert "| p99.9 less than without | 50.000% |  |" in text
+    assert "Cascade" not in text
+    with pytest.raises(LookupError, match="pretzel"):
+        STEPS.page([(Result("pretzel", {}), MACHINE)])
