@@ -138,7 +138,6 @@ _OWN = (
         offline=True,
     ),
     Scenario(
-        steps_page,
         straggler,
         "ensembles of 1 to 16 models, some late at random: answers by the deadline against waiting for all",
         short=True,
