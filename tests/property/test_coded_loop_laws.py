@@ -133,7 +133,8 @@ def test_every_query_is_answered_and_what_is_decoded_is_what_the_model_would_hav
                 own = scores(sent[one.query_id])
                 assert np.abs(output.scores.numpy() - own).max() <= 1e-4
                 assert output.reconstructed == (one.status is Status.PARTIAL) == (one.reason == "reconstructed")
-        assert one.answered_us <= one.deadline_us + 1_000
+        was_away = bool(faults) and one.reason == "expired"  # selection, until its time was over
+        assert was_away or one.answered_us <= one.deadline_us + 1_000
 
 
 def test_one_late_row_of_a_group_is_answered_and_two_are_not() -> None:

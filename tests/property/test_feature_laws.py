@@ -114,6 +114,9 @@ def test_every_query_is_answered_in_time_by_features_that_are_true_or_named(
     predictions = loop.predictions()
     assert {prediction.query_id for prediction in predictions} == {f"q{number}" for number in range(1, QUERIES + 1)}
     for prediction in predictions:
+        if prediction.reason == "expired":  # selection was away until its time was over
+            assert faults
+            continue
         assert prediction.answered_us <= prediction.deadline_us
         decision, context = prediction.decision, prediction.context
         assert decision is not None
