@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from math import inf
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -54,7 +55,7 @@ def items_of(answer: Value | None, scores: Tensor | None = None) -> tuple[list[I
             return [_item(one) for one in read] if isinstance(read, list) else [_item(read)], isinstance(read, list)
     fields: dict[str, object] = {"label": answer}
     if scores is not None:
-        fields["score"] = float(scores.numpy().max(initial=-np.inf))
+        fields["score"] = max(map(float, scores.numpy().ravel().tolist()), default=-inf)
     return [Item(answer if scores is None else scores, fields)], False
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from math import inf
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
+from policies.items import items_of
 from schemas import topics
-from schemas.records import Outcome, Stage, Status
+from schemas.records import Outcome, Stage, Status, Tensor
 from streams.operators.join.kernel import JoinerSettings
 from streams.operators.selection.kernel import SelectionSettings
 from streams.replay.as_it_was import Deployment, replay
@@ -234,3 +237,10 @@ def test_a_duplicate_of_a_query_is_not_walked_again() -> None:
     its.driver.run(1.0)
     assert len(its.predictions()) == 1
     assert sum(len(batch.query_ids) for batch in its.outputs()) == 3
+
+
+def test_the_score_of_an_item_may_be_of_any_type_of_number() -> None:
+    """Votes of trees are whole numbers, and such an answer is an item as any other."""
+    votes = Tensor.of(np.array([1, 3], np.int64))
+    assert items_of("car", votes)[0][0].fields == {"label": "car", "score": 3.0}
+    assert items_of("car", Tensor.of(np.array([], np.int64)))[0][0].fields["score"] == -inf
