@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from streams.operators.selection.kernel import SelectionSettings
 from streams.replay.as_it_was import Deployment, replay
 from streams.replay.changes import ChangeError, changed
 from tests.graphs import CARS, DETECT, detected, loop, picture, seen, traffic
-from tests.loops import CODEC, Slow
+from tests.loops import CODEC, Slow, version
 from tests.traces import trace_of
 
 if TYPE_CHECKING:
@@ -244,3 +245,15 @@ def test_the_score_of_an_item_may_be_of_any_type_of_number() -> None:
     votes = Tensor.of(np.array([1, 3], np.int64))
     assert items_of("car", votes)[0][0].fields == {"label": "car", "score": 3.0}
     assert items_of("car", Tensor.of(np.array([], np.int64)))[0][0].fields["score"] == -inf
+
+
+def test_a_text_cannot_be_cut_to_a_box_and_the_message_says_so() -> None:
+    """A model of texts has no shape to bring a part to."""
+    stages = Stage("detect", "detector"), Stage("cars", "", after="detect", crop="box")
+    its = loop({"detector": lambda _: '[{"box": [0, 0, 1, 1]}]'}, traffic(stages))
+    its.driver.produce(topics.MODELS, 0, CODEC.encode(replace(version("car-net"), dtype=None, shape=())), b"car-net")
+    query_id = its.query(input="no picture")
+    its.driver.run(2.0)
+    answer = its.answer(query_id)
+    assert answer.stages[1].outcome is Outcome.INVALID
+    assert "only arrays of two dimensions" in (answer.message or "")
