@@ -75,6 +75,8 @@ def part_of(item: Item, field: str) -> Input:
     if isinstance(value, bool) or value is None:
         raise InputError(f"{field or 'the answer'} is {value}, which is no input")
     try:
+        if isinstance(value, str):
+            value.encode()  # half a surrogate, which JSON may hold, cannot travel
         return as_input(value)  # type: ignore[arg-type]  # whatever JSON may hold: what is no input is refused
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise InputError(f"{field or 'the answer'}: {error}") from error

@@ -257,3 +257,12 @@ def test_a_text_cannot_be_cut_to_a_box_and_the_message_says_so() -> None:
     answer = its.answer(query_id)
     assert answer.stages[1].outcome is Outcome.INVALID
     assert "only arrays of two dimensions" in (answer.message or "")
+
+
+def test_half_a_surrogate_of_a_text_is_no_input_and_the_message_says_so() -> None:
+    """JSON may hold what no text can: the item is not asked about, the others are."""
+    stages = Stage("detect", "detector"), Stage("cars", "", input="detect")
+    models = {"detector": lambda _: '["car", "\\ud800"]', "car-net": lambda row: f"a {row.input}"}
+    answer = asked(loop(models, traffic(stages), cache_bytes=1 << 20), 4)
+    assert answer.answer == '["a car", null]'
+    assert answer.stages[2].outcome is Outcome.INVALID
