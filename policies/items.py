@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from math import inf
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -54,7 +55,7 @@ def items_of(answer: Value | None, scores: Tensor | None = None) -> tuple[list[I
             return [_item(one) for one in read] if isinstance(read, list) else [_item(read)], isinstance(read, list)
     fields: dict[str, object] = {"label": answer}
     if scores is not None:
-        fields["score"] = float(scores.numpy().max(initial=-np.inf))
+        fields["score"] = max(map(float, scores.numpy().ravel().tolist()), default=-inf)
     return [Item(answer if scores is None else scores, fields)], False
 
 
@@ -74,6 +75,8 @@ def part_of(item: Item, field: str) -> Input:
     if isinstance(value, bool) or value is None:
         raise InputError(f"{field or 'the answer'} is {value}, which is no input")
     try:
+        if isinstance(value, str):
+            value.encode()  # half a surrogate, which JSON may hold, cannot travel
         return as_input(value)  # type: ignore[arg-type]  # whatever JSON may hold: what is no input is refused
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise InputError(f"{field or 'the answer'}: {error}") from error

@@ -22,6 +22,8 @@ ENTRY_BYTES, NUMBER_BYTES = 320, 32
 # A mean forgets older queries, because features drift; from then on it is written once for as many.
 MEAN_OF = 1_000
 _WRITTEN_AT = frozenset({1, 10, 100})
+# Means that are taken from the topic, where anybody may write under any name: of further names none is taken.
+MOST_MEANS = 1_024
 # Larger numbers count as this in a mean, whose differences would leave the numbers of a double.
 _LARGEST = 1e100
 
@@ -118,7 +120,8 @@ class FeatureTable:
     def _adopt(self, source: str, features: Features) -> None:
         """Take a mean that was written, if it is of more queries than the one here."""
         mean = self._means.get(source)
-        if mean is None or mean.weight < features.weight:
+        is_known = mean is not None or len(self._means) < MOST_MEANS
+        if is_known and (mean is None or mean.weight < features.weight):
             self._means[source] = _Mean(features.values, features.weight)
 
 

@@ -186,7 +186,7 @@ class Walks:
         """Return height and width of the images that a model takes; nothing if it takes others than the query has."""
         shape = self._models[model].shape
         dimensions = len(getattr(given, "shape", ()))
-        return shape[:2] if len(shape) == dimensions and min(shape[:2]) > 0 else ()
+        return shape[:2] if len(shape) == dimensions and min(shape[:2], default=0) > 0 else ()
 
     def _is_in_time(self, row: StageRow, now_us: int) -> bool:
         """Tell whether a model usually answers by a row's time; one that is not known, or is to be tried, may."""

@@ -11,7 +11,7 @@ from schemas import topics
 from schemas.errors import DecodeError
 from schemas.records import Features, ModelQueries, Source, Status, Tensor
 from streams.operators.configuration import check
-from streams.operators.selection.feature_table import MEAN_OF, FeatureTable
+from streams.operators.selection.feature_table import MEAN_OF, MOST_MEANS, FeatureTable
 from streams.testing import Crash
 from tests.loops import CODEC, Loop, digits
 
@@ -275,6 +275,18 @@ def test_a_mean_stays_finite_whatever_is_written() -> None:
     table.put("users", Features((1e308,), 1 << 62), 0)
     table.learn("users", (-1e308,))
     assert abs(table.mean(source)[0]) <= 1e100
+
+
+def test_means_of_names_that_anybody_writes_are_bounded() -> None:
+    """A source that is in use has its mean all the same."""
+    table, source = FeatureTable(10_000), Source("users", 1)
+    for number in range(MOST_MEANS + 1):
+        table.put(f"name-{number}", Features((1.0,), 1), 0)
+    last = MOST_MEANS - 1
+    assert table.mean(Source(f"name-{last}", 1)) == (1.0,)
+    assert table.mean(Source(f"name-{last + 1}", 1)) == (0.0,)
+    table.learn("users", (3.0,))
+    assert table.mean(source) == (3.0,)
 
 
 @pytest.mark.parametrize(

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
+from math import inf
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
+from policies.items import items_of
 from schemas import topics
-from schemas.records import Outcome, Stage, Status
+from schemas.records import Outcome, Stage, Status, Tensor
 from streams.operators.join.kernel import JoinerSettings
 from streams.operators.selection.kernel import SelectionSettings
 from streams.replay.as_it_was import Deployment, replay
 from streams.replay.changes import ChangeError, changed
 from tests.graphs import CARS, DETECT, detected, loop, picture, seen, traffic
-from tests.loops import CODEC, Slow
+from tests.loops import CODEC, Slow, version
 from tests.traces import trace_of
 
 if TYPE_CHECKING:
@@ -234,3 +238,31 @@ def test_a_duplicate_of_a_query_is_not_walked_again() -> None:
     its.driver.run(1.0)
     assert len(its.predictions()) == 1
     assert sum(len(batch.query_ids) for batch in its.outputs()) == 3
+
+
+def test_the_score_of_an_item_may_be_of_any_type_of_number() -> None:
+    """Votes of trees are whole numbers, and such an answer is an item as any other."""
+    votes = Tensor.of(np.array([1, 3], np.int64))
+    assert items_of("car", votes)[0][0].fields == {"label": "car", "score": 3.0}
+    assert items_of("car", Tensor.of(np.array([], np.int64)))[0][0].fields["score"] == -inf
+
+
+def test_a_text_cannot_be_cut_to_a_box_and_the_message_says_so() -> None:
+    """A model of texts has no shape to bring a part to."""
+    stages = Stage("detect", "detector"), Stage("cars", "", after="detect", crop="box")
+    its = loop({"detector": lambda _: '[{"box": [0, 0, 1, 1]}]'}, traffic(stages))
+    its.driver.produce(topics.MODELS, 0, CODEC.encode(replace(version("car-net"), dtype=None, shape=())), b"car-net")
+    query_id = its.query(input="no picture")
+    its.driver.run(2.0)
+    answer = its.answer(query_id)
+    assert answer.stages[1].outcome is Outcome.INVALID
+    assert "only arrays of two dimensions" in (answer.message or "")
+
+
+def test_half_a_surrogate_of_a_text_is_no_input_and_the_message_says_so() -> None:
+    """JSON may hold what no text can: the item is not asked about, the others are."""
+    stages = Stage("detect", "detector"), Stage("cars", "", input="detect")
+    models = {"detector": lambda _: '["car", "\\ud800"]', "car-net": lambda row: f"a {row.input}"}
+    answer = asked(loop(models, traffic(stages), cache_bytes=1 << 20), 4)
+    assert answer.answer == '["a car", null]'
+    assert answer.stages[2].outcome is Outcome.INVALID
