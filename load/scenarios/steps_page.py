@@ -33,7 +33,7 @@ _INTRODUCTION: Final = """\
 What [cascades](cascades.md), [hedging](hedging.md), [graphs](graphs.md), [coded inference](parity.md),
 [recommending](recommending.md), [features](features.md) and [coverage](coverage.md) bring, in one table each, beside
 what was published where there is such a figure. Written by `skysail load page --of steps RESULT... > docs/steps.md`,
-from the results that the scenarios left; a scenario without a result is left out.
+from the results that the scenarios left. A scenario without a result is left out; its own page has its figures.
 
 **There is no GPU here**, and two cores. *Simulated* is without Kafka, in virtual time. So no row is the same experiment
 as the one beside it.

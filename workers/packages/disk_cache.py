@@ -14,6 +14,7 @@ import os
 import re
 import tempfile
 from pathlib import Path
+from stat import S_ISREG
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
@@ -80,4 +81,5 @@ class DiskCache(NamedTuple):
                 status = path.stat()
             except OSError:  # another process has removed it
                 continue
-            yield status.st_mtime_ns, status.st_size, path
+            if S_ISREG(status.st_mode):  # a folder is none of ours
+                yield status.st_mtime_ns, status.st_size, path

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+from math import isfinite
 from typing import TYPE_CHECKING, Final
+
+import numpy as np
 
 from policies.graph import path
 from schemas.records import ModelOutput, Outcome, Status, Tensor
@@ -48,7 +51,7 @@ def _answer(walk: Walk, rows: list[StageRow]) -> Value | None:
     """Return the answer: a list, with null for what is missing; or the only one, or the nearest before that."""
     if walk.is_list:
         own = [row for row in rows if row.stage is walk.graph.answering and not row.left_out]
-        return json.dumps([_plain(row.output.answer) if row.output is not None else None for row in own])
+        return json.dumps([plain(row.output.answer) if row.output is not None else None for row in own])
     on_path = path(walk.graph.answering, walk.graph.stages)
     good = [row for row in rows if row.is_good and row.stage.name in on_path]
     answering = walk.graph.answering
@@ -66,12 +69,19 @@ def _outputs(walk: Walk, own: list[StageRow]) -> tuple[ModelOutput, ...]:
     good = [row.output for row in own if row.output is not None and row.is_good]
     if not good:
         return ((own[0].output or ModelOutput(walk.model, "", Outcome.MISSING, None))._replace(scores=None),)
-    answers = json.dumps([_plain(row.output.answer) if row.output is not None else None for row in own])
+    answers = json.dumps([plain(row.output.answer) if row.output is not None else None for row in own])
     return (ModelOutput(walk.model, good[0].version, Outcome.OK, answers),)
 
 
-def _plain(answer: Value | None) -> object:
-    return answer.numpy().tolist() if isinstance(answer, Tensor) else answer
+def plain(answer: Value | None) -> object:
+    """Return an answer as JSON has it: null for what is no finite number."""
+    if isinstance(answer, Tensor):
+        numbers = answer.numpy()
+        is_number = np.isfinite(numbers)
+        if is_number.all():
+            return numbers.tolist()
+        return np.where(is_number, numbers.astype(object), np.array(None, dtype=object)).tolist()
+    return None if isinstance(answer, float) and not isfinite(answer) else answer
 
 
 def _why(rows: Iterable[StageRow]) -> str:

@@ -107,3 +107,14 @@ def test_a_manifest_cannot_name_a_file_elsewhere_as_a_digest(tmp_path: Path) -> 
     assert cache.get("../secret") is None
     cache.put("../other", b"other")
     assert not (tmp_path / "other").exists()
+
+
+def test_a_folder_in_the_cache_is_left_alone(tmp_path: Path) -> None:
+    """It is none of its files: the others make room."""
+    (tmp_path / "old").mkdir()
+    os.utime(tmp_path / "old", (0, 0))
+    cache = DiskCache(str(tmp_path), 15)
+    for content in (b"0123456789", b"9876543210"):
+        cache.put(digest(content), content)
+    assert (tmp_path / "old").is_dir()
+    assert (tmp_path / digest(b"9876543210")).read_bytes() == b"9876543210"

@@ -16,6 +16,7 @@ from schemas import topics
 from schemas.records import Outcome, Stage, Status, Tensor
 from streams.operators.join.kernel import JoinerSettings
 from streams.operators.selection.kernel import SelectionSettings
+from streams.operators.selection.walk_answer import plain
 from streams.replay.as_it_was import Deployment, replay
 from streams.replay.changes import ChangeError, changed
 from tests.graphs import CARS, DETECT, detected, loop, picture, seen, traffic
@@ -266,3 +267,9 @@ def test_half_a_surrogate_of_a_text_is_no_input_and_the_message_says_so() -> Non
     answer = asked(loop(models, traffic(stages), cache_bytes=1 << 20), 4)
     assert answer.answer == '["a car", null]'
     assert answer.stages[2].outcome is Outcome.INVALID
+
+
+def test_what_is_no_number_is_null_in_a_list_of_answers() -> None:
+    """JSON has no NaN and no infinity."""
+    answers = (Tensor.of(np.array([1.5, np.nan])), Tensor.of(np.array([1, 2])), inf, 2.5, "a", None)
+    assert [plain(answer) for answer in answers] == [[1.5, None], [1, 2], None, 2.5, "a", None]
