@@ -5,7 +5,8 @@
                                   └─ its wait is over ─▶ the running mean of each ─▶ decided, named in `imputed`
 
 A query never waits for another one's features. It waits for a share of its time, and holds its room meanwhile. A store
-that has not answered for a second counts as down: nobody waits for it then, and it is still asked.
+that has not answered for a second counts as down: nobody waits for it then, and it is still asked. One that was asked
+nothing for ten seconds is waited for again.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 STALE_US = 1_000_000
 # A store that is silent for this long counts as down, and a key that it has not answered is asked for again.
 SILENT_US = 1_000_000
+# After so long without a question nobody can tell whether a store is still down.
+QUIET_US = 10_000_000
 # Keys that may be asked for at a time; the one asked for longest ago makes room.
 MOST_ASKED = 65_536
 # Queries that wait no more may stay in the heap in such numbers.
@@ -234,7 +237,7 @@ class QueryFeatures:
 
     def _ask(self, key: str, now_us: int) -> None:
         """Ask the store for a key, unless it is being asked."""
-        since_us = self._asked.get(key)
+        since_us, latest_us = self._asked.get(key), next(reversed(self._asked.values()), now_us)
         if since_us is not None and now_us - since_us < SILENT_US:
             return
         self._asked.pop(key, None)
@@ -242,7 +245,7 @@ class QueryFeatures:
             del self._asked[next(iter(self._asked))]
         self._asked[key] = now_us
         self._wanted.append(key)
-        if self._asked_us is None:
+        if self._asked_us is None or now_us - latest_us >= QUIET_US:
             self._asked_us = now_us
 
     def _learn(self, source: str, values: tuple[float, ...]) -> None:

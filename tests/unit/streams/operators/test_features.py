@@ -140,6 +140,17 @@ def test_a_store_that_is_down_costs_a_second_of_waiting_and_then_nothing() -> No
     assert [seen(loop, asked)[1] for asked in (third, fourth)] == [("users",), ()]
 
 
+def test_a_store_that_was_asked_nothing_for_long_is_waited_for_again() -> None:
+    """One lost answer would otherwise have the next query imputed, however much later it comes."""
+    loop = asking(REDIS, look_up=lambda key: None if key == "users/a" else answering(1_000, 1.0, 2.0)(key))
+    first = loop.query(context="a")
+    loop.driver.run(10.1)
+    second = loop.query(context="b")
+    loop.driver.run(0.2)
+    assert [took_us(loop, asked) for asked in (first, second)] == [47_500, 1_000]
+    assert seen(loop, second)[1] == ()
+
+
 def test_a_query_that_waits_holds_up_no_other() -> None:
     """One whose features are known is answered before it."""
     loop = asking(REDIS, look_up=lambda key: None if key == "users/eve" else answering(1_000, 1.0, 2.0)(key))
