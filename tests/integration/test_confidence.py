@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from policies.calibration import calibrated
 from schemas import topics
 from schemas.records import Observations
 from streams.operators.contract import StateKey
@@ -59,10 +60,11 @@ async def test_a_model_that_claims_too_much_is_believed_less_after_feedback(
             await at.client.feedback(answer, label=1 if number % 4 else 0)
         state = await stored(at, redis_server.url, 40)
         end = asyncio.get_running_loop().time() + WAIT_S
-        while (answer := await at.client.predict("odd", [1.0])).confidence > 0.9:
-            assert asyncio.get_running_loop().time() < end, "selection reads the state again within 0.1 s"
+        told = calibrated(state.confidences, 0, 0.99)
+        while (answer := await at.client.predict("odd", [1.0])).confidence != pytest.approx(told, abs=1e-4):
+            assert asyncio.get_running_loop().time() < end, f"{answer.confidence}, not {told} of the stored state"
         await at.watch.until(lambda: len(log(at)) >= 40, "observations are seen", 30.0)
         observations = log(at)
-    assert 0.7 < answer.confidence < 0.88
+    assert 0.7 < told < 0.88
     assert state == fold(observations, 1_380_000_000)["odd"]
     assert [seen.confidence for _, seen in observations] == [pytest.approx(0.99, abs=1e-6)] * 40
