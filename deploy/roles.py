@@ -45,8 +45,9 @@ if TYPE_CHECKING:
     from deploy.config.settings import Settings
     from schemas.codec import Codec
     from schemas.records import Model
+    from streams.control.app import Options
     from streams.control.planning import Planning
-    from streams.control.promoting import Follow
+    from streams.control.promoting import Follow, Promoting
     from streams.operators.contract import Operator
     from streams.operators.join.kernel import JoinerSettings
     from streams.recorder.role import RecordRole
@@ -462,42 +463,13 @@ async def _run(
 
 async def control(common: Shared, stop: asyncio.Event) -> bool:
     """Run the Faust app until `stop`; return whether it has ended by the deadline."""
-    from deploy.state.deployed import Deployed
-    from streams.control.app import Options, create
-    from streams.control.faust_kafka import credentials
-    from streams.control.promoting import Promoting
+    from streams.control.app import create
 
-    given, planning = common.settings, _planning(common)
+    given = common.settings
     if fault := fault_of(given.control.host, given.control.port):
         raise StartError(f"the live page cannot be shown: {fault}; stop that process, or set control.port")
-    try:
-        login = credentials(common.kafka.options())
-    except ValueError as error:
-        raise UsageError(str(error)) from error
-    promoting = Promoting(
-        _follow(common),
-        common.codec,
-        joiner_settings(common.settings).memory_us,
-        given.control.ids_mib << 20,
-        Deployed(given, common.codec),
-    )
     with tempfile.TemporaryDirectory(prefix="skysail-control-") as folder:
-        place = Options(
-            bootstrap=given.kafka.bootstrap,
-            prefix=given.prefix,
-            instance=common.name("control"),
-            host=given.control.host,
-            port=given.control.port,
-            data=Path(folder),
-            credentials=login,
-            member=given.kafka.member,
-            redis=redis_place(given),
-            names=given.control.names,
-            hooks=common.hooks,
-            promoting=promoting,
-            planning=planning,
-            tells_process=common.tells_process("control"),
-        )
+        place = _page(common, Path(folder))
         app = create(place, common.codec)
         await app.start()
         _log.info("control is ready: http://%s:%d/", given.control.host, given.control.port)
@@ -508,12 +480,50 @@ async def control(common: Shared, stop: asyncio.Event) -> bool:
             # It waits for a broker that is away; nothing of the page is lost.
             leaving = asyncio.create_task(app.stop())
             await asyncio.wait([leaving], timeout=stopping.left_s(AFTER_ROLES_S))
-            await promoting.stop()
-            if planning is not None:
-                await planning.stop()
+            if place.promoting is not None:
+                await place.promoting.stop()
+            if place.planning is not None:
+                await place.planning.stop()
         if leaving.done():
             leaving.result()
         return leaving.done()
+
+
+def _page(common: Shared, data: Path) -> Options:
+    """Return what the Faust app is given, with its data in this folder."""
+    from streams.control.app import Options
+    from streams.control.faust_kafka import credentials
+
+    given = common.settings
+    try:
+        login = credentials(common.kafka.options())
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    return Options(
+        bootstrap=given.kafka.bootstrap,
+        prefix=given.prefix,
+        instance=common.name("control"),
+        host=given.control.host,
+        port=given.control.port,
+        data=data,
+        credentials=login,
+        member=given.kafka.member,
+        redis=redis_place(given),
+        names=given.control.names,
+        hooks=common.hooks,
+        promoting=_promoting(common),
+        planning=_planning(common),
+        tells_process=common.tells_process("control"),
+    )
+
+
+def _promoting(common: Shared) -> Promoting:
+    from deploy.state.deployed import Deployed
+    from streams.control.promoting import Promoting
+
+    given = common.settings
+    memory_us, ids_bytes = joiner_settings(given).memory_us, given.control.ids_mib << 20
+    return Promoting(_follow(common), common.codec, memory_us, ids_bytes, Deployed(given, common.codec))
 
 
 def _planning(common: Shared) -> Planning | None:

@@ -7,8 +7,9 @@ raises or returns wrongly is a `PolicyError`, which breaks the law.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass
-from itertools import product
+from itertools import chain, product
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from policies.contract import PLAIN, Situation
@@ -129,10 +130,8 @@ def _propensities(policy: Policy) -> None:
 def _frequencies(policy: Policy) -> None:
     for arms in ARMS:
         for state in _states(policy, arms):
-            asked = [0] * arms
-            for step in range(_GRID):
-                for arm in policy.select(state, arms, (step + 0.5) / _GRID):
-                    asked[arm] += 1
+            draws = [policy.select(state, arms, (step + 0.5) / _GRID) for step in range(_GRID)]
+            asked = Counter(chain.from_iterable(draws))
             for arm, share in enumerate(policy.propensities(state, arms)):
                 found = asked[arm] / _GRID
                 _require(

@@ -9,6 +9,7 @@ import hashlib
 import struct
 import zlib
 from dataclasses import dataclass, replace
+from itertools import starmap
 from typing import TYPE_CHECKING, Literal
 
 from schemas import topics
@@ -33,6 +34,7 @@ TOGETHER, SPREAD = "/", ":"
 # The changelog of the control page's table, as Faust names it. It is created with the other topics, so that Faust needs
 # no right to create one.
 CONTROL_TABLE = "control-live-changelog"
+_CONFIG = (topics.APPLICATIONS, topics.MODELS)
 # What replay and evaluation need: what was asked and answered, what became of it, and under which settings.
 RECORDED = (
     topics.APPLICATIONS,
@@ -170,48 +172,14 @@ def build(
         record_bytes: the largest value of any record; topics take it whole.
         hosts: models that share a process, by pool; the other ones have a worker each.
     """
-    names, counts = tuple(sorted(set(models))), model_partitions or {}
-    asked = [
-        Topic(
-            topics.model_queries(name),
-            "ModelQueries",
-            "none",
-            counts.get(name, topics.MODEL_PARTITIONS),
-            retention_ms=HOUR_MS,
-            index_bytes=_MODEL_INDEX_BYTES,
-        )
-        for name in names
-    ]
-    kept = retention_ms or {}
+    names, counts, kept = tuple(sorted(set(models))), model_partitions or {}, retention_ms or {}
     circle = [replace(one, retention_ms=kept.get(one.name, one.retention_ms)) for one in _circle(partitions, window_ms)]
-    consumed: tuple[Topic, ...] = (
-        *circle,
-        Topic(topics.APPLICATIONS, "Application", "name", 1, "compact"),
-        Topic(topics.MODELS, "Model", "name = serves; name@version = known", 1, "compact"),
-        Topic(topics.FEATURES, "Features", "source/key; source = their mean", 1, "compact"),
-        *asked,
-    )
-    consumed = tuple(replace(one, max_bytes=max(one.max_bytes, record_bytes + ROOM_BYTES)) for one in consumed)
-    dead = [
-        Topic(
-            topics.dead_letters(source.name),
-            "verbatim",
-            "verbatim",
-            1,
-            retention_ms=30 * DAY_MS,
-            max_bytes=DEAD_LETTER_ROOM * source.max_bytes,
-        )
-        for source in consumed
+    asked = [_asked(name, counts.get(name, topics.MODEL_PARTITIONS)) for name in names]
+    consumed = [
+        replace(one, max_bytes=max(one.max_bytes, record_bytes + ROOM_BYTES)) for one in (*circle, *_settings(), *asked)
     ]
-    reports = Topic(topics.REPORTS, "Report", "instance", 1, retention_ms=HOUR_MS)
-    table = Topic(CONTROL_TABLE, "JSON", "instance", 1, "compact")
-    candidates = Topic(topics.CANDIDATES, "Candidate", "kind/name", 1, "compact")
-    promotions = Topic(topics.PROMOTIONS, "Promotion", "kind/name", 1, retention_ms=365 * DAY_MS)
-    profiles = Topic(topics.PROFILES, "Profile", "model", 1, "compact")
-    plan = Topic(topics.PLAN, "Plan", "pool", 1, "compact")
-    slow = (reports, table, candidates, promotions, profiles, plan)
     return Topology(
-        topics={topic.name: topic for topic in (*consumed, *dead, *slow)},
+        topics={topic.name: topic for topic in (*consumed, *map(_dead, consumed), *_slow())},
         nodes=_nodes(names, {pool: tuple(sorted(its)) for pool, its in sorted((hosts or {}).items())}),
         copartitioned=(tuple(topic.name for topic in circle),),
         record_bytes=record_bytes,
@@ -226,6 +194,43 @@ def worker_role(model: str) -> str:
 def host_role(pool: str) -> str:
     """Return the name of the role that runs the models of one pool."""
     return f"host.{pool}"
+
+
+def _asked(model: str, partitions: int) -> Topic:
+    name = topics.model_queries(model)
+    return Topic(name, "ModelQueries", "none", partitions, retention_ms=HOUR_MS, index_bytes=_MODEL_INDEX_BYTES)
+
+
+def _settings() -> tuple[Topic, ...]:
+    """Return the topics of what is wanted and known, which roles follow."""
+    return (
+        Topic(topics.APPLICATIONS, "Application", "name", 1, "compact"),
+        Topic(topics.MODELS, "Model", "name = serves; name@version = known", 1, "compact"),
+        Topic(topics.FEATURES, "Features", "source/key; source = their mean", 1, "compact"),
+    )
+
+
+def _dead(source: Topic) -> Topic:
+    return Topic(
+        topics.dead_letters(source.name),
+        "verbatim",
+        "verbatim",
+        1,
+        retention_ms=30 * DAY_MS,
+        max_bytes=DEAD_LETTER_ROOM * source.max_bytes,
+    )
+
+
+def _slow() -> tuple[Topic, ...]:
+    """Return the topics that no query waits for."""
+    return (
+        Topic(topics.REPORTS, "Report", "instance", 1, retention_ms=HOUR_MS),
+        Topic(CONTROL_TABLE, "JSON", "instance", 1, "compact"),
+        Topic(topics.CANDIDATES, "Candidate", "kind/name", 1, "compact"),
+        Topic(topics.PROMOTIONS, "Promotion", "kind/name", 1, retention_ms=365 * DAY_MS),
+        Topic(topics.PROFILES, "Profile", "model", 1, "compact"),
+        Topic(topics.PLAN, "Plan", "pool", 1, "compact"),
+    )
 
 
 def _circle(partitions: int, window_ms: int) -> list[Topic]:
@@ -270,52 +275,17 @@ def _circle(partitions: int, window_ms: int) -> list[Topic]:
 
 
 def _nodes(models: tuple[str, ...], hosts: Mapping[str, tuple[str, ...]]) -> tuple[Node, ...]:
-    config = (topics.APPLICATIONS, topics.MODELS)
-    asked = tuple(topics.model_queries(m) for m in models)
-    workers = tuple(
-        Node(
-            worker_role(m),
-            consumes=(topics.model_queries(m),),
-            produces=(topics.MODEL_PREDICTIONS, topics.SHADOWS, topics.REPORTS),
-            follows=(topics.MODELS,),
-            group=worker_role(m),
-        )
-        for m in sorted({*models}.difference(*hosts.values()))
-    )
-    shared = tuple(
-        Node(
-            host_role(pool),
-            consumes=tuple(topics.model_queries(m) for m in its if m in models),
-            produces=(topics.MODEL_PREDICTIONS, topics.SHADOWS, topics.PROFILES, topics.REPORTS),
-            follows=(topics.MODELS, topics.PROFILES, topics.PLAN),
-            group=host_role(pool),
-        )
-        for pool, its in hosts.items()
-    )
+    alone = sorted({*models}.difference(*hosts.values()))
+    pools = ((pool, tuple([model for model in its if model in models])) for pool, its in hosts.items())
     return (
-        Node(
-            "selection",
-            consumes=(topics.QUERIES, topics.MODEL_PREDICTIONS),
-            # What models inside it answer is written behind, if wanted.
-            produces=(
-                *asked,
-                topics.MODEL_PREDICTIONS,
-                topics.PREDICTIONS,
-                topics.SHADOWS,
-                topics.REPORTS,
-                topics.FEATURES,
-            ),
-            follows=(*config, topics.FEATURES),
-            group="selection",
-            states="reads",
-        ),
-        *workers,
-        *shared,
+        _selection(models),
+        *map(_worker, alone),
+        *starmap(_host, pools),
         Node(
             "joiner",
             consumes=(topics.PREDICTIONS, topics.SHADOWS, topics.FEEDBACK),
             produces=(topics.OBSERVATIONS, topics.REPORTS),
-            follows=config,
+            follows=_CONFIG,
             group="joiner",
         ),
         Node(
@@ -326,21 +296,52 @@ def _nodes(models: tuple[str, ...], hosts: Mapping[str, tuple[str, ...]]) -> tup
             states="writes",
         ),
         Node("record", consumes=(), produces=(topics.REPORTS,), follows=RECORDED),
-        Node(
-            "control",
-            consumes=(topics.REPORTS,),
-            # A candidate's steps change what is wanted.
-            produces=(topics.REPORTS, CONTROL_TABLE, topics.PROMOTIONS, topics.PLAN, *config),
-            follows=(
-                topics.CANDIDATES,
-                topics.PROMOTIONS,
-                topics.OBSERVATIONS,
-                topics.PROFILES,
-                topics.PLAN,
-                *config,
-            ),
-            group="control",
-        ),
+        _control(),
+    )
+
+
+def _selection(models: tuple[str, ...]) -> Node:
+    asked = map(topics.model_queries, models)
+    # What models inside it answer is written behind, if wanted.
+    own = (topics.MODEL_PREDICTIONS, topics.PREDICTIONS, topics.SHADOWS, topics.REPORTS, topics.FEATURES)
+    return Node(
+        "selection",
+        consumes=(topics.QUERIES, topics.MODEL_PREDICTIONS),
+        produces=(*asked, *own),
+        follows=(*_CONFIG, topics.FEATURES),
+        group="selection",
+        states="reads",
+    )
+
+
+def _worker(model: str) -> Node:
+    return Node(
+        worker_role(model),
+        consumes=(topics.model_queries(model),),
+        produces=(topics.MODEL_PREDICTIONS, topics.SHADOWS, topics.REPORTS),
+        follows=(topics.MODELS,),
+        group=worker_role(model),
+    )
+
+
+def _host(pool: str, models: tuple[str, ...]) -> Node:
+    return Node(
+        host_role(pool),
+        consumes=tuple(map(topics.model_queries, models)),
+        produces=(topics.MODEL_PREDICTIONS, topics.SHADOWS, topics.PROFILES, topics.REPORTS),
+        follows=(topics.MODELS, topics.PROFILES, topics.PLAN),
+        group=host_role(pool),
+    )
+
+
+def _control() -> Node:
+    return Node(
+        "control",
+        consumes=(topics.REPORTS,),
+        # A candidate's steps change what is wanted.
+        produces=(topics.REPORTS, CONTROL_TABLE, topics.PROMOTIONS, topics.PLAN, *_CONFIG),
+        follows=(topics.CANDIDATES, topics.PROMOTIONS, topics.OBSERVATIONS, topics.PROFILES, topics.PLAN, *_CONFIG),
+        group="control",
     )
 
 

@@ -49,7 +49,7 @@ from schemas.records import Application, Query, Report, Tensor
 from workers.packages.packaging import package_sklearn
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from load.harness.driving import Driver, Stretch
@@ -227,23 +227,28 @@ def _pss(driver: Driver) -> dict[str, float]:
 
 def _figures_of_host(stage: Stage, prefix: str, is_it: Callable[[Report], bool]) -> dict[str, float]:
     """Return the figures of the host's next report that is the one that is waited for."""
-    codec, wire = Codec(), Wire(stage.bootstrap, prefix, stage.properties)
+    wire = Wire(stage.bootstrap, prefix, stage.properties)
     try:
-        wire.follow((topics.REPORTS,))
-        until_s = time.monotonic() + _UNTIL_S
-        while time.monotonic() < until_s:
-            for arrival in wire.poll(1.0):
-                report = codec.decode(Report, arrival.value)
-                if report.role == _HOST and is_it(report):
-                    return {
-                        "known_models": report.gauges["host_known_models"],
-                        "resident_models": report.gauges["host_resident_models"],
-                        "loads": report.counters.get("host_loads_total", 0.0),
-                        "evictions": report.counters.get("host_evictions_total", 0.0),
-                    }
+        report = next((one for one in _reports(wire) if one.role == _HOST and is_it(one)), None)
     finally:
         wire.close()
-    raise TimeoutError(f"the host did not report so within {_UNTIL_S:g} s")
+    if report is None:
+        raise TimeoutError(f"the host did not report so within {_UNTIL_S:g} s")
+    return {
+        "known_models": report.gauges["host_known_models"],
+        "resident_models": report.gauges["host_resident_models"],
+        "loads": report.counters.get("host_loads_total", 0.0),
+        "evictions": report.counters.get("host_evictions_total", 0.0),
+    }
+
+
+def _reports(wire: Wire) -> Iterator[Report]:
+    """Yield the reports from now on, for so long as one is waited for."""
+    codec, until_s = Codec(), time.monotonic() + _UNTIL_S
+    wire.follow((topics.REPORTS,))
+    while time.monotonic() < until_s:
+        for arrival in wire.poll(1.0):
+            yield codec.decode(Report, arrival.value)
 
 
 async def _killed(stage: Stage, driver: Driver, many: _Many, name: str) -> dict[str, float]:
