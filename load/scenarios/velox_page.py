@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from load.results.drawing import COLOURS, panels, svg
 from load.results.pages import missed
 from load.results.tables import Table
-from load.scenarios.velox import DIMENSIONS, FIGURES, HISTORY, LANES, NAME
+from load.scenarios.velox import DIMENSIONS, FIGURES, HISTORY, LANES, NAME, WAVE
 
 if TYPE_CHECKING:
     from load.harness.environment import Environment
@@ -172,7 +172,7 @@ def page(result: Result, environment: Environment) -> str:
         f" longest answer: {found['switch_max_ms']:.0f} ms."
     )
     crowd = (
-        f"Then {found['guests']:,.0f} users asked once each, all at the same time:"
+        f"Then {found['guests']:,.0f} users asked once each, {WAVE:,} at the same time; medians of these waves:"
         f" {found['guests_answered_per_s']:,.0f} answers a second, and {found['guests_learnt_per_s']:,.0f} learnt a"
         f" second until all was learnt. Lost: {found['guests_lost']:.0f}."
     )

@@ -162,7 +162,7 @@ class RoleLoop:
             ports.transport, AccumulatorEvents(self._complete, self._refuse), tasks, patient=role.patient
         )
         events = StateQueueEvents(self._on_states, self._complete, self._on_refused, self._on_blocked)
-        state_queue = self._state_queue = StateQueue(ports.store, events) if ports.store else None
+        state_queue = self._state_queue = StateQueue(ports.store, events, role.outstanding) if ports.store else None
         features = self._features = FeatureReader(ports.features, self._on_features) if ports.features else None
         if self._executors is not None:
             self._executors.connect(ExecutorEvents(self._on_predicted, self._on_loaded), tasks)

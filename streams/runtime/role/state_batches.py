@@ -27,7 +27,8 @@ READ_KEYS = 500
 READ_BYTES = 1_000_000
 # Keys of the first read: nothing is known yet of how large the states are; each read that is done doubles it.
 FIRST_KEYS = 16
-# Keys that wait while the store is away, some 200 B each. Who is forgotten asks again with its next query.
+# Keys that wait beside those of records in hand, some 200 B each: states that are in use, to be read again. Who is
+# forgotten asks again with its next query.
 WAITING_KEYS = 20_000
 
 # States written in one script, which holds Redis itself for about 7 us a state.
@@ -44,10 +45,12 @@ class ReadQueue:
 
     Args:
         is_needed: tells whether a key's partition waits for its states and does not ask twice: it is never forgotten.
+        most: keys that may wait.
     """
 
-    def __init__(self, is_needed: Callable[[int], bool]) -> None:
+    def __init__(self, is_needed: Callable[[int], bool], most: int = WAITING_KEYS) -> None:
         self._is_needed = is_needed
+        self._most = most
         self._keys: dict[StateKey, None] = {}
         self._limit = FIRST_KEYS
 
@@ -64,7 +67,7 @@ class ReadQueue:
         """Queue keys; return how many of the oldest were forgotten for them."""
         self._keys.update(dict.fromkeys(keys))
         forgotten = 0
-        while len(self._keys) > WAITING_KEYS and not self._is_needed((oldest := next(iter(self._keys))).partition):
+        while len(self._keys) > self._most and not self._is_needed((oldest := next(iter(self._keys))).partition):
             del self._keys[oldest]
             forgotten += 1
         return forgotten

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from streams.operators.contract import FetchStates, WriteStates
 from streams.runtime.errors import StoreUnavailableError
-from streams.runtime.role.state_batches import WAITING_BYTES, ReadQueue, WriteQueues
+from streams.runtime.role.state_batches import WAITING_BYTES, WAITING_KEYS, ReadQueue, WriteQueues
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
@@ -54,14 +54,20 @@ class StateQueueEvents(NamedTuple):
 
 
 class StateQueue:
-    """One queue in front of one store; `run()` works it off."""
+    """One queue in front of one store; `run()` works it off.
 
-    def __init__(self, store: StateStore, events: StateQueueEvents) -> None:
+    Args:
+        store: that it asks.
+        events: what it tells.
+        records: that the role may have in hand. Each may wait for a state of its own, whose key is never forgotten.
+    """
+
+    def __init__(self, store: StateStore, events: StateQueueEvents, records: int = 0) -> None:
         self._store = store
         self._events = events
         self._owned: dict[int, int | None] = {}  # the offset that a partition's states must stand for
         self._writes = WriteQueues()
-        self._reads = ReadQueue(self._owned.__contains__)
+        self._reads = ReadQueue(self._owned.__contains__, records + WAITING_KEYS)
         self._letters: dict[int, set[Position]] = {}
         self._blocked: dict[int, StateKey] = {}
         self._retry_s = self._reminded_s = float("-inf")

@@ -52,8 +52,8 @@ class Scene:
 
 
 @asynccontextmanager
-async def running() -> AsyncIterator[Scene]:
-    """Run a keeper."""
+async def running(records: int = 0) -> AsyncIterator[Scene]:
+    """Run a keeper; the role may have so many records in hand."""
 
     async def refuse(partition: int, stored: int | None) -> None:
         scene.refused.append((partition, stored))
@@ -66,7 +66,7 @@ async def running() -> AsyncIterator[Scene]:
 
     store = FaultyStore()
     events = StateQueueEvents(answer, lambda positions: scene.done.extend(p.offset for p in positions), refuse, block)
-    scene = Scene(StateQueue(store, events), store)
+    scene = Scene(StateQueue(store, events, records), store)
     task = asyncio.create_task(scene.keeper.run())
     yield scene
     task.cancel()
@@ -414,6 +414,22 @@ def test_reads_that_wait_for_a_store_that_is_away_are_bounded() -> None:
             s.keeper.forget([0])
             s.keeper.ask(FetchStates(tuple(StateKey(1, str(n)) for n in range(WAITING_KEYS + 5))))
             assert s.keeper.statistics()["store_waiting_reads"] == WAITING_KEYS + 5
+
+    run(scene())
+
+
+def test_each_record_in_hand_may_wait_for_a_state_of_its_own() -> None:
+    """A crowd of new contexts comes at once, to a store that is slow: none of their queries waits for nothing."""
+
+    async def scene() -> None:
+        async with running(records=WAITING_KEYS) as s:
+            keys = [StateKey(0, str(n)) for n in range(2 * WAITING_KEYS)]
+            s.store.down = True
+            s.keeper.ask(FetchStates(tuple(keys)))
+            assert s.keeper.statistics().get("store_reads_forgotten_total", 0.0) == 0.0
+            s.store.down = False
+            await elapse(60)
+            assert s.answers.keys() == set(keys)
 
     run(scene())
 
