@@ -124,8 +124,8 @@ def list_(settings: Settings, *, as_json: bool) -> None:
     if as_json:
         print_json([asdict(record) for record in found])
     else:
-        heads = ("application", "policy", "slo_ms", "models")
-        print_table(heads, ((r.name, r.policy, f"{r.slo_ms:g}", _asked(r)) for r in found))
+        heads = ("application", "policy", "slo_ms", "models", "parity")
+        print_table(heads, ((r.name, r.policy, f"{r.slo_ms:g}", _asked(r), _worded(r.parity)) for r in found))
 
 
 @app.command()
@@ -250,7 +250,8 @@ def _publish(settings: Settings, codec: Codec, record: Application, *, as_json: 
     if as_json:
         print_json(asdict(record) | {"not_deployed": absent})
         return
-    click.echo(f"application {record.name}: {record.policy} over {_asked(record)}")
+    decoded = f"; late outputs are decoded by {record.parity}" if record.parity else ""
+    click.echo(f"application {record.name}: {record.policy} over {_asked(record)}{decoded}")
     if absent:
         click.echo(f"not deployed yet: {', '.join(absent)}; deploy with: skysail model add PACKAGE", err=True)
 
