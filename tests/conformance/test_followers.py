@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 async def read_until(reader: KafkaBroadcast, records: list[Record], count: int) -> None:
     """Poll until so many records were read."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while len(records) < count:
             records += await reader.poll(100)
 
@@ -38,7 +38,7 @@ def test_everything_is_read_and_the_end_is_told(kafka_place: OnKafka) -> None:
         reader = KafkaBroadcast(place.connection, ["in", "out"])
         await reader.start()
         records: list[Record] = []
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not reader.caught_up:
                 records += await reader.poll(100)
         assert [record.offset for record in records] == [0, 1, 3, 4]

@@ -44,8 +44,6 @@ READERS = (
 UNDISTURBED, UNDISTURBED_MS = 0.98, 5_000
 DISTURBED_MS = 500
 
-pytestmark = pytest.mark.timeout(240)
-
 
 async def survive(
     there: Deployed, *disasters: Callable[[Traffic], Awaitable[object]], with_features: bool = False
