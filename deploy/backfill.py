@@ -1,4 +1,4 @@
-"""Backfill of a running deployment: its log is read, a model computes what it has missed, lessons are written."""
+"""Backfill of a running deployment: its log is read, a model computes what it has missed, lessons are learnt."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from deploy.errors import DeployError
 from deploy.state import catalog
 from deploy.state.desired import model_record
+from deploy.state.learnt import PATIENCE_S, await_learnt
 from deploy.state.messages import records
+from deploy.state.topics import partition_counts
 from policies.errors import PolicyError
 from schemas import topics
 from schemas.errors import DecodeError
@@ -32,21 +34,42 @@ _ROWS: Final = 256  # of a batch
 
 
 class Backfilled(NamedTuple):
-    """What came of a backfill: lessons written, labels whose queries are gone, labels left for the next run."""
+    """What came of a backfill.
+
+    Attributes:
+        taught: lessons written.
+        without_input: labels whose queries are gone.
+        left: labels left for the next run.
+        unlearnt: records of the log that the learner has not learnt, since it does not run.
+    """
 
     taught: int
     without_input: int
     left: int
+    unlearnt: int
 
 
-def backfill(settings: Settings, codec: Codec, application: str, package: Path) -> Backfilled:
-    """Teach a model of an application what was observed before it came.
+def _nobody(_left: int) -> None:
+    """Hear how much is to be learnt."""
+
+
+def backfill(
+    settings: Settings,
+    codec: Codec,
+    application: str,
+    package: Path,
+    tell: Callable[[int], None] = _nobody,
+    patience_s: float = PATIENCE_S,
+) -> Backfilled:
+    """Teach a model of an application what was observed before it came; returns when that stands in the states.
 
     Args:
         settings: of the deployment.
         codec: of its records.
         application: whose policy's state answers, and which names the model already.
         package: of the model.
+        tell: is called with how many records the learner has still to learn.
+        patience_s: how long the learner may get no further.
 
     Raises:
         PackageError: the folder is no package, or cannot be loaded.
@@ -70,7 +93,8 @@ def backfill(settings: Settings, codec: Codec, application: str, package: Path) 
     missed = len(plan.missed)
     for batch in _batches(settings, codec, plan):
         catalog.write_to(settings, _lessons(settings, codec, plan, predict, batch))
-    return Backfilled(missed - len(plan.missed), len(plan.missed), plan.left)
+    unlearnt = await_learnt(settings, partition_counts(settings)[topics.OBSERVATIONS], tell, patience_s)
+    return Backfilled(missed - len(plan.missed), len(plan.missed), plan.left, unlearnt)
 
 
 def _batches(settings: Settings, codec: Codec, plan: Backfill) -> Iterator[list[tuple[str, Input]]]:

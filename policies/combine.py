@@ -78,7 +78,7 @@ def agrees(answer: Value, combined: Value) -> bool:
 
 
 def _shares(weights: Mapping[int, float], answers: Mapping[int, Value]) -> dict[int, float]:
-    total = sum([weights.get(arm, 0.0) for arm in answers])
+    total = sum([weights.get(arm, 0.0) for arm in sorted(answers)])  # by arm: a sum of floats depends on its order
     if total > 0.0:
         return {arm: weights.get(arm, 0.0) / total for arm in answers}
     return dict.fromkeys(answers, 1.0 / len(answers))

@@ -244,7 +244,7 @@ class Member:
         """Return the offsets that were read of a partition of topic `in`."""
         return [record.offset for record in self.records if record[:2] == ("in", partition)]
 
-    async def read(self, done: Callable[[], bool], only: frozenset[str] | None = None, timeout_s: float = 30.0) -> None:
+    async def read(self, done: Callable[[], bool], only: frozenset[str] | None = None, timeout_s: float = 60.0) -> None:
         """Poll until something is so."""
         async with asyncio.timeout(timeout_s):
             while not done():

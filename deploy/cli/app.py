@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 import yaml
+from rich.console import Console
+from rich.progress import Progress
 
 from deploy.cli import promote as promotions
 from deploy.cli.common import VerbGroup, json_option, print_json, print_table, with_settings
@@ -124,8 +126,8 @@ def list_(settings: Settings, *, as_json: bool) -> None:
     if as_json:
         print_json([asdict(record) for record in found])
     else:
-        heads = ("application", "policy", "slo_ms", "models")
-        print_table(heads, ((r.name, r.policy, f"{r.slo_ms:g}", _asked(r)) for r in found))
+        heads = ("application", "policy", "slo_ms", "models", "parity")
+        print_table(heads, ((r.name, r.policy, f"{r.slo_ms:g}", _asked(r), _worded(r.parity)) for r in found))
 
 
 @app.command()
@@ -153,17 +155,30 @@ def backfill_(settings: Settings, name: str, package: Path, *, as_json: bool) ->
 
     For a policy whose state answers (`ridge`): the model computes the features of the queries that Kafka still holds,
     and its regressions learn from their labels. Name the model in `models` first, and wait for the window of feedback.
-    What it has learnt is not learnt again, so after a failure run this once more.
+    What it has learnt is not learnt again, so after a failure run this once more. It ends when the learner has learnt
+    the labels. A user who asks right then may still be answered from a state of the tenth of a second before.
     """
     from deploy.backfill import backfill  # loads models, which other commands need not
 
-    found = backfill(settings, codec_for(settings), name, package)
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("the model computes", total=None)
+
+        def tell(left: int) -> None:
+            bar.update(task, description=f"the learner learns: {left:,} records are left")
+
+        found = backfill(settings, codec_for(settings), name, package, tell)
     if as_json:
         print_json(found._asdict())
         return
     click.echo(f"taught {found.taught} labels; {found.without_input} have no query any more")
     if found.left:
         click.echo(f"{found.left} are left for another run", err=True)
+    if found.unlearnt:
+        click.echo(
+            f"the learner gets no further: it has {found.unlearnt} records to learn, which it does as soon as it runs."
+            " See what it waits for: skysail doctor",
+            err=True,
+        )
 
 
 @app.command()
@@ -250,7 +265,8 @@ def _publish(settings: Settings, codec: Codec, record: Application, *, as_json: 
     if as_json:
         print_json(asdict(record) | {"not_deployed": absent})
         return
-    click.echo(f"application {record.name}: {record.policy} over {_asked(record)}")
+    decoded = f"; late outputs are decoded by {record.parity}" if record.parity else ""
+    click.echo(f"application {record.name}: {record.policy} over {_asked(record)}{decoded}")
     if absent:
         click.echo(f"not deployed yet: {', '.join(absent)}; deploy with: skysail model add PACKAGE", err=True)
 

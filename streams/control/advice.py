@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from streams.control.history import Key
 from streams.control.page_types import Alert, run, skysail
+from streams.control.promises import broken
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from streams.control.history import Risen
     from streams.control.page_types import ApplicationRow, ModelRow
 
-# One in twenty is what an application's users notice; fewer answers than this say little.
+# One in twenty is what an application's users notice. Fewer answers than this say little: they warn.
 MANY, FEW = 0.05, 20
 # Losses lie in [0, 1]. With a mean this large nearly all are 1, and distinguish no models.
 ALL_LOST = 0.98
@@ -65,14 +66,18 @@ def application(
         for reason, alert in _faults(name, model, risen):
             told.add(reason)
             yield alert
-    if risen.get(Key("answers_total", name), 0.0) >= FEW:
+    answers = risen.get(Key("answers_total", name), 0.0)
+    if answers >= FEW:
         yield from (alert for figure, alert in _answers(row, told, is_busy=is_busy) if figure not in follows)
+    elif (row["defaults"] or 0.0) > MANY and "defaults" not in follows:
+        yield _default(row, f"{(row['defaults'] or 0.0) * answers:.0f} of {answers:.0f} answers", "warn")
     if risen.get(Key("losses_total", name), 0.0) >= FEW and (row["loss"] or 0.0) >= ALL_LOST:
         text = (
             f"{name}: nearly every loss is 1, the largest there is, so nothing is learnt from them. For numbers, set"
             " `span` to how far answers may be off; for labels, check that feedback names them as the models do"
         )
         yield Alert(level="warn", text=text, command=skysail("app", "show", name))
+    yield from broken(row)
     for what, count in row["turned_away"].items():
         if what != "queries":  # whose answers say so
             text = f"{name} has its share of what may wait: {count:.0f} {what} were turned away in the last minute"
@@ -97,15 +102,8 @@ def _faults(application: str, model: ModelRow, risen: Risen) -> Iterator[tuple[s
 def _answers(row: ApplicationRow, told: Collection[str], *, is_busy: bool) -> Iterator[tuple[str, Alert]]:
     """Return the faults of the answers, each with its figure."""
     name = row["name"]
-    reason = max(row["reasons"], key=lambda reason: row["reasons"][reason], default="")
-    if (row["defaults"] or 0.0) > MANY and reason not in told:
-        meaning, words = REASONS.get(reason, (reason.replace("_", " "), ("tail", "predictions", "--count", "5")))
-        model = _busiest(row)
-        if "{model}" in words and not model:
-            words = _SHOW
-        text = f"{name}: {row['defaults']:.0%} of the answers are the default, most because {meaning}"
-        filled = (word.replace("{application}", name).replace("{model}", model) for word in words)
-        yield "defaults", Alert(level="bad", text=text, command=skysail(*filled))
+    if (row["defaults"] or 0.0) > MANY and _usual_reason(row) not in told:
+        yield "defaults", _default(row, f"{row['defaults']:.0%} of the answers", "bad")
     if (row["late"] or 0.0) > MANY:
         why, command = BUSY if is_busy else NOT_BUSY
         text = f"{name}: {row['late']:.0%} of the answers left after their deadline: {why}"
@@ -116,6 +114,21 @@ def _answers(row: ApplicationRow, told: Collection[str], *, is_busy: bool) -> It
             " Redis is slow, or more users come than selection.states remembers"
         )
         yield "without_state", Alert(level="warn", text=text, command=skysail("doctor"))
+
+
+def _default(row: ApplicationRow, which: str, level: Literal["bad", "warn"]) -> Alert:
+    """Say that so many answers are the default, why most of them are, and what to type."""
+    name, model, reason = row["name"], _busiest(row), _usual_reason(row)
+    meaning, words = REASONS.get(reason, (reason.replace("_", " "), ("tail", "predictions", "--count", "5")))
+    if "{model}" in words and not model:
+        words = _SHOW
+    text = f"{name}: {which} are the default, most because {meaning}"
+    filled = (word.replace("{application}", name).replace("{model}", model) for word in words)
+    return Alert(level=level, text=text, command=skysail(*filled))
+
+
+def _usual_reason(row: ApplicationRow) -> str:
+    return max(row["reasons"], key=lambda reason: row["reasons"][reason], default="")
 
 
 def _busiest(row: ApplicationRow) -> str:

@@ -34,6 +34,7 @@ FOLLOWED = frozenset(
         "dead_letters_total",
         "decided_without_state_total",
         "failed_outputs_total",
+        "features_total",
         "hedges_total",
         "host_asked_total",
         "joined_total",

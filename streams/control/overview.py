@@ -21,9 +21,11 @@ from streams.control.page_types import (
     ModelRow,
     Overview,
     ProcessRow,
+    SourceRow,
     VersionRow,
     skysail,
 )
+from streams.control.promises import at_most
 from streams.control.visibility import View
 
 if TYPE_CHECKING:
@@ -60,6 +62,7 @@ class _Gauges:
         self.failing: dict[str, str] = {}  # by model: the wanted version that could not be loaded
         self.not_loaded: set[str] = set()  # models without any loaded version
         self.holds: dict[str, dict[str, float]] = {}  # by application
+        self.sources: dict[str, set[str]] = {}  # by application
         # By model and version: what it is for, and its share of the queries.
         self.beside: dict[str, dict[str, tuple[str, float]]] = {}
         self.labels: dict[tuple[str, str], set[str]] = {}  # by model and version
@@ -77,14 +80,21 @@ class _Gauges:
                 elif name in ("canary", "shadow", "standby"):
                     beside = self.beside.setdefault(labels.get("model", ""), {})
                     beside[labels.get("version", "")] = name, value if name == "canary" else 0.0
-                elif name == "labelled":
-                    place = labels.get("model", ""), labels.get("version", "")
-                    self.labels.setdefault(place, set()).add(labels.get("label", ""))
+                elif name in ("labelled", "looked_up"):
+                    self._gather(name, labels)
                 elif labels.keys() == {"application"} and not name.endswith(("_us", "_share", PROMISED)):
                     held = self.holds.setdefault(labels["application"], {})
                     held[name] = held.get(name, 0.0) + value
                 key = Key(name, labels.get("application", ""), labels.get("model", ""))
                 self._values.setdefault(key, []).append(value)
+
+    def _gather(self, name: str, labels: Mapping[str, str]) -> None:
+        """Take one of several labels of a version, or one of several sources of an application."""
+        if name == "looked_up":
+            self.sources.setdefault(labels.get("application", ""), set()).add(labels.get("source", ""))
+            return
+        place = labels.get("model", ""), labels.get("version", "")
+        self.labels.setdefault(place, set()).add(labels.get("label", ""))
 
     def total(self, name: str, model: str) -> float | None:
         """Return the sum over the processes."""
@@ -171,6 +181,7 @@ def _application(name: str, gauges: _Gauges, history: History, now_us: int) -> A
         again=_again(risen, name, answers) | _of_stages(risen, name),
         turned_away=_turned_away(risen, name),
         holds=holdings(gauges.holds.get(name, {})),
+        sources=[_source(source, risen) for source in sorted(gauges.sources.get(name, ()))],
         joined=_rounded(risen.get(Key("joined_total", name), 0.0) / seconds),
         loss=_loss(risen, name),
         coverage=_coverage(name, gauges, history, now_us),
@@ -199,14 +210,22 @@ def _coverage(name: str, gauges: _Gauges, history: History, now_us: int) -> Cove
         return None
     _, risen = history.since(STEPS * STEP_US, now_us)
     made, some = (risen.get(Key("label_sets_total", name, "", kind), 0.0) for kind in ("", "some"))
+    held, judged = _held(risen, name), risen.get(Key(JUDGED, name), 0.0)
     return CoverageRow(
         promised=promised,
-        held=_held(risen, name),
-        judged=risen.get(Key(JUDGED, name), 0.0),
+        held=held,
+        at_most=at_most(held or 0.0, judged),
+        judged=judged,
         size=_share(risen, Key("label_set_sizes_total", name), some),
         all=_rounded(1.0 - some / made) if made else None,
         series=history.series(lambda step: _held(step, name), now_us),
     )
+
+
+def _source(name: str, risen: Risen) -> SourceRow:
+    """Return how often a source was asked in vain."""
+    asked = risen.get(Key("features_total", rest=name), 0.0)
+    return SourceRow(name=name, imputed=_share(risen, Key("features_total", rest=f"{name} imputed"), asked))
 
 
 def _held(risen: Risen, name: str) -> float | None:

@@ -64,10 +64,18 @@ class CoverageRow(TypedDict):
 
     promised: float
     held: float | None  # share of those judged that had the true label in them
+    at_most: float  # that the share may be in truth, but for one chance in a million
     judged: float  # sets whose true label was told
     size: float | None  # labels in a set, the mean of those that do not hold all
     all: float | None  # share of the sets that every label was in
     series: Series  # held, by step
+
+
+class SourceRow(TypedDict):
+    """A source that features are looked up in, over all applications that do."""
+
+    name: str
+    imputed: float | None  # share of the features that were not known in time: their mean stood in
 
 
 class ApplicationRow(TypedDict):
@@ -86,6 +94,7 @@ class ApplicationRow(TypedDict):
     again: dict[str, float]  # what else was asked in the last minute, and what stages went without, as shares
     turned_away: dict[str, float]  # in the last minute, beyond its share: kind and number
     holds: list[Holding]  # of what has a share for each application
+    sources: list[SourceRow]  # of features that are looked up for its queries
     joined: float  # a second
     loss: float | None
     coverage: CoverageRow | None  # where it promises any

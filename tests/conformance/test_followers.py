@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]  # not in its __all__
+from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]  # not in its __all__
 
 from deploy.local.admin import admin_client
 from load.hostile.batches import lz4_with_a_wrong_checksum
 from streams.runtime.corrupt import CorruptBatch
 from streams.runtime.kafka import private
+from streams.runtime.kafka.admin import find
 from streams.runtime.kafka.log_reader import KafkaBroadcast, KafkaPositions, KafkaRecent
 from tests.batches import TWO, batch, compressed
 from tests.kafka import put_batch
@@ -20,9 +21,15 @@ if TYPE_CHECKING:
     from streams.operators.contract import Record
 
 
+def led(admin: AdminClient, name: str) -> int:
+    """Return how many partitions with a leader the broker tells of."""
+    found = find(admin, [name])[name]
+    return found.partitions - found.leaderless
+
+
 async def read_until(reader: KafkaBroadcast, records: list[Record], count: int) -> None:
     """Poll until so many records were read."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while len(records) < count:
             records += await reader.poll(100)
 
@@ -38,7 +45,7 @@ def test_everything_is_read_and_the_end_is_told(kafka_place: OnKafka) -> None:
         reader = KafkaBroadcast(place.connection, ["in", "out"])
         await reader.start()
         records: list[Record] = []
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not reader.caught_up:
                 records += await reader.poll(100)
         assert [record.offset for record in records] == [0, 1, 3, 4]
@@ -63,7 +70,9 @@ def test_a_partition_that_is_added_is_read_from_its_beginning(kafka_place: OnKaf
         admin, name = admin_client(place.connection.bootstrap), place.connection.real("in")
         for added in admin.create_partitions([NewPartitions(name, 2)]).values():
             await asyncio.to_thread(added.result, 10)
-        await asyncio.sleep(0.5)  # until the broker tells of it
+        async with asyncio.timeout(60):
+            while await asyncio.to_thread(led, admin, name) < 2:  # noqa: ASYNC110 - the broker knows no event
+                await asyncio.sleep(0.05)
         await place.write("in", 1, TWO)
         await private.client_of(reader._logs._running().consumer).force_metadata_update()
         await read_until(reader, records, 4)

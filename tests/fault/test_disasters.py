@@ -41,10 +41,8 @@ READERS = (
     *((worker_role(model), topics.model_queries(model)) for model in MODELS),
 )
 # Where nobody on the way of an answer is killed, (almost) all are complete, also on a machine that is busy otherwise.
-UNDISTURBED, UNDISTURBED_MS = 0.98, 5_000
-DISTURBED_MS = 500
-
-pytestmark = pytest.mark.timeout(240)
+UNDISTURBED, UNDISTURBED_MS = 0.98, 10_000
+DISTURBED_MS = 2_000
 
 
 async def survive(

@@ -33,7 +33,7 @@ APPLICATIONS = {
 FIRST, BURST = 20, 600
 ROW = Tensor.of(SAMPLE[0])
 LABEL = 1  # both models say 0
-LEARNT_S = 30.0
+LEARNT_S = 60.0
 
 
 async def test_a_refused_model_teaches_nothing_and_the_states_are_the_fold_of_what_was_observed(

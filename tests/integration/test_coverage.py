@@ -6,7 +6,6 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pytest
 
 from schemas import topics
 from schemas.records import Observations
@@ -14,21 +13,21 @@ from streams.operators.contract import StateKey
 from streams.operators.label_sets import holds
 from streams.operators.learn.fold import fold
 from streams.runtime.stores.redis import RedisSettings, RedisStore
-from tests.deployments import Toy, deployed
+from tests.deployments import PATIENT_MS, Toy, deployed
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from deploy.local.redis import RedisServer
     from deploy.local.services import Broker
-    from schemas.records import LabelSet, Observation, PolicyState
+    from schemas.records import LabelSet, Observation, PolicyState, Prediction
     from tests.deployments import Deployed
 
 PARITY = Toy("tests.toys:parity", np.ones((2, 1), np.float32))
 CONTRARY = Toy("tests.toys:contrary", np.ones((2, 1), np.float32))
 COVERAGE = 0.6
 WAIT_S = 60.0
-ODD = {"models": ["parity", "contrary"], "policy": "exp4", "coverage": COVERAGE, "slo_ms": 10_000}
+ODD = {"models": ["parity", "contrary"], "policy": "exp4", "coverage": COVERAGE, "slo_ms": PATIENT_MS}
 
 
 async def asked(there: Deployed, count: int) -> list[LabelSet]:
@@ -61,7 +60,14 @@ async def stored(there: Deployed, url: str, version: int) -> PolicyState:
     return state
 
 
-@pytest.mark.timeout(240)
+async def decided_with(there: Deployed, version: int) -> Prediction:
+    """Ask until selection has read a state of so many observations; return that answer."""
+    end = asyncio.get_running_loop().time() + WAIT_S
+    while (answer := await there.client.predict("odd", [1.0])).decision.state_version < version:
+        assert asyncio.get_running_loop().time() < end, answer
+    return answer
+
+
 async def test_a_promise_is_learnt_to_be_kept_and_survives_a_killed_learner(
     kafka: Broker, redis_server: RedisServer, prefix: str, tmp_path: Path
 ) -> None:
@@ -73,9 +79,9 @@ async def test_a_promise_is_learnt_to_be_kept_and_survives_a_killed_learner(
         there.system.kill("learner")
         await asked(there, 10)
         state = await stored(there, redis_server.url, 30)
-        last = await there.client.predict("odd", [1.0])
+        last = await decided_with(there, 30)
         judged = "label_sets_judged_total{application=odd,outcome=held}"
-        await there.watch.until(lambda: there.watch.counter("learner", judged) > 0, "sets are judged", 30.0)
+        await there.watch.until(lambda: there.watch.counter("learner", judged) > 0, "sets are judged")
         observations = log(there)
     assert first[0].is_all
     assert first[0].coverage == COVERAGE

@@ -48,7 +48,7 @@ def settings(kafka: Broker, redis_server: RedisServer, prefix: str, tmp_path: Pa
             "roles": ["selection", "joiner", "learner", "worker"],
             "processes": "each",
             "models": {"corner": tmp_path / "corner"},
-            "applications": {"corners": {"models": ["corner"], "policy": "exp3", "slo_ms": 2000, "default_output": -1}},
+            "applications": {"corners": {"models": ["corner"], "slo_ms": 10_000, "default_output": -1}},
         }
     )
 
@@ -66,7 +66,7 @@ async def system(settings: Settings, tmp_path: Path) -> AsyncIterator[System]:
 async def answer(settings: Settings) -> tuple[Status, object]:
     """Ask once and send feedback."""
     async with Client(settings.kafka.bootstrap, settings.prefix) as client:
-        prediction = await client.predict("corners", ROW, timeout_s=20)
+        prediction = await client.predict("corners", ROW, timeout_s=60)
         await client.feedback(prediction, label=0)
     return prediction.status, prediction.answer
 

@@ -49,7 +49,7 @@ def settings(kafka: Broker, redis_server: RedisServer, prefix: str, tmp_path: Pa
                     "parameters": {"features": 2, "items": 3, "ridge": 1000},
                     "sources": [pages, users],
                     "loss": "given",
-                    "slo_ms": 4000,
+                    "slo_ms": 8_000,
                     "default_output": -1,
                 }
             },
@@ -74,7 +74,7 @@ async def asked(client: Client, user: str) -> Prediction:
 
 async def until_known(client: Client, user: str) -> Prediction:
     """Ask about a user until nothing is imputed any more: selection follows the topic on its own."""
-    end = time.monotonic() + 30
+    end = time.monotonic() + 60
     while (found := await asked(client, user)).imputed:
         assert time.monotonic() < end
     return found
@@ -116,4 +116,4 @@ async def test_a_redis_that_is_not_there_costs_imputation_and_nothing_else(setti
         first = await asked(client, "ann")
         later = await asked(client, "bob")
         assert looked_up(first)[1][-1] == looked_up(later)[1][-1] == "users"
-        assert later.answered_us - later.received_us < 1_000_000
+        assert later.answered_us - later.received_us < 2_000_000, "it would wait 4 s"

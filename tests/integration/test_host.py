@@ -95,7 +95,7 @@ class Pool:
         settings = WorkerSettings(partitions=2, patience_s=patience_s)
         return Hosting("small", "one", settings, ports, CODEC, lambda _: True, memory_bytes=memory_bytes)
 
-    async def ask(self, name: str, *numbers: int, slack_us: int = 30 * SECOND) -> None:
+    async def ask(self, name: str, *numbers: int, slack_us: int = 90 * SECOND) -> None:
         """Ask a model; query `<name><number>` for each number."""
         topic = topics.model_queries(name)
         for number in numbers:
@@ -103,7 +103,7 @@ class Pool:
             query = model_query(f"{name}{number}", number % 2, self.clock.now_us() + slack_us, row)
             await self.transport.send(topic, 0, [Emit(topic, 0, None, CODEC.encode(query))])
 
-    async def collect(self, *names: str, seconds: float = 30.0) -> None:
+    async def collect(self, *names: str, seconds: float = 60.0) -> None:
         """Wait until these queries have an outcome."""
         until = time.monotonic() + seconds
         while not self.outcomes.keys() >= {*names} and time.monotonic() < until:

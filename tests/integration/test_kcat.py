@@ -13,7 +13,7 @@ import pytest
 from deploy.config import configuration
 from schemas.codec import Codec
 from schemas.records import Prediction, Status
-from tests.deployments import Toy, deployed
+from tests.deployments import PATIENT_MS, Toy, deployed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 KCAT = shutil.which("kcat")
 ROWS = np.array([[1.0, 2.0], [3.0, 5.0]], dtype=np.float32)
-APPLICATIONS = {"sums": {"models": ["parity"], "policy": "single", "slo_ms": 5000, "default_output": -1}}
+APPLICATIONS = {"sums": {"models": ["parity"], "policy": "single", "slo_ms": PATIENT_MS, "default_output": -1}}
 
 
 async def output(*argv: str) -> bytes:

@@ -24,7 +24,7 @@ from schemas.errors import OversizedError
 from schemas.records import Observations, Status
 from schemas.sizes import ROOM_BYTES
 from streams.client import Client
-from tests.deployments import Deployed, deployed
+from tests.deployments import PATIENT_MS, Deployed, deployed
 from workers.packages.packaging import package_function
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 # By the bound (KiB): 602,112 bytes, as networks trained on ImageNet take them; and nearly the most that may be set.
 SHAPES = {1024: (3, 224, 224), 8192: (3, 835, 835)}
-APPLICATIONS = {"images": {"models": ["corner"], "policy": "single", "slo_ms": 5000, "default_output": -1}}
+APPLICATIONS = {"images": {"models": ["corner"], "policy": "single", "slo_ms": PATIENT_MS, "default_output": -1}}
 
 
 def image(there: Deployed, label: int) -> np.ndarray:

@@ -73,7 +73,6 @@ def test_an_address_where_nobody_answers_is_an_error() -> None:
         open_broker(f"127.0.0.1:{free_port()}", probe_s=0.5)
 
 
-@pytest.mark.timeout(180)
 def test_acknowledged_records_survive_kill_and_restart_on_the_same_port(own_kafka: ApacheKafka) -> None:
     """After kill -9 and after an orderly restart the same address serves the same records."""
     address, first_pid = own_kafka.bootstrap, own_kafka.pid

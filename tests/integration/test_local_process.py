@@ -25,11 +25,11 @@ PARENT = f"import subprocess, time; print(subprocess.Popen({SLEEP!r}).pid, flush
 
 def wait_for_line(process: Process, log: Path) -> str:
     """Return the first line the process wrote."""
-    wait_ready(process, lambda: log.exists() and "\n" in log.read_text(), name="child", log=log, timeout_s=10)
+    wait_ready(process, lambda: log.exists() and "\n" in log.read_text(), name="child", log=log, timeout_s=60)
     return log.read_text().splitlines()[0]
 
 
-def gone(pid: int, timeout_s: float = 5.0) -> bool:
+def gone(pid: int, timeout_s: float = 30.0) -> bool:
     """Tell whether a process that is not our child ends in time."""
     try:
         psutil.Process(pid).wait(timeout_s)
@@ -54,7 +54,7 @@ def test_output_and_environment_reach_where_they_should(tmp_path: Path) -> None:
     log = tmp_path / "deep" / "log"
     code = "import os, sys; print(os.environ['ANSWER'], file=sys.stderr); print('PATH' in os.environ)"
     process = spawn([sys.executable, "-c", code], log=log, env={"ANSWER": "42"})
-    assert process.wait(10) == 0
+    assert process.wait(60) == 0
     assert sorted(log.read_text().split()) == ["42", "True"]
 
 
@@ -63,7 +63,7 @@ def test_a_program_that_does_not_exist_is_reported_with_its_name(tmp_path: Path)
     log = tmp_path / "log"
     process = spawn(["/no/such/program"], log=log)
     with pytest.raises(StartError, match=r"exit code 127.*\n.*Cannot execute /no/such/program"):
-        wait_ready(process, lambda: False, name="child", log=log, timeout_s=10)
+        wait_ready(process, lambda: False, name="child", log=log, timeout_s=60)
 
 
 def test_waiting_for_readiness_gives_up_with_the_log(tmp_path: Path) -> None:
@@ -138,12 +138,12 @@ def test_a_supervised_child_that_is_killed_comes_back(tmp_path: Path) -> None:
 def wait_until_restarted(supervisor: Supervisor) -> None:
     """Poll the status until the first child has been restarted."""
     tick = threading.Event()
-    for _ in range(500):
+    for _ in range(3_000):
         status = supervisor.status()[0]
         if status.alive and status.restarts:
             return
         tick.wait(0.02)
-    pytest.fail("not restarted within 10 s")
+    pytest.fail("not restarted within 60 s")
 
 
 def test_sigterm_to_a_supervising_process_stops_its_children(tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ def test_sigterm_to_a_supervising_process_stops_its_children(tmp_path: Path) -> 
     parent = spawn([sys.executable, "-c", code], log=log, env={"PYTHONPATH": str(ROOT)})
     child = int(wait_for_line(parent, log))
     parent.terminate()
-    assert parent.wait(10) == 0
+    assert parent.wait(60) == 0
     assert tail(log).splitlines()[-1] == "stopped False"
     assert gone(child)
 

@@ -19,7 +19,7 @@ from deploy.config.settings import Settings
 from deploy.connect.schema_registry import codec_for
 from deploy.launch import System
 from deploy.local.process import free_port
-from streams.client import Client
+from tests.deployments import PatientClient
 from workers.packages.packaging import package_sklearn
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from deploy.local.services import Broker
 
 ROW = np.zeros(2, dtype=np.float32)
-LONG_S = 60.0
+LONG_S = 120.0
 
 
 def package(folder: Path, version: int, name: str = "same") -> Path:
@@ -55,20 +55,20 @@ def settings(kafka: Broker, redis_server: RedisServer, prefix: str, tmp_path: Pa
             "processes": "each",
             "control": {"port": free_port()},
             "models": {"same": package(tmp_path, 1)},
-            "applications": {"app": {"models": ["same"], "policy": "exp3", "slo_ms": 1000, "default_output": -1}},
+            "applications": {"app": {"models": ["same"], "policy": "exp3", "slo_ms": 20_000, "default_output": -1}},
         }
     )
 
 
 async def traffic(settings: Settings, right: int) -> None:
     """Ask every 5 ms and tell that `right` was the label, until cancelled."""
-    async with Client(settings.kafka.bootstrap, settings.prefix) as client, asyncio.TaskGroup() as tasks:
+    async with PatientClient(settings.kafka.bootstrap, settings.prefix) as client, asyncio.TaskGroup() as tasks:
         while True:
             tasks.create_task(ask(client, right))
             await asyncio.sleep(0.005)
 
 
-async def ask(client: Client, right: int) -> None:
+async def ask(client: PatientClient, right: int) -> None:
     """Ask once, and tell the label."""
     prediction = await client.predict("app", ROW)
     await client.feedback(prediction, label=right)
@@ -137,7 +137,7 @@ async def application(file: str) -> dict[str, str]:
 
 async def decided_by(settings: Settings, policy: str) -> int:
     """Ask until a policy decides; return how many observations its state had."""
-    async with Client(settings.kafka.bootstrap, settings.prefix) as client:
+    async with PatientClient(settings.kafka.bootstrap, settings.prefix) as client:
         while True:
             decision = (await client.predict("app", ROW)).decision
             if decision is not None and decision.policy.startswith(f"{policy}("):
@@ -147,7 +147,7 @@ async def decided_by(settings: Settings, policy: str) -> int:
 async def test_an_apprentice_takes_over_when_it_is_better(settings: Settings, tmp_path: Path) -> None:
     """Without observations it is refused; the control role lets it decide once the log speaks for it."""
     models = {"good": package(tmp_path, 1, "good"), "bad": package(tmp_path, 2, "bad")}
-    serving = {"models": list(models), "policy": "epsilon_greedy", "parameters": {"epsilon": 0.8}, "slo_ms": 1000}
+    serving = {"models": list(models), "policy": "epsilon_greedy", "parameters": {"epsilon": 0.8}, "slo_ms": 20_000}
     settings = Settings.model_validate(
         settings.model_dump()
         | {"models": models, "applications": {"app": serving}, "roles": [*settings.roles, "learner"]}

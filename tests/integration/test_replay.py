@@ -16,7 +16,7 @@ from streams.player.player import PLAYED
 from streams.trace import manifest as manifests
 from streams.trace.manifest import TraceError
 from streams.trace.reader import Trace
-from tests.deployments import ROLES, Toy, deployed
+from tests.deployments import PATIENT_MS, ROLES, Toy, deployed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from deploy.local.services import Broker
 
 ROWS = np.array([[1.0, 2.0], [3.0, 5.0]], dtype=np.float32)
-APPLICATION = {"models": ["parity"], "policy": "single", "slo_ms": 5000, "default_output": -1}
+APPLICATION = {"models": ["parity"], "policy": "single", "slo_ms": PATIENT_MS, "default_output": -1}
 ASKED = 20
 
 

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize("processes", ["each", "shared"])
-@pytest.mark.timeout(300)
 def test_a_live_run_with_crashes_copies_late_feedback_and_a_new_version_replays_bit_equal(
     kafka: Broker, redis_server: RedisServer, tmp_path: Path, processes: str
 ) -> None:

@@ -8,7 +8,6 @@ import signal
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pytest
 
 from deploy.config.settings import Worker
 from deploy.launch import launcher
@@ -35,7 +34,6 @@ ROWS = np.ones((2, 1), np.float32)
 SLOW = Toy("load.models.functions:slow", ROWS)
 # Eight processes that start on two busy cores, and workers that look for new partitions every 10 s.
 SECONDS = 120.0
-BUSY = pytest.mark.timeout(240)
 
 
 def two_workers(prefix: str, folder: Path) -> Deployment:
@@ -74,7 +72,7 @@ async def test_the_queries_of_a_worker_that_stands_still_go_to_the_other(
             still = system.pids["worker.slow"]
             os.kill(still, signal.SIGSTOP)
             try:
-                batches, _ = await asyncio.to_thread(asker.drain, 2 * COUNT, 30.0)
+                batches, _ = await asyncio.to_thread(asker.drain, 2 * COUNT, SECONDS)
             finally:
                 os.kill(still, signal.SIGCONT)
     assert {batch.worker for batch in batches} == {"worker.slow@2"}
@@ -95,7 +93,6 @@ async def partitions_read(there: Deployed) -> set[int]:
     return {number for (topic, number), offset in committed.items() if topic == topics.model_queries("slow") and offset}
 
 
-@BUSY
 async def test_eight_workers_of_a_model_all_get_queries(
     kafka: Broker, redis_server: RedisServer, prefix: str, tmp_path: Path
 ) -> None:
@@ -114,7 +111,6 @@ async def test_eight_workers_of_a_model_all_get_queries(
         await ask_until(there, all_have_answered)
 
 
-@BUSY
 async def test_partitions_that_are_added_while_everything_runs_are_used_and_no_query_is_late(
     kafka: Broker, redis_server: RedisServer, prefix: str, tmp_path: Path
 ) -> None:

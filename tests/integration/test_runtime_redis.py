@@ -177,14 +177,14 @@ async def test_a_damaged_offset_teaches_nothing_and_says_what_to_delete(
 
 async def test_a_learner_s_largest_states_are_written_and_read(redis_server: RedisServer, prefix: str) -> None:
     """Two hundred of 180 KB each, within the time that a call has by default, and the event loop is not held long."""
-    held_s = 0.0
+    held_s = 0.0  # CPU time: what the loop waits for a core is the machine's
 
     async def watch() -> None:
         nonlocal held_s
         while True:
-            before = time.monotonic()
+            before = time.thread_time()
             await asyncio.sleep(0.01)
-            held_s = max(held_s, time.monotonic() - before - 0.01)
+            held_s = max(held_s, time.thread_time() - before)
 
     async def refuse(partition: int, stored: int | None) -> None:
         raise AssertionError(f"partition {partition} has {stored}")
@@ -205,7 +205,7 @@ async def test_a_learner_s_largest_states_are_written_and_read(redis_server: Red
         assert "store_failures_total" not in keeper.statistics()
         for task in tasks:
             task.cancel()
-    assert held_s < 1.0  # seconds in one piece before; the rest is a busy machine's
+    assert held_s < 1.0  # seconds in one piece before
 
 
 async def test_a_restart_is_survived_and_forgotten_scripts_are_loaded_again(

@@ -20,7 +20,7 @@ from deploy.local.admin import admin_client
 from deploy.local.process import free_port
 from schemas import topics
 from schemas.records import Status
-from tests.deployments import ROLES, Toy, deployed
+from tests.deployments import PATIENT_MS, ROLES, Toy, deployed
 from tests.secure import PASSWORD, SecureKafka
 
 if TYPE_CHECKING:
@@ -29,12 +29,10 @@ if TYPE_CHECKING:
     from deploy.local.redis import RedisServer
 
 PARITY = {"parity": Toy("tests.toys:parity", np.ones((2, 2), dtype=np.float32))}
-SUMS = {"sums": {"models": ["parity"], "policy": "exp3", "slo_ms": 5_000, "default_output": -1}}
+SUMS = {"sums": {"models": ["parity"], "policy": "exp3", "slo_ms": PATIENT_MS, "default_output": -1}}
 PATIENCE_S = 60.0
 PAGE = Path(__file__).parents[2] / "docs" / "security.md"
 SET = AlterConfigOpType.SET
-
-pytestmark = pytest.mark.timeout(120)
 
 
 @pytest.fixture(scope="module")

@@ -8,13 +8,12 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pytest
 import redis
 
 from schemas import topics
 from schemas.records import Report
 from streams.topology import state_name, state_partition
-from tests.deployments import Toy, deployed
+from tests.deployments import PATIENT_MS, Toy, deployed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
 PARITY = Toy("tests.toys:parity", np.ones((2, 1), np.float32))
 CONTRARY = Toy("tests.toys:contrary", np.ones((2, 1), np.float32))
-PEOPLE = {"models": ["parity", "contrary"], "policy": "exp3", "per_context": True, "spread": True, "slo_ms": 10_000}
+PEOPLE = {"models": ["parity", "contrary"], "policy": "exp3", "per_context": True, "spread": True, "slo_ms": PATIENT_MS}
 CONTEXTS = tuple(f"user-{number}" for number in range(24))
 PARTITIONS = 4
 
@@ -55,7 +54,6 @@ def owned(there: Deployed) -> dict[str, float]:
     return found if len(found) > 1 else {}
 
 
-@pytest.mark.timeout(240)
 async def test_two_learners_share_the_contexts_of_one_application(
     kafka: Broker, redis_server: RedisServer, prefix: str, tmp_path: Path
 ) -> None:

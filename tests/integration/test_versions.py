@@ -22,8 +22,8 @@ from deploy.connect.schema_registry import codec_for
 from deploy.launch import System
 from schemas import topics
 from schemas.records import Prediction, Report, Status
-from streams.client import Client
 from streams.runtime.kafka.log_reader import KafkaTail
+from tests.deployments import PATIENT_MS, PatientClient
 from tests.kafka import until
 from workers.packages.packaging import package_sklearn
 
@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from deploy.local.services import Broker
 
 ROW = np.zeros(2, dtype=np.float32)
-SWITCH_S = 15.0
+SWITCH_S = 60.0
+MANY = 100  # answers in a row that show a share: of a share of 0.3, one in 10^52 times
 LABEL = "{application=app,model=same,version=%s}"
 
 
@@ -58,7 +59,7 @@ def settings(kafka: Broker, redis_server: RedisServer, prefix: str, tmp_path: Pa
             "roles": ["selection", "worker"],
             "processes": "each",
             "models": {"same": package(tmp_path, 1)},
-            "applications": {"app": {"models": ["same"], "policy": "exp3", "slo_ms": 1000, "default_output": -1}},
+            "applications": {"app": {"models": ["same"], "policy": "exp3", "slo_ms": PATIENT_MS, "default_output": -1}},
         }
     )
 
@@ -74,7 +75,10 @@ class Load:
 
     async def run(self) -> None:
         """Ask."""
-        async with Client(self.settings.kafka.bootstrap, self.settings.prefix) as client, asyncio.TaskGroup() as tasks:
+        async with (
+            PatientClient(self.settings.kafka.bootstrap, self.settings.prefix) as client,
+            asyncio.TaskGroup() as tasks,
+        ):
             while not self._stop.is_set():
                 self.asked += 1
                 tasks.create_task(self._ask(client))
@@ -88,14 +92,14 @@ class Load:
         """Ask no more."""
         self._stop.set()
 
-    async def _ask(self, client: Client) -> None:
-        prediction = await client.predict("app", ROW, timeout_s=20)
+    async def _ask(self, client: PatientClient) -> None:
+        prediction = await client.predict("app", ROW)
         self.predictions.append(prediction)
         if "joiner" in self.settings.roles:
             await client.feedback(prediction, label=2)
 
     def versions(self, since: int) -> set[str]:
-        """Return the versions that have answered since so many answers."""
+        """Return the versions that have answered from this answer on."""
         return {output.version for p in self.predictions[since:] for output in p.outputs}
 
 
@@ -126,9 +130,9 @@ async def test_versions_change_under_load_and_a_restart_keeps_the_last_word(sett
     assert [(model["version"], model["serves"]) for model in listed] == [("1", False), ("2", True), ("3", False)]
     async with (
         System(settings, codec_for(settings), tmp_path / "again"),
-        Client(settings.kafka.bootstrap, settings.prefix) as client,
+        PatientClient(settings.kafka.bootstrap, settings.prefix) as client,
     ):
-        prediction = await client.predict("app", ROW, timeout_s=20)
+        prediction = await client.predict("app", ROW)
     assert prediction.answer == 2
 
 
@@ -172,10 +176,7 @@ async def test_canaries_and_a_shadow_come_and_go_under_load(settings: Settings, 
         await load.until(4)
         await load.until(2)
         await command("model", "rollback", "same", "--config", file)
-        await asyncio.sleep(2)
-        seen = len(load.predictions)
-        await asyncio.sleep(2)
-        assert load.versions(seen) == {"1"}
+        await until(lambda: load.versions(-MANY) == {"1"}, SWITCH_S)
         await command("model", "canary", "same", "2", "--share", "0.5", "--config", file)
         await load.until(2)
         await command("model", "canary", "same", "4", "--share", "0.25", "--config", file)
@@ -193,7 +194,7 @@ async def test_canaries_and_a_shadow_come_and_go_under_load(settings: Settings, 
     ]
     async with (
         System(settings, codec_for(settings), tmp_path / "again"),
-        Client(settings.kafka.bootstrap, settings.prefix) as client,
+        PatientClient(settings.kafka.bootstrap, settings.prefix) as client,
     ):
         await named(client, "2", "2")
         await named(client, "same@4", "4")
@@ -245,7 +246,7 @@ async def test_a_watched_folder_switches_versions_under_load(settings: Settings,
             package(tmp_path, 2).rename(folder / "same-2")
             await load.until(2)
             await command("model", "label", "same@1", "proven", "--config", file)
-            async with Client(settings.kafka.bootstrap, settings.prefix) as client:
+            async with PatientClient(settings.kafka.bootstrap, settings.prefix) as client:
                 await named(client, "1", "1")
                 await named(client, "same@proven", "1")
                 package(tmp_path, 3).rename(folder / "same-3")
@@ -282,14 +283,14 @@ async def watcher(folder: Path, *options: str) -> asyncio.subprocess.Process:
     return process
 
 
-async def gone(client: Client, version: str) -> None:
+async def gone(client: PatientClient, version: str) -> None:
     """Ask for a version until it runs no more."""
     end = time.monotonic() + SWITCH_S
     while (await client.predict("app", ROW, version=version)).reason != "unknown_version":
         assert time.monotonic() < end
 
 
-async def named(client: Client, version: str, expected: str) -> None:
+async def named(client: PatientClient, version: str, expected: str) -> None:
     """Ask for a version until it runs: it is loaded after the one that serves."""
     end = time.monotonic() + SWITCH_S
     while (prediction := await client.predict("app", ROW, version=version)).reason == "unknown_version":

@@ -72,7 +72,7 @@ class Bench:
         ports = Ports(consumer, self.transport, self.clock, CODEC.encode)
         return Worker(self.model, instance, WorkerSettings(partitions=2), ports, CODEC)
 
-    async def ask(self, *rows: Tensor | bytes, start: int = 0, slack_us: int = 30 * SECOND) -> None:
+    async def ask(self, *rows: Tensor | bytes, start: int = 0, slack_us: int = 90 * SECOND) -> None:
         """Send rows as model queries, bytes as they are; query `q<n>` for row n."""
         for number, row in enumerate(rows, start):
             query = (
@@ -83,7 +83,7 @@ class Bench:
             value = row if isinstance(row, bytes) else CODEC.encode(query)
             await self.transport.send(TOPIC, number % 2, [Emit(TOPIC, number % 2, None, value)])
 
-    async def collect(self, count: int, seconds: float = 20.0) -> None:
+    async def collect(self, count: int, seconds: float = 60.0) -> None:
         """Wait until so many queries have an outcome."""
         until = time.monotonic() + seconds
         while len(self.outcomes) < count and time.monotonic() < until:

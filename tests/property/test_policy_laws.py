@@ -7,7 +7,7 @@ import statistics
 from typing import TYPE_CHECKING
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from policies import linear
@@ -154,6 +154,7 @@ def test_spec_reads_back_exactly(eta: float, gamma: float, share: float) -> None
 
 
 @given(st.dictionaries(st.integers(0, 5), finite, min_size=1), st.dictionaries(st.integers(0, 5), unit))
+@example({1: "b", 3: "b", 2: "a", 0: "b"}, {0: 0.1, 1: 0.5, 2: 0.9, 3: 0.3})  # a tie but for rounding
 def test_combining_is_total_and_does_not_depend_on_arrival(answers: dict[int, int], weights: dict[int, float]) -> None:
     """Any answers combine to one with a confidence in [0, 1], in whatever order they came."""
     answer, confidence = combine(weights, answers)

@@ -212,6 +212,8 @@ class Selection(Operator):
             found[render(("deployed", "application", name, "policy", deployed.application.policy))] = 1.0
             if deployed.application.coverage:
                 found[render(("coverage_promised", "application", name))] = deployed.application.coverage
+            for source in deployed.application.sources:
+                found[render(("looked_up", "application", name, "source", source.name))] = 1.0
             models = deployed.application.models
             key = _state_key(name, None, self._settings.partitions)
             arms = self._states.arms(key, deployed)

@@ -94,6 +94,7 @@ MEANINGS: Final = {
     "label_sets_total": "sets of labels answered: some labels, or all since too little is known",
     "labelled": "1 for each label that a version of the model was given",
     "lag": "records in Kafka that this process has yet to read",
+    "looked_up": "1 for each source that an application's features are looked up in",
     "lane_batches_total": "record batches sent to Kafka",
     "lane_records_total": "records sent to Kafka",
     "lane_refused_total": "records that Kafka refused for good",

@@ -666,5 +666,48 @@ def test_a_promise_of_coverage_is_shown_with_what_became_of_it() -> None:
     assert found is not None
     assert (found["promised"], found["held"], found["judged"]) == (0.9, 0.9, 50.0)
     assert (found["size"], found["all"]) == (1.5, 0.04)
+    assert found["at_most"] > 0.9
     assert [step for step in found["series"] if step is not None] == [0.9]
     assert not any("coverage" in holding["name"] for holding in row["holds"])
+
+
+def promising(held: float, missed: float) -> Page:
+    """Return a page that knows what has become of so many sets of an application that promises 0.9."""
+    page = answering(100, 0)
+    judged = "label_sets_judged_total{application=digits,outcome=%s}"
+    page.report("learner@2", {judged % "held": 0.0, judged % "missed": 0.0})
+    page.later(1)
+    page.everybody()
+    page.report("selection@2", {"coverage_promised{application=digits}": 0.9, COMPLETE: 200.0})
+    page.report("learner@2", {judged % "held": held, judged % "missed": missed})
+    return page
+
+
+def test_a_promise_that_is_broken_is_an_alert() -> None:
+    """Where chance does not explain it: 800 of 1,000 do, 40 of 50 and 880 of 1,000 do not."""
+    [alert] = promising(800, 200).texts()
+    assert alert.startswith("bad: digits: 80.0% of 1000 sets of labels held the true one in the last five minutes;")
+    assert "promised are 90.0%" in alert
+    for held, missed in ((40, 10), (880, 120), (1_000, 0), (0, 0)):
+        assert promising(held, missed).texts() == []
+
+
+def test_of_few_answers_defaults_are_told_with_their_number_and_reason() -> None:
+    """Nothing is wrong is not said then; of one in twenty answers or fewer it is."""
+    [alert] = answering(8, 3).texts()
+    assert alert.startswith("warn: digits: 3 of 8 answers are the default, most because no model had answered by the")
+    assert answering(19, 0).texts() == answering(100, 5).texts() == []
+
+
+def test_sources_of_features_are_shown_with_what_was_imputed() -> None:
+    """Nobody asked yet is not the same as nothing imputed."""
+    looked_up = {"looked_up{application=digits,source=users}": 1.0, "looked_up{application=digits,source=pages}": 1.0}
+    features = "features_total{source=users,outcome=%s}"
+    page = answering(100, 0)
+    page.report("selection@1", looked_up)
+    page.later(1)
+    page.report("selection@1", {**looked_up, features % "known": 90.0, features % "imputed": 10.0})
+    assert page.shown()["applications"][0]["sources"] == [
+        {"name": "pages", "imputed": None},
+        {"name": "users", "imputed": 0.1},
+    ]
