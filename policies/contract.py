@@ -282,3 +282,8 @@ def is_answering(policy: Policy) -> TypeGuard[Answering]:
 def is_choosing(policy: Policy) -> bool:
     """Tell whether the state's answer is one of several items, and what it has cost is learnt for that item."""
     return bool(getattr(policy, "chooses", False))
+
+
+def ranks_by(policy: Policy) -> int | None:
+    """Return how many numbers of a candidate a policy ranks by; None = it ranks no rows of features."""
+    return int(getattr(policy, "features", 0)) if is_answering(policy) and not is_choosing(policy) else None

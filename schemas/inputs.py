@@ -28,8 +28,11 @@ if TYPE_CHECKING:
 MAX_FEATURES: Final = 256
 # 131 KB with the most features that a policy takes; an answer and its observation have a number for each.
 MAX_CANDIDATES: Final = 256
+# Of an id of a candidate, in UTF-8: all of them travel with the answer, and once more where nothing is known of them.
+MAX_ID_BYTES: Final = 128
 # Whatever `as_input` takes.
 Row: TypeAlias = "Input | NDArray[np.generic] | Sequence[object] | Mapping[str, object] | float | np.generic | Frame"
+_IDS = f"1 to {MAX_CANDIDATES} texts of at most {MAX_ID_BYTES} bytes that differ"
 _WANTED = "an input is an array or list of numbers, a row of a data frame, a mapping, a string or bytes"
 
 
@@ -95,24 +98,40 @@ def asked_about(given: Input, features: Sequence[float]) -> Input:
     return given
 
 
-def as_candidates(rows: Row) -> Tensor:
-    """Return rows of features, an array or lists of numbers, as a query's candidates.
+def as_candidates(given: Row | Sequence[str]) -> Tensor | tuple[str, ...]:
+    """Return a query's candidates: ids as they are, or rows of features, an array or lists of numbers.
 
     Raises:
-        SchemaError: There are none or too many, or they are not rows of finite numbers.
-        TypeError: They are no numbers.
+        SchemaError: There are none or too many; they are not rows of finite numbers, or not ids that differ.
+        TypeError: They are neither numbers nor texts.
     """
-    given = as_input(rows)
-    if not are_candidates(given):
-        raise SchemaError(f"candidates: 1 to {MAX_CANDIDATES} rows of finite numbers are needed, one number a feature")
-    return given
+    if isinstance(given, list | tuple) and any(isinstance(one, str) for one in given):
+        ids = tuple(given)
+        if not are_candidates(ids):
+            raise SchemaError(f"candidates: ids are needed, {_IDS}")
+        return cast("tuple[str, ...]", ids)
+    rows = as_input(given)
+    if not isinstance(rows, Tensor) or not are_candidates(rows):
+        raise SchemaError(
+            f"candidates: 1 to {MAX_CANDIDATES} rows of finite numbers are needed, one number a feature, or a list of"
+            f" ids, {_IDS}"
+        )
+    return rows
 
 
-def are_candidates(given: Input) -> TypeGuard[Tensor]:
-    """Tell whether these are rows that can be ranked."""
-    if not isinstance(given, Tensor) or len(given.shape) != 2 or not 1 <= given.shape[0] <= MAX_CANDIDATES:
+def are_candidates(given: object) -> TypeGuard[Tensor | tuple[str, ...]]:
+    """Tell whether these are rows or ids that can be ranked."""
+    if isinstance(given, Tensor):
+        if len(given.shape) != 2 or not 1 <= given.shape[0] <= MAX_CANDIDATES:
+            return False
+        return 0 < given.shape[1] <= MAX_FEATURES and bool(np.isfinite(given.numpy()).all())
+    if not isinstance(given, tuple) or not 1 <= len(given) <= MAX_CANDIDATES:
         return False
-    return 0 < given.shape[1] <= MAX_FEATURES and bool(np.isfinite(given.numpy()).all())
+    return all(map(_is_id, given)) and len({*given}) == len(given)
+
+
+def _is_id(one: object) -> bool:
+    return isinstance(one, str) and 0 < len(one) <= len(one.encode("utf-8", "surrogatepass")) <= MAX_ID_BYTES
 
 
 def as_input(x: Row) -> Input:

@@ -14,7 +14,7 @@ import numpy as np
 
 from schemas.definitions import field_names
 from schemas.errors import SchemaError
-from schemas.inputs import as_features, row_text
+from schemas.inputs import as_candidates, as_features, row_text
 from schemas.records import DTYPES, Feedback, Query, Tensor
 
 if TYPE_CHECKING:
@@ -64,7 +64,8 @@ def query_from_json(document: Mapping[str, Json]) -> Query:
     """Return the query in a JSON object.
 
     `input` is a string, a number or list of numbers (nested for more dimensions; float32),
-    `{"values": ..., "dtype": ...}` for another dtype, or `{"base64": ...}` for bytes. `features` is a list of numbers.
+    `{"values": ..., "dtype": ...}` for another dtype, or `{"base64": ...}` for bytes. `features` is a list of numbers,
+    `candidates` a list of ids or of rows of numbers.
 
     Raises:
         SchemaError: With the field's name, where one is missing, unknown or of the wrong type.
@@ -73,7 +74,21 @@ def query_from_json(document: Mapping[str, Json]) -> Query:
     given["input"] = _input("input", given["input"])
     if "features" in given:
         given["features"] = as_features(given["features"])
+    if given.get("candidates") is not None:
+        given["candidates"] = candidates_from_json(given["candidates"])
     return Query(**given)
+
+
+def candidates_from_json(value: Json) -> Tensor | tuple[str, ...]:
+    """Return a query's candidates: ids, or rows of features.
+
+    Raises:
+        SchemaError: they are none.
+    """
+    try:
+        return as_candidates(value)  # type: ignore[arg-type]  # whatever JSON may hold: what is no row is refused
+    except (TypeError, ValueError, OverflowError) as error:
+        raise SchemaError(str(error) if isinstance(error, SchemaError) else f"candidates: {error}") from error
 
 
 def feedback_from_json(document: Mapping[str, Json]) -> Feedback:

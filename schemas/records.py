@@ -97,8 +97,8 @@ class Query(NamedTuple):
     features: tuple[float, ...] = ()  # input of contextual policies; at most `inputs.MAX_FEATURES`, finite
     version: str | None = None  # or label that must answer, or MODEL@VERSION; None = any
     reply_token: str = ""  # drawn by the client, repeated in the prediction; other answers are not for this query
-    candidates: Tensor | None = (
-        None  # rows of features of which the best are asked for; at most `inputs.MAX_CANDIDATES`
+    candidates: Tensor | tuple[str, ...] | None = (
+        None  # rows of features, or ids, of which the best are asked for; at most `inputs.MAX_CANDIDATES`
     )
     top: int = 1  # so many of them
 
@@ -214,6 +214,16 @@ class StageOutput(NamedTuple):
     left_out: int = 0  # so many items, from this one on, were not asked about, as they are too many
 
 
+class Ranked(NamedTuple):
+    """A query's candidates that were ids, and what is known of them; part of a `Prediction` and an `Observation`."""
+
+    ids: tuple[str, ...]
+    place: int  # in `ids`, of the one that stands first
+    items: tuple[int, ...] = ()  # index of each among the models' items, -1 = not known; empty = features are ranked
+    imputed: tuple[str, ...] = ()  # of the ids, those whose features had not come: running means stand in
+    rows: Tensor | None = None  # features of each (n, features), as they were looked up; None in observations
+
+
 class Prediction(NamedTuple):
     """The answer to a query. Topic `predictions`, key and partition as the query's."""
 
@@ -237,6 +247,14 @@ class Prediction(NamedTuple):
     label_set: LabelSet | None = None  # where the application promises coverage, and models have answered
     imputed: tuple[str, ...] = ()  # sources whose features had not come: their running means stand in
     stages: tuple[StageOutput, ...] = ()  # of an application with a graph: all that its stages were asked
+    ranked: Ranked | None = None  # where candidates were ids
+
+    @property
+    def best(self) -> tuple[str, ...]:
+        """The ids of the best candidates, the best first; empty where they were no ids."""
+        if self.ranked is None or not isinstance(self.answer, Tensor):
+            return ()
+        return tuple([self.ranked.ids[place] for place in self.answer.numpy().tolist()])
 
 
 class Feedback(NamedTuple):
@@ -279,6 +297,8 @@ class Observation(NamedTuple):
     confidence: float | None = None  # of the one model asked: its own, in [0, 1]; None = it did not say, or no feedback
     label_set: LabelSet | None = None  # the prediction's, where a label was told
     stages: tuple[StageOutput, ...] = ()  # the prediction's
+    imputed: tuple[str, ...] = ()  # the prediction's: sources whose running means stood in
+    ranked: Ranked | None = None  # the prediction's, without the rows
 
 
 class Observations(NamedTuple):
@@ -292,7 +312,7 @@ class Source(NamedTuple):
 
     name: str  # of the source: lower case, digits, dashes
     width: int  # numbers that it has for a key
-    key: str = "context"  # field of the query by which they are looked up: context, input (a text) or query_id
+    key: str = "context"  # looked up by the query's context, input (a text) or query_id, or by each `candidate` id
     store: str = "topic"  # topic: `features`, followed as a table; redis: read when they are asked for
     wait: float = 0.5  # share of its time that a query may wait for them, in [0, 1]; 0 = not at all
 

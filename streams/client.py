@@ -179,7 +179,7 @@ class Client:
         slo_ms: float | None = None,
         priority: int = 0,
         version: str | None = None,
-        candidates: Row | None = None,
+        candidates: Row | Sequence[str] | None = None,
         top: int = 1,
         query_id: str | None = None,
         timeout_s: float = TIMEOUT_S,
@@ -198,8 +198,9 @@ class Client:
             version: the version that must answer, or its label (`stable`, `canary`, or your own), for each model asked.
                 `MODEL@VERSION` names it for one model; an application that asks one model alone then asks this one. If
                 no model runs it, the answer is the default with the reason `unknown_version`.
-            candidates: rows of features, for the policy `ridge`: the answer has the places of the best, the best first.
-                No model is asked, and `x` is not looked at. Feedback is about the first.
+            candidates: rows of features, or ids by which the application's sources look these up, for the policy
+                `ridge`: the answer has the places of the best, the best first, and of ids `best` has them. No model is
+                asked, and `x` is not looked at. For `two_speed`: ids of its items. Feedback is about the first.
             top: how many of them.
             query_id: an id of your own; a query asked twice is answered twice, and learnt from once.
             timeout_s: how long to wait at most.

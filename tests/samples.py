@@ -28,6 +28,7 @@ from schemas.records import (
     Profile,
     Promotion,
     Query,
+    Ranked,
     Report,
     Source,
     Stage,
@@ -54,6 +55,7 @@ STAGES = (
     StageOutput("cars", "good", "2", Outcome.OK, 7, SCORES, 0, 3, NOW_US + 9_000, 7, NOW_US + 50_000),
     StageOutput("cars", "good", "", Outcome.OVERLOADED, None, before=0, item=4, left_out=2),
 )
+RANKED = Ranked(("film-1", "é"), 1, (7, -1), ("é",), ROWS)
 SEEN = Observation(
     "q-1",
     "digits",
@@ -75,6 +77,8 @@ SEEN = Observation(
     confidence=0.625,
     label_set=LABEL_SET,
     stages=STAGES,
+    imputed=("films",),
+    ranked=RANKED._replace(rows=None),
 )
 OUTPUTS = (
     ModelOutput("good", "1", Outcome.OK, "seven", SCORES),
@@ -124,6 +128,7 @@ FULL: tuple[object, ...] = (
         LABEL_SET,
         ("users",),
         STAGES,
+        RANKED,
     ),
     Feedback("q-1", "seven", 0.5, NOW_US),
     SEEN,
@@ -189,6 +194,7 @@ FULL: tuple[object, ...] = (
 
 BARE: tuple[object, ...] = (
     Query("q-1", "digits", b"\x00\xff"),
+    Query("q-1", "digits", "", candidates=("film-1", "é")),
     ModelQueries((), 0, (), ()),
     ModelPredictions("good", "1", "w-1", (), (), (), None, (), 0, 0, 0, 0),
     Prediction("q-1", "nobody", None, None, Status.DEFAULT, "unknown_application", None, 0.0, (), 0, 0, 0, 0),

@@ -21,7 +21,7 @@ from policies.confidence import own_confidence
 from policies.registry import asks_one
 from schemas import topics
 from schemas.inputs import as_features
-from schemas.jsonable import query_from_json, to_json
+from schemas.jsonable import candidates_from_json, query_from_json, to_json
 from schemas.records import Application, Input, Outcome, Query, Status, Tensor
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ skysail query reviews --input '"a fine piece of work"'
 skysail query digits --npy row.npy --context user-17 --json
 skysail query digits --npy row.npy --features '[0.5, 1, 0]'
 skysail query digits --npy row.npy --version canary
+skysail query ratings --input 0 --context ann --candidates '["film-7", "film-9"]' --top 1
 skysail query digits --npy row.npy --print-bytes --id my-1 > query.avro
 """
 # Advice for an answer without a model's output, by its reason.
@@ -47,7 +48,7 @@ ADVICE = {
     "invalid_input": "the model takes another shape or dtype: see `skysail model list`",
     "low_confidence": "the models agree less than the application's confidence_floor: see `skysail app show`",
     "no_model_in_time": "no model has been quick enough lately: raise slo_ms, or give `timely` the parameter least: 1",
-    "not_ranked": "the policy ranks no candidates, or has another number of features: see `skysail app show`",
+    "not_ranked": "the policy ranks no such candidates: see `skysail app show`, and docs/recommending.md",
     "overloaded": "the model gets more queries than it can answer in time: run more workers, raise slo_ms, or ask less",
     "over_limit": "this application holds its full share of queries: ask less, lower slo_ms, or run more workers",
     "oversized_outputs": "the models' outputs together are too large for one record: ask fewer models at once",
@@ -69,6 +70,7 @@ class _Options(TypedDict):
     slo_ms: float | None
     priority: int
     version: str | None
+    top: int
 
 
 @click.command(cls=Verb, epilog=EXAMPLES)
@@ -83,6 +85,8 @@ class _Options(TypedDict):
     "--version",
     help="Version that must answer, or its label (stable, canary, or one of your own); for one model: MODEL@VERSION.",
 )
+@click.option("--candidates", help="Of which the best are asked for: ids, or rows of numbers, as a JSON list.")
+@click.option("--top", type=click.IntRange(1), default=1, show_default=True, help="So many of the candidates.")
 @click.option("--timeout", "timeout_s", type=float, default=10.0, show_default=True, help="Seconds to wait.")
 @click.option("--print-bytes", is_flag=True, help="Do not ask; write the query's record, for another Kafka client.")
 @click.option("--id", "query_id", help="With --print-bytes: the query's id, different for each query.")
@@ -95,6 +99,7 @@ def query(
     text: str | None,
     npy: Path | None,
     features: str | None,
+    candidates: str | None,
     timeout_s: float,
     print_bytes: bool,
     query_id: str | None,
@@ -108,14 +113,14 @@ def query(
     reason is printed.
     """
     row, codec = _input(application, text, npy), codec_for(settings)
-    numbers = _features(features)
+    numbers, among = _features(features), _candidates(candidates)
     if print_bytes:
-        record = Query(query_id or uuid.uuid4().hex, application, row, features=numbers, **options)
+        record = Query(query_id or uuid.uuid4().hex, application, row, features=numbers, candidates=among, **options)
         _write_record(settings, codec, record)
         return
     if query_id is not None:
         raise UsageError("--id goes with --print-bytes")
-    prediction = asyncio.run(_ask(settings, codec, application, row, numbers, timeout_s, options))
+    prediction = asyncio.run(_ask(settings, codec, application, row, numbers, among, timeout_s, options))
     if as_json:
         print_json(to_json(prediction))
     if prediction.reason == "unknown_application":
@@ -161,17 +166,30 @@ def _features(text: str | None) -> tuple[float, ...]:
         raise UsageError(message) from error
 
 
+def _candidates(text: str | None) -> Tensor | tuple[str, ...] | None:
+    if text is None:
+        return None
+    try:
+        return candidates_from_json(json.loads(text))
+    except ValueError as error:
+        message = f"--candidates: {error}"
+        raise UsageError(message) from error
+
+
 async def _ask(
     settings: Settings,
     codec: Codec,
     application: str,
     row: Input,
     features: tuple[float, ...],
+    candidates: Tensor | tuple[str, ...] | None,
     timeout_s: float,
     options: _Options,
 ) -> Prediction:
     async with asking(settings, codec) as client:
-        return await client.predict(application, row, features=features, timeout_s=timeout_s, **options)
+        return await client.predict(
+            application, row, features=features, candidates=candidates, timeout_s=timeout_s, **options
+        )
 
 
 def _unknown(settings: Settings, codec: Codec, application: str) -> str:
@@ -199,8 +217,9 @@ def _line(prediction: Prediction) -> str:
     took_ms = (prediction.answered_us - prediction.received_us) / 1000
     asked = ", ".join(f"{o.model} {o.version}".strip() for o in prediction.outputs) or "none"
     reason = f" ({prediction.reason})" if prediction.reason else ""
+    answer = list(prediction.best) or to_json(prediction)["answer"]
     return (
-        f"{json.dumps(to_json(prediction)['answer'])}   confidence {prediction.confidence:.2f}{_own(prediction)},"
+        f"{json.dumps(answer, ensure_ascii=False)}   confidence {prediction.confidence:.2f}{_own(prediction)},"
         f" {prediction.status.value}{reason}, asked {asked}, {took_ms:.1f} ms"
     )
 

@@ -437,14 +437,14 @@ class Metrics(Section):
 
 
 class SourceSettings(Section):
-    """Features that a query does not bring: they are looked up, and stand before its own."""
+    """Features that a query does not bring: they are looked up, and stand before its own, or are its candidates'."""
 
     name: Name
     """The name of the source."""
     width: int = Field(gt=0, le=256)
     """How many numbers it has for a key."""
-    key: Literal["context", "input", "query_id"] = "context"
-    """By which field of the query they are looked up."""
+    key: Literal["context", "input", "query_id", "candidate"] = "context"
+    """By which field of the query they are looked up. `candidate`: by each of its candidates that are ids."""
     store: Literal["topic", "redis"] = "topic"
     """`topic`: the topic `features`, which each selection role holds as a table. `redis`: read when asked for."""
     wait: float = Field(default=0.5, ge=0, le=1)

@@ -27,7 +27,7 @@ from schemas.records import Application, Model, Source
 from schemas.topics import MODEL_PARTITIONS, MODEL_VERSION, check_name, model_queries
 from streams import topology
 from streams.checks import Finding
-from streams.operators.configuration import apprentice_of, check, check_coverage, check_graph
+from streams.operators.configuration import apprentice_of, check, check_coverage, check_graph, check_ranking
 from workers.packages.loading import checked as checked_package
 from workers.runtimes.trunks import trunk_of
 
@@ -151,6 +151,7 @@ def checked(application: Application) -> Application:
     policy.init(len(application.models))
     apprentice_of(application, policy)
     check_coverage(application, policy)
+    check_ranking(application, policy)
     check_graph(application, policy)
     try:
         check(application)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from policies import conformal, registry
 from policies.combine import COMBINES, VOTE
-from policies.contract import is_answering, is_stepwise
+from policies.contract import is_answering, is_choosing, is_stepwise, ranks_by
 from policies.errors import PolicyError, require
 from policies.graph import faults
 from policies.losses import LOSSES
@@ -30,8 +30,9 @@ if TYPE_CHECKING:
 
 # How an application treats a model that has not answered in time.
 LEAVE_OUT, RUNNING_MEAN = MISSING = ("leave_out", "running_mean")
-# By which field of a query a source's features are looked up, and where.
-KEYS, STORES = ("context", "input", "query_id"), ("topic", "redis")
+# What a source's features are looked up by: a field of a query, or each of its candidates; and where.
+CANDIDATE = "candidate"
+KEYS, STORES = ("context", "input", "query_id", CANDIDATE), ("topic", "redis")
 _SOURCE = re.compile(r"[a-z0-9][a-z0-9-]{0,62}", re.ASCII)
 # Predictions and feedback are kept for as long: a longer window could not be read back.
 MAX_WINDOW_S = 604_800.0
@@ -93,6 +94,7 @@ class Configuration:
                 policy.init(len(application.models))
                 along = apprentice_of(application, policy)
                 check_coverage(application, policy)
+                check_ranking(application, policy)
                 check_graph(application, policy)
             except PolicyError as error:
                 raise DecodeError("invalid", f"application {application.name}: {error}") from error
@@ -140,6 +142,28 @@ def check_coverage(application: Application, policy: Policy) -> None:
     """
     is_promised = application.coverage > 0.0
     require(not (is_promised and is_answering(policy)), f"coverage is of labels, and {policy.name} answers numbers")
+
+
+def check_ranking(application: Application, policy: Policy) -> None:
+    """Refuse sources of candidates' features that the policy does not rank by.
+
+    Raises:
+        PolicyError: the message says what to change.
+    """
+    sources = [source for source in application.sources if source.key == CANDIDATE]
+    if not sources:
+        return
+    names, width = ", ".join(source.name for source in sources), ranks_by(policy)
+    if is_choosing(policy):
+        raise PolicyError(f"{policy.name} ranks the items of its models by their ids: leave out the source {names}")
+    if width is None:
+        raise PolicyError(f"{policy.name} does not rank candidates: leave out the source {names}, or take `ridge`")
+    found = sum(source.width for source in sources)
+    require(
+        found == width,
+        f"{policy.name} ranks candidates by {width} features, and the source {names} has {found}: make the widths"
+        f" {width} together, or set the parameter features={found}",
+    )
 
 
 def apprentice(spec: str) -> Policy:
@@ -229,5 +253,7 @@ def _faulty(sources: Sequence[Source]) -> Iterator[str]:
             yield f"source {source.name}: make its width at least 1, its wait a share in [0, 1]"
     if len({source.name for source in sources}) < len(sources):
         yield "two of its sources have one name"
-    if sum(source.width for source in sources) > MAX_FEATURES:
+    if sum(source.width for source in sources if source.key != CANDIDATE) > MAX_FEATURES:
         yield f"its sources have more than {MAX_FEATURES} features together"
+    if sum(source.width for source in sources if source.key == CANDIDATE) > MAX_FEATURES:
+        yield f"its sources have more than {MAX_FEATURES} features for a candidate"

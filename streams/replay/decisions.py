@@ -17,7 +17,7 @@ from policies import registry
 from policies.contract import Situation, is_contextual
 from policies.errors import PolicyError
 from schemas import topics
-from schemas.records import Prediction
+from schemas.records import Prediction, is_ranked
 from streams.operators.cold_start import started
 from streams.operators.contract import Emit, Record, StateKey
 from streams.operators.selection.features import Recalled
@@ -188,6 +188,8 @@ class Decisions:
 
     def _is_same(self, recorded: Prediction, replayed: Prediction | None) -> bool:
         again = recorded._replace(steps=tuple([step for step in recorded.steps if step.kind != HEDGE]))
+        if replayed is not None and is_ranked(recorded):  # when its state and its features came, nobody has recorded
+            replayed = replayed._replace(answered_us=recorded.answered_us)
         return replayed is not None and self._codec.encode(again) == self._codec.encode(replayed)
 
     def _states(self, decision: Decision | None) -> _States:
@@ -311,7 +313,11 @@ def _over_us(prediction: Prediction) -> int:
 
 
 def _recalled(prediction: Prediction) -> Recalled:
-    return Recalled(() if prediction.decision is None else prediction.decision.features, prediction.imputed)
+    features = () if prediction.decision is None else prediction.decision.features
+    ranked = prediction.ranked
+    if ranked is None:
+        return Recalled(features, prediction.imputed)
+    return Recalled(features, prediction.imputed, ranked.rows, ranked.imputed)
 
 
 def _assuming(kernel: Selection, latencies: RecordedLatencies) -> Selection:

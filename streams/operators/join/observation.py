@@ -222,6 +222,8 @@ def _observation(
             _own_confidence(prediction, decision.policy) if status is _JOINED else None,
             prediction.label_set if label is not None else None,
             prediction.stages,
+            prediction.imputed,
+            None if prediction.ranked is None else prediction.ranked._replace(rows=None),
         ),
     )
 

@@ -14,10 +14,10 @@ import numpy as np
 from policies.calibration import calibrated
 from policies.combine import agrees, combine
 from policies.confidence import own_confidence
-from policies.contract import OwnAnswer
+from policies.contract import OwnAnswer, is_choosing, ranks_by
 from policies.draw import uniform
 from policies.errors import PolicyError
-from schemas.records import ModelOutput, Outcome, Prediction, Status, Tensor, new_tuple
+from schemas.records import ModelOutput, Outcome, Prediction, Ranked, Status, Tensor, new_tuple
 from streams.operators.configuration import RUNNING_MEAN
 
 if TYPE_CHECKING:
@@ -203,6 +203,7 @@ def answered(
         None,
         query.imputed,
         (),
+        None,
     )
     return new_tuple(Prediction, fields)
 
@@ -239,23 +240,30 @@ def ranked(query: Pending, arms: Arms, now_us: int) -> Prediction | None:
 
     Its output is that of the first model, as if that had been asked about the candidate that stands first.
     """
-    assert query.candidates is not None
     rows = query.candidates
-    found = arms.read.rank(rows, query.top, uniform(query.query_id, "rank")) if arms.read is not None else None
+    if arms.read is None or not isinstance(rows, Tensor):
+        return None
+    found = arms.read.rank(rows, query.top, uniform(query.query_id, "rank"))
     if found is None:
         return None
     query.decision = arms.choices[0].decision._replace(chosen=(0,), features=query.features)
     output = ModelOutput(arms.names[0], "", Outcome.OK, found.answer, Tensor.of(rows.numpy()[found.best[0]]))
     best = Tensor.of(np.array(found.best, np.int64))
     made = answered(query, now_us, Status.COMPLETE, None, best, found.confidence, (output,))
-    return made._replace(first=found.shares)
+    named = Ranked(query.ids, found.best[0], (), query.unknown, rows) if query.ids else None
+    return made._replace(first=found.shares, ranked=named)
 
 
 def not_ranked(query: Pending, arms: Arms) -> str:
     """Say why a query's candidates were not ranked."""
-    assert query.candidates is not None
-    width = query.candidates.shape[-1]
-    return f"the policy {arms.choices[0].decision.policy} does not rank candidates of {width} features"
+    policy, rows = arms.policy.name, query.candidates
+    if is_choosing(arms.policy):
+        return f"the policy {policy} ranks items of its models: candidates are their ids"
+    if isinstance(rows, Tensor):
+        return f"the policy {policy} does not rank candidates of {rows.shape[-1]} features"
+    if ranks_by(arms.policy) is None:
+        return f"the policy {policy} does not rank candidates"
+    return "the candidates are ids, and the application has no source of features whose key is candidate"
 
 
 def _asked(query: Pending) -> dict[int, ModelOutput]:

@@ -25,7 +25,7 @@ _WRITTEN_AT = frozenset({1, 10, 100})
 # Means that are taken from the topic, where anybody may write under any name: of further names none is taken.
 MOST_MEANS = 1_024
 # Larger numbers count as this in a mean, whose differences would leave the numbers of a double.
-_LARGEST = 1e100
+LARGEST = 1e100
 
 
 class Known(NamedTuple):
@@ -126,7 +126,7 @@ class FeatureTable:
 
 
 def _bounded(value: float) -> float:
-    return min(max(value, -_LARGEST), _LARGEST)
+    return min(max(value, -LARGEST), LARGEST)
 
 
 def _size(key: str, entry: Known) -> int:

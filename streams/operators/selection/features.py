@@ -4,6 +4,9 @@
                      └─ it waits ─┬─ they come: a record, or a store's answer ─────▶ decided
                                   └─ its wait is over ─▶ the running mean of each ─▶ decided, named in `imputed`
 
+So it is with the features of a query's candidates that are ids: each id is looked up by itself, in sources whose key
+is `candidate`, and what has not come of it is imputed.
+
 A query never waits for another one's features. It waits for a share of its time, and holds its room meanwhile. A store
 that has not answered for a second counts as down: nobody waits for it then, and it is still asked. One that was asked
 nothing for ten seconds is waited for again.
@@ -15,14 +18,19 @@ import heapq
 from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from schemas import topics
 from schemas.inputs import asked_about
-from schemas.records import Features
+from schemas.records import Features, Tensor
+from streams.operators.configuration import CANDIDATE
 from streams.operators.contract import LOOKED_UP, Emit, FetchFeatures
-from streams.operators.selection.feature_table import FeatureTable
+from streams.operators.selection.feature_table import LARGEST, FeatureTable
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
 
     from schemas.codec import Codec
     from schemas.records import Source
@@ -39,6 +47,8 @@ SILENT_US = 1_000_000
 QUIET_US = 10_000_000
 # Keys that may be asked for at a time; the one asked for longest ago makes room.
 MOST_ASKED = 65_536
+# What a key takes that a query waits for (CPython 3.11).
+_KEY_BYTES = 256
 # Queries that wait no more may stay in the heap in such numbers.
 _SPARE = 64
 
@@ -48,6 +58,8 @@ class Recalled(NamedTuple):
 
     features: tuple[float, ...]
     imputed: tuple[str, ...]
+    rows: Tensor | None = None  # of its candidates, where they were ids
+    unknown: tuple[str, ...] = ()  # those of the ids that were imputed
 
 
 class FeatureWait:
@@ -125,14 +137,11 @@ class QueryFeatures:
         """Complete a query; False: it waits for features."""
         recalled = self._recalled.pop(query.query_id, None) if self._recalled else None
         if recalled is not None:
-            _give(query, *recalled)
+            _give(query, recalled)
             return True
         missing: set[str] = set()
         until_us = now_us
-        for source in deployed.application.sources:
-            key = _key(source, query)
-            if key is None:
-                continue
+        for source, key in _keys(deployed.application.sources, query):
             known = self._table.find(source.name, key)
             if source.store == "redis" and (known is None or now_us - known.read_us >= STALE_US):
                 self._ask(key, now_us)
@@ -147,22 +156,57 @@ class QueryFeatures:
         return False
 
     def complete(self, query: Pending, deployed: Deployed) -> None:
-        """Put what is known before a query's own features, and for the rest the means."""
+        """Put what is known before a query's own features, and for the rest the means; so with its candidates."""
         values: list[float] = []
         imputed: list[str] = []
         for source in deployed.application.sources:
-            key = _key(source, query)
-            known = None if key is None else self._table.find(source.name, key)
-            found = None if known is None else known.values
-            is_known = found is not None and len(found) == source.width
-            self._counters["features_total", "source", source.name, "outcome", "known" if is_known else "imputed"] += 1
-            if found is not None and is_known:
+            if source.key == CANDIDATE:
+                continue
+            found = self._known(source, _key(source, query))
+            self._count(source, 1, int(found is None))
+            if found is not None:
                 values += found
                 self._learn(source.name, found)
             else:
                 values += self._table.mean(source)
                 imputed.append(source.name)
-        _give(query, (*values, *query.features), tuple(imputed))
+        rows, unknown = self._rows(query, deployed, imputed) if query.ids else (None, ())
+        _give(query, Recalled((*values, *query.features), tuple(imputed), rows, unknown))
+
+    def _rows(self, query: Pending, deployed: Deployed, imputed: list[str]) -> tuple[Tensor | None, tuple[str, ...]]:
+        """Return the features of each candidate (n, features), and the ids of which some were imputed.
+
+        A query counts once for the mean of a source, with the mean of its candidates.
+        """
+        columns: list[NDArray[np.float64]] = []
+        unknown: set[str] = set()
+        for source in deployed.application.sources:
+            if source.key != CANDIDATE:
+                continue
+            found = [self._known(source, topics.feature_key(source.name, one)) for one in query.ids]
+            known = [each for each in found if each is not None]
+            self._count(source, len(found), len(found) - len(known))
+            if known:
+                self._learn(source.name, _mean(known))
+            if len(known) < len(found):
+                imputed.append(source.name)
+                unknown |= {one for one, each in zip(query.ids, found, strict=True) if each is None}
+            mean = self._table.mean(source)
+            columns.append(np.array([mean if each is None else each for each in found]))
+        if not columns:
+            return None, ()
+        return Tensor.of(np.concatenate(columns, axis=1)), tuple([one for one in query.ids if one in unknown])
+
+    def _known(self, source: Source, key: str | None) -> tuple[float, ...] | None:
+        """Return what a source has under a key; None for what is not there, or of another width."""
+        known = None if key is None else self._table.find(source.name, key)
+        found = None if known is None else known.values
+        return found if found is not None and len(found) == source.width else None
+
+    def _count(self, source: Source, looked_up: int, imputed: int) -> None:
+        for outcome, number in (("known", looked_up - imputed), ("imputed", imputed)):
+            if number:
+                self._counters["features_total", "source", source.name, "outcome", outcome] += number
 
     def take_ready(self, now_us: int | None = None) -> list[FeatureWait]:
         """Remove and return the queries whose features have come, and by `now_us` those that have waited enough."""
@@ -214,6 +258,7 @@ class QueryFeatures:
 
     def _wait(self, wait: FeatureWait) -> None:
         wait.query.keep_input()
+        wait.query.grow(_KEY_BYTES * len(wait.missing))
         self._places += wait.query.places
         self._waiting += 1
         wait.serial = next(self._serial)
@@ -254,6 +299,15 @@ class QueryFeatures:
             self._means.append(Emit(topics.FEATURES, 0, source.encode(), self._codec.encode(mean)))
 
 
+def _keys(sources: Sequence[Source], query: Pending) -> Iterator[tuple[Source, str]]:
+    """Yield all that is looked up for a query: sources, each with a key of the topic."""
+    for source in sources:
+        if source.key == CANDIDATE:
+            yield from [(source, topics.feature_key(source.name, one)) for one in query.ids]
+        elif (key := _key(source, query)) is not None:
+            yield source, key
+
+
 def _key(source: Source, query: Pending) -> str | None:
     """Return the topic's key of a query's features; None where the query has no such field."""
     if source.key == "query_id":
@@ -262,8 +316,16 @@ def _key(source: Source, query: Pending) -> str | None:
     return topics.feature_key(source.name, field) if isinstance(field, str) else None
 
 
-def _give(query: Pending, features: tuple[float, ...], imputed: tuple[str, ...]) -> None:
-    """Set a query's features, and what its models are asked about."""
-    query.features, query.imputed = features, imputed
+def _mean(rows: Sequence[tuple[float, ...]]) -> tuple[float, ...]:
+    """Return the mean of rows, in which numbers beyond bounds count as these: their sum stays a number."""
+    return tuple(np.clip(np.array(rows), -LARGEST, LARGEST).mean(axis=0).tolist())
+
+
+def _give(query: Pending, found: Recalled) -> None:
+    """Set a query's features and those of its candidates, and what its models are asked about."""
+    query.features, query.imputed, rows, query.unknown = found
     if query.input is not None:
-        query.input = asked_about(query.input, features)
+        query.input = asked_about(query.input, found.features)
+    if rows is not None:
+        query.candidates = rows
+        query.grow(len(rows.data))

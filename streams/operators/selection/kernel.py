@@ -316,7 +316,7 @@ class Selection(Operator):
         if query.features and len(query.features) > MAX_FEATURES:
             raise DecodeError("invalid", f"Query: more than {MAX_FEATURES} features")
         if query.candidates is not None and not (are_candidates(query.candidates) and query.top > 0):
-            message = f"Query: candidates are not 1 to {MAX_CANDIDATES} rows of finite numbers, or top is not positive"
+            message = f"Query: candidates are not 1 to {MAX_CANDIDATES} rows or ids, or top is not positive"
             raise DecodeError("invalid", message)
         return query
 

@@ -155,6 +155,9 @@ class Pending:
         message: for people, beside the reason in its answer.
         plan: what it asks after its first models; None = nothing.
         imputed: sources of features whose means it goes by.
+        candidates: rows of features; ids, until their features are known; None = it has none.
+        ids: of its candidates, where they are ids.
+        unknown: those of the ids of whose features some are means.
         walk: what it asks of its application's graph; None = there is none.
         row: what it is, if a stage of another query asks it; else None.
         root: that other query.
@@ -173,6 +176,7 @@ class Pending:
         "decision",
         "features",
         "headers",
+        "ids",
         "imputed",
         "input",
         "keeps_input",
@@ -194,6 +198,7 @@ class Pending:
         "row_id",
         "sent_us",
         "top",
+        "unknown",
         "until_us",
         "version",
         "walk",
@@ -201,6 +206,7 @@ class Pending:
     )  # fmt: skip
 
     input: Input | None
+    candidates: Tensor | tuple[str, ...] | None
     decision: Decision | None
     weights: Sequence[float] | VoteWeights | OwnAnswer
 
@@ -240,6 +246,8 @@ class Pending:
         self.message = ""
         self.plan: QueryPlan | None = None
         self.imputed: tuple[str, ...] = ()
+        self.ids: tuple[str, ...] = self.candidates if self.candidates.__class__ is tuple else ()
+        self.unknown: tuple[str, ...] = ()
         self.walk: Walk | None = None
         self.row: StageRow | None = None
         self.root: Pending | None = None
@@ -280,8 +288,13 @@ class Pending:
         """Count it for its input, too, as its models are not asked yet, or not all."""
         if self.quota is not None and not self.keeps_input:
             self.keeps_input = True
-            places = size(self.input) // PLACE_BYTES
-            self.places += places
+            self.grow(size(self.input))
+
+    def grow(self, more_bytes: int) -> None:
+        """Count it for what was added to it."""
+        places = more_bytes // PLACE_BYTES
+        self.places += places
+        if self.quota is not None:
             self.quota.places += places
 
     def leave(self) -> None:

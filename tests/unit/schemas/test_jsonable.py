@@ -68,6 +68,35 @@ def test_inputs_are_read(value: Json, expected: object) -> None:
     assert Codec().decode(Query, Codec().encode(query)) == query
 
 
+def test_candidates_are_read_as_ids_or_as_rows() -> None:
+    """A list of texts, or of lists of numbers."""
+    given: dict[str, Json] = {"query_id": "q", "application": "a", "input": 1}
+    assert query_from_json({**given, "candidates": ["film-1", "film-2"]}).candidates == ("film-1", "film-2")
+    rows = query_from_json({**given, "candidates": [[0.5, 1], [2, 3]]}).candidates
+    assert isinstance(rows, Tensor)
+    assert rows.numpy().tolist() == [[0.5, 1.0], [2.0, 3.0]]
+    assert query_from_json({**given, "candidates": None}).candidates is None
+
+
+@pytest.mark.parametrize(
+    ("candidates", "fault"),
+    [
+        (["a", "a"], "texts of at most 128 bytes that differ"),
+        (["a", 1], "texts of at most 128 bytes that differ"),
+        (["x" * 129], "1 to 256 texts"),
+        ([], "1 to 256 rows of finite numbers"),
+        ([1, 2], "1 to 256 rows of finite numbers"),
+        ("film-1", "1 to 256 rows of finite numbers"),
+        ([{"a": 1}], "candidates: an input is"),
+        ([[1], [1, 2]], "candidates: an input is"),
+    ],
+)
+def test_candidates_that_are_none_are_refused(candidates: Json, fault: str) -> None:
+    """With what they may be."""
+    with pytest.raises(SchemaError, match=fault):
+        query_from_json({"query_id": "q", "application": "a", "input": 1, "candidates": candidates})
+
+
 def test_features_are_read_as_numbers() -> None:
     """Whole numbers are numbers."""
     query = query_from_json({"query_id": "q", "application": "a", "input": 1, "features": [1, 0.5]})

@@ -120,6 +120,16 @@ async def test_a_prediction_comes_back_to_its_query(client: Client, transport: F
     assert query == expected
 
 
+async def test_ids_of_candidates_travel_with_the_query(client: Client, transport: FakeTransport) -> None:
+    """As a list; what are no ids is refused before it is sent."""
+    transport.answer = _prediction
+    await client.predict("ratings", 0, candidates=["film-1", "film-2"], top=2)
+    asked = CODEC.decode(Query, transport.sent[0][3])
+    assert (asked.candidates, asked.top) == (("film-1", "film-2"), 2)
+    with pytest.raises(SchemaError, match="differ"):
+        await client.predict("ratings", 0, candidates=["film-1", "film-1"])
+
+
 async def test_features_travel_with_the_query(client: Client, transport: FakeTransport) -> None:
     """Anything that iterates over numbers will do; what is none of them is refused before it is sent."""
     transport.answer = _prediction
