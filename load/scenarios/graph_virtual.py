@@ -113,7 +113,7 @@ def loads(times: Mapping[str, Times], form: Form) -> list[Load]:
     return [
         Load(
             name,
-            before,
+            (before,) if before else (),
             form.per_s * rows,
             tuple((n + 1, round(us)) for n, us in enumerate(times[model].table)),
             form.way_us,
@@ -133,7 +133,7 @@ def lanes(times: Mapping[str, Times], slo_ms: float, form: Form) -> dict[str, tu
 
 def lane_of(given: Sequence[Load], split: Split, objective_us: int, workers: int) -> Lane:
     """Return the lane of a split: workers as the stages need them, each at least one."""
-    last = {load.name for load in given} - {load.before for load in given}
+    last = {load.name for load in given}.difference(*[load.before for load in given])
     until_us = split.until_us(given)
     shares = {load.name: 1.0 if load.name in last else until_us[load.name] / objective_us for load in given}
     needed = {load.name: load.workers(split.budgets_us[load.name]) for load in given}
