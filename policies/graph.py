@@ -49,7 +49,9 @@ class Graph:
             self.after[before(stage)].append(stage)
         self.answering = next(stage for stage in stages if not stage.model)
         paths = {stage.name: path(stage, self.stages) for stage in stages}
-        self.beside = {stage.name: tuple(set(needed(stage)).difference(paths[stage.name])) for stage in stages}
+        self.beside = {
+            stage.name: tuple([name for name in needed(stage) if name not in paths[stage.name]]) for stage in stages
+        }
         self.depths: dict[str, int] = {}
         for stage in ordered(stages):
             self.depths[stage.name] = max((self.depths[name] + 1 for name in needed(stage)), default=0)
