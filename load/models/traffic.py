@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-SLOWER: Final = 8
+SLOWER: Final = 12
 TILE, ROWS, COLUMNS = 8, 4, 8
 MOST: Final = ROWS * COLUMNS // 2  # of a kind
 # What stands for the stages' models, by name.
