@@ -1,4 +1,4 @@
-"""The part of `graph` on Kafka: selection and twelve workers on this machine, whose models sleep as long as Clockwork's.
+"""The part of `graph` on Kafka: selection and twelve workers of this machine, whose models sleep as Clockwork's take.
 
     split   the time is split over the stages by dynamic programming, from what batches take (`policies.stage_split`)
     even    each stage has the same part of it
