@@ -32,10 +32,7 @@ def staged(name: str, app: ApplicationSettings, profiles: Mapping[str, Profile] 
     Raises:
         UsageError: they cannot be run; the message names every fault.
     """
-    stages = tuple(
-        Stage(stage, its.model, its.after, _input(its), its.crop, its.where, its.most, its.share or 1.0)
-        for stage, its in app.stages.items()
-    )
+    stages = _as_given(app)
     if not stages:
         return ()
     if found := faults(stages):
@@ -44,6 +41,27 @@ def staged(name: str, app: ApplicationSettings, profiles: Mapping[str, Profile] 
     made = tuple([stage._replace(share=app.stages[stage.name].share or shares[stage.name]) for stage in stages])
     _check_shares(name, made)
     return made
+
+
+def half_known(name: str, app: ApplicationSettings, profiles: Mapping[str, Profile] = NO_PROFILES) -> str:
+    """Return a warning where `profile_ms` of some stages is of no use, as nothing is known of others; empty = none."""
+    if not any(its.profile_ms for its in app.stages.values()):
+        return ""
+    loads = _loads(app, _as_given(app), profiles)
+    unknown = sorted(load.name for load in loads if not load.profile)
+    if not unknown:
+        return ""
+    return (
+        f"application {name}: its time is split evenly, as it is not known what batches of {', '.join(unknown)} take:"
+        " set `profile_ms` of every stage, or of none. What hosts have measured counts, too, when it is published"
+    )
+
+
+def _as_given(app: ApplicationSettings) -> tuple[Stage, ...]:
+    return tuple(
+        Stage(stage, its.model, its.after, _input(its), its.crop, its.where, its.most, its.share or 1.0)
+        for stage, its in app.stages.items()
+    )
 
 
 def _input(its: StageSettings) -> str:

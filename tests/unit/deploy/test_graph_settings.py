@@ -17,7 +17,8 @@ from schemas.records import Profile
 if TYPE_CHECKING:
     from pathlib import Path
 
-DETECT, CARS = {"model": "detector"}, {"after": "detect", "where": "label == car"}
+DETECT: dict[str, Any] = {"model": "detector"}
+CARS: dict[str, Any] = {"after": "detect", "where": "label == car"}
 
 
 def settings(stages: dict[str, dict[str, Any]], **changes: Any) -> Settings:
@@ -110,6 +111,30 @@ def test_profiles_that_hosts_have_measured_are_gone_by_where_the_settings_say_no
     )
     assert measured.stages[0].share < 0.35
     assert partly.stages[0].share == 0.5
+
+
+def test_profiles_of_some_stages_alone_are_said_to_be_of_no_use() -> None:
+    """Those of all, or of none, or where hosts have measured the others, are as they should be."""
+    profile: dict[str, Any] = {"profile_ms": {1: 10, 8: 70}}
+    half = settings({"detect": DETECT | profile, "cars": CARS})
+    (warning,) = desired.half_known(half)
+    assert "split evenly, as it is not known what batches of cars take: set `profile_ms` of every stage" in warning
+    assert [*desired.half_known(half, {"car-net": Profile("car-net", "1", (1, 8), (9_000, 17_000))})] == []
+    assert [*desired.half_known(settings({"detect": DETECT | profile, "cars": CARS | profile}))] == []
+    assert [*desired.half_known(settings({"detect": DETECT, "cars": CARS}))] == []
+
+
+def test_a_stage_has_its_time_after_all_that_it_waits_for() -> None:
+    """Without profiles the longest path counts, and a short way to it may take as long."""
+    scene: dict[str, Any] = {"model": "scene-net"}
+    both = CARS | {"input": ["detect.embedding", "scene.mood"]}
+    stages = {"fine": {"model": "fine-net", "after": "cars"}, "cars": both, "scene": scene, "detect": DETECT}
+    (record,) = desired.applications(settings(stages))
+    share = {stage.name: round(stage.share, 2) for stage in record.stages}
+    assert share == {"fine": 1.0, "cars": 0.67, "scene": 0.33, "detect": 0.33}
+    assert record.stages[1].input == "detect.embedding, scene.mood"
+    late = stages | {"scene": scene | {"share": 0.8}}
+    assert "cars must answer by 0.666665 of the time, and scene, which comes before it, by 0.8" in refused(late)
 
 
 def test_the_command_shows_by_when_each_stage_must_answer(tmp_path: Path) -> None:
