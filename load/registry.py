@@ -134,8 +134,8 @@ _OWN = (
         tables=graph_page.tables,
         page=graph_page.page,
         plots=graph_page.plots,
+        parts=graph.PARTS,
         short=True,
-        offline=True,
     ),
     Scenario(
         straggler,

@@ -3,22 +3,23 @@
     query ─▶ detect ─┬─ label == car ──▶ cars ─▶ the answer
                      └─ label == face ─▶ faces
 
-Every stage has one stage before it, or the query. So a graph is a tree, or several side by side, and every answer has
-one path to it. One stage names no model: it asks the one that the application's policy has chosen, and its answer is
-the application's.
+Every stage is asked about the items of one stage before it, or about the query. So every row has one path to it. A
+stage may take answers of other stages beside that one, those that belong to the same items, and waits for them, too.
+One stage names no model: it asks the one that the application's policy has chosen, and its answer is the application's.
 """
 
 from __future__ import annotations
 
 from difflib import get_close_matches
 from functools import lru_cache
+from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING, Final
 
 from policies.conditions import parse
 from policies.errors import PolicyError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from schemas.records import Stage
 
@@ -35,10 +36,11 @@ class Graph:
         stages: in their order.
         after: the stages that come after each, by name; those about the query by the empty name.
         answering: the stage whose answer is the application's.
+        beside: the stages that each waits for beside those on the path to it, by name.
         depths: how many stages come before each, by name.
     """
 
-    __slots__ = ("after", "answering", "depths", "stages")
+    __slots__ = ("after", "answering", "beside", "depths", "stages")
 
     def __init__(self, stages: tuple[Stage, ...]) -> None:
         self.stages = {stage.name: stage for stage in stages}
@@ -46,7 +48,13 @@ class Graph:
         for stage in stages:
             self.after[before(stage)].append(stage)
         self.answering = next(stage for stage in stages if not stage.model)
-        self.depths = {stage.name: len(path(stage, self.stages)) - 1 for stage in stages}
+        paths = {stage.name: path(stage, self.stages) for stage in stages}
+        self.beside = {
+            stage.name: tuple([name for name in needed(stage) if name not in paths[stage.name]]) for stage in stages
+        }
+        self.depths: dict[str, int] = {}
+        for stage in ordered(stages):
+            self.depths[stage.name] = max((self.depths[name] + 1 for name in needed(stage)), default=0)
 
 
 @lru_cache(maxsize=256)
@@ -56,28 +64,40 @@ def graph_of(stages: tuple[Stage, ...]) -> Graph:
 
 
 def before(stage: Stage) -> str:
-    """Return the stage about whose answer a stage is asked; empty = it is asked about the query."""
-    named = source(stage)[0]
-    return stage.after or ("" if named == QUERY else named)
+    """Return the stage about whose items a stage is asked; empty = it is asked about the query."""
+    return stage.after or next((name for name, _ in sources(stage) if name != QUERY), "")
 
 
-def source(stage: Stage) -> tuple[str, str]:
-    """Return what a stage's model is given: `query` or a stage, and the field of its item."""
-    name, _, field = stage.input.partition(".")
-    return name, field
+def sources(stage: Stage) -> tuple[tuple[str, str], ...]:
+    """Return what a stage's model is given, in order: each the query or a stage, and the field of its item."""
+    parts = [part.strip().partition(".") for part in stage.input.split(",")]
+    return tuple([(name, field) for name, _, field in parts])
 
 
-def path(stage: Stage, stages: dict[str, Stage]) -> tuple[str, ...]:
-    """Return the names of the stages up to one, the first of them first.
+def needed(stage: Stage) -> tuple[str, ...]:
+    """Return the stages that a stage waits for, the one about whose items it is asked first."""
+    names = [before(stage), *[name for name, _ in sources(stage) if name != QUERY]]
+    return tuple(dict.fromkeys(name for name in names if name))
+
+
+def ordered(stages: Sequence[Stage]) -> list[Stage]:
+    """Return the stages, each behind those that it waits for.
 
     Raises:
         PolicyError: they go round in a circle.
     """
+    known = {stage.name: stage for stage in stages}
+    try:
+        order = [*TopologicalSorter({stage.name: needed(stage) for stage in stages}).static_order()]
+    except CycleError as error:
+        raise PolicyError(f"stages go round in a circle: {' after '.join(reversed(error.args[1]))}") from error
+    return [known[name] for name in order]
+
+
+def path(stage: Stage, stages: Mapping[str, Stage]) -> tuple[str, ...]:
+    """Return the names of the stages up to one, the first of them first: each about the items of the one before."""
     found = [stage.name]
     while name := before(stages[found[-1]]):
-        if name in found:
-            circle = " after ".join([*found[found.index(name) :], name])
-            raise PolicyError(f"stages go round in a circle: {circle}")
         found.append(name)
     return tuple(reversed(found))
 
@@ -105,15 +125,7 @@ def _faults_of(stage: Stage, names: Sequence[str]) -> Iterator[str]:
     if len(stage.where) > _LONGEST_CONDITION:
         yield f"`where` has more than {_LONGEST_CONDITION} letters"
         return
-    for named in {before(stage), source(stage)[0]} - {"", QUERY, *names}:
-        near = get_close_matches(named, names, n=1)
-        yield f"there is no stage {named!r}" + (f"; did you mean {near[0]!r}?" if near else "")
-    if source(stage) == (QUERY, "") and not stage.after and (stage.where or stage.crop):
-        yield "`where` and `crop` are about the answer of an earlier stage; name it in `after`"
-    if source(stage)[0] == QUERY and source(stage)[1]:
-        yield f"{stage.input!r}: a query has no fields; write query, a stage, or STAGE.FIELD"
-    if stage.crop and source(stage)[0] != QUERY:
-        yield "`crop` cuts the query's image; leave `input` out"
+    yield from _faults_of_input(stage, names)
     if not 1 <= stage.most <= MOST_ITEMS:
         yield f"most is {stage.most}; it must be 1 to {MOST_ITEMS}"
     if not 0 < stage.share <= 1:
@@ -124,16 +136,24 @@ def _faults_of(stage: Stage, names: Sequence[str]) -> Iterator[str]:
         yield f"where: {error}"
 
 
+def _faults_of_input(stage: Stage, names: Sequence[str]) -> Iterator[str]:
+    for named in sorted({*needed(stage)}.difference(names)):
+        near = get_close_matches(named, names, n=1)
+        yield f"there is no stage {named!r}" + (f"; did you mean {near[0]!r}?" if near else "")
+    if any(not name for name, _ in sources(stage)):
+        yield f"`input` is {stage.input!r}: name the query, a stage or STAGE.FIELD before and after each comma"
+    if any(name == QUERY and field for name, field in sources(stage)):
+        yield f"{stage.input!r}: a query has no fields; write query, a stage, or STAGE.FIELD"
+    if not needed(stage) and (stage.where or stage.crop):
+        yield "`where` and `crop` are about the answer of an earlier stage; name it in `after`"
+    if stage.crop and (QUERY, "") not in sources(stage):
+        yield "`crop` cuts the query's image; leave `input` out, or name query in it"
+
+
 def _circles(stages: Sequence[Stage]) -> list[str]:
-    """Return a sentence where stages go round, or a stage takes its input from one that is not before it."""
-    known = {stage.name: stage for stage in stages}
-    found: dict[str, None] = {}
-    for stage in stages:
-        try:
-            its = path(stage, known)
-        except PolicyError as error:
-            return [str(error)]
-        named = source(stage)[0]
-        if named not in {QUERY, *its[:-1]}:
-            found[f"stage {stage.name}: its input is from {named}, which does not come before it"] = None
-    return [*found]
+    """Return a sentence where stages go round."""
+    try:
+        ordered(stages)
+    except PolicyError as error:
+        return [str(error)]
+    return []

@@ -82,6 +82,23 @@ def part_of(item: Item, field: str) -> Input:
         raise InputError(f"{field or 'the answer'}: {error}") from error
 
 
+def joined(parts: Sequence[Input]) -> Input:
+    """Return several inputs as one: numbers one behind the other, texts a line each.
+
+    Raises:
+        InputError: they are of different kinds.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    texts = [part for part in parts if isinstance(part, str)]
+    tensors = [part for part in parts if isinstance(part, Tensor)]
+    if len(texts) == len(parts):
+        return "\n".join(texts)
+    if len(tensors) == len(parts):
+        return Tensor.of(np.concatenate([tensor.numpy().ravel() for tensor in tensors]))
+    raise InputError("its parts are numbers and texts, which cannot be one input; name parts of one kind")
+
+
 def cropped(image: Input, item: Item, field: str, size: Sequence[int] = ()) -> Tensor:
     """Return the part of an image (height, width, ...) inside an item's box.
 

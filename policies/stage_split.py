@@ -7,9 +7,8 @@ budget:
     rows(budget)    = the largest batch with  took(rows) + max(took(rows), wait for the rows) + way <= budget
     workers(budget) = rows a second * took(rows) / rows
 
-A row waits for the batch before its own, or until enough rows have come for a batch. The sum over all stages is made as
-small as possible by dynamic programming over the time in steps: a stage that takes k of t steps leaves t - k to each of
-those after it, since the graph is a tree.
+A row waits for the batch before its own, or until enough rows have come for a batch. A stage begins when the last of
+the stages before it must have answered. `policies.stage_times` makes the sum over all stages as small as possible.
 
 References:
     Shen et al., Nexus: A GPU Cluster Engine for Accelerating DNN-Based Video Analysis, SOSP'19, section 6.2.
@@ -17,9 +16,10 @@ References:
 
 from __future__ import annotations
 
-from functools import cache
 from math import inf
 from typing import TYPE_CHECKING, Final, NamedTuple
+
+from policies.stage_times import Graph
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -32,14 +32,14 @@ class Load(NamedTuple):
 
     Attributes:
         name: of the stage.
-        before: the stage that it comes after; empty = none.
+        before: the stages whose answers it waits for; none = it is asked about the query alone.
         per_s: rows a second that it is asked, more than 0.
         profile: rows and how long a batch of them takes (us), rising.
         way_us: to the model and back.
     """
 
     name: str
-    before: str
+    before: tuple[str, ...]
     per_s: float
     profile: tuple[tuple[int, int], ...]
     way_us: int = 0
@@ -74,8 +74,8 @@ class Split(NamedTuple):
     def until_us(self, loads: Sequence[Load]) -> dict[str, int]:
         """Return when each stage must have answered, counted from the query."""
         found: dict[str, int] = {}
-        for load in loads:  # each stands behind that before it
-            found[load.name] = found.get(load.before, 0) + self.budgets_us[load.name]
+        for load in loads:  # each stands behind those before it
+            found[load.name] = _begin(load, found) + self.budgets_us[load.name]
         return found
 
 
@@ -83,43 +83,47 @@ def split(loads: Sequence[Load], objective_us: int, steps: int = STEPS) -> Split
     """Return the budgets with which the stages need the fewest workers.
 
     Args:
-        loads: of the stages, each behind that before it.
+        loads: of the stages, each behind those before it.
         objective_us: on every path from the query to its last stage.
-        steps: that the objective is split into.
+        steps: that the objective is split into. There are fewer where many stages wait for several others; then an
+            even split may be better, and is returned.
     """
-    step_us = objective_us / steps
-    after = {load.name: [one for one in loads if one.before == load.name] for load in loads}
-
-    @cache
-    def best(load: Load, left: int) -> tuple[float, int]:
-        """Return the fewest workers of a stage and all after it, and the steps that it takes itself."""
-        most = left - len(after[load.name] and [0])  # what follows needs a step at least
-        found = [(load.workers(k * step_us) + fewest(load.name, left - k), k) for k in range(1, most + 1)]
-        return min(found, default=(inf, left))
-
-    def fewest(name: str, left: int) -> float:
-        return sum([best(load, left)[0] for load in after[name]])
-
-    budgets_us: dict[str, int] = {}
-    left = {"": steps}
-    for load in loads:
-        k = best(load, left[load.before])[1] if after[load.name] else left[load.before]
-        budgets_us[load.name], left[load.name] = int(k * step_us), left[load.before] - k
-    return Split(budgets_us, sum([load.workers(budgets_us[load.name]) for load in loads]))
+    graph = Graph({load.name: load.before for load in loads})
+    fewer = graph.steps(steps)
+    if fewer < max(_depths(loads).values()):
+        return evenly(loads, objective_us)
+    step_us = objective_us / fewer
+    ends = graph.best({load.name: [load.workers(int(k * step_us)) for k in range(fewer + 1)] for load in loads})
+    found = _split(loads, {load.name: int((ends[load.name] - _begin(load, ends)) * step_us) for load in loads})
+    return found if fewer == steps else min(found, evenly(loads, objective_us), key=lambda one: one.workers)
 
 
 def evenly(loads: Sequence[Load], objective_us: int) -> Split:
     """Return the same budget for each stage of a path: the longest path through a stage says how much that is."""
-    depth: dict[str, int] = {"": 0}
-    for load in loads:
-        depth[load.name] = depth[load.before] + 1
-    longest = dict(depth)
+    depths, longest = _depths(loads), _depths(loads)
     for load in reversed(loads):
-        longest[load.before] = max(longest[load.before], longest[load.name])
-    budgets_us: dict[str, int] = {}
-    left = {"": objective_us}
+        longest |= {name: max(longest[name], longest[load.name]) for name in load.before}
+    ends: dict[str, int] = {}
     for load in loads:
-        remaining = longest[load.name] - depth[load.name] + 1
-        budgets_us[load.name] = left[load.before] // remaining
-        left[load.name] = left[load.before] - budgets_us[load.name]
+        begin = _begin(load, ends)
+        ends[load.name] = begin + (objective_us - begin) // (longest[load.name] - depths[load.name] + 1)
+    for load in reversed(loads):  # whoever is waited for may take until the last of those has answered
+        following = [_begin(other, ends) for other in loads if load.name in other.before]
+        ends[load.name] = min(following, default=ends[load.name])
+    return _split(loads, {load.name: ends[load.name] - _begin(load, ends) for load in loads})
+
+
+def _depths(loads: Sequence[Load]) -> dict[str, int]:
+    """Return how many stages there are up to each."""
+    found: dict[str, int] = {}
+    for load in loads:
+        found[load.name] = 1 + max((found[name] for name in load.before), default=0)
+    return found
+
+
+def _begin(load: Load, ends: Mapping[str, int]) -> int:
+    return max((ends[name] for name in load.before), default=0)
+
+
+def _split(loads: Sequence[Load], budgets_us: Mapping[str, int]) -> Split:
     return Split(budgets_us, sum([load.workers(budgets_us[load.name]) for load in loads]))

@@ -212,6 +212,7 @@ class StageOutput(NamedTuple):
     took_us: int = 0  # from then until it was known what became of it; 0 = it was not asked, or was remembered
     until_us: int = 0  # by when it had to have answered
     left_out: int = 0  # so many items, from this one on, were not asked about, as they are too many
+    beside: tuple[int, ...] = ()  # indices of the other entries whose answers its model was given
 
 
 class Ranked(NamedTuple):
@@ -330,7 +331,7 @@ class Stage(NamedTuple):
     name: str
     model: str  # "" = the one that the policy chooses: its answer is the application's
     after: str = ""  # the stage about whose answer it is asked; "" = it is asked about the query
-    input: str = "query"  # what the model is given: query, a stage, or STAGE.FIELD
+    input: str = "query"  # what the model is given: query, a stage, or STAGE.FIELD; several with commas between them
     crop: str = ""  # field with the box to which the query's image is cut; "" = it is not
     where: str = ""  # which items of the answer before it is asked about; "" = all
     most: int = 16  # of how many items of one answer at most

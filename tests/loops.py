@@ -68,7 +68,7 @@ class Sure(NamedTuple):
 class Slow(NamedTuple):
     """What a scripted model with real workers answers late."""
 
-    label: int
+    label: Value
     took_us: int
 
 

@@ -59,6 +59,8 @@ def check(settings: Settings, *, as_json: bool) -> None:
             click.echo(f"  {stage.name} ({asked}): within {stage.share * record.slo_ms:g} ms of the query")
         if absent := sorted({*record.asks, *filter(None, (record.parity,))} - settings.models.keys()):
             click.echo(f"  not among `models`: {', '.join(absent)}; deploy with: skysail model add PACKAGE")
+    for warning in desired.half_known(settings):
+        click.echo(f"warning: {warning}")
     click.echo("the settings are sound")
 
 

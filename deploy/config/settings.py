@@ -460,8 +460,9 @@ class StageSettings(Section):
     after: str = ""
     """The stage about whose answer it is asked, once for each item of it. Default: the stage that `input` names, else
     it is asked about the query."""
-    input: str = "query"
-    """What the model is given: `query`, a stage (an item of its answer), or `STAGE.FIELD`."""
+    input: str | list[str] = "query"
+    """What the model is given: `query`, a stage (an item of its answer), or `STAGE.FIELD`. Of several, such as
+    `[detect.embedding, scene]`, numbers stand one behind the other, and texts a line each. The stage waits for all."""
     crop: str = ""
     """A field of the items: left, top, right and bottom in pixels, to which the query's image is cut."""
     where: str = ""

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from deploy.errors import UsageError
-from deploy.state import catalog, topics
-from deploy.state.graphs import NO_PROFILES, staged
+from deploy.state import catalog, graphs, topics
+from deploy.state.graphs import NO_PROFILES
 from deploy.state.labels import standing
 from deploy.state.traffic_split import (
     canaries,
@@ -118,10 +118,16 @@ def applications(settings: Settings, profiles: Mapping[str, Profile] = NO_PROFIL
     return records
 
 
+def half_known(settings: Settings, profiles: Mapping[str, Profile] = NO_PROFILES) -> Iterator[str]:
+    """Yield warnings for graphs of which it is known what batches of some stages take, and not of all."""
+    found = (graphs.half_known(name, app, profiles) for name, app in settings.applications.items())
+    return filter(None, found)
+
+
 def _fields(name: str, app: ApplicationSettings, profiles: Mapping[str, Profile]) -> dict[str, Any]:
     fields = app.model_dump(exclude={"rate", "stages"})
     sources = tuple([Source(**source.model_dump()) for source in app.sources])
-    fields |= {"sources": sources, "stages": staged(name, app, profiles)}
+    fields |= {"sources": sources, "stages": graphs.staged(name, app, profiles)}
     return fields | registry.recorded(app.policy, fields["parameters"])
 
 
@@ -256,7 +262,10 @@ def establish(settings: Settings, codec: Codec, create_topics: CreateTopics = to
     wanted, apps = models(settings), applications(settings)
     create_topics(settings, build(settings, {model.name: None for model in wanted}))
     if any(app.stages for app in apps):
-        apps = applications(settings, catalog.profiles(settings, codec))
+        measured = catalog.profiles(settings, codec)
+        apps = applications(settings, measured)
+        for warning in half_known(settings, measured):
+            _log.warning("%s", warning)
     published, versions = catalog.read(settings, codec, Model), catalog.versions(settings, codec)
     news = [
         _beside(settings, model, published, versions) for model in wanted if not _overruled(model, published, versions)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from deploy.errors import UsageError
-from policies.graph import Graph, before, faults, path
+from policies.graph import before, faults, needed, ordered
 from policies.stage_split import Load, evenly, split
 from schemas.records import Stage
 from schemas.topics import MODEL_VERSION
@@ -15,7 +14,7 @@ from schemas.topics import MODEL_VERSION
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from deploy.config.settings import ApplicationSettings
+    from deploy.config.settings import ApplicationSettings, StageSettings
     from schemas.records import Profile
 
 NO_PROFILES: Final[Mapping[str, Profile]] = MappingProxyType({})
@@ -33,10 +32,7 @@ def staged(name: str, app: ApplicationSettings, profiles: Mapping[str, Profile] 
     Raises:
         UsageError: they cannot be run; the message names every fault.
     """
-    stages = tuple(
-        Stage(stage, its.model, its.after, its.input, its.crop, its.where, its.most, its.share or 1.0)
-        for stage, its in app.stages.items()
-    )
+    stages = _as_given(app)
     if not stages:
         return ()
     if found := faults(stages):
@@ -47,25 +43,49 @@ def staged(name: str, app: ApplicationSettings, profiles: Mapping[str, Profile] 
     return made
 
 
+def half_known(name: str, app: ApplicationSettings, profiles: Mapping[str, Profile] = NO_PROFILES) -> str:
+    """Return a warning where `profile_ms` of some stages is of no use, as nothing is known of others; empty = none."""
+    if not any(its.profile_ms for its in app.stages.values()):
+        return ""
+    loads = _loads(app, _as_given(app), profiles)
+    unknown = sorted(load.name for load in loads if not load.profile)
+    if not unknown:
+        return ""
+    return (
+        f"application {name}: its time is split evenly, as it is not known what batches of {', '.join(unknown)} take:"
+        " set `profile_ms` of every stage, or of none. What hosts have measured counts, too, when it is published"
+    )
+
+
+def _as_given(app: ApplicationSettings) -> tuple[Stage, ...]:
+    return tuple(
+        Stage(stage, its.model, its.after, _input(its), its.crop, its.where, its.most, its.share or 1.0)
+        for stage, its in app.stages.items()
+    )
+
+
+def _input(its: StageSettings) -> str:
+    return its.input if isinstance(its.input, str) else ", ".join(its.input)
+
+
 def _shares(loads: Sequence[Load], objective_us: int) -> dict[str, float]:
     """Return by when each stage must have answered, as a share of the time."""
     found = (split if all(load.profile for load in loads) else evenly)(loads, objective_us)
-    last = {load.name for load in loads} - {load.before for load in loads}
+    last = {load.name for load in loads}.difference(*[load.before for load in loads])
     until_us = found.until_us(loads)
     return {name: 1.0 if name in last else until_us[name] / objective_us for name in until_us}
 
 
 def _loads(app: ApplicationSettings, stages: Sequence[Stage], profiles: Mapping[str, Profile]) -> list[Load]:
-    """Return the stages, each behind that before it, with the rows a second that the queries make."""
-    graph = Graph(tuple(stages))
+    """Return the stages, each behind those before it, with the rows a second that the queries make."""
     rates = {"": app.rate}
     loads = []
-    for stage in sorted(stages, key=lambda stage: len(path(stage, graph.stages))):
+    for stage in ordered(stages):
         its = app.stages[stage.name]
         rates[stage.name] = rates[before(stage)] * its.items
         profile = tuple((rows, int(took_ms * 1e3)) for rows, took_ms in sorted(its.profile_ms.items()))
         profile = profile or _measured((stage.model,) if stage.model else app.models, profiles)
-        loads.append(Load(stage.name, before(stage), rates[stage.name], profile, WAY_US))
+        loads.append(Load(stage.name, needed(stage), rates[stage.name], profile, WAY_US))
     return loads
 
 
@@ -77,11 +97,11 @@ def _measured(models: Sequence[str], profiles: Mapping[str, Profile]) -> tuple[t
 
 
 def _check_shares(name: str, stages: Sequence[Stage]) -> None:
-    known = {stage.name: stage for stage in stages}
+    share = {stage.name: stage.share for stage in stages}
     for stage in stages:
-        for first, second in pairwise([known[each] for each in path(stage, known)]):
-            if second.share <= first.share:
+        for first in needed(stage):
+            if stage.share <= share[first]:
                 raise UsageError(
-                    f"application {name}: stage {second.name} must answer by {second.share:g} of the time, and"
-                    f" {first.name}, which comes before it, by {first.share:g}: leave one of the shares out"
+                    f"application {name}: stage {stage.name} must answer by {stage.share:g} of the time, and"
+                    f" {first}, which comes before it, by {share[first]:g}: leave one of the shares out"
                 )

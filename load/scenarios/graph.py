@@ -7,7 +7,7 @@
 It is Nexus's traffic example (SOSP'19) on pictures that are made up. A lane's figure is the highest rate at which 99 of
 100 pictures are answered whole and in time, found by halving, with the same number of workers, for several objectives.
 Every lane gives its stages the workers that its split needs. Batch times are those that Clockwork published for a V100:
-nothing is computed, and time is virtual.
+nothing is computed, and time is virtual. `graph_live` has the part on Kafka.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Final
 from load.figures import IN_FULL, SHOWN, Better, Figures, Kind, at_least
 from load.harness.progress import say
 from load.results.results import Result
-from load.scenarios.graph_virtual import LEG_US, MARGIN_US, lane_of, loads, play
+from load.scenarios import graph_live
+from load.scenarios.graph_virtual import MODELS, Form, highest, lanes, play
 from load.scenarios.parts.pool_traffic import PUBLISHED_MS
 from policies.packing.work import Times
-from policies.stage_split import evenly, split
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,17 +30,15 @@ if TYPE_CHECKING:
     from load.scenarios.graph_virtual import Lane
 
 NAME: Final = "graph"
+PARTS: Final = ("simulated", "live")
 LANES: Final = ("split", "even", "whole")
 # Below 45 ms an even split leaves the detector less than two of its smallest batches take.
 OBJECTIVES_MS: Final = (45, 50, 60, 80, 120, 200)
 WORKERS: Final = 20
-WANTED: Final = 0.99
-MODELS: Final = {"detector": "resnet152", "car-net": "resnet18", "face-net": "resnet50"}
 _QUERIES, _SHORT_QUERIES = 3_000, 800
 _HALVINGS, _SHORT_HALVINGS = 7, 4
 OVER: Final = 1.5  # of the first lane's rate: more than any lane can answer in time
-_NOMINAL: Final = 1_000.0  # queries a second that the time is split for
-_RANGE: Final = (0.2, 1.0)  # of what the workers could do if none ever waited for rows
+_FORM: Final = Form(WORKERS, 1_000.0)
 
 _RATE = Kind("1/s", Better.HIGHER, 0.1)
 FIGURES = Figures(
@@ -48,22 +46,26 @@ FIGURES = Figures(
     Kind("", Better.HIGHER, 0.1)("at_*_ratio"),
     _RATE(*(f"at_*_{lane}_per_s" for lane in LANES), *(f"at_*_{lane}_over_per_s" for lane in LANES)),
     SHOWN("at_*_share", "at_*_workers", "at_*_rows", "workers"),
+    graph_live.FIGURES,
 )
 
 
 async def run(stage: Stage) -> Result:
-    """Find each lane's highest rate at each objective."""
-    figures = await asyncio.to_thread(_measured, stage)
+    """Find each lane's highest rate at each objective, simulated and on Kafka."""
+    parts = stage.only or PARTS
+    figures = await asyncio.to_thread(_simulated, stage) if "simulated" in parts else {}
+    figures |= await graph_live.run(stage) if "live" in parts else {}
     given: dict[str, float | str] = {"form": stage.form, "seed": float(stage.seed)}
     return Result(NAME, figures, given)
 
 
-def _measured(stage: Stage) -> dict[str, float]:
+def _simulated(stage: Stage) -> dict[str, float]:
     times = {model: _times(name) for model, name in MODELS.items()}
     figures: dict[str, float] = {"workers": float(WORKERS)}
     for slo_ms in OBJECTIVES_MS[:1] + OBJECTIVES_MS[-1:] if stage.short else OBJECTIVES_MS:
-        for name, lane, most in _lanes(times, slo_ms):
-            rate = _highest(stage, times, lane, slo_ms, most)
+        for name, (lane, most) in _lanes(times, slo_ms).items():
+            how = {"queries": _queries(stage), "halvings": _SHORT_HALVINGS if stage.short else _HALVINGS}
+            rate = highest(times, lane, most, slo_ms, **how, seed=stage.seed)
             figures[f"at_{slo_ms}_{name}_per_s"] = rate
             figures |= {f"at_{slo_ms}_{name}_{of}_share": share for of, share in lane.shares.items()}
             figures |= {f"at_{slo_ms}_{name}_{of}_workers": float(count) for of, count in lane.workers.items()}
@@ -76,27 +78,11 @@ def _measured(stage: Stage) -> dict[str, float]:
     return figures | {"tightest_ratio": figures[f"at_{OBJECTIVES_MS[0]}_ratio"]}
 
 
-def _lanes(times: Mapping[str, Times], slo_ms: float) -> list[tuple[str, Lane, float]]:
+def _lanes(times: Mapping[str, Times], slo_ms: float) -> dict[str, tuple[Lane, float]]:
     """Return the lanes by name, and what their workers could do at most (queries a second)."""
-    objective_us, given = int(slo_ms * 1e3) - LEG_US - MARGIN_US, loads(times, _NOMINAL)
-    found = []
-    for name, made in (("split", split(given, objective_us)), ("even", evenly(given, objective_us))):
-        found.append((name, lane_of(given, made, objective_us, WORKERS), WORKERS / made.workers * _NOMINAL))
-    _, lane, most = found[0]
-    return [*found, ("whole", lane._replace(shares=dict.fromkeys(lane.shares, 1.0)), most)]
-
-
-def _highest(stage: Stage, times: Mapping[str, Times], lane: Lane, slo_ms: float, most: float) -> float:
-    """Return the highest rate at which enough is answered whole and in time."""
-    queries, halvings = _queries(stage), _SHORT_HALVINGS if stage.short else _HALVINGS
-    low, high = (share * most for share in _RANGE)
-    for _ in range(halvings):
-        rate = (low + high) / 2
-        if play(times, lane, slo_ms, rate, queries, stage.seed).share >= WANTED:
-            low = rate
-        else:
-            high = rate
-    return low
+    found = lanes(times, slo_ms, _FORM)
+    lane, most = found["split"]
+    return {**found, "whole": (lane._replace(shares=dict.fromkeys(lane.shares, 1.0)), most)}
 
 
 def _queries(stage: Stage) -> int:

@@ -16,7 +16,7 @@ import numpy as np
 
 from load.harness import arrivals
 from policies.batching import create_controller
-from policies.stage_split import Load
+from policies.stage_split import Load, evenly, split
 from schemas import topics
 from schemas.codec import Codec
 from schemas.records import (
@@ -49,8 +49,11 @@ LEG_US: Final = 1_200  # the median leg over one broker, as measured (`selection
 MARGIN_US: Final = 2_400  # before the deadline: the leg back, and as much again
 START_US: Final = 1_700_000_000_000_000
 APPLICATION: Final = "traffic"
+MODELS: Final = {"detector": "resnet152", "car-net": "resnet18", "face-net": "resnet50"}
+WANTED: Final = 0.99  # of the pictures: whole and in time
 CARS, FACES = 3.0, 1.0  # of a picture, on the average
 MOST: Final = 16
+_RANGE: Final = (0.2, 1.0)  # of what the workers could do if none ever waited for rows
 _ROW: Final = Tensor.of(np.zeros(1, np.float32))
 # Stage, model, the stage before, what it is asked about, and rows a picture.
 STAGES: Final = (
@@ -89,19 +92,48 @@ class Played:
         return self.whole / max(1, self.whole + self.partial + self.defaults)
 
 
-def loads(times: Mapping[str, Times], rate: float) -> list[Load]:
-    """Return the stages at a rate of queries, with the times of their models."""
+class Form(NamedTuple):
+    """With what lanes are made.
+
+    Attributes:
+        workers: of all stages together.
+        per_s: pictures a second that the time is split for.
+        way_us: to a model and back.
+        apart_us: of the time to answer, what is not split.
+    """
+
+    workers: int
+    per_s: float
+    way_us: int = 2 * LEG_US
+    apart_us: int = LEG_US + MARGIN_US
+
+
+def loads(times: Mapping[str, Times], form: Form) -> list[Load]:
+    """Return the stages with the times of their models."""
     return [
         Load(
-            name, before, rate * rows, tuple((n + 1, round(us)) for n, us in enumerate(times[model].table)), 2 * LEG_US
+            name,
+            (before,) if before else (),
+            form.per_s * rows,
+            tuple((n + 1, round(us)) for n, us in enumerate(times[model].table)),
+            form.way_us,
         )
         for name, model, before, _, rows in STAGES
     ]
 
 
+def lanes(times: Mapping[str, Times], slo_ms: float, form: Form) -> dict[str, tuple[Lane, float]]:
+    """Return the lanes by name, and what their workers could do at most (pictures a second)."""
+    objective_us, given = int(slo_ms * 1e3) - form.apart_us, loads(times, form)
+    return {
+        name: (lane_of(given, made, objective_us, form.workers), form.workers / made.workers * form.per_s)
+        for name, made in (("split", split(given, objective_us)), ("even", evenly(given, objective_us)))
+    }
+
+
 def lane_of(given: Sequence[Load], split: Split, objective_us: int, workers: int) -> Lane:
     """Return the lane of a split: workers as the stages need them, each at least one."""
-    last = {load.name for load in given} - {load.before for load in given}
+    last = {load.name for load in given}.difference(*[load.before for load in given])
     until_us = split.until_us(given)
     shares = {load.name: 1.0 if load.name in last else until_us[load.name] / objective_us for load in given}
     needed = {load.name: load.workers(split.budgets_us[load.name]) for load in given}
@@ -110,6 +142,20 @@ def lane_of(given: Sequence[Load], split: Split, objective_us: int, workers: int
         counts[max(needed, key=lambda name: needed[name] / counts[name])] += 1
     rows = {load.name: max(1, load.batch(split.budgets_us[load.name])[0]) for load in given}
     return Lane(shares, counts, rows)
+
+
+def highest(
+    times: Mapping[str, Times], lane: Lane, most: float, slo_ms: float, *, queries: int, halvings: int, seed: int
+) -> float:
+    """Return the highest rate at which enough is answered whole and in time."""
+    low, high = (share * most for share in _RANGE)
+    for _ in range(halvings):
+        rate = (low + high) / 2
+        if play(times, lane, slo_ms, rate, queries, seed).share >= WANTED:
+            low = rate
+        else:
+            high = rate
+    return low
 
 
 def play(times: Mapping[str, Times], lane: Lane, slo_ms: float, rate: float, queries: int, seed: int) -> Played:

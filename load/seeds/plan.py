@@ -144,6 +144,8 @@ def plan(seed: int, minutes: float | None = None, processes: str = "each") -> Pl
     applications = tuple(replace(each, coverage=promising.choice((0.0, 0.0, 0.6, 0.9))) for each in applications)
     staged = Random(f"graphs {seed}")  # noqa: S311
     applications = tuple(_with_stages(staged, application) for application in applications)
+    joining = Random(f"joins {seed}")  # noqa: S311
+    applications = tuple(_with_join(joining, application) for application in applications)
     applications += answering
     return Plan(
         seed=seed,
@@ -220,6 +222,19 @@ def _with_stages(random: Random, application: Application) -> Application:
     first = Stage("first", random.choice(MODELS), share=share)
     beside = Stage("beside", random.choice(MODELS), after="first", where=f"label {kind} 0")
     return replace(application, stages=(first, Stage("second", "", after="first"), beside), coverage=0.0)
+
+
+def _with_join(random: Random, application: Application) -> Application:
+    """Let a stage of a graph wait for two others, in three of four: the one that answers, or one more."""
+    way, name = random.choice(("", "last", "more", "both")), random.choice(MODELS)
+    if not application.stages or not way:
+        return application
+    first, last, beside = application.stages
+    scene = Stage("scene", name, share=first.share)
+    last = last if way == "more" else last._replace(input="query, first, scene")
+    more = (Stage("more", name, after="first", input="query, beside"),) if way != "last" else ()
+    beside = beside if way == "last" else beside._replace(share=(1 + first.share) / 2)
+    return replace(application, stages=(first, scene, last, beside, *more))
 
 
 def _with_apprentice(random: Random, application: Application) -> Application:

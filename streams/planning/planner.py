@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
-from policies.graph import before
+from policies.graph import needed
 from policies.packing.epochs import Pace, Planned, planned
 from policies.packing.work import Share, Times, Work
 from schemas.records import Place, Plan
@@ -143,7 +143,7 @@ def _objectives_us(application: Application, model: str) -> Iterator[float]:
     stages = {stage.name: stage for stage in application.stages}
     for stage in application.stages:
         if model in ({stage.model} if stage.model else {*application.models}):
-            begin = stages[before(stage)].share if before(stage) in stages else 0.0
+            begin = max((stages[name].share for name in needed(stage)), default=0.0)
             yield max(0.0, stage.share - begin) * application.slo_ms * 1e3
     if not stages and model in application.models:
         yield application.slo_ms * 1e3

@@ -70,7 +70,13 @@ def _ids(base: str, rows: Sequence[StageOutput]) -> list[str]:
 
 
 def _depths(rows: Sequence[StageOutput]) -> list[int]:
-    found: list[int] = []
-    for row in rows:
-        found.append(0 if row.before < 0 else found[row.before] + 1)
-    return found
+    """Return how many answers each row had to wait for, one after the other."""
+    found: dict[int, int] = {}
+
+    def depth(place: int) -> int:
+        needed = (place_before for place_before in (rows[place].before, *rows[place].beside) if place_before >= 0)
+        if place not in found:
+            found[place] = max((depth(each) + 1 for each in needed), default=0)
+        return found[place]
+
+    return [depth(place) for place in range(len(rows))]

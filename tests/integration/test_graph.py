@@ -1,8 +1,9 @@
-"""A graph on real Kafka, exactly as docs/graphs.md shows it; then with a crash in the middle."""
+"""Graphs on real Kafka: one exactly as docs/graphs.md shows it, and one with a join; each with a crash meanwhile."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
 from pathlib import Path
@@ -15,6 +16,7 @@ import yaml
 from schemas import topics
 from schemas.records import Observations, Outcome, Status
 from tests.deployments import ROLES, deployed
+from workers.packages.packaging import package_function
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -93,4 +95,59 @@ async def test_the_page_s_graph_answers_and_a_crash_loses_no_query(
             return any(one.losses == (0.0,) and len(one.stages) == 5 for one in seen)
 
         await there.watch.until(is_observed, "no observation of the first answer", 60)
+        assert not there.watch.dead(topics.QUERIES)
+
+
+LIGHT = """
+
+def light(pictures):
+    return [sum(1 for _ in found(picture)) for picture in pictures]
+
+
+def in_light(cars):
+    return [round(float(score) + float(light) / 1_000, 3) for score, light in cars]
+"""
+JOINS: Mapping[str, Any] = {
+    "models": ["car-net"],
+    "policy": "single",
+    "slo_ms": PATIENT_MS,
+    "default_output": "?",
+    "stages": {
+        "detect": {"model": "detector"},
+        "light": {"model": "light-net"},
+        "colour": {"after": "detect", "where": "label == car", "input": ["detect.score", "light"]},
+    },
+}
+
+
+async def test_a_stage_waits_for_two_others_and_a_crash_loses_no_query(
+    kafka: Broker, redis_server: RedisServer, prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each car is asked about with what another model says of the whole picture; a killed selection answers later."""
+    page, _, _ = blocks("python")
+    (tmp_path / "my_light.py").write_text(page + LIGHT)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", str(Path.cwd()))]))
+    inputs = {"detector": picture(1.0)[None], "light-net": picture(1.0)[None], "car-net": np.zeros((1, 2))}
+    functions = {"detector": "detect", "light-net": "light", "car-net": "in_light"}
+    packages = {name: tmp_path / name for name in inputs}
+    for name, sample in inputs.items():
+        package_function(f"my_light:{functions[name]}", packages[name], name, "1", sample)
+    joins = {"joins": JOINS}
+    async with deployed(*(kafka, redis_server.url, prefix, tmp_path, packages, joins), roles=ROLES) as there:
+        answer = await there.client.predict("joins", picture(1.0, -0.25, 0.5), timeout_s=60)
+        assert (answer.status, answer.answer) == (Status.COMPLETE, "[1.003, 0.503]")
+        assert [(row.stage, row.before, row.beside) for row in answer.stages] == [
+            ("detect", -1, ()),
+            ("colour", 0, (3,)),
+            ("colour", 0, (3,)),
+            ("light", -1, ()),
+        ]
+        tiles = [[0.5 + 0.5 * (n % 2)] * (n % 4) for n in range(20)]
+        asked = [asyncio.create_task(there.client.predict("joins", picture(*its), timeout_s=90)) for its in tiles]
+        await asyncio.sleep(0.05)
+        there.system.kill("selection")
+        for its, answer in zip(tiles, await asyncio.gather(*asked), strict=True):
+            assert json.loads(str(answer.answer)) == [round(value + len(its) / 1_000, 3) for value in its]
+            assert answer.status is Status.COMPLETE
         assert not there.watch.dead(topics.QUERIES)

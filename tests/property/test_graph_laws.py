@@ -54,7 +54,7 @@ accidents = st.lists(
 def strange(row: Row) -> Value | Outcome:
     """Answer about a car; fail on some, and be late with others."""
     number = number_of(row.input)
-    return Outcome.FAILED if number % 10 == 4 else Slow(kind_of(row), 600_000) if number % 10 == 8 else kind_of(row)  # type: ignore[arg-type, return-value]  # a label may be text
+    return Outcome.FAILED if number % 10 == 4 else Slow(kind_of(row), 600_000) if number % 10 == 8 else kind_of(row)  # type: ignore[return-value]  # a label may be text
 
 
 def played(asked: list[list[int]], faults: list[Fault], *, is_strange: bool, **more: object) -> Loop:

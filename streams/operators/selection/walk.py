@@ -4,7 +4,8 @@
     Walk       all of them, of one query
 
 A row's id is the query's with the path to the row, such as `q7/detect.0/cars.3`. So a query that is read twice asks
-under the same ids, and what is answered does not depend on the order in which outputs come.
+under the same ids, and what is answered does not depend on the order in which outputs come. A row that needs answers of
+other stages as well is there as soon as its item is, and is asked when they have come.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from policies.graph import path
 from schemas.records import ModelOutput, Outcome, StageOutput
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from policies.graph import Graph
     from policies.items import Item
@@ -33,9 +34,10 @@ class StageRow:
     Attributes:
         stage: that asks.
         before: whose answer it is about; None = the query.
+        beside: the other rows whose answers its model is given.
         item: which item of that answer.
         part: that item.
-        at_us: when it could be asked: the query, or the answer before it, had been read.
+        at_us: when it could be asked: the query, or all answers that it needs, had been read; 0 = they have not come.
         until_us: by when it must have answered.
         room: rows that may follow it.
         key: orders the rows of a walk.
@@ -50,6 +52,7 @@ class StageRow:
     __slots__ = (
         "at_us",
         "before",
+        "beside",
         "item",
         "key",
         "left_out",
@@ -71,6 +74,7 @@ class StageRow:
         self.stage = stage
         self.model = model
         self.before = before
+        self.beside: tuple[StageRow, ...] = ()
         self.item = item
         self.part = part
         self.at_us = self.until_us = self.took_us = self.left_out = 0
@@ -95,11 +99,13 @@ class StageRow:
             yield row
             row = row.before
 
-    def told(self, before: int) -> StageOutput:
-        """Return it as the prediction has it; `before`: index of the row before it."""
+    def told(self, places: Mapping[Key, int]) -> StageOutput:
+        """Return it as the prediction has it; `places`: the index of each row."""
         model, version, outcome, answer, scores, _ = self.output or ModelOutput(self.model, "", Outcome.MISSING, None)
         its = self.stage.name, model, version, outcome, answer, scores
-        return StageOutput(*its, before, self.item, self.at_us, self.took_us, self.until_us, self.left_out)
+        before = -1 if self.before is None else places[self.before.key]
+        beside = tuple([places[row.key] for row in self.beside])
+        return StageOutput(*its, before, self.item, self.at_us, self.took_us, self.until_us, self.left_out, beside)
 
 
 class Walk:
@@ -108,29 +114,33 @@ class Walk:
     Attributes:
         graph: of the application.
         model: that the policy has chosen, for the stage that answers.
-        rows: all that was asked, or was not.
+        root_id: of the query.
+        rows: all that was asked, or was not, by their ids.
         waiting: rows whose outputs have not come, by the ids that they travel under.
+        joins: rows that have not been asked, by the id of a row that they wait for.
         lists: stages that have answered a list of items.
     """
 
-    __slots__ = ("graph", "lists", "model", "rows", "waiting")
+    __slots__ = ("graph", "joins", "lists", "model", "root_id", "rows", "waiting")
 
-    def __init__(self, graph: Graph, model: str) -> None:
+    def __init__(self, graph: Graph, model: str, root_id: str) -> None:
         self.graph = graph
         self.model = model
-        self.rows: list[StageRow] = []
+        self.root_id = root_id
+        self.rows: dict[str, StageRow] = {}
         self.waiting: dict[str, StageRow] = {}
+        self.joins: dict[str, list[StageRow]] = {}
         self.lists: set[str] = set()
 
     def add(self, row: StageRow) -> None:
         """Take a row."""
         place = [*self.graph.stages].index(row.stage.name)
         row.key = (*(row.before.key if row.before is not None else ()), (place, row.item))
-        self.rows.append(row)
+        self.rows[row.row_id] = row
 
     def ordered(self) -> list[StageRow]:
         """Return the rows, each behind that before it, in an order that does not depend on when they were answered."""
-        return sorted(self.rows, key=_key)
+        return sorted(self.rows.values(), key=_key)
 
     @property
     def is_list(self) -> bool:
@@ -140,6 +150,7 @@ class Walk:
     def clear(self) -> None:
         """Forget what was asked."""
         self.rows.clear()
+        self.joins.clear()
         self.lists.clear()
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from policies.graph import path
 from schemas.records import ModelOutput, Outcome, Status, Tensor
 from streams.operators.selection.answer import answered, reason_of
+from streams.operators.selection.walk_inputs import never
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,7 +26,7 @@ TOO_MANY, NOTHING = "too_many_items", "nothing_to_ask"
 
 def walked(query: Pending, walk: Walk, now_us: int, reason: str | None) -> Prediction:
     """Make the answer of a query from what its stages have answered, or its default output for the given reason."""
-    rows = walk.ordered()
+    rows = [row for row in walk.ordered() if not never(walk, row)]
     query.message = _message(rows) or query.message
     application = query.application
     answer, status, confidence = None if reason else _answer(walk, rows), Status.COMPLETE, 0.0
@@ -43,8 +44,7 @@ def walked(query: Pending, walk: Walk, now_us: int, reason: str | None) -> Predi
         status, reason, confidence = Status.DEFAULT, reason or NOTHING, 0.0
     made = answered(query, now_us, status, reason, answer, confidence, _outputs(walk, own))
     places = {row.key: place for place, row in enumerate(rows)}
-    told = [row.told(-1 if row.before is None else places[row.before.key]) for row in rows]
-    return made._replace(stages=tuple(told))
+    return made._replace(stages=tuple([row.told(places) for row in rows]))
 
 
 def _answer(walk: Walk, rows: list[StageRow]) -> Value | None:

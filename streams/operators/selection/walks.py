@@ -1,6 +1,7 @@
 """Walks graphs: asks the stages about the query, and each next stage about the answers that have come.
 
     query ─▶ first stages ─▶ rows ─▶ models ─▶ outputs ─▶ items ─▶ conditions ─▶ the next stages' rows ─▶ ...
+                               │                  ├─ all that a row has waited for ─▶ it is asked
                                │                  └─ nothing waits any more ─▶ answer
                                └─ no time, no room, no input: it is not asked, and the answer says so
 
@@ -13,13 +14,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from policies.conditions import parse
-from policies.graph import QUERY, graph_of, source
-from policies.items import InputError, cropped, items_of, part_of
+from policies.graph import graph_of
+from policies.items import InputError, items_of
 from schemas.records import Outcome, Query
 from streams.operators.contract import Record
 from streams.operators.selection.latencies import Latencies
 from streams.operators.selection.pending import PLACE_BYTES, Pending, size
 from streams.operators.selection.walk import ROOM, StageRow, Walk
+from streams.operators.selection.walk_inputs import awaited, given
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -59,7 +61,7 @@ class Walks:
         """Ask the first stages about a query whose model has been chosen."""
         application = query.application
         assert application is not None
-        query.walk = walk = Walk(graph_of(application.stages), query.models[0])
+        query.walk = walk = Walk(graph_of(application.stages), query.models[0], query.row_id)
         query.models = ()  # of its own it asks none: its rows do
         if any(name not in self._models for name in application.asks if name not in application.models):
             query.decision = None
@@ -84,6 +86,8 @@ class Walks:
         self._count(query, row, row.output.outcome.value)
         if row.is_good:
             self._follow(query, walk, row, now_us)
+            for joining in walk.joins.pop(row.row_id, ()):
+                self._join(query, walk, joining, now_us)
         self._end(query, walk, now_us, effects)
 
     def _end(self, query: Pending, walk: Walk, now_us: int, effects: Effects) -> None:
@@ -118,41 +122,47 @@ class Walks:
         room = (ROOM if row is None else row.room) // stages
         asked, left = chosen[: min(stage.most, room)], chosen[min(stage.most, room) :]
         for place in asked:
-            new = self._new(query, walk, stage, row, place, items[place], now_us)
+            new = self._new(query, walk, stage, row, place, items[place])
             new.room = room // len(asked)
-            self._put(query, walk, new, now_us)
+            self._join(query, walk, new, now_us)
         if left:
-            new = self._new(query, walk, stage, row, left[0], None, now_us)
-            new.left_out = len(left)
+            new = self._new(query, walk, stage, row, left[0], None)
+            new.at_us, new.left_out = now_us, len(left)
             new.fail(Outcome.OVERLOADED)
             self._count(query, new, "left_out")
 
     def _new(
-        self,
-        query: Pending,
-        walk: Walk,
-        stage: Stage,
-        before: StageRow | None,
-        place: int,
-        item: Item | None,
-        now_us: int,
+        self, query: Pending, walk: Walk, stage: Stage, before: StageRow | None, place: int, item: Item | None
     ) -> StageRow:
         row = StageRow(query.row_id, stage, stage.model or walk.model, before, place, item)
-        # A query may have waited for its policy's state: what it was asked first counts from when it was read.
-        row.at_us = query.received_us if before is None else now_us
         row.until_us = query.received_us + int(stage.share * (query.until_us - query.received_us))
         walk.add(row)
         return row
 
+    def _join(self, query: Pending, walk: Walk, row: StageRow, now_us: int) -> None:
+        """Ask a row, if all answers that it needs have come; or note for which it waits."""
+        try:
+            row_id = awaited(walk, row)
+        except InputError as error:
+            row.at_us = now_us
+            self._refuse(query, row, error)
+            return
+        if row_id:
+            walk.joins.setdefault(row_id, []).append(row)
+            return
+        # A query may have waited for its policy's state: what it was asked first counts from when it was read.
+        row.at_us = query.received_us if row.before is None and not row.beside else now_us
+        self._put(query, walk, row, now_us)
+
     def _put(self, query: Pending, walk: Walk, row: StageRow, now_us: int) -> None:
         """Ask a row, if its input can be made and its model usually answers in time."""
+        assert query.input is not None
         try:
-            given = self._given(query, row)
+            its_input = given(row, query.input, self._size(row.model, query.input))
         except InputError as error:
-            row.fail(Outcome.INVALID, f"stage {row.stage.name}: {error}")
-            self._count(query, row, Outcome.INVALID.value)
+            self._refuse(query, row, error)
             return
-        asked = _asked(query, row, given, is_chosen=not row.stage.model)
+        asked = _asked(query, row, its_input, is_chosen=not row.stage.model)
         depth = walk.graph.depths[row.stage.name]
         if not self._is_in_time(row, now_us) or not self._ask(asked, row.until_us, depth, now_us):
             row.fail(Outcome.OVERLOADED)
@@ -164,23 +174,9 @@ class Walks:
         if asked.outputs:  # remembered
             self._combiner.ready.append(asked)
 
-    def _given(self, query: Pending, row: StageRow) -> Input:
-        """Return what a row's model is given.
-
-        Raises:
-            InputError: there is no such thing.
-        """
-        name, field = source(row.stage)
-        query_input = query.input
-        assert query_input is not None
-        if name == QUERY and row.stage.crop and row.part is not None:
-            return cropped(query_input, row.part, row.stage.crop, self._size(row.model, query_input))
-        if name == QUERY:
-            return query_input
-        # The item of the stage that is named lies in the row after it, on the way here.
-        part = next(its.part for its in row.back() if its.before is not None and its.before.stage.name == name)
-        assert part is not None
-        return part_of(part, field)
+    def _refuse(self, query: Pending, row: StageRow, error: InputError) -> None:
+        row.fail(Outcome.INVALID, f"stage {row.stage.name}: {error}")
+        self._count(query, row, Outcome.INVALID.value)
 
     def _size(self, model: str, given: Input) -> tuple[int, ...]:
         """Return height and width of the images that a model takes; nothing if it takes others than the query has."""
@@ -201,11 +197,13 @@ class Walks:
         self._counters["stages_total", *labels] += 1
 
 
-def _asked(query: Pending, row: StageRow, given: Input, *, is_chosen: bool) -> Pending:
+def _asked(query: Pending, row: StageRow, its_input: Input, *, is_chosen: bool) -> Pending:
     """Return a row as a query of its own: its time is the stage's, and who answers is not for its policy to say."""
     version = query.version if is_chosen else None
     position = query.completes[0]
-    its = Query(row.row_id, query.application_name, given, query.context, row.at_us, None, query.priority, (), version)
+    its = Query(
+        row.row_id, query.application_name, its_input, query.context, row.at_us, None, query.priority, (), version
+    )
     record = Record(position.topic, position.partition, position.offset, row.at_us, query.key, None)
     asked = Pending(its, record, query.application, row.at_us, row.at_us, row.until_us, row.until_us)
     asked.models, asked.row, asked.root = (row.model,), row, query

@@ -17,7 +17,8 @@ from schemas.records import Profile
 if TYPE_CHECKING:
     from pathlib import Path
 
-DETECT, CARS = {"model": "detector"}, {"after": "detect", "where": "label == car"}
+DETECT: dict[str, Any] = {"model": "detector"}
+CARS: dict[str, Any] = {"after": "detect", "where": "label == car"}
 
 
 def settings(stages: dict[str, dict[str, Any]], **changes: Any) -> Settings:
@@ -53,7 +54,13 @@ def test_stages_are_published_in_their_order_with_all_that_they_say() -> None:
         ({"detect": DETECT, "cars": {"after": "detect", "where": "label = car"}}, "'label = car' is no condition"),
         ({"detect": DETECT | {"where": "label == car"}, "cars": CARS}, "are about the answer of an earlier stage"),
         ({"detect": DETECT, "cars": {"after": "detect", "input": "query.box"}}, "a query has no fields"),
-        ({"detect": DETECT, "cars": CARS, "x": {"model": "m", "input": "cars", "after": "detect"}}, "does not come"),
+        ({"detect": DETECT | {"input": "cars"}, "cars": CARS}, "go round in a circle"),
+        ({"detect": DETECT, "cars": CARS | {"input": ["detect.box", "scene"]}}, "there is no stage 'scene'"),
+        ({"detect": DETECT, "cars": CARS | {"input": ["detect.box", "cars"]}}, "circle: cars after cars"),
+        ({"detect": DETECT, "cars": CARS | {"input": ["detect", "query.box"]}}, "a query has no fields"),
+        ({"detect": DETECT, "cars": CARS | {"input": "detect, "}}, "before and after each comma"),
+        ({"detect": DETECT, "cars": CARS | {"input": []}}, "name the query, a stage or STAGE.FIELD"),
+        ({"detect": DETECT, "cars": CARS | {"input": ["detect", "detect.box"], "crop": "box"}}, "cuts the query's"),
         ({"two words": DETECT, "cars": {}}, "its name must be a word"),
         ({"detect": DETECT | {"share": 0.5}, "cars": CARS | {"share": 0.4}}, "leave one of the shares out"),
     ],
@@ -104,6 +111,30 @@ def test_profiles_that_hosts_have_measured_are_gone_by_where_the_settings_say_no
     )
     assert measured.stages[0].share < 0.35
     assert partly.stages[0].share == 0.5
+
+
+def test_profiles_of_some_stages_alone_are_said_to_be_of_no_use() -> None:
+    """Those of all, or of none, or where hosts have measured the others, are as they should be."""
+    profile: dict[str, Any] = {"profile_ms": {1: 10, 8: 70}}
+    half = settings({"detect": DETECT | profile, "cars": CARS})
+    (warning,) = desired.half_known(half)
+    assert "split evenly, as it is not known what batches of cars take: set `profile_ms` of every stage" in warning
+    assert [*desired.half_known(half, {"car-net": Profile("car-net", "1", (1, 8), (9_000, 17_000))})] == []
+    assert [*desired.half_known(settings({"detect": DETECT | profile, "cars": CARS | profile}))] == []
+    assert [*desired.half_known(settings({"detect": DETECT, "cars": CARS}))] == []
+
+
+def test_a_stage_has_its_time_after_all_that_it_waits_for() -> None:
+    """Without profiles the longest path counts, and a short way to it may take as long."""
+    scene: dict[str, Any] = {"model": "scene-net"}
+    both = CARS | {"input": ["detect.embedding", "scene.mood"]}
+    stages = {"fine": {"model": "fine-net", "after": "cars"}, "cars": both, "scene": scene, "detect": DETECT}
+    (record,) = desired.applications(settings(stages))
+    share = {stage.name: round(stage.share, 2) for stage in record.stages}
+    assert share == {"fine": 1.0, "cars": 0.67, "scene": 0.33, "detect": 0.33}
+    assert record.stages[1].input == "detect.embedding, scene.mood"
+    late = stages | {"scene": scene | {"share": 0.8}}
+    assert "cars must answer by 0.666665 of the time, and scene, which comes before it, by 0.8" in refused(late)
 
 
 def test_the_command_shows_by_when_each_stage_must_answer(tmp_path: Path) -> None:

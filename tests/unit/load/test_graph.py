@@ -9,9 +9,8 @@ import pytest
 from load.results.results import Result
 from load.scenarios.graph import FIGURES, NAME
 from load.scenarios.graph_page import plots, tables
-from load.scenarios.graph_virtual import LEG_US, MARGIN_US, lane_of, loads, play
+from load.scenarios.graph_virtual import Form, lanes, play
 from policies.packing.work import Times
-from policies.stage_split import evenly, split
 
 if TYPE_CHECKING:
     from load.scenarios.graph_virtual import Lane
@@ -21,13 +20,11 @@ TIMES = {
     "car-net": Times((1, 16), (1_300.0, 7_000.0)),
     "face-net": Times((1, 16), (2_600.0, 16_000.0)),
 }
-OBJECTIVE_US = 60_000 - LEG_US - MARGIN_US
 
 
-def lane(*, is_even: bool = False) -> Lane:
+def lane(name: str = "split") -> Lane:
     """Return ten workers with a split."""
-    given = loads(TIMES, 300.0)
-    return lane_of(given, (evenly if is_even else split)(given, OBJECTIVE_US), OBJECTIVE_US, 10)
+    return lanes(TIMES, 60.0, Form(10, 300.0))[name][0]
 
 
 def test_a_lane_has_all_its_workers_where_its_split_needs_them() -> None:
@@ -36,7 +33,7 @@ def test_a_lane_has_all_its_workers_where_its_split_needs_them() -> None:
     assert sum(found.workers.values()) == 10
     assert found.workers["detect"] > found.workers["cars"] >= 1
     assert found.shares["cars"] == found.shares["faces"] == 1.0
-    assert lane(is_even=True).shares["detect"] == pytest.approx(0.5, abs=0.01)
+    assert lane("even").shares["detect"] == pytest.approx(0.5, abs=0.01)
 
 
 def test_few_pictures_are_all_answered_whole_and_many_are_not() -> None:
