@@ -28,13 +28,14 @@ def scores(row: Sequence[float]) -> np.ndarray[Any, np.dtype[np.float32]]:
     return np.asarray(row, np.float32) @ WEIGHTS + INTERCEPT
 
 
-def models(k: int = 2, **changes: Any) -> tuple[Model, Model]:
+def models(k: int = 2, right: tuple[float, ...] = (), **changes: Any) -> tuple[Model, Model]:
     """Make the records of the model and of its parity model; fields of the former may be changed."""
     fields: dict[str, Any] = {"partitions": 4, "classes": ("a", "b", "c"), "shape": (2,)} | changes
     model = Model("net", "1", "torch", "", "", "scores", "float32", **fields)
     parity = Model(
-        "net-parity", "1", "torch", "", "", "scores", "float32", (2,), partitions=4, parity_of="net@1", parity_k=k
-    )
+        "net-parity", "1", "torch", "", "", "scores", "float32", (2,), partitions=4, parity_of="net@1", parity_k=k,
+        parity_right=right,
+    )  # fmt: skip
     return model, parity
 
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 from load.results.drawing import COLOURS, panels, svg
 from load.results.pages import missed
 from load.results.tables import Table
-from load.scenarios.parm import ASKED, FIGURES, LANES, NAME, VIRTUAL
+from load.scenarios.parm import FIGURES, NAME
+from load.scenarios.parm_forms import ASKED, LANES, VIRTUAL
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,6 +22,7 @@ _WORDS: Final = {
     "none": "12 workers",
     "equal": "18 workers",
     "k2": "12, and 6 for sums of two",
+    "hedge": "12, late ones asked twice",
     "k3": "12, and 4 for sums of three",
     "k4": "12, and 3 for sums of four",
 }
