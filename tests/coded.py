@@ -62,6 +62,7 @@ class Coded:
     parity: str = "net-parity"
     names: tuple[str, ...] = ("net",)
     policy: str = "single"
+    hedge: float = 0.0
     changes: dict[str, Any] = field(default_factory=dict)
     now_us: int = NOW
     asked: list[Asked] = field(default_factory=list)
@@ -74,7 +75,7 @@ class Coded:
         self.kernel = Selection(CODEC, SelectionSettings(partitions=4, margin_us=0))
         self.kernel.on_assigned(dict.fromkeys(range(4), 0))
         application = Application(
-            "digits", self.names, self.policy, default_output="?", slo_ms=SLO_MS, parity=self.parity
+            "digits", self.names, self.policy, default_output="?", slo_ms=SLO_MS, parity=self.parity, hedge=self.hedge
         )
         self.publish(topics.APPLICATIONS, "digits", application)
         for model in models(self.k, **self.changes):

@@ -139,7 +139,7 @@ def predicted(query: Pending, now_us: int, reason: str | None, substitutes: Subs
         except PolicyError:
             failed = application.default_output, 0.0, tuple(outputs.values())
             return answered(query, now_us, Status.DEFAULT, "policy_failed", *failed)
-        if query.plan is not None:
+        if query.plan is not None and query.is_stepwise:
             confidence = query.plan.confidence(usable, confidence)
         elif query.is_alone and not isinstance(query.weights, OwnAnswer):
             confidence = _confidence_in_decoded(query, usable[next(iter(usable))])

@@ -75,6 +75,25 @@ def test_a_decoded_answer_is_as_sure_as_its_parity_model_was_right(right: float)
     assert found.confidence == right
 
 
+def test_a_decoded_answer_to_what_was_asked_twice_is_no_surer_for_that() -> None:
+    """Neither question was answered in time."""
+    coded = Coded(hedge=1.0)
+    for number in range(2):
+        coded.ask(f"first{number}", 1, number)
+        coded.wait(10)
+        coded.answer("net", f"first{number}", scores((1, number)))
+    sum_id = pair(coded)
+    coded.wait(30)
+    assert [one.query_id for one in coded.of("net") if one.batch.step] == ["q0", "q1"]
+    coded.answer("net", "q0", scores((1, 2)))
+    coded.wait(600)
+    coded.answer("net-parity", sum_id, parity((1, 2), (3, -1)))
+    coded.wait(400)
+    found = coded.predictions[-1]
+    assert (found.query_id, found.reason) == ("q1", "reconstructed")
+    assert found.confidence == own_confidence(found.outputs[0]) < 1.0
+
+
 def test_a_curve_of_another_length_is_none() -> None:
     """It says nothing of the knots that are: the decoded scores count as they are."""
     coded = Coded(changes={"right": (0.5, 0.5)})
