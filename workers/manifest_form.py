@@ -187,8 +187,11 @@ def _is_parity(value: object) -> bool:
 
 
 def _is_curve(value: object) -> bool:
-    is_whole = isinstance(value, list) and len(value) == len(KNOTS)
-    return is_whole and all(type(one) is float and 0 <= one <= 1 for one in value)
+    return isinstance(value, list) and len(value) == len(KNOTS) and all(map(_is_probability, value))
+
+
+def _is_probability(value: object) -> bool:
+    return type(value) is float and 0.0 <= value <= 1.0
 
 
 def _is_source(value: object) -> bool:
