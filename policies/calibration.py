@@ -24,7 +24,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from policies.contract import State
 
@@ -70,9 +70,34 @@ def calibrated(state: State, arm: int, confidence: float) -> float:
     counts = state[arm * WIDTH : (arm + 1) * WIDTH]
     if not any(counts):
         return confidence
-    right = curve(counts)
+    return along(curve(counts), confidence)
+
+
+def along(right: Sequence[float], confidence: float) -> float:
+    """Return how likely an answer is right, by a curve (knots,) that says it at each knot.
+
+    Examples:
+        >>> along(KNOTS, 0.75)
+        0.75
+    """
     lower, far = _place(confidence)
     return right[lower] + far * (right[lower + 1] - right[lower])
+
+
+def counted(confidences: Iterable[float], right: Iterable[float]) -> State:
+    """Return the counts (WIDTH,) of answers that are all known at once: none of them is forgotten.
+
+    Args:
+        confidences: in [0, 1].
+        right: of each, 1 if it is; in between, how likely.
+    """
+    values = [0.0] * WIDTH
+    for confidence, is_right in zip(confidences, right, strict=True):
+        lower, far = _place(confidence)
+        for knot, weight in ((lower, 1.0 - far), (lower + 1, far)):
+            values[2 * knot] += weight
+            values[2 * knot + 1] += weight * is_right
+    return tuple(values)
 
 
 @lru_cache(_CURVES)

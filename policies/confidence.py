@@ -11,6 +11,8 @@ from schemas.records import Outcome, Tensor
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numpy.typing import NDArray
+
     from schemas.records import ModelOutput
 
 _SUM_TOLERANCE = 1e-3  # scores of float32 models add up to 1 only so closely
@@ -26,10 +28,15 @@ def best_share(scores: Tensor) -> float:
     values = scores.numpy().astype(np.float64).ravel()
     if values.size == 0 or not np.isfinite(values).all():
         return 0.0
-    best = float(values.max())
+    return share_of(values, int(values.argmax()))
+
+
+def share_of(values: NDArray[np.float64], place: int) -> float:
+    """Return one of the scores (k,), which are finite, as a share; see `best_share`."""
     if values.min() >= 0.0 and abs(float(values.sum()) - 1.0) <= _SUM_TOLERANCE:
-        return min(1.0, best)
-    return 1.0 / float(np.exp(values - best).sum())
+        return min(1.0, float(values[place]))
+    parts = np.exp(values - values.max())
+    return float(parts[place]) / float(parts.sum())
 
 
 def own_confidence(output: ModelOutput) -> float | None:

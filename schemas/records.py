@@ -397,6 +397,8 @@ class Model:
     bytes: int = 0  # of the package's files; 0 = not known
     parity_of: str = ""  # MODEL@VERSION of whose outputs this model answers the sum; "" = it is no parity model
     parity_k: int = 0  # of so many rows' outputs, given the sum of their inputs
+    # How often decoded answers are right, at each of `policies.calibration.KNOTS`; empty = not known.
+    parity_right: tuple[float, ...] = ()
     trunk: str = ""  # digest of the leading part, which models of one host share; "" = none
     trunk_bytes: int = 0  # of the trunk's files, which are among `bytes`
 

@@ -28,13 +28,14 @@ def scores(row: Sequence[float]) -> np.ndarray[Any, np.dtype[np.float32]]:
     return np.asarray(row, np.float32) @ WEIGHTS + INTERCEPT
 
 
-def models(k: int = 2, **changes: Any) -> tuple[Model, Model]:
+def models(k: int = 2, right: tuple[float, ...] = (), **changes: Any) -> tuple[Model, Model]:
     """Make the records of the model and of its parity model; fields of the former may be changed."""
     fields: dict[str, Any] = {"partitions": 4, "classes": ("a", "b", "c"), "shape": (2,)} | changes
     model = Model("net", "1", "torch", "", "", "scores", "float32", **fields)
     parity = Model(
-        "net-parity", "1", "torch", "", "", "scores", "float32", (2,), partitions=4, parity_of="net@1", parity_k=k
-    )
+        "net-parity", "1", "torch", "", "", "scores", "float32", (2,), partitions=4, parity_of="net@1", parity_k=k,
+        parity_right=right,
+    )  # fmt: skip
     return model, parity
 
 
@@ -61,6 +62,7 @@ class Coded:
     parity: str = "net-parity"
     names: tuple[str, ...] = ("net",)
     policy: str = "single"
+    hedge: float = 0.0
     changes: dict[str, Any] = field(default_factory=dict)
     now_us: int = NOW
     asked: list[Asked] = field(default_factory=list)
@@ -73,7 +75,7 @@ class Coded:
         self.kernel = Selection(CODEC, SelectionSettings(partitions=4, margin_us=0))
         self.kernel.on_assigned(dict.fromkeys(range(4), 0))
         application = Application(
-            "digits", self.names, self.policy, default_output="?", slo_ms=SLO_MS, parity=self.parity
+            "digits", self.names, self.policy, default_output="?", slo_ms=SLO_MS, parity=self.parity, hedge=self.hedge
         )
         self.publish(topics.APPLICATIONS, "digits", application)
         for model in models(self.k, **self.changes):

@@ -6,6 +6,8 @@ import re
 from itertools import chain
 from typing import TYPE_CHECKING, Required, TypeAlias, TypedDict
 
+from policies.calibration import KNOTS
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -38,11 +40,12 @@ class NodeDocument(TypedDict, total=False):
     scale: float
 
 
-class Parity(TypedDict):
+class Parity(TypedDict, total=False):
     """Whose outputs a parity model answers the sum of, given the sum of the inputs."""
 
-    of: str  # MODEL@VERSION
-    k: int  # rows
+    of: Required[str]  # MODEL@VERSION
+    k: Required[int]  # rows
+    right: list[float]  # how often decoded answers are right, at each of `policies.calibration.KNOTS`
 
 
 class TrunkDocument(TypedDict, total=False):
@@ -180,7 +183,15 @@ def _is_conversion(value: object) -> bool:
 
 
 def _is_parity(value: object) -> bool:
-    return _PARITY.keys() == _check(value, _PARITY, "parity").keys()
+    return {"of", "k"} <= _check(value, _PARITY, "parity").keys()
+
+
+def _is_curve(value: object) -> bool:
+    return isinstance(value, list) and len(value) == len(KNOTS) and all(map(_is_probability, value))
+
+
+def _is_probability(value: object) -> bool:
+    return type(value) is float and 0.0 <= value <= 1.0
 
 
 def _is_source(value: object) -> bool:
@@ -226,7 +237,7 @@ _CONVERSION = {
     "refused": lambda value: isinstance(value, dict) and all(map(_is_text, value.values())),
     "batch_us": _are_times,
 }
-_PARITY = {"of": _is_text, "k": lambda value: type(value) is int and 2 <= value <= 4}
+_PARITY = {"of": _is_text, "k": lambda value: type(value) is int and 2 <= value <= 4, "right": _is_curve}
 _NODE = {
     "file": _is_text,
     "of": _listed(_is_source, MAX_NODES),

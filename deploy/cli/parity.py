@@ -43,7 +43,7 @@ def parity() -> None:
 @click.option(
     "--labels",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="A .npy file of their right answers, (n,): tells the accuracy of what is decoded.",
+    help="A .npy file of their right answers, (n,): tells how often decoded answers are right, and so how sure.",
 )
 @click.option("--name", help="The parity model's name.  [default: that of PACKAGE, and -parity]")
 @click.option("--version", help="The parity model's version.  [default: that of PACKAGE]")

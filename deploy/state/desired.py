@@ -68,6 +68,7 @@ def model_record(package: Path) -> Model:
         bytes=sum((package / name).stat().st_size for name in manifest.files),
         parity_of="" if parity is None else parity["of"],
         parity_k=0 if parity is None else parity["k"],
+        parity_right=() if parity is None else tuple(parity.get("right", ())),
         trunk=trunk.digest,
         trunk_bytes=sum((package / name).stat().st_size for name in trunk.files),
     )

@@ -12,7 +12,7 @@ import heapq
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from itertools import count
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -40,19 +40,12 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from load.scenarios.parm_forms import Lane
     from streams.operators.contract import Effects
 
 LEG_US = 1_200  # the median leg over one broker, as measured (`selection.kernel`)
 START_US = 1_700_000_000_000_000
 NET, PARITY, APPLICATION = "mnist", "mnist-parity", "digits"
-
-
-class Lane(NamedTuple):
-    """Workers of the network and of a parity model for groups of k; 0 = none."""
-
-    workers: int
-    parity_workers: int = 0
-    k: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +57,7 @@ class World:
         labels: of them, (n,).
         own: the network's scores, (n, m).
         parity: what the parity model for groups of k answers to sums, by k.
+        right: how often what it decodes is right, by k; see `Model.parity_right`.
         service_s: the shortest and the longest call.
         every_s: for each worker, how long it runs between two stalls; 0 = nothing stands still.
         for_s: the shortest and the longest stall.
@@ -78,6 +72,7 @@ class World:
     every_s: float
     for_s: tuple[float, float]
     slo_ms: float
+    right: dict[int, tuple[float, ...]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -88,17 +83,24 @@ class Played:
         latencies_ms: of each answer, in order of the answers.
         own: answers that are the network's, and how many of them are right.
         decoded: likewise of those that were decoded.
+        sure: of how many decoded answers it is said that they are right: the sum of their confidences.
         defaults: answers by default.
-        rows: that the network was asked.
+        rows: that the network was asked, again ones among them.
         sums: that the parity model was asked.
     """
 
     latencies_ms: list[float] = field(default_factory=list)
     own: list[int] = field(default_factory=lambda: [0, 0])
     decoded: list[int] = field(default_factory=lambda: [0, 0])
+    sure: float = 0.0
     defaults: int = 0
     rows: int = 0
     sums: int = 0
+
+    @property
+    def more_work(self) -> float:
+        """Rows that all models were asked beyond one a query, as a share of the queries."""
+        return (self.rows + self.sums) / len(self.latencies_ms) - 1.0
 
     def quantiles(self, *points: float) -> list[float]:
         """Return quantiles of the latencies, in ms."""
@@ -109,6 +111,7 @@ class Played:
         self.latencies_ms += other.latencies_ms
         self.own = [a + b for a, b in zip(self.own, other.own, strict=True)]
         self.decoded = [a + b for a, b in zip(self.decoded, other.decoded, strict=True)]
+        self.sure += other.sure
         self.defaults += other.defaults
         self.rows += other.rows
         self.sums += other.sums
@@ -174,10 +177,12 @@ class _Run:
         net = Model(NET, "1", "torch", "", "", "scores", "float32", shape, classes, partitions=lane.workers)
         parity = Model(
             PARITY, "1", "torch", "", "", "scores", "float32", shape, classes, partitions=max(1, lane.parity_workers),
-            parity_of=f"{NET}@1", parity_k=lane.k,
+            parity_of=f"{NET}@1", parity_k=lane.k, parity_right=self._world.right.get(lane.k, ()),
         )  # fmt: skip
         named = PARITY if lane.k else ""
-        application = Application(APPLICATION, (NET,), "single", slo_ms=self._world.slo_ms, parity=named)
+        application = Application(
+            APPLICATION, (NET,), "single", slo_ms=self._world.slo_ms, parity=named, hedge=lane.hedge
+        )
         for topic, key, value in (
             (topics.MODELS, NET, net),
             (topics.MODELS, PARITY, parity),
@@ -233,7 +238,9 @@ class _Run:
         if prediction.status is Status.DEFAULT:
             found.defaults += 1
             return
-        counted = found.decoded if any(output.reconstructed for output in prediction.outputs) else found.own
+        is_decoded = any(output.reconstructed for output in prediction.outputs)
+        found.sure += prediction.confidence if is_decoded else 0.0
+        counted = found.decoded if is_decoded else found.own
         counted[0] += 1
         counted[1] += prediction.answer == int(self._world.labels[number % len(self._world.labels)])
 

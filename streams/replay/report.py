@@ -27,7 +27,7 @@ WHY: Final[Mapping[str, str]] = {
     "latencies": "its policy goes by latencies, which selection measures",
     "named_version": "it names a version, so no policy state is recorded with it",
     "running_mean": "a running mean stands in for a model; the decision is checked, the answer is not",
-    "reconstructed": "an output was decoded; the decision and what was decoded are checked, the answer is not",
+    "reconstructed": "an output was decoded; that, the decision and how sure it is are checked, the answer is not",
     "sum_missing": "a decoded output whose sum, or another output of its group, is not in the trace",
     "oversized": "its outputs were too large for one answer, so they are not recorded",
     "undecided": "nothing was decided: no room, overload, or models that did not run",

@@ -15,11 +15,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from policies import registry
+from policies.calibration import along
+from policies.confidence import own_confidence
 from schemas import topics
 from schemas.errors import DecodeError
 from schemas.records import Model, ModelPredictions, Outcome, is_ranked, outputs_of
+from schemas.topics import model_version
 from streams.replay.held import Held
-from streams.replay.report import OUTPUTS
+from streams.replay.report import ANSWERS, OUTPUTS
 from streams.replay.stages import outputs_with_ids
 from streams.replay.sums import Sums
 
@@ -69,7 +72,9 @@ class Rows:
         self._coverage = coverage
         self._report = report
         self._rows: Held[tuple[int, ModelOutput]] = Held(_BYTES)
-        self._versions = _versions(codec, models)
+        deployed = _deployed(codec, models)
+        self._versions = {(model.name, model.version) for model in deployed}
+        self._curves = _curves(deployed)
         self._sums = Sums()
         self._open: list[_Open] = []
         self._written: set[tuple[str, str, int]] = set()  # model, version, second
@@ -97,10 +102,23 @@ class Rows:
             if not self._is_found(one):
                 self._open.append(one)
         for output in () if prediction.stages else prediction.outputs:
+            if output.reconstructed:
+                self._check_confidence(prediction, output)
             if output.outcome not in _OWN or output.reconstructed:
                 one = _Open(ids, partition, prediction.received_us, prediction.answered_us, output, is_read)
                 if not self._is_found(one):
                     self._open.append(one)
+
+    def _check_confidence(self, prediction: Prediction, output: ModelOutput) -> None:
+        """Hold how sure a decoded answer is against what the parity models of then say, as far as they say it."""
+        decision, own = prediction.decision, own_confidence(output)
+        curves = self._curves.get(model_version(output.model, output.version), set())
+        if decision is None or own is None or not curves or () in curves or not registry.asks_one(decision.policy):
+            return
+        known = [along(curve, own) for curve in sorted(curves)]
+        self._report.checked[ANSWERS] += 1
+        if prediction.confidence not in known:
+            self._report.add(ANSWERS, prediction.query_id, prediction.confidence, known[-1])
 
     def again(self, until_us: float = inf) -> None:
         """Look again for what was not found; the rows of what was answered by `until_us` have come by now."""
@@ -179,11 +197,19 @@ def _has_scores(row: ModelOutput, output: ModelOutput) -> bool:
     return row[:3] == output[:3] and (row.scores == output.scores or output.outcome is not Outcome.OK)
 
 
-def _versions(codec: Codec, records: Iterable[Record]) -> set[tuple[str, str]]:
-    found = set()
+def _deployed(codec: Codec, records: Iterable[Record]) -> list[Model]:
+    found = []
     for record in records:
         with suppress(DecodeError):
             if record.value is not None:
-                model = codec.decode(Model, record.value)
-                found.add((model.name, model.version))
+                found.append(codec.decode(Model, record.value))
+    return found
+
+
+def _curves(models: Iterable[Model]) -> dict[str, set[tuple[float, ...]]]:
+    """Return how often decoded answers are right, as parity models say it, by model and version that they are of."""
+    found: dict[str, set[tuple[float, ...]]] = {}
+    for model in models:
+        if model.parity_of:
+            found.setdefault(model.parity_of, set()).add(model.parity_right)
     return found

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from deploy.state.desired import model_record
+from policies.calibration import KNOTS, along
 from streams.operators.selection.coding import code_of, decoded
 from workers.errors import PackageError
 from workers.packages.loading import load_package
@@ -44,6 +45,7 @@ def test_the_parity_model_of_a_linear_regression_is_exact_and_not_trained(k: int
         tmp_path / "base", tmp_path / "parity", "price-parity", "1", ROWS, Training(k=k), on_epoch=told.append
     )
     assert made.options["parity"] == {"of": "price@4", "k": k}
+    assert model_record(tmp_path / "parity").parity_right == ()  # numbers have no confidence
     ((epoch, loss, difference, *_),) = told
     assert (epoch, loss) == (0, 0.0)
     assert difference < 1e-12
@@ -92,6 +94,25 @@ def test_a_parity_model_is_trained_where_the_model_is_not_linear(tmp_path: Path)
     assert told[19].loss < told[0].loss / 2
     assert told[19].own > 0.95
     assert told[19].accuracy > 0.6  # of ten digits a guess gets a tenth
+    right = model_record(tmp_path / "parity-0").parity_right
+    assert right == model_record(tmp_path / "parity-1").parity_right
+    assert len(right) == len(KNOTS)
+    assert sorted(right) == [*right]
+    typical = float(np.e) / (np.e + 9)  # what a softmax makes of a probability of 1 among ten
+    assert along(right, typical) == pytest.approx(told[19].accuracy, abs=0.15)
+
+
+def test_without_labels_decoded_answers_are_as_likely_right_as_the_models_own_scores_say(tmp_path: Path) -> None:
+    """Of an exact parity model that is what the scores say, which are the model's own."""
+    rows, arguments = ROWS.astype(np.float32), {"inputs": 6, "outputs": 3}
+    package_torch(
+        networks.affine(6, 3), tmp_path / "base", "net", "1", rows[:5], architecture="workers.runtimes.parity:affine",
+        arguments=arguments, output="scores", classes=("a", "b", "c"),
+    )  # fmt: skip
+    package_parity(tmp_path / "base", tmp_path / "parity", "net-parity", "1", rows, Training(held_out=0.9))
+    right = model_record(tmp_path / "parity").parity_right
+    for knot, share in zip(KNOTS[2:], right[2:], strict=True):  # of three classes the best has more than a third
+        assert share == pytest.approx(knot, abs=0.05)
 
 
 @pytest.mark.parametrize(

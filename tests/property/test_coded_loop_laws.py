@@ -10,13 +10,17 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from policies.calibration import KNOTS
 from schemas import topics
 from schemas.records import Application, ModelPredictions, ModelQueries, Outcome, Prediction, Query, Status, Tensor
 from streams.operators.contract import Emit, Needs, Operator, Skip
+from streams.operators.join.kernel import JoinerSettings
 from streams.operators.selection.kernel import Selection, SelectionSettings
+from streams.replay.as_it_was import Deployment, replay
 from streams.testing import Crash, Driver, Duplicate, Reorder
 from streams.topology import build, worker_role
 from tests.coded import CODEC, INTERCEPT, models, scores
+from tests.traces import trace_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -72,7 +76,7 @@ class Staggered(Operator):
         )
 
 
-def loop(k: int, late_us: Callable[[str], int], faults: Sequence[Fault]) -> Driver:
+def loop(k: int, late_us: Callable[[str], int], faults: Sequence[Fault], right: tuple[float, ...] = ()) -> Driver:
     """Return selection, a model whose rows may be late and its exact parity model, on the driver."""
     made: dict[str, Callable[[], Operator]] = {
         "selection": lambda: Selection(CODEC, SelectionSettings(2)),
@@ -84,7 +88,7 @@ def loop(k: int, late_us: Callable[[str], int], faults: Sequence[Fault]) -> Driv
     driver = Driver(build(["net", "net-parity"], 2), made, faults)
     application = Application("digits", ("net",), "single", slo_ms=SLO_MS, parity="net-parity")
     driver.produce(topics.APPLICATIONS, 0, CODEC.encode(application), b"digits")
-    for model in models(k):
+    for model in models(k, right):
         driver.produce(topics.MODELS, 0, CODEC.encode(model), model.name.encode())
     driver.run(0.1)
     return driver
@@ -144,6 +148,32 @@ def test_one_late_row_of_a_group_is_answered_and_two_are_not() -> None:
     asked(driver, [(1, 2), (3, 4), (5, 6), (7, 8)], 0.002)
     found = {one.query_id: one.reason for one in map(_prediction, driver.read(topics.PREDICTIONS))}
     assert found == {"q0": None, "q1": "reconstructed", "q2": "deadline", "q3": "deadline"}
+
+
+def test_a_replay_computes_decoded_outputs_and_how_sure_they_are_again() -> None:
+    """To the bit: a last digit more is a difference."""
+    right = tuple(0.1 + 0.7 * knot for knot in KNOTS)
+    driver = loop(2, lambda query_id: 5_000_000 if query_id == "q1" else QUICK_US, [], right)
+    asked(driver, [(1, 2), (3, 4)], 0.002)
+    deployment = Deployment(SelectionSettings(2), JoinerSettings(2))
+    report = replay(trace_of(driver), deployment, CODEC)
+    assert report.is_equal
+    assert report.unchecked == {"reconstructed": 1}
+    assert report.checked["answers"] == report.checked["outputs"] == 2
+
+    changed = trace_of(driver)
+    ((place, found),) = [
+        (place, record)
+        for place, log in changed.logs.items()
+        for record in log
+        if place[0] == topics.PREDICTIONS and _prediction(record).reason == "reconstructed"
+    ]
+    surer = _prediction(found)._replace(confidence=float(np.nextafter(_prediction(found).confidence, 1.0)))
+    log = changed.logs[place]
+    log[log.index(found)] = found._replace(value=CODEC.encode(surer))
+    report = replay(changed, deployment, CODEC)
+    assert report.different == {"answers": 1}
+    assert report.differences[0].id == "q1"
 
 
 def _prediction(record: Record) -> Prediction:

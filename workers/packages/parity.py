@@ -4,7 +4,8 @@
                                             └──── no ──▶ trained on sums of k rows, judged on rows held back
 
 The manifest says whose outputs are summed (MODEL@VERSION) and of how many rows. A parity model belongs to that version
-alone.
+alone. It also says how often decoded answers were right, by how sure they seem: the scores that are decoded are
+approximate, and tell too much.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from policies import calibration
+from policies.confidence import share_of
 from schemas.topics import model_version
 from streams.operators.selection.coding import ROWS, decoded
 from workers.entry_point import resolve
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from workers.manifest import Manifest
+    from workers.manifest_form import Parity
     from workers.packages.loading import LoadedModel
     from workers.runtimes.contract import Outputs
 
@@ -143,6 +147,9 @@ def package_parity(
     else:
         built, arguments = _architecture(coded, training)
         network = _trained(coded, held[count:], training, judge, on_epoch, built, arguments)
+    parity: Parity = {"of": model_version(model.manifest.name, model.manifest.version), "k": training.k}
+    if right := judge.right(network):
+        parity["right"] = [*right]
     return package_torch(
         network,
         folder,
@@ -154,7 +161,7 @@ def package_parity(
         output=model.manifest.output,
         classes=model.manifest.classes,
         min_rows=model.manifest.options.get("min_rows"),
-        parity={"of": model_version(model.manifest.name, model.manifest.version), "k": training.k},
+        parity=parity,
     )
 
 
@@ -269,22 +276,53 @@ class _Judge:
 
     def __call__(self, network: object, epoch: int, loss: float) -> Judged:
         """Return how well that goes."""
-        coded, groups = self.coded, self.groups
-        sums = coded.rows[groups].astype(np.float64).sum(axis=1).astype(coded.rows.dtype)
-        parity = np.asarray(resolve(f"{_NETWORKS}:answers")(network, sums))
-        found, places = [], groups.T.reshape(-1)
-        for missing in range(groups.shape[1]):
-            others = [coded.outputs[column] for at, column in enumerate(groups.T) if at != missing]
-            found.append(decoded(parity, others))
-        outputs = np.concatenate(found)
+        coded, outputs, places = self.coded, self._decoded(network), self._places
         difference = float(np.abs(outputs - coded.outputs[places]).mean())
         if coded.answers is None:
             return Judged(epoch, loss, difference)
-        classes = np.asarray(coded.manifest.classes or range(coded.outputs.shape[1]))
-        answers = classes[outputs.argmax(axis=1)]
+        answers = self._classes[outputs.argmax(axis=1)]
         agreement = float((answers == coded.answers[places]).mean())
         if self.labels is None:
             return Judged(epoch, loss, difference, agreement)
         right = self.labels[places]
         own, accuracy = float((coded.answers[places] == right).mean()), float((answers == right).mean())
         return Judged(epoch, loss, difference, agreement, own, accuracy)
+
+    def right(self, network: object) -> tuple[float, ...]:
+        """Return how often decoded answers are right at each of `calibration.KNOTS`; empty for numbers.
+
+        Without labels an answer is right as likely as the model's own output says.
+        """
+        if self.coded.answers is None:
+            return ()
+        outputs, own = self._decoded(network), self.coded.outputs[self._places]
+        best = outputs.argmax(axis=1)
+        right = _shares(own, best)
+        if self.labels is not None:
+            right = (self._classes[best] == self.labels[self._places]).astype(np.float64).tolist()
+        return calibration.curve(calibration.counted(_shares(outputs, best), right))
+
+    @property
+    def _places(self) -> NDArray[np.intp]:
+        return self.groups.T.reshape(-1)
+
+    @property
+    def _classes(self) -> NDArray[np.generic]:
+        return np.asarray(self.coded.manifest.classes or range(self.coded.outputs.shape[1]))
+
+    def _decoded(self, network: object) -> NDArray[np.floating]:
+        """Return each output (rows, m) as if it were missing, in the order of `_places`."""
+        coded, groups = self.coded, self.groups
+        sums = coded.rows[groups].astype(np.float64).sum(axis=1).astype(coded.rows.dtype)
+        parity = np.asarray(resolve(f"{_NETWORKS}:answers")(network, sums))
+        found: list[NDArray[np.generic]] = []
+        for missing in range(groups.shape[1]):
+            others = [coded.outputs[column] for at, column in enumerate(groups.T) if at != missing]
+            found.append(decoded(parity, others))
+        return np.concatenate(found)
+
+
+def _shares(outputs: NDArray[np.floating], places: NDArray[np.intp]) -> list[float]:
+    """Return one score of each row (n, m) as a share."""
+    rows = np.nan_to_num(outputs.astype(np.float64))
+    return [share_of(row, place) for row, place in zip(rows, places.tolist(), strict=True)]

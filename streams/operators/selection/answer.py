@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from policies.calibration import calibrated
+from policies.calibration import along, calibrated
 from policies.combine import agrees, combine
 from policies.confidence import own_confidence
 from policies.contract import OwnAnswer, is_choosing, ranks_by
@@ -139,10 +139,10 @@ def predicted(query: Pending, now_us: int, reason: str | None, substitutes: Subs
         except PolicyError:
             failed = application.default_output, 0.0, tuple(outputs.values())
             return answered(query, now_us, Status.DEFAULT, "policy_failed", *failed)
-        if query.plan is not None:
+        if query.plan is not None and query.is_stepwise:
             confidence = query.plan.confidence(usable, confidence)
-        elif query.is_alone and not isinstance(query.weights, OwnAnswer):  # it was decoded: its scores tell, too
-            confidence = confidence_in(query, usable[next(iter(usable))])
+        elif query.is_alone and not isinstance(query.weights, OwnAnswer):
+            confidence = _confidence_in_decoded(query, usable[next(iter(usable))])
         is_own = all(output.outcome is Outcome.OK for output in outputs.values())
         status = Status.COMPLETE if is_own else Status.PARTIAL
         reason = None if status is Status.COMPLETE else _why(outputs)
@@ -162,6 +162,12 @@ def confidence_in(query: Pending, output: ModelOutput) -> float:
     if own is None or decision is None or query.confidences is None:
         return 1.0
     return calibrated(query.confidences, decision.chosen[0], own)
+
+
+def _confidence_in_decoded(query: Pending, output: ModelOutput) -> float:
+    """Return how likely a decoded answer is right: what its model's own ones are does not count for it."""
+    own = own_confidence(output) if query.right else None
+    return confidence_in(query, output) if own is None else along(query.right, own)
 
 
 def _of_one(query: Pending, only: ModelOutput, now_us: int) -> Prediction:

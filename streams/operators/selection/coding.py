@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from policies.calibration import KNOTS
 from schemas.records import Outcome
 from schemas.topics import MODEL_VERSION
 
@@ -42,6 +43,7 @@ class Code(NamedTuple):
     dtype: str  # of the parity model's rows
     shape: tuple[int, ...]  # of a row
     partitions: int  # of the model's topic
+    right: tuple[float, ...] = ()  # how often decoded answers are, at each knot of `policies.calibration`
 
 
 def code_of(parity: Model, models: Mapping[str, Model]) -> Code | None:
@@ -59,8 +61,9 @@ def code_of(parity: Model, models: Mapping[str, Model]) -> Code | None:
         return None
     if model.dtype is None or parity.dtype not in _FLOATS or model.partitions < parity.parity_k:
         return None
+    right = parity.parity_right if len(parity.parity_right) == len(KNOTS) else ()
     return Code(
-        name, version, parity.name, parity.version, parity.parity_k, parity.dtype, model.shape, model.partitions
+        name, version, parity.name, parity.version, parity.parity_k, parity.dtype, model.shape, model.partitions, right
     )
 
 

@@ -154,6 +154,7 @@ class Pending:
         keeps_input: its places count its input, too.
         message: for people, beside the reason in its answer.
         plan: what it asks after its first models; None = nothing.
+        right: how often what was decoded for it is right, by its confidence; empty = not known, or nothing was.
         imputed: sources of features whose means it goes by.
         candidates: rows of features; ids, until their features are known; None = it has none.
         ids: of its candidates, where they are ids.
@@ -193,6 +194,7 @@ class Pending:
         "read",
         "received_us",
         "reply_token",
+        "right",
         "root",
         "row",
         "row_id",
@@ -244,6 +246,7 @@ class Pending:
         self.quota: Quota | None = None
         self.places = 1 if value is None or (len(value) <= PLACE_BYTES and not self.headers) else self._places(value)
         self.message = ""
+        self.right: tuple[float, ...] = ()
         self.plan: QueryPlan | None = None
         self.imputed: tuple[str, ...] = ()
         self.ids: tuple[str, ...] = self.candidates if self.candidates.__class__ is tuple else ()

@@ -199,7 +199,7 @@ class Reconstruction:
             if query is None or model not in query.models or model in query.outputs:
                 continue
             self._counters["reconstructed_total", "application", query.application_name, "model", model] += 1
-            query.outputs[model] = self._output(one)
+            query.outputs[model], query.right = self._output(one), one.code.right
             if query.plan is not None and query.is_due:
                 self._combiner.ready.append(query)
             elif query.plan is None and len(query.outputs) == len(query.models):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -11,8 +12,10 @@ import pytest
 from load.harness.stalls import pairs
 from load.results.results import Result
 from load.scenarios.parm import FIGURES, NAME
+from load.scenarios.parm_forms import Lane
 from load.scenarios.parm_page import plots, tables
-from load.scenarios.parm_virtual import Lane, World, play
+from load.scenarios.parm_virtual import World, play
+from policies.calibration import KNOTS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -48,6 +51,21 @@ def test_a_coded_lane_decodes_what_stands_still_and_is_asked_a_kth_more() -> Non
     assert coded.decoded[0] == coded.decoded[1]
     assert coded.own[0] == coded.own[1] == 2_000 - coded.decoded[0]
     assert coded.quantiles(0.99)[0] < 0.8 * plain.quantiles(0.99)[0]
+
+
+def test_a_hedged_lane_asks_late_rows_again_for_no_more_than_its_share() -> None:
+    """The tail is shorter for it, and no answer is decoded."""
+    plain, hedged = (play(world(), lane, 60.0, 2_000, 1) for lane in (Lane(6), Lane(6, hedge=0.05)))
+    assert plain.more_work == 0.0
+    assert 0.0 < hedged.more_work <= 0.05 + 20 / 2_000  # so many tokens are there at the beginning
+    assert (hedged.sums, hedged.decoded) == (0, [0, 0])
+    assert hedged.quantiles(0.99)[0] < plain.quantiles(0.99)[0]
+
+
+def test_a_decoded_answer_in_virtual_time_is_as_sure_as_its_parity_model_says() -> None:
+    """Whatever its scores are."""
+    found = play(replace(world(), right={2: (0.7,) * len(KNOTS)}), Lane(6, 3, 2), 60.0, 1_000, 1)
+    assert found.sure == pytest.approx(0.7 * found.decoded[0])
 
 
 def test_a_lane_in_virtual_time_is_the_same_each_time() -> None:

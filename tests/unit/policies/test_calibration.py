@@ -10,7 +10,7 @@ from sklearn.datasets import load_digits
 from sklearn.isotonic import IsotonicRegression
 from sklearn.naive_bayes import GaussianNB
 
-from policies.calibration import WINDOW, calibrated, extended, observed, started
+from policies.calibration import WINDOW, along, calibrated, counted, curve, extended, observed, started
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -108,3 +108,15 @@ def test_one_answer_worked_out_by_hand() -> None:
     both, kept = observed(state, 1, 0, 0.95, 0.0), 1.0 - 1.0 / WINDOW
     mean = (3.8 + 3.6 + 1.0) / (4.0 + 4.0 + kept + 1.0)  # the knot alone says 0.8, which is less than 0.9 says
     assert calibrated(both, 0, 0.95) == calibrated(both, 0, 0.9) == pytest.approx(mean)
+
+
+def test_a_curve_of_answers_that_are_known_at_once_is_what_was_right() -> None:
+    """As with a window that forgets none of them; an answer may be right in part."""
+    said, right = answers(sharpness=3.0)
+    right_at = curve(counted(said.tolist(), right.tolist()))
+    told_now = np.array([along(right_at, one) for one in said.tolist()])
+    assert told_now.mean() == pytest.approx(right.mean(), abs=0.01)
+    assert said.mean() > right.mean() + 0.1
+    assert [*right_at] == sorted(right_at)
+    halves = curve(counted([0.9] * 1_000, [0.5] * 1_000))
+    assert along(halves, 0.9) == pytest.approx(0.5, abs=0.01)

@@ -121,6 +121,9 @@ def test_a_package_that_cannot_be_made_leaves_nothing_behind(tmp_path: Path) -> 
         ({"options": {"conversion": {"batch_us": {"trees": {}}}}}, "batch_us of conversion cannot be"),
         ({"options": {"conversion": []}}, "conversion has|conversion is no object"),
         ({"options": {"min_rows": 1 << 40}}, "min_rows of options cannot be"),
+        ({"options": {"parity": {"of": "net@1"}}}, "parity of options cannot be"),
+        ({"options": {"parity": {"of": "net@1", "k": 2, "right": [0.5]}}}, "right of parity cannot be"),
+        ({"options": {"parity": {"of": "net@1", "k": 2, "right": [2.0] * 13}}}, "right of parity cannot be"),
         ({"options": {"arguments": nested(40)}}, "more than 32 deep"),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from policies.calibration import KNOTS
 from policies.confidence import own_confidence
 from schemas.records import Feedback, JoinStatus, ModelOutput, Outcome, Prediction, Status, Tensor
 from streams.operators.join.observation import default_observation, observation
@@ -57,6 +58,50 @@ def test_a_late_output_is_decoded_when_it_is_later_than_its_model_is() -> None:
     assert found.answer == "abc"[int(scores((3, -1)).argmax())]
     assert found.confidence == own_confidence(output)
     assert coded.counted("reconstructed_total{application=digits,model=net}") == 1
+
+
+@pytest.mark.parametrize("right", [0.0, 0.4, 1.0])
+def test_a_decoded_answer_is_as_sure_as_its_parity_model_was_right(right: float) -> None:
+    """Its scores are approximate: what they say counts by how often that was so. The model's own ones are as ever."""
+    coded = Coded(changes={"right": (0.0, *[right] * (len(KNOTS) - 1))})
+    sum_id = pair(coded)
+    coded.wait(10)
+    coded.answer("net", "q0", scores((1, 2)))
+    coded.answer("net-parity", sum_id, parity((1, 2), (3, -1)))
+    coded.wait(10)
+    own, found = coded.predictions
+    assert own.confidence == own_confidence(own.outputs[0])
+    assert found.reason == "reconstructed"
+    assert found.confidence == right
+
+
+def test_a_decoded_answer_to_what_was_asked_twice_is_no_surer_for_that() -> None:
+    """Neither question was answered in time."""
+    coded = Coded(hedge=1.0)
+    for number in range(2):
+        coded.ask(f"first{number}", 1, number)
+        coded.wait(10)
+        coded.answer("net", f"first{number}", scores((1, number)))
+    sum_id = pair(coded)
+    coded.wait(30)
+    assert [one.query_id for one in coded.of("net") if one.batch.step] == ["q0", "q1"]
+    coded.answer("net", "q0", scores((1, 2)))
+    coded.wait(600)
+    coded.answer("net-parity", sum_id, parity((1, 2), (3, -1)))
+    coded.wait(400)
+    found = coded.predictions[-1]
+    assert (found.query_id, found.reason) == ("q1", "reconstructed")
+    assert found.confidence == own_confidence(found.outputs[0]) < 1.0
+
+
+def test_a_curve_of_another_length_is_none() -> None:
+    """It says nothing of the knots that are: the decoded scores count as they are."""
+    coded = Coded(changes={"right": (0.5, 0.5)})
+    coded.answer("net-parity", pair(coded), parity((1, 2), (3, -1)))
+    coded.answer("net", "q0", scores((1, 2)))
+    coded.wait(1_000)
+    found = coded.predictions[-1]
+    assert found.confidence == own_confidence(found.outputs[0])
 
 
 def test_of_a_slow_model_an_output_is_waited_for_until_the_deadline() -> None:
