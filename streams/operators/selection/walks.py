@@ -61,14 +61,14 @@ class Walks:
         """Ask the first stages about a query whose model has been chosen."""
         application = query.application
         assert application is not None
-        query.walk = walk = Walk(graph_of(application.stages), query.models[0], query.row_id)
-        query.models = ()  # of its own it asks none: its rows do
+        (chosen,), query.models = query.models[:1], ()  # of its own it asks none: its rows do
         if any(name not in self._models for name in application.asks if name not in application.models):
             query.decision = None
             effects.append(self._combiner.answer(query, now_us, "unknown_model"))
             return
         self._combiner.latencies = self._combiner.latencies or Latencies()
-        self._combiner.open([query])
+        self._combiner.open([query])  # which may rename it, and its rows are named after it
+        query.walk = walk = Walk(graph_of(application.stages), chosen, query.row_id)
         query.keep_input()
         self._follow(query, walk, None, now_us)
         self._end(query, walk, now_us, effects)
@@ -134,7 +134,7 @@ class Walks:
     def _new(
         self, query: Pending, walk: Walk, stage: Stage, before: StageRow | None, place: int, item: Item | None
     ) -> StageRow:
-        row = StageRow(query.row_id, stage, stage.model or walk.model, before, place, item)
+        row = StageRow(walk.root_id, stage, stage.model or walk.model, before, place, item)
         row.until_us = query.received_us + int(stage.share * (query.until_us - query.received_us))
         walk.add(row)
         return row
