@@ -137,6 +137,7 @@ class Walks:
         row = StageRow(walk.root_id, stage, stage.model or walk.model, before, place, item)
         row.until_us = query.received_us + int(stage.share * (query.until_us - query.received_us))
         walk.add(row)
+        query.grow(PLACE_BYTES)
         return row
 
     def _join(self, query: Pending, walk: Walk, row: StageRow, now_us: int) -> None:
@@ -170,7 +171,7 @@ class Walks:
             self._count(query, row, Outcome.OVERLOADED.value)
             return
         walk.waiting[asked.row_id] = row
-        _hold(query, asked)
+        query.grow(size(its_input))
         if asked.outputs:  # remembered
             self._combiner.ready.append(asked)
 
@@ -208,11 +209,3 @@ def _asked(query: Pending, row: StageRow, its_input: Input, *, is_chosen: bool) 
     asked = Pending(its, record, query.application, row.at_us, row.at_us, row.until_us, row.until_us)
     asked.models, asked.row, asked.root = (row.model,), row, query
     return asked
-
-
-def _hold(query: Pending, asked: Pending) -> None:
-    """Count the places of a row with its query's."""
-    if query.quota is not None:
-        places = asked.places + size(asked.input) // PLACE_BYTES
-        query.places += places
-        query.quota.places += places

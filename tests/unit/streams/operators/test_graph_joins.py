@@ -187,3 +187,14 @@ def test_what_each_of_many_stages_waits_for_is_worked_out_once(monkeypatch: pyte
     answer, _ = asked((DETECT, *stages[:-1], stages[-1]._replace(model="")), {"face-net": lambda _: None}, 4)
     assert answer.reason == "deadline"
     assert looked_up.call_count < 4 * 15 * 15  # in selection and in the replay
+
+
+def test_rows_that_wait_for_others_count_for_their_room() -> None:
+    """None of them has been asked, and each is held until the query is answered."""
+    its = loop({"face-net": lambda _: None}, traffic((DETECT, SCENE, CARS)), has_workers=True)
+    its.query(input=picture(4, 8, 10))
+    its.driver.run(0.1)
+    held = "held{application=traffic}"
+    assert its.driver.operator("selection").statistics()[held] == 1 + len(("detect", "scene", "cars", "cars", "cars"))
+    its.driver.run(1.0)
+    assert its.driver.operator("selection").statistics()[held] == 0
