@@ -18,7 +18,9 @@ from schemas.records import (
     Outcome,
     Prediction,
     Query,
+    Ranked,
     Report,
+    StageOutput,
     Status,
     Step,
     Tensor,
@@ -147,6 +149,46 @@ async def _strange_candidates(arena: Arena) -> None:
     await arena.send(topics.FEEDBACK, [Feedback(each.query_id, 1e308) for each in queries])
 
 
+async def _strange_ids(arena: Arena) -> None:
+    """Ids of candidates that are none, twice the same, tens of thousands; of films that nobody knows, and of many."""
+    many = tuple(map(str, range(60_000)))
+    given = [("a", "a"), ("",), (), ("x" * 129,), ("\0", "/", "films/a", "\ud7ff"), many[:256], many[:257], many]
+    given += [tuple([name.rjust(32, "\U0001f600") for name in many[:256]])]
+    films = [arena.codec.encode(Features((sign * 1e308,) * width)) for sign in (1.0, -1.0) for width in (1, 2, 3)]
+    for name in ("a", *many[:20]):
+        await arena.put(topics.FEATURES, films, key=f"films/{name}".encode())
+    queries = [
+        Query(f"ids-{application}-{n}-{top}", application, row(3), candidates=ids, top=top)
+        for application in (RATINGS, AGAIN)
+        for n, ids in enumerate(given)
+        for top in (1, 2**31 - 1)
+    ]
+    await arena.send(topics.QUERIES, queries)
+    await arena.send(topics.FEEDBACK, [Feedback(each.query_id, 1e308) for each in queries])
+
+
+async def _forged_places(arena: Arena) -> None:
+    """Answers whose candidates and stages refer to what is not there, or to each other."""
+    decision = Decision((0,), 0, RATINGS, "ridge(features=2)", ("computed",), (1.0,))
+    output = ModelOutput("computed", "", Outcome.OK, 3.0, Tensor.of(np.ones(2)))
+    best = Tensor.of(np.array([99, -1]))
+    answer = Prediction("", RATINGS, None, decision, Status.COMPLETE, None, best, 1.0, (output,), 0, 0, 0, 0)
+    told = StageOutput("a", "computed", "1", Outcome.OK, 3)
+    forged = [
+        answer._replace(ranked=Ranked(ids, place, items, ids, rows), stages=stages)
+        for ids, items in (((), ()), (("a",), (7, -9)), (("a", "a"), (-1,)))
+        for place in (-(2**31), 2**31 - 1)
+        for rows in (None, Tensor.of(np.zeros((3, 5))))
+        for stages in (
+            (told._replace(before=0, beside=(0, 9)),),
+            (told._replace(before=5), told._replace(beside=(-3,))),
+        )
+    ]
+    named = [each._replace(query_id=f"placed-{n}") for n, each in enumerate(forged)]
+    await arena.send(topics.PREDICTIONS, named)
+    await arena.send(topics.FEEDBACK, [Feedback(each.query_id, 3) for each in named])
+
+
 async def _parity_names(arena: Arena) -> None:
     """Queries whose ids look like rows of a parity model, of groups that are none."""
     names = [
@@ -236,6 +278,8 @@ RECORDS = (
     Attack("forged-prediction", "client", "answers of nobody: OK, and none", _forged_prediction),
     Attack("strange-times", "client", "clocks, objectives, priorities beyond bounds", _strange_times),
     Attack("strange-candidates", "client", "candidates that are none, by the billion", _strange_candidates),
+    Attack("strange-ids", "client", "candidates by ids that are none, or by the thousand", _strange_ids),
+    Attack("forged-places", "client", "answers that refer to what is not there", _forged_places),
     Attack("parity-names", "client", "ids that look like sums of other queries", _parity_names),
     Attack("forged-steps", "client", "answers with steps that nobody took", _forged_steps),
     Attack("strange-keys", "client", "tombstones, keys and headers that are none", _strange_keys),

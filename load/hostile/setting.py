@@ -43,7 +43,15 @@ _APPLICATIONS: Final = (
     ),
     Application(COMPLAINTS, ("right", "dead"), "exp3", slo_ms=SLO_MS, default_output=-1, window_s=2, default_loss=0),
     Application(AGAIN, ("wrong", "right"), "cascade", slo_ms=SLO_MS, default_output=-1, hedge=0.05),
-    Application(RATINGS, (_COMPUTED,), "ridge", {"features": 2}, slo_ms=SLO_MS, default_output=-1),
+    Application(
+        RATINGS,
+        (_COMPUTED,),
+        "ridge",
+        {"features": 2},
+        slo_ms=SLO_MS,
+        default_output=-1,
+        sources=(Source("films", 2, "candidate", wait=0.1),),
+    ),
     Application(
         LOOKED,
         ("right",),
