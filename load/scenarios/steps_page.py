@@ -101,6 +101,7 @@ PARTS: Final[Mapping[str, Part]] = {
             Row("p99.9 beside as many workers more, simulated", "virtual_k2_p999_of_equal", plain),
             Row("p99.9 beside hedging, simulated", "virtual_k2_p999_of_hedge", plain),
             Row("p99.9 beside none, real processes", "k2_p999_of_none", plain, "0.52 and more"),
+            Row("p99 beside none while a worker is killed, real processes", "k2_rebalance_p99_of_none", plain),
             Row("p99.9 of hedging beside none, real processes", "hedge_p999_of_none", plain),
             Row("points of accuracy lost where decoded", "k2_accuracy_lost_points", plain, "at most 6.5"),
             Row("the same, sums of three", "k3_accuracy_lost_points", plain),
