@@ -57,7 +57,7 @@ _MOST_STEPS, _SHORT_STEPS = 7, 3
 _SECONDS, _SHORT_SECONDS = 12.0, 6.0
 _WARM_S: Final = 5.0
 # Split for 100 pictures a second, with the way to a model and back as `skysail config check` counts it.
-_FORM: Final = Form(WORKERS, 100.0, way_us=7_400, apart_us=0)
+FORM: Final = Form(WORKERS, 100.0, way_us=7_400, apart_us=0)
 _VIRTUAL, _SHORT_VIRTUAL = 1_500, 500  # pictures in virtual time, for where to begin
 _HALVINGS: Final = 4
 _MOST_ROWS: Final = 16  # of which it is published what a batch takes
@@ -147,7 +147,7 @@ async def _both(
 ) -> dict[str, float]:
     """Return the figures of both lanes at an objective; `is_own`: workers size their batches themselves."""
     figures: dict[str, float] = {}
-    for name, (lane, most) in lanes(times_of(), slo_ms, _FORM).items():
+    for name, (lane, most) in lanes(times_of(), slo_ms, FORM).items():
         begin = await asyncio.to_thread(_in_virtual_time, stage, lane, most, slo_ms)
         first = figures.get(f"{prefix}_split_per_s", 0.0)
         its = await _measured(stage, _deployment(packages, lane, slo_ms, is_own=is_own), slo_ms, begin, first)
