@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from load.figures import IN_FULL, NONE, PER_S, SHOWN, SHOWN_MS, Better, Figures, Kind, at_least
+from load.figures import FAULTS, IN_FULL, NONE, PER_S, SHOWN, SHOWN_MS, Better, Figures, Kind, at_least
 from load.harness.driving import deployed
 from load.harness.openloop import Asked
 from load.harness.progress import say
@@ -80,13 +80,11 @@ _RATE_STEP = Kind("", Better.HIGHER, 0.2)
 FIGURES = Figures(
     _RATE_STEP("live_tightest_ratio", must=at_least(1.3, IN_FULL)),
     _RATE_STEP("live_at_*_ratio"),
-    PER_S(*(f"live_at_*_{lane}_per_s" for lane in LANES)),
-    SHOWN("live_wrong", must=NONE),
-    SHOWN("live_at_*_virtual_per_s", "live_at_*_over_*", "live_at_*_share", "live_at_*_workers", "live_at_*_rows"),
-    SHOWN("live_workers"),
+    FAULTS("live_wrong", must=NONE),
+    PER_S(*(f"{at}_{lane}_per_s" for at in ("live_at_*", "live_own") for lane in LANES)),
+    Kind("1/s")("live_*_virtual_per_s", "live_*_over_per_s"),
     SHOWN_MS("live_*_p99_ms"),
-    PER_S(*(f"live_own_{lane}_per_s" for lane in LANES)),
-    SHOWN("live_own_*"),
+    SHOWN("live_*_over_*", "live_at_*_share", "live_at_*_workers", "live_at_*_rows", "live_own_ratio", "live_workers"),
 )
 
 
