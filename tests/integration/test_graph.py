@@ -43,7 +43,7 @@ def applications(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Mapping[str
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", str(Path.cwd()))]))
     monkeypatch.chdir(tmp_path)
     exec(packaging, {})  # our own page
-    (said,) = blocks("yaml")
+    said, _ = blocks("yaml")
     found: Mapping[str, Any] = yaml.safe_load(said)["applications"]
     return found
 
