@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from load.figures import IN_FULL, NONE, PER_S, SHOWN, SHOWN_MS, Better, Figures, Kind, at_least
+from load.figures import FAULTS, IN_FULL, NONE, PER_S, SHOWN, SHOWN_MS, Better, Figures, Kind, at_least
 from load.harness.driving import deployed
 from load.harness.openloop import Asked
 from load.harness.progress import say
@@ -57,7 +57,7 @@ _MOST_STEPS, _SHORT_STEPS = 7, 3
 _SECONDS, _SHORT_SECONDS = 12.0, 6.0
 _WARM_S: Final = 5.0
 # Split for 100 pictures a second, with the way to a model and back as `skysail config check` counts it.
-_FORM: Final = Form(WORKERS, 100.0, way_us=7_400, apart_us=0)
+FORM: Final = Form(WORKERS, 100.0, way_us=7_400, apart_us=0)
 _VIRTUAL, _SHORT_VIRTUAL = 1_500, 500  # pictures in virtual time, for where to begin
 _HALVINGS: Final = 4
 _MOST_ROWS: Final = 16  # of which it is published what a batch takes
@@ -80,13 +80,11 @@ _RATE_STEP = Kind("", Better.HIGHER, 0.2)
 FIGURES = Figures(
     _RATE_STEP("live_tightest_ratio", must=at_least(1.3, IN_FULL)),
     _RATE_STEP("live_at_*_ratio"),
-    PER_S(*(f"live_at_*_{lane}_per_s" for lane in LANES)),
-    SHOWN("live_wrong", must=NONE),
-    SHOWN("live_at_*_virtual_per_s", "live_at_*_over_*", "live_at_*_share", "live_at_*_workers", "live_at_*_rows"),
-    SHOWN("live_workers"),
+    FAULTS("live_wrong", must=NONE),
+    PER_S(*(f"{at}_{lane}_per_s" for at in ("live_at_*", "live_own") for lane in LANES)),
+    Kind("1/s")("live_*_virtual_per_s", "live_*_over_per_s"),
     SHOWN_MS("live_*_p99_ms"),
-    PER_S(*(f"live_own_{lane}_per_s" for lane in LANES)),
-    SHOWN("live_own_*"),
+    SHOWN("live_*_over_*", "live_at_*_share", "live_at_*_workers", "live_at_*_rows", "live_own_ratio", "live_workers"),
 )
 
 
@@ -147,7 +145,7 @@ async def _both(
 ) -> dict[str, float]:
     """Return the figures of both lanes at an objective; `is_own`: workers size their batches themselves."""
     figures: dict[str, float] = {}
-    for name, (lane, most) in lanes(times_of(), slo_ms, _FORM).items():
+    for name, (lane, most) in lanes(times_of(), slo_ms, FORM).items():
         begin = await asyncio.to_thread(_in_virtual_time, stage, lane, most, slo_ms)
         first = figures.get(f"{prefix}_split_per_s", 0.0)
         its = await _measured(stage, _deployment(packages, lane, slo_ms, is_own=is_own), slo_ms, begin, first)

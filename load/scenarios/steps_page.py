@@ -87,6 +87,7 @@ PARTS: Final[Mapping[str, Part]] = {
             Row("pictures a second at 45 ms, split by what batches take, simulated", "at_45_split_per_s", count),
             Row("the same, split evenly", "at_45_even_per_s", count),
             Row("ratio at the tightest objective", "tightest_ratio", times),
+            Row("the same ratio on Kafka, with models that sleep as long", "live_tightest_ratio", times),
         ),
         graph_page.plots,
         "Pictures a second by objective",
