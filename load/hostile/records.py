@@ -175,8 +175,8 @@ async def _strange_store(arena: Arena) -> None:
     async with arena.redis() as store:
         for number, value in enumerate(values):
             await store.set(feature_name(arena.prefix, f"films/strange-{number}"), value)
-        await store.hset(feature_name(arena.prefix, "films/hash"), "0", "1")  # type: ignore[misc]  # redis-py's own type
-        await store.rpush(feature_name(arena.prefix, "films/list"), "1")  # type: ignore[misc]
+        await store.hset(feature_name(arena.prefix, "films/hash"), "0", "1")
+        await store.rpush(feature_name(arena.prefix, "films/list"), "1")
     for sign in (1.0, -1.0):
         await arena.put(topics.FEATURES, [encode(Features((sign * 1e308,)))], key=b"lately/strange-1")
     ids = (*(f"strange-{number}" for number in range(len(values))), "hash", "list", "nothing")

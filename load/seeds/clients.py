@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from load.seeds.features import FILMS, written
+from load.seeds.features import FILMS, ITEMS, written
 from load.seeds.models import LABELS, truth
 from schemas import topics
 from schemas.records import Feedback, Query, Tensor
@@ -85,17 +85,20 @@ class Clients:
             await self._tell(key, query_id, truth(number + random.randrange(LABELS)))
 
     def _with_features(self, query: Query, application: Application, tasks: asyncio.TaskGroup) -> Query:
-        """Return a query with films to rank, if it may have such, and write features of it: before, after, or never."""
+        """Return a query with candidates, if it may have such, and write features of it: before, after, or never."""
         if not application.sources:
             return query
         random = Random(f"features of {query.query_id} {self._plan.seed}")  # noqa: S311
-        films = tuple(random.sample(FILMS, random.randint(1, 6)))
-        is_ranking = random.random() < 0.7 and any(source.key == CANDIDATE for source in application.sources)
+        is_choosing = application.policy == "two_speed"
+        is_ranking = is_choosing or any(source.key == CANDIDATE for source in application.sources)
+        candidates = tuple(random.sample(ITEMS if is_choosing else FILMS, random.randint(1, len(ITEMS))))
         for source in application.sources:
             if source.store == "topic" and random.random() < 0.5:
-                key = random.choice(films) if source.key == CANDIDATE else query.query_id
+                key = random.choice(candidates) if source.key == CANDIDATE else query.query_id
                 tasks.create_task(self._know(source, key, random.choice((0.0, 0.0, 0.05, 1.0))))
-        return query._replace(candidates=films, top=random.randint(1, 4)) if is_ranking else query
+        if not is_ranking or random.random() < 0.3:
+            return query
+        return query._replace(candidates=candidates, top=random.randint(1, 4))
 
     async def _know(self, source: Source, key: str, after_s: float) -> None:
         """Write features of a key to their topic."""

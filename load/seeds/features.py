@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from streams.testing.stores import StoreWeather
 
 FILMS: Final = tuple([f"film-{number}" for number in range(12)])
+ITEMS: Final = ("0", "1", "nobody's")  # two that a model knows, and one that it does not
 # Of 256 keys so many have nothing, bytes that are no features, too many numbers, and a number at the end of a double.
 _NOTHING, _NONSENSE, _WIDE, _HUGE = 24, 40, 56, 72
 _LATE = 0.1  # of the reads

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from load.seeds.faults import Fault, drawn
 from policies import registry
@@ -212,26 +212,30 @@ def _answering(random: Random) -> tuple[Application, ...]:
 
 
 def _ranking(random: Random) -> tuple[Application, ...]:
-    """Draw an application that ranks films by their ids, one in four: half of each film's features in either store."""
+    """Draw an application that ranks, one in four: films by features of two stores, or items of a model."""
     if random.random() >= 0.25:
         return ()
+    if random.random() < 0.3:
+        users = Source("users", 2, "query_id", "redis", random.choice((0.0, 0.5)))
+        known = {"features": 2, "items": 2}
+        return (_ranked(random, name="items", policy="two_speed", parameters=known, sources=(users,)),)
     sources = (
         Source("films", 1, "candidate", "redis", random.choice((0.0, 0.5, 1.0))),
         Source("lately", 1, "candidate", "topic", random.choice((0.0, 0.3))),
     )
-    return (
-        Application(
-            name="films",
-            models=COMPUTING[:1],
-            policy="ridge",
-            parameters={"features": 2, "low": 0, "high": 2, "gamma": 0.2},
-            per_context=random.random() < 0.5,
-            slo_ms=random.choice((100.0, 1_000.0)),
-            default_output=-1,
-            window_s=random.choice((5.0, 20.0)),
-            default_loss=random.choice((None, 1.0)),
-            sources=sources,
-        ),
+    parameters = {"features": 2, "low": 0, "high": 2, "gamma": 0.2}
+    return (_ranked(random, name="films", policy="ridge", parameters=parameters, sources=sources),)
+
+
+def _ranked(random: Random, **fields: Any) -> Application:
+    return Application(
+        models=COMPUTING[:1],
+        per_context=random.random() < 0.5,
+        slo_ms=random.choice((100.0, 1_000.0)),
+        default_output=-1,
+        window_s=random.choice((5.0, 20.0)),
+        default_loss=random.choice((None, 1.0)),
+        **fields,
     )
 
 
