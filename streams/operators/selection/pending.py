@@ -41,6 +41,8 @@ _SURPLUS, _LEAST = 1.25, 1 / 16
 
 # A query and what belongs to it take about 1 KiB (CPython 3.11): a place. More of them for what a client made larger.
 PLACE_BYTES = 1_024
+# Of an id of a candidate, beside what it has in its record: short ones take 58 bytes (CPython 3.11).
+_ID_BYTES = 56
 
 
 class Quota:
@@ -251,6 +253,8 @@ class Pending:
         self.imputed: tuple[str, ...] = ()
         self.ids: tuple[str, ...] = self.candidates if self.candidates.__class__ is tuple else ()
         self.unknown: tuple[str, ...] = ()
+        if self.ids:
+            self.places += _ID_BYTES * len(self.ids) // PLACE_BYTES
         self.walk: Walk | None = None
         self.row: StageRow | None = None
         self.root: Pending | None = None

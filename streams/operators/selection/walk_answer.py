@@ -11,7 +11,7 @@ import numpy as np
 from policies.graph import path
 from schemas.records import ModelOutput, Outcome, Status, Tensor
 from streams.operators.selection.answer import answered, reason_of
-from streams.operators.selection.walk_inputs import never
+from streams.operators.selection.walk_inputs import meant
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -26,7 +26,7 @@ TOO_MANY, NOTHING = "too_many_items", "nothing_to_ask"
 
 def walked(query: Pending, walk: Walk, now_us: int, reason: str | None) -> Prediction:
     """Make the answer of a query from what its stages have answered, or its default output for the given reason."""
-    rows = [row for row in walk.ordered() if not never(walk, row)]
+    rows = meant(walk)
     query.message = _message(rows) or query.message
     application = query.application
     answer, status, confidence = None if reason else _answer(walk, rows), Status.COMPLETE, 0.0
@@ -85,8 +85,10 @@ def plain(answer: Value | None) -> object:
 
 
 def _why(rows: Iterable[StageRow]) -> str:
-    asked = [row.output.outcome if row.output is not None else Outcome.MISSING for row in rows if not row.left_out]
-    return reason_of({outcome for outcome in asked if outcome is not Outcome.OK}) or TOO_MANY
+    """Return why rows have no answer; one that has waited for another row in vain says no more than that one."""
+    asked = [row for row in rows if row.at_us and not row.left_out]
+    outcomes = {row.output.outcome if row.output is not None else Outcome.MISSING for row in asked}
+    return reason_of(outcomes - {Outcome.OK}) or TOO_MANY
 
 
 def _message(rows: Iterable[StageRow]) -> str:

@@ -41,19 +41,32 @@ def awaited(walk: Walk, row: StageRow) -> str:
     return ""
 
 
-def never(walk: Walk, row: StageRow) -> bool:
-    """Tell whether a row is not to be asked, since a condition leaves out what it needs, or there is nothing of it."""
-    if row.at_us or row.left_out or not walk.graph.beside[row.stage.name]:
+def meant(walk: Walk) -> list[StageRow]:
+    """Return the rows in their order, without those that a condition leaves out of what they need."""
+    known: dict[str, bool] = {}
+    return [row for row in walk.ordered() if not _never(walk, row, known)]
+
+
+def _never(walk: Walk, row: StageRow, known: dict[str, bool]) -> bool:
+    """Tell whether a row is not to be asked: a condition leaves out what it needs, or there is nothing of it.
+
+    What is `known` of other rows is not worked out again: each may be needed by all that come after it.
+    """
+    if row.at_us or row.left_out:
         return False
-    return any(_is_left_out(walk, row, name) for name in walk.graph.beside[row.stage.name])
+    found = known.get(row.row_id)
+    if found is None:
+        beside = walk.graph.beside[row.stage.name]
+        found = known[row.row_id] = any(_is_left_out(walk, row, name, known) for name in beside)
+    return found
 
 
-def _is_left_out(walk: Walk, row: StageRow, name: str) -> bool:
+def _is_left_out(walk: Walk, row: StageRow, name: str, known: dict[str, bool]) -> bool:
     try:
         _, its, is_left_out = _beside(walk, row, name)
     except InputError:
         return False
-    return is_left_out or (its is not None and never(walk, its))
+    return is_left_out or (its is not None and _never(walk, its, known))
 
 
 def given(row: StageRow, query: Input, size: Sequence[int]) -> Input:

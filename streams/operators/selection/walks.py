@@ -61,14 +61,14 @@ class Walks:
         """Ask the first stages about a query whose model has been chosen."""
         application = query.application
         assert application is not None
-        query.walk = walk = Walk(graph_of(application.stages), query.models[0], query.row_id)
-        query.models = ()  # of its own it asks none: its rows do
+        (chosen,), query.models = query.models[:1], ()  # of its own it asks none: its rows do
         if any(name not in self._models for name in application.asks if name not in application.models):
             query.decision = None
             effects.append(self._combiner.answer(query, now_us, "unknown_model"))
             return
         self._combiner.latencies = self._combiner.latencies or Latencies()
-        self._combiner.open([query])
+        self._combiner.open([query])  # which may rename it, and its rows are named after it
+        query.walk = walk = Walk(graph_of(application.stages), chosen, query.row_id)
         query.keep_input()
         self._follow(query, walk, None, now_us)
         self._end(query, walk, now_us, effects)
@@ -134,9 +134,10 @@ class Walks:
     def _new(
         self, query: Pending, walk: Walk, stage: Stage, before: StageRow | None, place: int, item: Item | None
     ) -> StageRow:
-        row = StageRow(query.row_id, stage, stage.model or walk.model, before, place, item)
+        row = StageRow(walk.root_id, stage, stage.model or walk.model, before, place, item)
         row.until_us = query.received_us + int(stage.share * (query.until_us - query.received_us))
         walk.add(row)
+        query.grow(PLACE_BYTES)
         return row
 
     def _join(self, query: Pending, walk: Walk, row: StageRow, now_us: int) -> None:
@@ -170,7 +171,7 @@ class Walks:
             self._count(query, row, Outcome.OVERLOADED.value)
             return
         walk.waiting[asked.row_id] = row
-        _hold(query, asked)
+        query.grow(size(its_input))
         if asked.outputs:  # remembered
             self._combiner.ready.append(asked)
 
@@ -208,11 +209,3 @@ def _asked(query: Pending, row: StageRow, its_input: Input, *, is_chosen: bool) 
     asked = Pending(its, record, query.application, row.at_us, row.at_us, row.until_us, row.until_us)
     asked.models, asked.row, asked.root = (row.model,), row, query
     return asked
-
-
-def _hold(query: Pending, asked: Pending) -> None:
-    """Count the places of a row with its query's."""
-    if query.quota is not None:
-        places = asked.places + size(asked.input) // PLACE_BYTES
-        query.places += places
-        query.quota.places += places

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,11 +12,12 @@ from policies import registry
 from policies.errors import PolicyError
 from schemas import topics
 from schemas.errors import DecodeError
-from schemas.records import Features, Source, Status, Tensor
+from schemas.records import Features, Query, Source, Status, Tensor
 from streams.operators.configuration import check, check_ranking
-from streams.operators.contract import StateKey
+from streams.operators.contract import Record, StateKey
 from streams.operators.learn.fold import fold
-from tests.loops import CODEC, Loop, digits
+from streams.operators.selection.kernel import Selection, SelectionSettings
+from tests.loops import CODEC, START_US, Loop, digits, row
 from tests.unit.streams.operators.test_answering import ITEMS, asked, computed, rated
 
 if TYPE_CHECKING:
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 
 WINDOW_US = 130_000_000
 FILMS = Source("films", 2, "candidate", "redis")
-KNOWN = {f"films/{name}": tuple(row) for name, row in zip("abcd", ITEMS.numpy().tolist(), strict=True)}
+KSTART_USN = {f"films/{name}": tuple(row) for name, row in zip("abcd", ITEMS.numpy().tolist(), strict=True)}
 SURE = {"features": 2.0, "low": 1.0, "high": 5.0, "gamma": 0.0}
 
 
@@ -35,7 +37,7 @@ def by_id(*sources: Source, **changes: object) -> Application:
 
 def stored(key: str) -> tuple[bytes | None, int]:
     """Return what the store has of a film, after 1 ms."""
-    return (CODEC.encode(Features(KNOWN[key])) if key in KNOWN else None), 1_000
+    return (CODEC.encode(Features(KSTART_USN[key])) if key in KSTART_USN else None), 1_000
 
 
 def ranking(look_up: Lookup = stored, application: Application | None = None) -> Loop:
@@ -94,7 +96,7 @@ def test_feedback_teaches_by_the_features_that_were_looked_up() -> None:
     seen = loop.observations()[-1][1]
     assert seen.ranked is not None
     assert (seen.ranked.ids[seen.ranked.place], seen.ranked.rows) == ("b", None)
-    assert seen.scores == (Tensor.of(np.array(KNOWN["films/b"])),)
+    assert seen.scores == (Tensor.of(np.array(KSTART_USN["films/b"])),)
     for name, state in fold(loop.observations(), WINDOW_US).items():
         assert loop.driver.store.states[StateKey(0, name)] == state
 
@@ -202,9 +204,19 @@ def test_a_waiting_query_counts_for_all_that_it_looks_up() -> None:
     loop = Loop({"items": computed}, by_id(), features=lambda _: None)
     loop.query(context="ann", candidates=tuple(f"film-{number}" for number in range(256)))
     loop.driver.run(0.001)
-    assert loop.driver.operator("selection").statistics()["held{application=digits}"] >= 64
+    assert loop.driver.operator("selection").statistics()["held{application=digits}"] >= 106  # KiB, measured
     loop.driver.run(0.3)
     assert loop.driver.operator("selection").statistics()["held{application=digits}"] == 0
+
+
+def test_short_ids_count_for_what_they_take_in_memory() -> None:
+    """Of a record of 1 KB whose query waits for its state: 256 texts of 58 bytes."""
+    served, query = by_id(), Query("q", "digits", row(), "ann", START_US, candidates=tuple(map(str, range(256))))
+    kernel = Selection(CODEC, SelectionSettings(1))
+    for topic, record in ((topics.APPLICATIONS, replace(served, sources=())), (topics.QUERIES, query)):
+        kernel.on_records([Record(topic, 0, 0, START_US, b"digits", CODEC.encode(record))], START_US)
+    assert kernel.statistics()["parked"] == 1
+    assert kernel.statistics()["held{application=digits}"] >= 256 * 58 // 1024
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
 
 import pytest
 
 from schemas.records import Outcome, Stage, Status
 from streams.operators.join.kernel import JoinerSettings
+from streams.operators.selection import walk_inputs
 from streams.operators.selection.kernel import SelectionSettings
 from streams.replay.as_it_was import Deployment, replay
 from tests.graphs import DETECT, loop, number_of, picture, traffic
@@ -159,3 +162,48 @@ def test_the_cache_answers_rows_that_wait_for_others(stages: tuple[Stage, ...]) 
     report = replay(trace_of(its.driver), Deployment(settings, joiner), CODEC)
     assert report.differences == []
     assert report.checked["answers"] == 3
+
+
+def test_rows_find_each_other_where_two_applications_ask_under_one_id() -> None:
+    """The second one's rows are asked under another id, all of them."""
+    its = loop({"car-net": given, "face-net": lambda _: HALF}, traffic((DETECT, SCENE, CARS)), has_workers=True)
+    its.configure(replace(traffic((DETECT, SCENE, CARS)), name="other"))
+    its.driver.run(0)
+    for name in ("traffic", "other"):
+        its.query("same", application=name, input=picture(4, 8))
+    its.driver.run(5.0)
+    answers = {answer.application: answer for answer in its.predictions()}
+    assert answers.keys() == {"traffic", "other"}
+    assert {answer.answer for answer in answers.values()} == {'["[4.0, 0.5, 0.25]", "[8.0, 0.5, 0.25]"]'}
+
+
+def test_what_waits_for_an_item_beyond_the_most_says_that_there_are_too_many() -> None:
+    """No deadline has passed: more time would not help."""
+    colour = Stage("colour", "face-net", after="detect", input="detect.number", most=2)
+    both = Stage("both", "", after="detect", input="detect.number, colour")
+    answer, _ = asked((DETECT, colour, both), {"face-net": lambda _: 3}, 4, 8, 10)
+    assert (answer.status, answer.reason) == (Status.PARTIAL, "too_many_items")
+    assert answer.answer == '["[4.0, 3.0]", "[8.0, 3.0]", null]'
+
+
+def test_what_each_of_many_stages_waits_for_is_worked_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every stage needs all before it, and the first is late: the ways between them are beyond counting."""
+    names = [f"s{number}" for number in range(15)]
+    inputs = [", ".join(["detect.number", *names[:place]]) for place in range(15)]
+    stages = [Stage(name, "face-net", "detect", its) for name, its in zip(names, inputs, strict=True)]
+    looked_up = Mock(wraps=walk_inputs.row_id)
+    monkeypatch.setattr(walk_inputs, "row_id", looked_up)
+    answer, _ = asked((DETECT, *stages[:-1], stages[-1]._replace(model="")), {"face-net": lambda _: None}, 4)
+    assert answer.reason == "deadline"
+    assert looked_up.call_count < 4 * 15 * 15  # in selection and in the replay
+
+
+def test_rows_that_wait_for_others_count_for_their_room() -> None:
+    """None of them has been asked, and each is held until the query is answered."""
+    its = loop({"face-net": lambda _: None}, traffic((DETECT, SCENE, CARS)), has_workers=True)
+    its.query(input=picture(4, 8, 10))
+    its.driver.run(0.1)
+    held = "held{application=traffic}"
+    assert its.driver.operator("selection").statistics()[held] == 1 + len(("detect", "scene", "cars", "cars", "cars"))
+    its.driver.run(1.0)
+    assert its.driver.operator("selection").statistics()[held] == 0
