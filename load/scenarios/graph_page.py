@@ -67,8 +67,9 @@ sender does not wait for answers, and a picture's time runs from when it was mea
 part, or the default is a miss.
 """
 _LIVE_READING: Final = """\
-- On Kafka a rate is the highest that held in steps of a tenth, each of 12 s, beginning at the rate in virtual time,
-  which is in brackets. Batches are at most as large as the split is made for (`worker.allowed_batch_sizes`).
+- On Kafka a rate is the highest that held in steps of a tenth, each of 10 s, beginning at the rate in virtual time,
+  which is in brackets. A rate that fails is tried once more, since one stall of the machine is enough for that.
+- Batches are at most as large as the split is made for (`worker.allowed_batch_sizes`).
 - *With batches that workers size themselves* (`aimd`, the default) is at the tightest objective, too. They make larger
   batches where rows wait, whatever the split was made for. So it is the plan as a whole that helps: the times, the
   workers and the batches that follow from it.
