@@ -25,7 +25,7 @@ from schemas.topics import MODEL_VERSION
 from streams.promotion.lifecycle import POLICY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from deploy.config.settings import Settings
     from schemas.codec import Codec
@@ -233,7 +233,12 @@ def _worded(value: object) -> str:
         return f"{value:g}"
     if isinstance(value, dict):
         return ", ".join(f"{key}={_worded(item)}" for key, item in value.items()) or "none"
-    return ", ".join(map(str, value)) or "none" if isinstance(value, list | tuple) else str(value) or "none"
+    return _several(value) if isinstance(value, list | tuple) else str(value) or "none"
+
+
+def _several(values: Sequence[object]) -> str:
+    """Return values one after the other; sources and stages with their fields, in brackets."""
+    return ", ".join(f"({_worded(one._asdict())})" if hasattr(one, "_asdict") else str(one) for one in values) or "none"
 
 
 @app.command()

@@ -24,6 +24,7 @@ from schemas.records import Application, Source
         ("exp3", "exp3"),
         (-1, "-1"),
         ("", "none"),
+        ((Source("users", 2, wait=0.5),), "(name=users, width=2, key=context, store=topic, wait=0.5)"),
     ],
 )
 def test_values_are_shown_as_they_are_typed(value: object, said: str) -> None:
