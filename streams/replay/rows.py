@@ -21,6 +21,7 @@ from schemas import topics
 from schemas.errors import DecodeError
 from schemas.records import Model, ModelPredictions, Outcome, is_ranked, outputs_of
 from schemas.topics import model_version
+from streams.operators.selection.coding import curve_of
 from streams.replay.held import Held
 from streams.replay.report import ANSWERS, OUTPUTS
 from streams.replay.stages import outputs_with_ids
@@ -211,5 +212,5 @@ def _curves(models: Iterable[Model]) -> dict[str, set[tuple[float, ...]]]:
     found: dict[str, set[tuple[float, ...]]] = {}
     for model in models:
         if model.parity_of:
-            found.setdefault(model.parity_of, set()).add(model.parity_right)
+            found.setdefault(model.parity_of, set()).add(curve_of(model))
     return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
+from policies.graph import MOST_STAGES
 from schemas.records import ModelOutput, Outcome
 from streams.operators.selection.walk import row_id
 
@@ -64,19 +65,17 @@ def _output(row: StageOutput) -> ModelOutput:
 
 def _ids(base: str, rows: Sequence[StageOutput]) -> list[str]:
     found: list[str] = []
-    for row in rows:
-        found.append(row_id(base if row.before < 0 else found[row.before], row.stage, row.item))
+    for place, row in enumerate(rows):
+        found.append(row_id(found[row.before] if 0 <= row.before < place else base, row.stage, row.item))
     return found
 
 
 def _depths(rows: Sequence[StageOutput]) -> list[int]:
-    """Return how many answers each row had to wait for, one after the other."""
-    found: dict[int, int] = {}
-
-    def depth(place: int) -> int:
-        needed = (place_before for place_before in (rows[place].before, *rows[place].beside) if place_before >= 0)
-        if place not in found:
-            found[place] = max((depth(each) + 1 for each in needed), default=0)
-        return found[place]
-
-    return [depth(place) for place in range(len(rows))]
+    """Return how many answers each row had to wait for, one after the other; in a circle, which is none, the most."""
+    needed = [[each for each in (row.before, *row.beside) if 0 <= each < len(rows)] for row in rows]
+    found = [0] * len(rows)
+    for _ in range(MOST_STAGES):
+        before, found = found, [max((found[each] + 1 for each in its), default=0) for its in needed]
+        if found == before:
+            break
+    return found

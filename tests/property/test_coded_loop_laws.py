@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -174,6 +175,16 @@ def test_a_replay_computes_decoded_outputs_and_how_sure_they_are_again() -> None
     report = replay(changed, deployment, CODEC)
     assert report.different == {"answers": 1}
     assert report.differences[0].id == "q1"
+
+
+@pytest.mark.parametrize("right", [(0.5,), (2.0,) * len(KNOTS)])
+def test_a_curve_that_is_none_counts_as_none_in_a_replay_too(right: tuple[float, ...]) -> None:
+    """Anybody may have written the model's record."""
+    driver = loop(2, lambda query_id: 5_000_000 if query_id == "q1" else QUICK_US, [], right)
+    asked(driver, [(1, 2), (3, 4)], 0.002)
+    assert max(_prediction(record).confidence for record in driver.read(topics.PREDICTIONS)) <= 1.0
+    report = replay(trace_of(driver), Deployment(SelectionSettings(2), JoinerSettings(2)), CODEC)
+    assert report.is_equal
 
 
 def _prediction(record: Record) -> Prediction:

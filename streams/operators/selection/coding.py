@@ -61,10 +61,14 @@ def code_of(parity: Model, models: Mapping[str, Model]) -> Code | None:
         return None
     if model.dtype is None or parity.dtype not in _FLOATS or model.partitions < parity.parity_k:
         return None
-    right = parity.parity_right if len(parity.parity_right) == len(KNOTS) else ()
-    return Code(
-        name, version, parity.name, parity.version, parity.parity_k, parity.dtype, model.shape, model.partitions, right
-    )
+    its = name, version, parity.name, parity.version, parity.parity_k, parity.dtype, model.shape, model.partitions
+    return Code(*its, curve_of(parity))
+
+
+def curve_of(parity: Model) -> tuple[float, ...]:
+    """Return how often decoded answers are right, at each knot; empty where a model's record does not say it so."""
+    right = parity.parity_right
+    return right if len(right) == len(KNOTS) and all(0.0 <= share <= 1.0 for share in right) else ()
 
 
 def decoded(parity: NDArray[np.generic], others: Sequence[NDArray[np.generic]]) -> NDArray[np.generic]:

@@ -8,7 +8,8 @@ from unittest.mock import Mock
 
 import pytest
 
-from schemas.records import Outcome, Stage, Status
+from schemas import topics
+from schemas.records import Outcome, Prediction, Stage, Status
 from streams.operators.join.kernel import JoinerSettings
 from streams.operators.selection import walk_inputs
 from streams.operators.selection.kernel import SelectionSettings
@@ -20,7 +21,6 @@ from tests.traces import trace_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from schemas.records import Prediction
     from tests.loops import Loop, Row
 
 SCENE = Stage("scene", "face-net")
@@ -207,3 +207,18 @@ def test_rows_that_wait_for_others_count_for_their_room() -> None:
     assert its.driver.operator("selection").statistics()[held] == 1 + len(("detect", "scene", "cars", "cars", "cars"))
     its.driver.run(1.0)
     assert its.driver.operator("selection").statistics()[held] == 0
+
+
+@pytest.mark.parametrize("changed", [{"before": 2}, {"before": 99}, {"beside": (0,)}, {"beside": (1, 99)}])
+def test_a_replay_of_indices_that_cannot_be_tells_of_a_difference(changed: dict[str, Any]) -> None:
+    """Anybody may have written a prediction."""
+    its = loop({"car-net": given, "face-net": lambda _: HALF}, traffic((DETECT, SCENE, CARS)), has_workers=True)
+    its.query(input=picture(4, 8))
+    its.driver.run(5.0)
+    trace = trace_of(its.driver)
+    log = next(log for (topic, _), log in trace.logs.items() if topic == topics.PREDICTIONS)
+    answer = CODEC.decode(Prediction, log[0].value)
+    stages = answer.stages[0]._replace(**changed), answer.stages[1]._replace(beside=(0, 3)), *answer.stages[2:]
+    log[0] = log[0]._replace(value=CODEC.encode(answer._replace(stages=stages)))
+    report = replay(trace, Deployment(SelectionSettings(1), JoinerSettings(1, 60_000_000)), CODEC)
+    assert not report.is_equal
