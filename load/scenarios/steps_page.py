@@ -13,6 +13,7 @@ from load.scenarios import (
     graph,
     graph_page,
     hedge,
+    hedge_page,
     laser,
     laser_page,
     parm,
@@ -24,7 +25,6 @@ from load.scenarios import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from load.results.results import Result
 
 NAME: Final = "steps"
 _INTRODUCTION: Final = """\
@@ -38,10 +38,6 @@ from the results that the scenarios left. A scenario without a result is left ou
 **There is no GPU here**, and two cores. *Simulated* is without Kafka, in virtual time. So no row is the same experiment
 as the one beside it.
 """
-
-
-def _none(_: Result) -> Mapping[str, str]:
-    return {}
 
 
 PARTS: Final[Mapping[str, Part]] = {
@@ -76,8 +72,8 @@ PARTS: Final[Mapping[str, Part]] = {
             Row("questions put twice", "extra", share),
             Row("put twice in an outage of 3 s", "outage_again", count),
         ),
-        _none,
-        "",
+        hedge_page.plots,
+        "Latencies with hedging and without",
         "One of three replicas stands still now and then. The page of the capability: [hedging.md](hedging.md).",
     ),
     graph.NAME: Part(
