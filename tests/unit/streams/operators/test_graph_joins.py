@@ -11,7 +11,7 @@ import pytest
 from schemas import topics
 from schemas.records import Outcome, Prediction, Stage, Status
 from streams.operators.join.kernel import JoinerSettings
-from streams.operators.selection import walk_inputs
+from streams.operators.selection import walk, walk_inputs
 from streams.operators.selection.kernel import SelectionSettings
 from streams.replay.as_it_was import Deployment, replay
 from tests.graphs import DETECT, loop, number_of, picture, traffic
@@ -222,3 +222,13 @@ def test_a_replay_of_indices_that_cannot_be_tells_of_a_difference(changed: dict[
     log[0] = log[0]._replace(value=CODEC.encode(answer._replace(stages=stages)))
     report = replay(trace, Deployment(SelectionSettings(1), JoinerSettings(1, 60_000_000)), CODEC)
     assert not report.is_equal
+
+
+def test_an_answer_is_read_once_however_many_rows_need_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may be long, and there may be hundreds of rows."""
+    read = Mock(wraps=walk.items_of)
+    monkeypatch.setattr(walk, "items_of", read)
+    its = loop({"car-net": given, "face-net": lambda _: HALF}, traffic((DETECT, SCENE, CARS)), has_workers=True)
+    its.query(input=picture(4, 8, 10))
+    its.driver.run(5.0)
+    assert read.call_count == len(("detect", "scene"))
