@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-READY_S = 60.0
+READY_S = 120.0  # a busy machine takes a minute for what takes five seconds
 # No decision depends on the page: a deployment is ready without it.
 PAGE = "control"
 PAGE_S = 10.0

@@ -225,6 +225,32 @@ class Read(Protocol):
         ...
 
 
+class Choose(Read, Protocol):
+    """A state that chooses among items, or among some of them."""
+
+    @property
+    def count(self) -> int:
+        """How many items there are: so many numbers a model computes."""
+        ...
+
+    def among(
+        self, items: Sequence[int], computed: Mapping[int, Tensor], features: tuple[float, ...], top: int, u: float
+    ) -> tuple[Reading, tuple[int, ...]]:
+        """Return the answer, whose `first` is that of each of these items, and the best ones.
+
+        Args:
+            items: indices of at least one, each once.
+            computed: by arm, what its model has computed for the query.
+            features: the query's.
+            top: how many of the best, at least 1.
+            u: in [0, 1), the only randomness.
+
+        Returns:
+            The best as places in `items`, the answer first; none if no model has computed what it takes.
+        """
+        ...
+
+
 class Answering(Policy, Protocol):
     """A policy of full information whose state answers: the models compute features, and do not answer themselves.
 
@@ -282,6 +308,11 @@ def is_answering(policy: Policy) -> TypeGuard[Answering]:
 def is_choosing(policy: Policy) -> bool:
     """Tell whether the state's answer is one of several items, and what it has cost is learnt for that item."""
     return bool(getattr(policy, "chooses", False))
+
+
+def chooses_among(read: Read) -> TypeGuard[Choose]:
+    """Tell whether a state can choose among some of its items."""
+    return hasattr(read, "among")
 
 
 def ranks_by(policy: Policy) -> int | None:

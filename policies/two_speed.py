@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from dataclasses import dataclass
 from math import exp, inf
 from typing import TYPE_CHECKING, ClassVar
@@ -50,7 +51,8 @@ class TwoSpeed(EveryArm):
     log-odds at x count, and those are independent normal variables. So the probability that each is the highest is
     computed, logged as `first`, and one item is drawn with exactly these probabilities. At most 16 items contend for
     each answer. A little uniform mixing (gamma) keeps the probabilities of all others above a floor. The confidence of
-    an answer is the probability of a success that is expected of it.
+    an answer is the probability of a success that is expected of it. A query's candidates are ids of items: then one of
+    these is drawn, and the others follow by what is expected of them.
 
     With several models their log-odds are averaged. The weights stay when models come and go, as long as one is kept.
 
@@ -176,24 +178,39 @@ class Items:
     means: Floats
     variances: Floats
 
+    @property
+    def count(self) -> int:
+        """How many items there are."""
+        return self.policy.items
+
     def __call__(self, computed: Mapping[int, Tensor], features: tuple[float, ...] = (), u: float = 0.0) -> Reading:
         """Return the item that is drawn, and each one's probability to be."""
+        return self.among(range(self.policy.items), computed, features, 1, u)[0]
+
+    def among(
+        self, items: Sequence[int], computed: Mapping[int, Tensor], features: tuple[float, ...], top: int, u: float
+    ) -> tuple[Reading, tuple[int, ...]]:
+        """Return the item that is drawn of some, and places of the best: it, then those of which most is expected."""
         policy = self.policy
         arms = [arm for arm, scores in computed.items() if policy.cold((scores,)) is not None]
         cold = policy.cold(computed[arm] for arm in arms)
         if cold is None:
-            return Reading(None, 0.0, {})
-        x = linear.vector(features, policy.features)
-        expected = cold + (self.means * x).sum(axis=1)
-        deviations = np.maximum(policy.spread * np.sqrt((self.variances * (x * x)).sum(axis=1)), _LEAST)
+            return Reading(None, 0.0, {}), ()
+        x, its = linear.vector(features, policy.features), np.array(items, np.intp)
+        expected = (cold + (self.means * x).sum(axis=1))[its]
+        variances = (self.variances * (x * x)).sum(axis=1)[its]
+        deviations = np.maximum(policy.spread * np.sqrt(variances), _LEAST)
         contenders = np.argsort(-(expected + 2.0 * deviations), kind="stable")[:_CONTENDERS]
-        shares = np.full(policy.items, policy.gamma / policy.items)
+        shares = np.full(len(its), policy.gamma / len(its))
         shares[contenders] += (1.0 - policy.gamma) * best_of_normals(expected[contenders], deviations[contenders])
-        item = pick(drawn := tuple(shares.tolist()), u)
-        return Reading(item, _chance(float(expected[item])), dict.fromkeys(arms, item), drawn)
+        place = pick(drawn := tuple(shares.tolist()), u)
+        others = (other for other in range(len(its)) if other != place)
+        rest = heapq.nlargest(top - 1, others, key=expected.tolist().__getitem__)
+        item = int(its[place])
+        return Reading(item, _chance(float(expected[place])), dict.fromkeys(arms, item), drawn), (place, *rest)
 
     def rank(self, candidates: Tensor, top: int, u: float) -> Ranking | None:
-        """Return None: what is chosen among are items, whose features the models know."""
+        """Return None: what is chosen among are items by their ids, whose features the models know."""
         return None
 
 

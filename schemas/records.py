@@ -551,6 +551,14 @@ def _rows(column: Tensor) -> Iterator[Tensor]:
         yield Tensor(column.dtype, tuple(shape), column.data[row * size : (row + 1) * size])
 
 
+def answered_item(prediction: Prediction) -> Value | None:
+    """Return the item that was answered: of several that were ranked the one that stands first."""
+    ranked = prediction.ranked
+    if ranked is None or not ranked.items:
+        return prediction.answer
+    return ranked.items[ranked.place] if 0 <= ranked.place < len(ranked.items) else None
+
+
 def is_ranked(prediction: Prediction) -> bool:
     """Tell whether candidates were ranked, and no model was asked; one that has answered has a version."""
     return bool(prediction.first) and not any(output.version for output in prediction.outputs)

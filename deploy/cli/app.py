@@ -25,7 +25,7 @@ from schemas.topics import MODEL_VERSION
 from streams.promotion.lifecycle import POLICY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from deploy.config.settings import Settings
     from schemas.codec import Codec
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 PARAMETER = "parameters."
 # What `promote --apprentice` sets is not set by hand: nobody would judge it. Sources and stages are set in the file.
 SET_APART = {"name", "parameters", "options", "apprentice", "versions", "sources", "stages"}
+IN_FILE = ("sources", "stages")
 FIELDS = {field.name: field for field in dataclasses.fields(Application) if field.name not in SET_APART}
 MODELS = "models"
 
@@ -232,7 +233,12 @@ def _worded(value: object) -> str:
         return f"{value:g}"
     if isinstance(value, dict):
         return ", ".join(f"{key}={_worded(item)}" for key, item in value.items()) or "none"
-    return ", ".join(map(str, value)) or "none" if isinstance(value, list | tuple) else str(value) or "none"
+    return _several(value) if isinstance(value, list | tuple) else str(value) or "none"
+
+
+def _several(values: Sequence[object]) -> str:
+    """Return values one after the other; sources and stages with their fields, in brackets."""
+    return ", ".join(f"({_worded(one._asdict())})" if hasattr(one, "_asdict") else str(one) for one in values) or "none"
 
 
 @app.command()
@@ -303,6 +309,8 @@ def _changed(record: Application, changes: Iterable[str]) -> Application:
 
 
 def _field(key: str, text: str) -> Any:
+    if key in IN_FILE:
+        raise UsageError(f"{key} are set in the settings file, under `applications`; then run: skysail app apply")
     if key not in FIELDS:
         nearest = difflib.get_close_matches(key, [*FIELDS, "parameters.NAME"], n=1, cutoff=0.0)[0]
         message = f"an application has no {key!r}: did you mean {nearest!r}?"

@@ -46,6 +46,7 @@ def show(settings: Settings, *, changed: bool, as_json: bool) -> None:
 def check(settings: Settings, *, as_json: bool) -> None:
     """Refuse what `skysail run` would refuse at its start; nothing is started, and no broker is asked."""
     from deploy.state import desired  # with NumPy, which the other commands do without
+    from deploy.state.graphs import planned
 
     desired.models(settings)
     records = desired.applications(settings)
@@ -54,14 +55,22 @@ def check(settings: Settings, *, as_json: bool) -> None:
         return
     for record in records:
         click.echo(f"application {record.name}: {record.policy} over {', '.join(record.models)}, {record.slo_ms:g} ms")
+        needs = planned(settings.applications[record.name], record.stages)
         for stage in record.stages:
             asked = stage.model or f"as {record.policy} chooses"
-            click.echo(f"  {stage.name} ({asked}): within {stage.share * record.slo_ms:g} ms of the query")
+            within = f"within {stage.share * record.slo_ms:g} ms of the query"
+            click.echo(f"  {stage.name} ({asked}): {within}{_needed(*needs[stage.name]) if needs else ''}")
         if absent := sorted({*record.asks, *filter(None, (record.parity,))} - settings.models.keys()):
             click.echo(f"  not among `models`: {', '.join(absent)}; deploy with: skysail model add PACKAGE")
     for warning in desired.half_known(settings):
         click.echo(f"warning: {warning}")
     click.echo("the settings are sound")
+
+
+def _needed(rows: int, workers: float) -> str:
+    if not rows:
+        return "; no batch is in time: give it more, or a faster model"
+    return f"; batches of {rows} keep {workers:.1f} workers busy"
 
 
 @config.command("reference")

@@ -26,6 +26,7 @@ EXAMPLES = """\
 skysail evaluate traces/monday --policy thompson
 skysail evaluate traces/monday --policy exp3:eta=0.1,gamma=0.1 --html exp3.html
 skysail evaluate --live digits --policy always:forest --json
+skysail evaluate --live ads --policy two_speed:features=4,items=20,spread=0.5 --known-features
 """
 
 
@@ -34,7 +35,11 @@ skysail evaluate --live digits --policy always:forest --json
 @click.option("--live", "of_live", metavar="APP", help="Read the running deployment's observations instead.")
 @click.option("--app", "application", help="Which application, where a trace has several.")
 @click.option(
-    "--policy", "wanted", default="thompson", show_default=True, help="POLICY[:name=value,...] or always:MODEL."
+    "--policy",
+    "wanted",
+    default="thompson",
+    show_default=True,
+    help="POLICY[:name=value,...], always:MODEL, always:ITEM.",
 )
 @click.option(
     "--window", "window_s", type=click.FloatRange(min=0), help="Seconds feedback is waited for [the application's]."
@@ -47,6 +52,7 @@ skysail evaluate --live digits --policy always:forest --json
     help="What intervals may miss.",
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the bootstrap.")
+@click.option("--known-features", is_flag=True, help="Leave decisions out for which features were imputed.")
 @click.option("--force", is_flag=True, help="Estimate from however few samples.")
 @click.option("--html", type=click.Path(path_type=Path, dir_okay=False), help="Write a page with plots.")
 @json_option
@@ -61,6 +67,7 @@ def evaluate(
     window_s: float | None,
     alpha: float,
     seed: int,
+    known_features: bool,
     force: bool,
     html: Path | None,
     as_json: bool,
@@ -68,12 +75,14 @@ def evaluate(
     """Say what another policy would have cost, from the decisions and propensities in a trace (FOLDER).
 
     The policy is fed with the same observations, as they became known. All estimators are shown, with 95 % intervals.
-    Only decisions whose window for feedback has ended are judged.
+    Only decisions whose window for feedback has ended are judged. Where a policy chose among items (`two_speed`), items
+    are judged instead of models: by the logged probability that each was the answer.
     """
     policy = candidate(wanted)
     past = _history(settings, folder, of_live, application)
     window = next(s for s in (window_s, past.window_s, settings.joiner.window_s) if s is not None)
-    found = judged(past, policy, window, alpha=alpha, seed=seed, least=0.0 if force else LEAST_EFFECTIVE)
+    least = 0.0 if force else LEAST_EFFECTIVE
+    found = judged(past, policy, window, alpha=alpha, seed=seed, least=least, is_known_alone=known_features)
     if html is not None:
         html.write_text(page(found), encoding="utf-8")
     if as_json:

@@ -24,8 +24,11 @@ from load.harness.system import Stage
 from load.registry import COLLECTED, SCENARIOS, find
 from load.results import report, results, targets
 from load.results.compare import compare
+from load.results.pages import beside_guide
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from load.harness.arrivals import Arrivals
     from load.harness.environment import Environment
     from load.results.results import Result
@@ -48,6 +51,7 @@ skysail load run seeds --hours 200 --check
 skysail load run seeds --seed 4711 --trace
 skysail load page reports/load/peers.json reports/load/forest.json > docs/benchmark.md
 skysail load page --of many-models reports/load/{clockwork,pretzel,nexus}.json > docs/many-models.md
+skysail load page reports/a/parm.json reports/b/parm.json --docs docs/parm.md
 skysail load run paper --only figure6 --only figure8
 skysail load compare reports/before/loop.json reports/load/loop.json
 """
@@ -161,7 +165,7 @@ def _write_pages(scenario: Scenario, result: Result, machine: Environment, paths
     if scenario.page is None:
         return
     for path in paths:
-        path.write_text(scenario.page(result, machine), encoding="utf-8")
+        path.write_text(beside_guide(path, scenario.page(result, machine)), encoding="utf-8")
         for name, picture in (scenario.plots(result) if scenario.plots else {}).items():
             path.with_name(name).write_text(picture, encoding="utf-8")
         click.echo(f"page written to {path}", err=True)
@@ -227,14 +231,36 @@ def _measure(
     "paths", metavar="RESULT...", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True, dir_okay=False)
 )
 @click.option("--of", "collected", type=click.Choice([*COLLECTED]), help="One page of several scenarios.")
-def print_page(paths: tuple[Path, ...], collected: str | None) -> None:
-    """Print results as a page of the documentation. Each needs `environment.json` beside it."""
+@click.option(
+    "--docs", type=click.Path(path_type=Path, dir_okay=False), help="Write the page here, and its pictures beside it."
+)
+def print_page(paths: tuple[Path, ...], collected: str | None, docs: Path | None) -> None:
+    """Print results as a page of the documentation. Each needs `environment.json` beside it.
+
+    Parts of a scenario that were run one by one make one page.
+    """
     try:
         found = [(results.read(path), results.read_environment(path)) for path in paths]
-        pages = [COLLECTED[collected](found)] if collected is not None else [_page(*each) for each in found]
+        if docs is not None:
+            _write_page(found, collected, docs)
+            return
+        pages = (
+            [COLLECTED[collected](found)] if collected is not None else [_page(*each) for each in results.joined(found)]
+        )
     except (LookupError, ValueError) as error:
         raise UsageError(str(error.args[0])) from error
     click.echo("\n".join(pages), nl=False)
+
+
+def _write_page(found: Sequence[tuple[Result, Environment]], collected: str | None, docs: Path) -> None:
+    pages = results.joined(found)
+    if collected is not None or len(pages) != 1:
+        raise UsageError(
+            "--docs takes the results of one scenario, with the same parameters; without it pages are printed"
+        )
+    ((result, machine),) = pages
+    _page(result, machine)  # or say that there is none
+    _write_pages(find(result.scenario), result, machine, [docs])
 
 
 def _page(result: Result, machine: Environment) -> str:

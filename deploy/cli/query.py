@@ -172,7 +172,7 @@ def _candidates(text: str | None) -> Tensor | tuple[str, ...] | None:
     try:
         return candidates_from_json(json.loads(text))
     except ValueError as error:
-        message = f"--candidates: {error}"
+        message = f"--{error}" if str(error).startswith("candidates: ") else f"--candidates: {error}"
         raise UsageError(message) from error
 
 

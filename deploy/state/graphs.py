@@ -57,6 +57,24 @@ def half_known(name: str, app: ApplicationSettings, profiles: Mapping[str, Profi
     )
 
 
+def planned(app: ApplicationSettings, stages: Sequence[Stage]) -> dict[str, tuple[int, float]]:
+    """Return what the time of each stage is enough for: rows of a batch, and how many workers they keep busy.
+
+    Args:
+        app: with `profile_ms` of every stage; else there is nothing to return.
+        stages: as they are published.
+    """
+    loads, share = _loads(app, stages, NO_PROFILES) if stages else [], {stage.name: stage.share for stage in stages}
+    if not all(load.profile for load in loads):
+        return {}
+    found = {}
+    for load in loads:
+        begin = max((share[name] for name in load.before), default=0.0)
+        budget_us = (share[load.name] - begin) * app.slo_ms * 1e3
+        found[load.name] = load.batch(budget_us)[0], load.workers(budget_us)
+    return found
+
+
 def _as_given(app: ApplicationSettings) -> tuple[Stage, ...]:
     return tuple(
         Stage(stage, its.model, its.after, _input(its), its.crop, its.where, its.most, its.share or 1.0)

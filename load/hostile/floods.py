@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from load.hostile.arena import Attack
-from load.hostile.setting import COMPLAINTS, HONEST, PEOPLE, SLOW, WIDE, WIDE_FEATURES, row
+from load.hostile.setting import COMPLAINTS, FILMS, HONEST, PEOPLE, SLOW, WIDE, WIDE_FEATURES, row
 from schemas import topics
 from schemas.codec import MAX_TEXT
+from schemas.inputs import MAX_CANDIDATES
 from schemas.records import Feedback, Query, Tensor
 from streams.client import Client
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from load.hostile.arena import Arena
 
 _HOUR_MS = 3.6e6
+_LOOKED_UP = 4_000  # queries
 _FAT_BYTES = 500_000  # a little below what the codec takes
 
 
@@ -34,6 +36,13 @@ def _ids(count: int) -> Iterator[str]:
 async def _long_deadlines(arena: Arena) -> None:
     """Queries that want to be waited for, for an hour, by a model of 20 ms a row."""
     await arena.send(topics.QUERIES, (Query(name, SLOW, row(0), slo_ms=_HOUR_MS) for name in _ids(52_000)))
+
+
+async def _unknown_ids(arena: Arena) -> None:
+    """A million ids of which nobody knows anything, 256 to a query; each is looked up in Redis."""
+    names = _ids(_LOOKED_UP)
+    queries = (Query(name, FILMS, row(0), candidates=tuple(_ids(MAX_CANDIDATES))) for name in names)
+    await arena.send(topics.QUERIES, queries, rate=_LOOKED_UP / 10)
 
 
 async def _fat_feedback(arena: Arena) -> None:
@@ -169,6 +178,7 @@ FLOODS = (
     Attack(
         "long-deadlines", "client", "52,000 queries of an hour's objective to a slow model", _long_deadlines, watch_s=20
     ),
+    Attack("unknown-ids", "client", "4,000 queries with 256 candidates that nobody knows", _unknown_ids, watch_s=15),
     Attack("fat-feedback", "teacher", "500 labels of 500 KB on nothing", _fat_feedback, watch_s=15),
     Attack("early-feedback", "teacher", "50,000 labels on nothing", _early_feedback),
     Attack("fat-contexts", "client", "4,000 contexts of 4 KB", _fat_contexts),

@@ -8,7 +8,7 @@ import numpy as np
 
 from load.hostile import batches
 from load.hostile.arena import Attack
-from load.hostile.setting import AGAIN, HONEST, LOOKED, RATINGS, SLOW, row
+from load.hostile.setting import AGAIN, FILMS, HONEST, LOOKED, RATINGS, SLOW, row
 from schemas import topics
 from schemas.records import (
     Decision,
@@ -27,6 +27,7 @@ from schemas.records import (
 )
 from schemas.sizes import MAX_BYTES
 from schemas.wire import pack_double, write_int, write_long
+from streams.runtime.stores.redis import feature_name
 
 if TYPE_CHECKING:
     from load.hostile.arena import Arena
@@ -150,21 +151,44 @@ async def _strange_candidates(arena: Arena) -> None:
 
 
 async def _strange_ids(arena: Arena) -> None:
-    """Ids of candidates that are none, twice the same, tens of thousands; of films that nobody knows, and of many."""
-    many = tuple(map(str, range(60_000)))
-    given = [("a", "a"), ("",), (), ("x" * 129,), ("\0", "/", "films/a", "\ud7ff"), many[:256], many[:257], many]
-    given += [tuple([name.rjust(32, "\U0001f600") for name in many[:256]])]
-    films = [arena.codec.encode(Features((sign * 1e308,) * width)) for sign in (1.0, -1.0) for width in (1, 2, 3)]
-    for name in ("a", *many[:20]):
-        await arena.put(topics.FEATURES, films, key=f"films/{name}".encode())
+    """Ids of candidates that are none, or that look like other keys, as many as there may be and more."""
+    odd = ("", "/", "films/film-1", "\0", "\ud7ff\U0001f600", "x" * 128, "x" * 129, "é" * 100)
+    given = [(one,) for one in odd] + [odd[1:6], ("a", "a"), (), *(_numbered(count) for count in (256, 257, 5_000))]
     queries = [
-        Query(f"ids-{application}-{n}-{top}", application, row(3), candidates=ids, top=top)
-        for application in (RATINGS, AGAIN)
-        for n, ids in enumerate(given)
-        for top in (1, 2**31 - 1)
+        Query(f"ids-{n}", application, row(3), candidates=ids, top=top)
+        for n, (application, ids, top) in enumerate(
+            (application, ids, top)
+            for application in (FILMS, RATINGS, AGAIN, LOOKED)
+            for ids in given
+            for top in (1, 0, 2**31 - 1)
+        )
     ]
     await arena.send(topics.QUERIES, queries)
     await arena.send(topics.FEEDBACK, [Feedback(each.query_id, 1e308) for each in queries])
+
+
+async def _strange_store(arena: Arena) -> None:
+    """Features in Redis that are none: other types, too many numbers, NaN, numbers at the end of a double, 8 MiB."""
+    mark, nan = pack_double(_MARK), pack_double(float("nan"))  # the codec writes no NaN
+    encode = arena.codec.encode
+    values = [encode(Features((1e308,) * count)) for count in (0, 1, 2, 256, 257, 5_000)]
+    values += [encode(Features((_MARK,))).replace(mark, nan), encode(Features((-1e308,))), b"", b"\xff" * 100]
+    values += [bytes(8 * _MIB), encode(Feedback("x", 1))]
+    async with arena.redis() as store:
+        for number, value in enumerate(values):
+            await store.set(feature_name(arena.prefix, f"films/strange-{number}"), value)
+        await store.hset(feature_name(arena.prefix, "films/hash"), "0", "1")
+        await store.rpush(feature_name(arena.prefix, "films/list"), "1")
+    for sign in (1.0, -1.0):
+        await arena.put(topics.FEATURES, [encode(Features((sign * 1e308,)))], key=b"lately/strange-1")
+    ids = (*(f"strange-{number}" for number in range(len(values))), "hash", "list", "nothing")
+    queries = [Query(f"stored-{n}", FILMS, row(0), candidates=ids[n % 3 :], top=3) for n in range(60)]
+    await arena.send(topics.QUERIES, queries)
+    await arena.send(topics.FEEDBACK, [Feedback(each.query_id, 1.0) for each in queries])
+
+
+def _numbered(count: int) -> tuple[str, ...]:
+    return tuple(map(str, range(count)))
 
 
 async def _forged_places(arena: Arena) -> None:
@@ -278,7 +302,8 @@ RECORDS = (
     Attack("forged-prediction", "client", "answers of nobody: OK, and none", _forged_prediction),
     Attack("strange-times", "client", "clocks, objectives, priorities beyond bounds", _strange_times),
     Attack("strange-candidates", "client", "candidates that are none, by the billion", _strange_candidates),
-    Attack("strange-ids", "client", "candidates by ids that are none, or by the thousand", _strange_ids),
+    Attack("strange-ids", "client", "ids of candidates that are none", _strange_ids),
+    Attack("strange-store", "store", "features in Redis that are none, or beyond bounds", _strange_store),
     Attack("forged-places", "client", "answers that refer to what is not there", _forged_places),
     Attack("parity-names", "client", "ids that look like sums of other queries", _parity_names),
     Attack("forged-steps", "client", "answers with steps that nobody took", _forged_steps),

@@ -22,6 +22,7 @@ WIDE: Final = "wide"  # states of 190 KB
 COMPLAINTS: Final = "complaints"  # no feedback means no loss; one of its models never answers in time
 AGAIN: Final = "again"  # asks a second model where the first is in doubt, and a late one once more
 RATINGS: Final = "ratings"  # its state answers, and ranks candidates
+FILMS: Final = "films"  # ranks candidates that are ids, whose features are looked up
 LOOKED: Final = "looked"  # goes by features that are looked up
 HAUNTED: Final = "haunted"  # its model's topic is deleted
 WIDE_FEATURES: Final = 110
@@ -43,15 +44,7 @@ _APPLICATIONS: Final = (
     ),
     Application(COMPLAINTS, ("right", "dead"), "exp3", slo_ms=SLO_MS, default_output=-1, window_s=2, default_loss=0),
     Application(AGAIN, ("wrong", "right"), "cascade", slo_ms=SLO_MS, default_output=-1, hedge=0.05),
-    Application(
-        RATINGS,
-        (_COMPUTED,),
-        "ridge",
-        {"features": 2},
-        slo_ms=SLO_MS,
-        default_output=-1,
-        sources=(Source("films", 2, "candidate", wait=0.1),),
-    ),
+    Application(RATINGS, (_COMPUTED,), "ridge", {"features": 2}, slo_ms=SLO_MS, default_output=-1),
     Application(
         LOOKED,
         ("right",),
@@ -59,6 +52,15 @@ _APPLICATIONS: Final = (
         slo_ms=SLO_MS,
         default_output=-1,
         sources=(Source("users", 2), Source("events", 1, "query_id", wait=0.1)),
+    ),
+    Application(
+        FILMS,
+        (_COMPUTED,),
+        "ridge",
+        {"features": 2},
+        slo_ms=SLO_MS,
+        default_output=-1,
+        sources=(Source("films", 1, "candidate", "redis"), Source("lately", 1, "candidate", wait=0.0)),
     ),
     Application(HAUNTED, ("ghost",), "single", slo_ms=SLO_MS, default_output=-1),
 )

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from load.harness.environment import Environment, environment
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
 ENVIRONMENT = "environment.json"
@@ -78,6 +78,24 @@ def read_environment(path: Path) -> Environment:
     except FileNotFoundError as error:
         raise ValueError(f"{beside} is missing; `skysail load run` writes it beside the result") from error
     return found
+
+
+def joined(found: Iterable[tuple[Result, Environment]]) -> list[tuple[Result, Environment]]:
+    """Put results together that are of one scenario and were measured alike: of parts that were run one by one.
+
+    Where two have a figure, the later one counts. The machine is that of the first.
+    """
+    whole: list[tuple[Result, Environment]] = []
+    for result, machine in found:
+        for at, (known, its) in enumerate(whole):
+            if (known.scenario, known.parameters) == (result.scenario, result.parameters):
+                figures, series = {**known.figures, **result.figures}, {**known.series, **result.series}
+                notes = tuple(dict.fromkeys((*known.notes, *result.notes)))
+                whole[at] = replace(known, figures=figures, series=series, notes=notes), its
+                break
+        else:
+            whole.append((result, machine))
+    return whole
 
 
 def _json(value: Mapping[str, object]) -> str:

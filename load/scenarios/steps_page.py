@@ -13,6 +13,7 @@ from load.scenarios import (
     graph,
     graph_page,
     hedge,
+    hedge_page,
     laser,
     laser_page,
     parm,
@@ -24,7 +25,6 @@ from load.scenarios import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from load.results.results import Result
 
 NAME: Final = "steps"
 _INTRODUCTION: Final = """\
@@ -38,10 +38,6 @@ from the results that the scenarios left. A scenario without a result is left ou
 **There is no GPU here**, and two cores. *Simulated* is without Kafka, in virtual time. So no row is the same experiment
 as the one beside it.
 """
-
-
-def _none(_: Result) -> Mapping[str, str]:
-    return {}
 
 
 PARTS: Final[Mapping[str, Part]] = {
@@ -76,8 +72,8 @@ PARTS: Final[Mapping[str, Part]] = {
             Row("questions put twice", "extra", share),
             Row("put twice in an outage of 3 s", "outage_again", count),
         ),
-        _none,
-        "",
+        hedge_page.plots,
+        "Latencies with hedging and without",
         "One of three replicas stands still now and then. The page of the capability: [hedging.md](hedging.md).",
     ),
     graph.NAME: Part(
@@ -87,6 +83,7 @@ PARTS: Final[Mapping[str, Part]] = {
             Row("pictures a second at 45 ms, split by what batches take, simulated", "at_45_split_per_s", count),
             Row("the same, split evenly", "at_45_even_per_s", count),
             Row("ratio at the tightest objective", "tightest_ratio", times),
+            Row("the same ratio on Kafka, with models that sleep as long", "live_tightest_ratio", times),
         ),
         graph_page.plots,
         "Pictures a second by objective",
@@ -96,11 +93,12 @@ PARTS: Final[Mapping[str, Part]] = {
         "Coded inference: a late output from a sum",
         parm.FIGURES,
         (
-            Row("p99.9 beside none, simulated", "virtual_k2_p999_of_none", plain, "0.52 times and more"),
-            Row("p50 beside none, simulated", "virtual_k2_p50_of_none", plain, "1.0 times"),
+            Row("p99.9 beside none, simulated", "virtual_k2_p999_of_none", plain, "0.52 and more"),
+            Row("p50 beside none, simulated", "virtual_k2_p50_of_none", plain, "1.0"),
             Row("p99.9 beside as many workers more, simulated", "virtual_k2_p999_of_equal", plain),
             Row("p99.9 beside hedging, simulated", "virtual_k2_p999_of_hedge", plain),
-            Row("p99.9 beside none, real processes", "k2_p999_of_none", plain, "0.52 times and more"),
+            Row("p99.9 beside none, real processes", "k2_p999_of_none", plain, "0.52 and more"),
+            Row("p99 beside none while a worker is killed, real processes", "k2_rebalance_p99_of_none", plain),
             Row("p99.9 of hedging beside none, real processes", "hedge_p999_of_none", plain),
             Row("points of accuracy lost where decoded", "k2_accuracy_lost_points", plain, "at most 6.5"),
             Row("the same, sums of three", "k3_accuracy_lost_points", plain),

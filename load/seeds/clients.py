@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+from random import Random
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from load.seeds.features import FILMS, ITEMS, written
 from load.seeds.models import LABELS, truth
 from schemas import topics
 from schemas.records import Feedback, Query, Tensor
+from streams.operators.configuration import CANDIDATE
 from streams.operators.contract import Emit
 from streams.runtime.errors import BrokerUnavailableError
 from streams.testing.connections import SimulatedTransport
 from streams.topology import partition_of
 
 if TYPE_CHECKING:
-    from random import Random
-
     from load.seeds.plan import Burst, Plan
     from schemas.codec import Codec
-    from schemas.records import Application, Value
+    from schemas.records import Application, Source, Value
     from streams.testing.connections import Process
 
 _BACKOFF_S = 0.3
@@ -53,10 +54,10 @@ class Clients:
         until_s = asyncio.get_running_loop().time() + burst.for_s
         while asyncio.get_running_loop().time() < until_s:
             self._sent += 1
-            tasks.create_task(self._ask_and_tell(self._sent))
+            tasks.create_task(self._ask_and_tell(self._sent, tasks))
             await asyncio.sleep(self._random.expovariate(burst.rate))
 
-    async def _ask_and_tell(self, number: int) -> None:
+    async def _ask_and_tell(self, number: int, tasks: asyncio.TaskGroup) -> None:
         random, application = self._random, self._random.choice(self._plan.applications)
         query_id = f"q{number}"
         if random.random() < _GARBAGE:
@@ -66,9 +67,11 @@ class Clients:
         key, kind, delay_s = context or query_id, *_telling(random, application)
         if kind == "early":
             await self._tell(key, query_id, truth(number))
-        await self._ask(key, Query(query_id, application.name, _input(number), context, self._now_us()))
+        query = Query(query_id, application.name, _input(number), context)
+        query = self._with_features(query, application, tasks)
+        await self._ask(key, query._replace(sent_us=self._now_us()))
         if random.random() < 0.01:  # a client that was not sure asks again
-            await self._ask(key, Query(query_id, application.name, _input(number), context, self._now_us()))
+            await self._ask(key, query._replace(sent_us=self._now_us()))
         if kind == "never":
             return
         await asyncio.sleep(delay_s)
@@ -81,6 +84,28 @@ class Clients:
             await asyncio.sleep(random.expovariate(1.0))
             await self._tell(key, query_id, truth(number + random.randrange(LABELS)))
 
+    def _with_features(self, query: Query, application: Application, tasks: asyncio.TaskGroup) -> Query:
+        """Return a query with candidates, if it may have such, and write features of it: before, after, or never."""
+        if not application.sources:
+            return query
+        random = Random(f"features of {query.query_id} {self._plan.seed}")  # noqa: S311
+        is_choosing = application.policy == "two_speed"
+        is_ranking = is_choosing or any(source.key == CANDIDATE for source in application.sources)
+        candidates = tuple(random.sample(ITEMS if is_choosing else FILMS, random.randint(1, len(ITEMS))))
+        for source in application.sources:
+            if source.store == "topic" and random.random() < 0.5:
+                key = random.choice(candidates) if source.key == CANDIDATE else query.query_id
+                tasks.create_task(self._know(source, key, random.choice((0.0, 0.0, 0.05, 1.0))))
+        if not is_ranking or random.random() < 0.3:
+            return query
+        return query._replace(candidates=candidates, top=random.randint(1, 4))
+
+    async def _know(self, source: Source, key: str, after_s: float) -> None:
+        """Write features of a key to their topic."""
+        await asyncio.sleep(after_s)
+        value = written(source, key, self._codec)
+        await self._write(topics.FEATURES, 0, topics.feature_key(source.name, key).encode(), value or b"")
+
     async def _ask(self, key: str, query: Query) -> None:
         await self._send(topics.QUERIES, key, self._codec.encode(query))
 
@@ -92,10 +117,13 @@ class Clients:
 
     async def _send(self, topic: str, key: str, value: bytes) -> None:
         """Send a record until it is acknowledged; it may be there several times then."""
-        partition, backoff_s = partition_of(key.encode(), self._plan.selection.partitions), _BACKOFF_S
+        await self._write(topic, partition_of(key.encode(), self._plan.selection.partitions), key.encode(), value)
+
+    async def _write(self, topic: str, partition: int, key: bytes, value: bytes) -> None:
+        backoff_s = _BACKOFF_S
         while True:
             try:
-                await self._transport.send(topic, partition, [Emit(topic, partition, key.encode(), value)])
+                await self._transport.send(topic, partition, [Emit(topic, partition, key, value)])
             except BrokerUnavailableError:
                 await asyncio.sleep(backoff_s)
                 backoff_s = min(2 * backoff_s, _BACKOFF_MAX_S)

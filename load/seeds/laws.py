@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
+from load.seeds.features import untrue
 from schemas import topics
 from schemas.records import JoinStatus, PolicyState
 from streams.operators.learn.fold import fold
@@ -28,6 +29,7 @@ LAWS: Mapping[str, str] = {
     "taught": "nothing is learnt that nobody has told",
     "states": "the stored states are the fold of the observations, bit for bit",
     "once": "states have as many lessons as there are queries of which something was observed",
+    "features": "what was decided by is what was stored, or is named as imputed",
     "replayed": "the kernels do it again, bit for bit, from what was written",
     "ended": "nothing ends a role",
     "commits": "no commit passes a record without an outcome, nor the learner's what is stored",
@@ -44,6 +46,7 @@ _WAITING = (
     "feedback_waiting",
     "observations_waiting",
     "shadows_waiting",
+    "features_waiting",
 )
 # Why feedback in time may be a dead letter: its prediction was not there yet, it is damaged, there was no room.
 _EXCUSES = ("unmatched", "invalid_feedback", "over_limit")
@@ -91,6 +94,7 @@ class Laws:
             "taught": self._taught(),
             "states": self._states(left),
             "once": self._once(left),
+            "features": self._features(),
             "replayed": self._replayed(),
             "ended": left.ended,
             "commits": self._ledger.early,
@@ -175,6 +179,15 @@ class Laws:
             told = len({seen.query_id for _, seen in log if seen.application == key.name})
             if told and state.version != told:
                 yield f"partition {key.partition}: {key.name} has {state.version} lessons, of {told} queries"
+
+    def _features(self) -> Iterator[str]:
+        """Hold features that decided, and rows that were ranked, against what the stores have."""
+        sources = {application.name: application.sources for application in self._plan.applications}
+        for query_id, answer in self._ledger.answers.items():
+            prediction = answer.prediction
+            its = sources.get(prediction.application, ())
+            if its and prediction.decision is not None:
+                yield from [f"{query_id}: {what}" for what in untrue(prediction, its)]
 
     def _replayed(self) -> Iterator[str]:
         written = (record for log in self._broker.logs.values() for record in log)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from load.seeds.faults import Fault, drawn
 from policies import registry
-from schemas.records import Application, Stage
+from schemas.records import Application, Source, Stage
 from streams.operators.join.kernel import JoinerSettings
 from streams.operators.selection.kernel import SelectionSettings
 from streams.topology import host_role, worker_role
@@ -106,6 +106,11 @@ class Plan:
         return MODELS + (COMPUTING if is_computed else ())
 
     @property
+    def sources(self) -> tuple[Source, ...]:
+        """All sources of features; those of one name are one."""
+        return tuple([source for application in self.applications for source in application.sources])
+
+    @property
     def is_bounded(self) -> bool:
         """Whether the joiner has no room for all that is asked and told."""
         return self.joiner.predictions <= _ROOM[-1]
@@ -131,6 +136,7 @@ def plan(seed: int, minutes: float | None = None, processes: str = "each") -> Pl
     inside = (Random(f"inside {seed}").choice(MODELS),) if processes == "shared" else ()  # noqa: S311
     replicas |= {f"worker.{model}": random.choice((1, 1, 2)) for model in MODELS if model not in inside}
     answering = _answering(Random(f"answering {seed}"))  # noqa: S311
+    answering += _ranking(Random(f"ranking {seed}"))  # noqa: S311
     replicas |= {f"worker.{model}": 1 + (model == COMPUTING[0]) for model in COMPUTING if answering}
     host = _host(Random(f"host {seed}")) if processes == "hosted" else None  # noqa: S311
     if host is not None:
@@ -146,6 +152,8 @@ def plan(seed: int, minutes: float | None = None, processes: str = "each") -> Pl
     applications = tuple(_with_stages(staged, application) for application in applications)
     joining = Random(f"joins {seed}")  # noqa: S311
     applications = tuple(_with_join(joining, application) for application in applications)
+    sourced = Random(f"sources {seed}")  # noqa: S311
+    applications = tuple(_with_sources(sourced, application) for application in applications)
     applications += answering
     return Plan(
         seed=seed,
@@ -203,6 +211,47 @@ def _answering(random: Random) -> tuple[Application, ...]:
             parity=random.choice(("", COMPUTING[1])),
         ),
     )
+
+
+def _ranking(random: Random) -> tuple[Application, ...]:
+    """Draw an application that ranks, one in four: films by features of two stores, or items of a model."""
+    if random.random() >= 0.25:
+        return ()
+    if random.random() < 0.3:
+        users = Source("users", 2, "query_id", "redis", random.choice((0.0, 0.5)))
+        known = {"features": 2, "items": 2}
+        return (_ranked(random, name="items", policy="two_speed", parameters=known, sources=(users,)),)
+    sources = (
+        Source("films", 1, "candidate", "redis", random.choice((0.0, 0.5, 1.0))),
+        Source("lately", 1, "candidate", "topic", random.choice((0.0, 0.3))),
+    )
+    parameters = {"features": 2, "low": 0, "high": 2, "gamma": 0.2}
+    return (_ranked(random, name="films", policy="ridge", parameters=parameters, sources=sources),)
+
+
+def _ranked(random: Random, **fields: Any) -> Application:
+    return Application(
+        models=COMPUTING[:1],
+        per_context=random.random() < 0.5,
+        slo_ms=random.choice((100.0, 1_000.0)),
+        default_output=-1,
+        window_s=random.choice((5.0, 20.0)),
+        default_loss=random.choice((None, 1.0)),
+        **fields,
+    )
+
+
+def _with_sources(random: Random, application: Application) -> Application:
+    """Look features up for one application in three; one in two of those that may decides by them."""
+    is_drawn, decides = random.randrange(3) == 0, random.random() < 0.5
+    users = Source("users", 2, random.choice(("context", "query_id")), "redis", random.choice((0.0, 0.5, 1.0)))
+    events = Source("events", 1, "query_id", "topic", random.choice((0.0, 0.3)))
+    if not is_drawn:
+        return application
+    application = replace(application, sources=random.choice(((users,), (events, users))))
+    if not decides or application.stages or application.policy not in _APPRENTICES:
+        return application
+    return replace(application, policy="linear_thompson", parameters={"features": 3})
 
 
 def _asking_again(random: Random, application: Application) -> Application:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Protocol
 
+from load.seeds.features import SimulatedFeatures
 from load.seeds.hosted import MODEL_BYTES, SimulatedModels
 from load.seeds.models import SimulatedModel, model
 from load.seeds.plan import HOST, POOL
@@ -141,7 +142,12 @@ class Builder:
             store=store,
             positions=SimulatedPositions(process),
             hooks=(hook,),
+            features=self._features(process) if node.role == "selection" else None,
         )
+
+    def _features(self, process: Process) -> SimulatedFeatures:
+        random = Random(f"features {process.name} {self._plan.seed}")  # noqa: S311
+        return SimulatedFeatures(self._plan.sources, self._codec, self._store.weather, random, lambda: process.dead)
 
 
 def _nothing(_: Report) -> bytes:

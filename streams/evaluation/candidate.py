@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from policies import registry
 from policies.cascade import ASKED
-from policies.contract import Situation, is_contextual, is_stepwise
-from policies.errors import PolicyError
+from policies.contract import Situation, is_choosing, is_contextual, is_stepwise
+from streams.evaluation.along import fold_along
 from streams.evaluation.errors import EvaluationError
+from streams.evaluation.items import Choosing
 from streams.operators.cold_start import lesson, started
-from streams.operators.learn.fold import taught
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from policies.contract import Policy, State, Steps
     from policies.estimators.log import Floats
@@ -27,9 +26,15 @@ _ROUNDED = 1e-6
 
 
 class Candidate(Protocol):
-    """A policy that is judged."""
+    """A policy that is judged.
+
+    Attributes:
+        name: of it.
+        is_of_items: whether it chooses among items; None = whatever was decided on.
+    """
 
     name: str
+    is_of_items: bool | None
 
     def propensities(self, decisions: Sequence[Observation], log: Sequence[Observation], arms: Sequence[str]) -> Floats:
         """Return the probability with which it would have asked each arm: (decisions, arms), rows sum to 1.
@@ -57,6 +62,8 @@ def candidate(text: str) -> Candidate:
     name, colon, parameters = text.partition(":")
     is_short = colon and name in registry.POLICIES
     policy = registry.parse(f"{name}({parameters})" if is_short else text)
+    if is_choosing(policy):
+        return Choosing(policy)
     if policy.full_information or (is_contextual(policy) and policy.uses != "features"):
         raise EvaluationError(
             f"{policy.name} asks all models and combines their answers, which observations do not hold: replay the"
@@ -94,12 +101,13 @@ class Always:
 
     def __init__(self, model: str) -> None:
         self.name = ALWAYS + model
+        self.is_of_items: bool | None = None
         self._model = model
 
     def propensities(self, decisions: Sequence[Observation], log: Sequence[Observation], arms: Sequence[str]) -> Floats:
         """Return 1 for the model."""
         if self._model not in arms:
-            raise EvaluationError(f"no decision could have asked {self._model}; the models are: {', '.join(arms)}")
+            raise EvaluationError(f"no decision could have taken {self._model}; there are: {', '.join(arms)}")
         found = np.zeros((len(decisions), len(arms)))
         found[:, list(arms).index(self._model)] = 1.0
         return found
@@ -110,21 +118,15 @@ class Learning:
 
     def __init__(self, policy: Policy) -> None:
         self.name = registry.spec(policy)
+        self.is_of_items: bool | None = False
         self._policy = policy
 
     def propensities(self, decisions: Sequence[Observation], log: Sequence[Observation], arms: Sequence[str]) -> Floats:
         """Fold the log up to each decision, and return what the policy would have done in its situation."""
         found = np.zeros((len(decisions), len(arms)))
         columns = {arm: column for column, arm in enumerate(arms)}
-        states: dict[str, PolicyState | None] = {}
-        coming = iter(_as_seen(log))
-        latest = next(coming, None)
-        for row in sorted(range(len(decisions)), key=lambda at: decisions[at].predicted_us):
+        for row, states in fold_along(decisions, [lesson(seen, self.name) for seen in log]):
             decision = decisions[row]
-            while latest is not None and latest.observed_us < decision.predicted_us:
-                with suppress(PolicyError):  # the learner passes over what it cannot fold, too
-                    states.update(taught(states, lesson(latest, self.name), latest.observed_us, 0))
-                latest = next(coming, None)
             shares = self._shares(states, decision)
             if sum(shares) > 1.0 + _ROUNDED:
                 raise EvaluationError(
@@ -134,7 +136,7 @@ class Learning:
                 found[row, columns[arm]] = share
         return found
 
-    def _shares(self, states: dict[str, PolicyState | None], seen: Observation) -> Sequence[float]:
+    def _shares(self, states: Mapping[str, PolicyState | None], seen: Observation) -> Sequence[float]:
         """Return its propensities for one decision's arms."""
         arms, policy = seen.decision.arms, self._policy
         held = states.get(seen.decision.state) or started(states.get(seen.application), self.name)
@@ -147,8 +149,3 @@ class Learning:
             within: Callable[[Situation], tuple[float, ...]] = policy.propensities_in(state, len(arms))
             return within(Situation(seen.decision.features))
         return policy.propensities(state, len(arms))
-
-
-def _as_seen(log: Sequence[Observation]) -> list[Observation]:
-    """Return observations in the order in which they became known, equal moments as in the log."""
-    return sorted(log, key=lambda seen: seen.observed_us)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,6 +18,7 @@ from policies.estimators.sequence import ConfidenceSequence, missing
 from schemas.records import JoinStatus
 from streams.evaluation.errors import EvaluationError
 from streams.evaluation.history import seconds_late
+from streams.evaluation.items import are_of_items, as_arms
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -63,6 +64,7 @@ class Evaluation:
         served_by: the policies that decided, the most frequent first.
         decisions: that were judged.
         left_out: decisions that cannot be judged, by reason.
+        imputed: decisions that went by a source's running mean, by source.
         from_us: when the first decision was answered.
         until_us: when the last one was.
         served: what the decisions have cost.
@@ -96,6 +98,7 @@ class Evaluation:
     window_s: float
     alpha: float
     recommendation: str
+    imputed: Mapping[str, int] = field(default_factory=dict)
 
 
 def evaluate(
@@ -106,6 +109,7 @@ def evaluate(
     alpha: float = 0.05,
     seed: int = 0,
     least: float = LEAST_EFFECTIVE,
+    is_known_alone: bool = False,
 ) -> Evaluation:
     """Return what the candidate would have cost in the decisions whose windows have ended.
 
@@ -116,12 +120,16 @@ def evaluate(
         alpha: what intervals may miss, in (0, 1).
         seed: of the bootstrap.
         least: effective samples below which an estimate is refused.
+        is_known_alone: leave decisions out for which features were imputed.
 
     Raises:
         EvaluationError: no decision can be judged, or the candidate cannot be by this log.
     """
     closed = history.closed(window_s)
-    judged = sorted([seen for seen in closed if _is_known(seen)], key=lambda seen: seen.predicted_us)
+    real = [seen for seen in closed if not (is_known_alone and seen.imputed)]
+    is_of_items = are_of_items(real) if candidate.is_of_items is None else candidate.is_of_items
+    made = [as_arms(seen) for seen in real] if is_of_items else [*real]
+    judged = sorted([seen for seen in made if seen is not None and _is_known(seen)], key=lambda seen: seen.predicted_us)
     if not judged:
         raise EvaluationError(_why_none(history, closed, window_s))
     arms = _arms(judged)
@@ -139,7 +147,8 @@ def evaluate(
         decisions=len(judged),
         left_out={
             "window not ended": len(history.observations) - len(closed),
-            "loss not known": len(closed) - len(judged),
+            "features imputed": len(closed) - len(real),
+            "loss not known": len(real) - len(judged),
             "no feedback came": sum(age >= window_s for age in _ages_s(history)),
         },
         from_us=judged[0].predicted_us,
@@ -156,6 +165,7 @@ def evaluate(
         alpha=alpha,
         recommendation=_unknown(candidate.name, samples, log.unsupported, least, found)
         or _recommend(candidate.name, paired, alpha),
+        imputed=dict(Counter(source for seen in judged for source in seen.imputed).most_common()),
     )
 
 

@@ -21,13 +21,13 @@ def told(prediction: Prediction) -> Iterator[tuple[int, list[_Row]]]:
     """Yield the outputs of stages in the order in which they came: when, and id, output and message of each.
 
     What was not asked because there was no time comes at once: whether there is time follows from nothing recorded.
-    Messages are recorded by query: the first row without an answer brings all of them.
+    Messages are recorded by query: the first row that a worker could not answer brings all of them, else the first that
+    was not asked.
     """
     ids, depths = _ids(prediction.query_id, prediction.stages), _depths(prediction.stages)
     order = sorted(range(len(ids)), key=lambda place: (_came_us(prediction.stages[place]), depths[place]))
-    failed = next(
-        (place for place, row in enumerate(prediction.stages) if _is_told(row) and row.outcome is not _OK), -1
-    )
+    without = [place for place, row in enumerate(prediction.stages) if _is_told(row) and row.outcome is not _OK]
+    failed = next((place for place in without if prediction.stages[place].version), without[0] if without else -1)
     for place in order:
         row = prediction.stages[place]
         if _is_told(row):

@@ -256,11 +256,15 @@ class WhatIf:
         # What a model answers is known by its input alone, whichever version it was.
         known = {application.name: replace(application, versions={}) for application in found.values()}
         if name is None and len(known) == 1:
-            return next(iter(known.values()))
+            name = next(iter(known))
         if name is None or name not in known:
             raise ChangeError(f"name one of the applications in the trace with --app: {', '.join(sorted(known))}")
         if known[name].sources:
-            raise ChangeError(f"application {name} has features that were looked up, which the trace's queries lack")
+            raise ChangeError(
+                f"application {name} has features that were looked up, which the trace's queries lack. Replay it"
+                " without --set, or judge another policy by the features that were logged: skysail evaluate FOLDER"
+                f" --app {name} --policy POLICY"
+            )
         return known[name]
 
     def _known_models(self) -> dict[str, Model]:

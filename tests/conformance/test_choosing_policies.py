@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from policies.contract import Answering, has_shared_prior, is_answering, is_choosing
+from policies.contract import Answering, Choose, chooses_among, has_shared_prior, is_answering, is_choosing
 from policies.lessons import Lesson
 from policies.registry import POLICIES, create, parse, spec
 from schemas.records import Tensor
@@ -88,6 +88,40 @@ def test_each_item_is_answered_exactly_as_often_as_is_logged(policy: Answering, 
         assert math.isclose(sum(reading.first), 1.0, abs_tol=1e-9)
         assert min(reading.first) > 0.0
         assert reading.answers == dict.fromkeys(range(arms), reading.answer)
+
+
+def among(policy: Answering, state: State) -> Choose:
+    """Return what chooses among some items."""
+    found = policy.reading(state, 1)
+    assert chooses_among(found)
+    assert found.count == ITEMS
+    return found
+
+
+def test_of_some_items_each_is_answered_as_often_as_is_logged(policy: Answering) -> None:
+    """In whatever order they are given; the others are never answered."""
+    found = among(policy, taught(policy, policy.init(1), 1, 100))
+    items, times = (3, 0, 2), [0, 0, 0]
+    for step in range(2_000):
+        reading, best = found.among(items, {0: cold(0.1, 0.0, -0.2, 0.3)}, (0.4, -0.3), 2, (step + 0.5) / 2_000)
+        assert reading.answer == items[best[0]]
+        assert len({*best}) == 2
+        times[best[0]] += 1
+    assert [count / 2_000 for count in times] == pytest.approx(reading.first, abs=1 / 2_000 + 1e-9)
+    assert math.isclose(sum(reading.first), 1.0, abs_tol=1e-9)
+
+
+def test_all_items_are_chosen_among_as_without_candidates(policy: Answering) -> None:
+    """And those behind the first follow by what is expected of them."""
+    found = among(policy, taught(policy, policy.init(1), 1, 100))
+    for u in (0.0, 0.3, 0.6, 0.999):
+        reading, best = found.among(range(ITEMS), {0: cold(0.0, 3.0, 1.0, 2.0)}, (), ITEMS, u)
+        assert reading == found({0: cold(0.0, 3.0, 1.0, 2.0)}, (), u)
+        assert reading.answer == best[0]
+        assert sorted(best) == list(range(ITEMS))
+    blank = among(policy, policy.init(1)).among(range(ITEMS), {0: cold(0.0, 3.0, 1.0, 2.0)}, (), ITEMS, 0.5)[1]
+    assert [item for item in blank if item != blank[0]] == [item for item in (1, 3, 2, 0) if item != blank[0]]
+    assert found.among([0], {0: cold(1.0)}, (), 1, 0.5)[1] == ()
 
 
 def test_before_any_feedback_the_models_decide(policy: Answering) -> None:

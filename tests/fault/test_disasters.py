@@ -41,7 +41,7 @@ READERS = (
     *((worker_role(model), topics.model_queries(model)) for model in MODELS),
 )
 # Where nobody on the way of an answer is killed, (almost) all are complete, also on a machine that is busy otherwise.
-UNDISTURBED, UNDISTURBED_MS = 0.98, 10_000
+UNDISTURBED, UNDISTURBED_MS = 0.98, 20_000
 DISTURBED_MS = 2_000
 
 

@@ -154,6 +154,10 @@ async def test_applications_are_made_and_changed_by_scripts(there: Deployed, con
     made = await said("app", "create", "more", "models=parity,later", "policy=ucb1", "--config", config)
     assert (made["policy"], made["not_deployed"]) == ("ucb1", ["later"])
     assert (await said("app", "apply", "--config", config))["models"] == ["parity", "spare"]
+    changed = await asyncio.to_thread(run, "app", "set", "sums", "parity=decoder", "--config", config)
+    assert "late outputs are decoded by decoder" in changed
+    listed = await asyncio.to_thread(run, "app", "list", "--config", config)
+    assert [line.split()[-1] for line in listed.splitlines()] == ["parity", "none", "decoder"]
     assert there.system.pids
 
 

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 ROOT = Path(__file__).resolve().parents[2]
-LINE_S = 90.0
-END_S = 60.0
+LINE_S = 200.0
+END_S = 90.0
 COMMAND = (sys.executable, "-m", "deploy.cli", "demo", "--broker", "embedded", "--rate", "40")
 TWICE_INTERRUPTED = 130
 SECOND = r" *(\d+) s  digits"  # which ones are shown is a busy machine's
@@ -122,7 +122,7 @@ class Demo:
 
 def test_a_whole_run_reports_what_happened_and_leaves_nothing(tmp_path: Path) -> None:
     """Counts are exact on any machine; how fast and how well it went is for the demo that CI checks."""
-    with Demo(tmp_path, seconds=6) as demo:
+    with Demo(tmp_path, seconds=12) as demo:  # the last step has the last 1.7 s
         demo.until(SECOND)
         assert demo.end() == 0
         assert demo.children

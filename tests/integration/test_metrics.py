@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import re
 import signal
 import socket
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import aiohttp
@@ -21,12 +23,11 @@ from streams.topology import build
 from tests.deployments import Toy, deployed
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from deploy.local.redis import RedisServer
     from deploy.local.services import Broker
 
 WAIT_S = 60.0
+PORTS_OF_CLIENTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
 # What every role shows, and what each shows on top once a query has been answered and its feedback learnt.
 COMMON = {"cpu_seconds_total", "resident_bytes", "lag", "partitions", "outstanding", "pressure", "lane_records_total"}
 OWN = {
@@ -59,9 +60,13 @@ async def until_shown(port: int, names: set[str]) -> dict[str, str]:
 
 
 def free_ports(count: int) -> int:
-    """Return the first of so many neighbouring ports that nobody listens on."""
+    """Return the first of so many neighbouring ports that nobody listens on.
+
+    They lie below those that the system gives to clients: a connection of a test beside this one would take one.
+    """
+    lowest = int(PORTS_OF_CLIENTS.read_text().split()[0]) if PORTS_OF_CLIENTS.exists() else 32_768
     for _ in range(50):
-        first = free_port()
+        first = random.randrange(10_000, lowest - count)
         if all(_is_free(port) for port in range(first, first + count)):
             return first
     pytest.skip(f"no {count} neighbouring ports are free")

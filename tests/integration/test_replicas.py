@@ -34,6 +34,7 @@ ROWS = np.ones((2, 1), np.float32)
 SLOW = Toy("load.models.functions:slow", ROWS)
 # Eight processes that start on two busy cores, and workers that look for new partitions every 10 s.
 SECONDS = 120.0
+AT_ONCE_MS = 9_000  # less than those 10 s: a query that nobody reads yet would be late
 
 
 def two_workers(prefix: str, folder: Path) -> Deployment:
@@ -115,7 +116,7 @@ async def test_partitions_that_are_added_while_everything_runs_are_used_and_no_q
     kafka: Broker, redis_server: RedisServer, prefix: str, tmp_path: Path
 ) -> None:
     """First the topic has them, then the workers, then selection asks there."""
-    models, applications = {"slow": SLOW}, {"slow": {"models": ["slow"], "policy": "single", "slo_ms": 5_000}}
+    models, applications = {"slow": SLOW}, {"slow": {"models": ["slow"], "policy": "single", "slo_ms": AT_ONCE_MS}}
     async with deployed(
         *(kafka, redis_server.url, prefix, tmp_path, models, applications), roles=("selection", "worker")
     ) as there:

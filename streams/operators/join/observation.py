@@ -19,7 +19,7 @@ from policies.errors import LossError, PolicyError
 from policies.losses import loss
 from policies.outside import comes_from_outside
 from schemas import topics
-from schemas.records import JoinStatus, Observation, Outcome, Tensor, new_tuple
+from schemas.records import JoinStatus, Observation, Outcome, Tensor, answered_item, new_tuple
 from streams.operators.statistics import render
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def _is_number(value: Value | None) -> bool:
 
 def _is_read(output: ModelOutput, prediction: Prediction) -> bool:
     """Tell whether an output has what the state made of it: a number, or the item that was answered."""
-    return isinstance(output.answer, float) or (bool(prediction.first) and output.answer == prediction.answer)
+    return isinstance(output.answer, float) or (bool(prediction.first) and output.answer == answered_item(prediction))
 
 
 def _within(span: float) -> float:
@@ -198,7 +198,8 @@ def _observation(
     least = _judged_from(decision.policy)
     answers = _labels(prediction, decision.arms) if least and len(decision.chosen) >= least else None
     if answers is not None and registry.answers(decision.policy):
-        answers = tuple([label if prediction.first and label == prediction.answer else None for label in answers])
+        item = answered_item(prediction)
+        answers = tuple([label if prediction.first and label == item else None for label in answers])
     return new_tuple(
         Observation,
         (

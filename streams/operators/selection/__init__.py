@@ -20,6 +20,7 @@ cache         remembers outputs by input
 plan          what a query asks after its first models
 walk          what one query asks of its application's graph
 walks         asks the stages, and the next ones about what they have answered
+walk_inputs   what each row is given, of the answers that belong to its items
 walk_answer   what the stages have answered ─▶ answer
 overdue       queries whose next models must be asked without an answer
 latencies     how long each model takes to answer

@@ -7,6 +7,7 @@ application says so (Clipper, NSDI'17 §5.2.2).
 from __future__ import annotations
 
 from collections import Counter
+from functools import lru_cache
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -14,9 +15,10 @@ import numpy as np
 from policies.calibration import along, calibrated
 from policies.combine import agrees, combine
 from policies.confidence import own_confidence
-from policies.contract import OwnAnswer, is_choosing, ranks_by
+from policies.contract import OwnAnswer, Reading, chooses_among, is_choosing, ranks_by
 from policies.draw import uniform
 from policies.errors import PolicyError
+from schemas import topics
 from schemas.records import ModelOutput, Outcome, Prediction, Ranked, Status, Tensor, new_tuple
 from streams.operators.configuration import RUNNING_MEAN
 
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from policies.contract import Read, VoteWeights
+    from policies.contract import Choose, Read, VoteWeights
     from schemas.records import Value
     from streams.operators.selection.pending import Pending
     from streams.operators.selection.state_view import Arms
@@ -118,10 +120,20 @@ class Substitutes:
         return output._replace(answer=mean.value) if mean is not None and output.outcome in _NOT_IN_TIME else output
 
 
-def predicted(query: Pending, now_us: int, reason: str | None, substitutes: Substitutes) -> Prediction:
-    """Make the answer of a query from its outputs, or its default output for the given reason."""
+def predicted(
+    query: Pending, now_us: int, reason: str | None, substitutes: Substitutes, classes: Mapping[str, tuple[str, ...]]
+) -> Prediction:
+    """Make the answer of a query from its outputs, or its default output for the given reason.
+
+    Args:
+        query: that is answered.
+        now_us: the time.
+        reason: why it is answered by default; None = by its outputs.
+        substitutes: for outputs that are missing.
+        classes: names of the models' items, by `MODEL@VERSION`.
+    """
     if reason is None and query.read is not None:
-        return _read(query, query.read, now_us)
+        return _read(query, query.read, now_us, classes)
     if reason is None and query.is_alone and not (query.is_stepwise or isinstance(query.weights, OwnAnswer)):
         only = query.outputs.get(query.models[0])
         if only is not None and only.outcome is Outcome.OK:
@@ -214,12 +226,22 @@ def answered(
     return new_tuple(Prediction, fields)
 
 
-def _read(query: Pending, read: Read, now_us: int) -> Prediction:
+def _read(query: Pending, read: Read, now_us: int, classes: Mapping[str, tuple[str, ...]]) -> Prediction:
     """Let the state answer: each output has what the state makes of it, and its scores what the model computed."""
     asked = _asked(query)
     ok = {arm: output for arm, output in asked.items() if output.outcome is Outcome.OK}
     computed = {arm: output.scores for arm, output in ok.items() if output.scores is not None}
-    reading = read(computed, query.features, uniform(query.query_id, "item"))
+    found: tuple[Reading, tuple[int, ...], Ranked | None]
+    if query.ids and chooses_among(read):
+        items = _items(query.ids, read.count, ok.values(), classes)
+        if items and max(items) < 0:
+            query.message = query.message or "no model knows any of the candidates by its id"
+            default = query.application.default_output if query.application else None
+            return answered(query, now_us, Status.DEFAULT, "not_ranked", default, 0.0, tuple(asked.values()))
+        found = _chosen(query, read, computed, items)
+    else:
+        found = read(computed, query.features, uniform(query.query_id, "item")), (), None
+    reading, best, named = found
     for arm, output in ok.items():
         if arm in reading.answers:
             asked[arm] = output._replace(answer=reading.answers[arm])
@@ -227,7 +249,7 @@ def _read(query: Pending, read: Read, now_us: int) -> Prediction:
             asked[arm] = ModelOutput(output.model, output.version, Outcome.FAILED, None)
             query.message = query.message or f"{output.model} does not compute the features of the policy"
     outputs, application = tuple(asked.values()), query.application
-    answer: Value | None = reading.answer
+    answer: Value | None = Tensor.of(np.array(best, np.int64)) if best else reading.answer
     reason = None if len(reading.answers) == len(outputs) else _why(asked)
     status = Status.COMPLETE if reason is None else Status.PARTIAL
     if answer is None:
@@ -238,7 +260,50 @@ def _read(query: Pending, read: Read, now_us: int) -> Prediction:
         answer = application.default_output if application else None
     confidence = 0.0 if reading.answer is None else reading.confidence
     made = answered(query, now_us, status, reason, answer, confidence, outputs)
-    return made if status is Status.DEFAULT or not reading.first else made._replace(first=reading.first)
+    if status is Status.DEFAULT or not reading.first:
+        return made
+    return made._replace(first=reading.first, ranked=named)
+
+
+def _chosen(
+    query: Pending, read: Choose, computed: Mapping[int, Tensor], items: tuple[int, ...]
+) -> tuple[Reading, tuple[int, ...], Ranked | None]:
+    """Return what a state chooses among a query's candidates, places of the best, and their names.
+
+    What no model knows is not chosen: its probability to stand first is 0.
+    """
+    if not items:
+        return Reading(None, 0.0, {}), (), None
+    places = [place for place, item in enumerate(items) if item >= 0]
+    u = uniform(query.query_id, "item")
+    reading, best = read.among([items[place] for place in places], computed, query.features, query.top, u)
+    if not best:
+        return reading, (), None
+    shares = [0.0] * len(items)
+    for place, share in zip(places, reading.first, strict=True):
+        shares[place] = share
+    found = tuple([places[one] for one in best])
+    return reading._replace(first=tuple(shares)), found, Ranked(query.ids, found[0], items)
+
+
+def _items(
+    ids: Sequence[str], count: int, outputs: Iterable[ModelOutput], classes: Mapping[str, tuple[str, ...]]
+) -> tuple[int, ...]:
+    """Return the index of each id among the items, -1 where there is none; nothing, if no model has answered for them.
+
+    Items are called as the classes of the first model that has answered, else by their indices.
+    """
+    for output in outputs:
+        if output.scores is not None and np.prod(output.scores.shape) == count:
+            names = classes.get(topics.model_version(output.model, output.version), ())
+            places = _places(names if len(names) == count else tuple(map(str, range(count))))
+            return tuple([places.get(one, -1) for one in ids])
+    return ()
+
+
+@lru_cache(maxsize=256)
+def _places(names: tuple[str, ...]) -> Mapping[str, int]:
+    return {name: place for place, name in enumerate(names)}
 
 
 def ranked(query: Pending, arms: Arms, now_us: int) -> Prediction | None:

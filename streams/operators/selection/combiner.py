@@ -229,7 +229,7 @@ class Combiner:
         """Make the prediction of a query, with its set of labels if it has one."""
         if query.walk is not None:
             return self._walked(query, query.walk, now_us, reason)
-        prediction = predicted(query, now_us, reason, self._substitutes)
+        prediction = predicted(query, now_us, reason, self._substitutes, self._classes)
         if query.aim is None:
             return prediction
         return prediction._replace(label_set=label_set(prediction, query.weights, query.aim, self._classes))

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from schemas import topics
+from schemas.errors import DecodeError
 from schemas.inputs import asked_about
 from schemas.records import Features, Tensor
 from streams.operators.configuration import CANDIDATE
@@ -118,6 +119,8 @@ class QueryFeatures:
     def on_record(self, record: Record, now_us: int) -> None:
         """Take features of a key; queries that have waited for them alone are ready.
 
+        What a store has that is no features is as nothing: it is not waited for, nor asked for again at once.
+
         Raises:
             DecodeError: the record has none.
         """
@@ -125,8 +128,18 @@ class QueryFeatures:
         if record.partition == LOOKED_UP:
             self._asked_us = None
             self._asked.pop(key, None)
-        features = None if record.value is None else self._codec.decode(Features, record.value)
-        self._table.put(key, features, now_us)
+        try:
+            features = None if record.value is None else self._codec.decode(Features, record.value)
+            self._table.put(key, features, now_us)
+        except DecodeError:
+            if record.partition == LOOKED_UP:
+                self._table.put(key, None, now_us)
+                self._come(key)
+            raise
+        self._come(key)
+
+    def _come(self, key: str) -> None:
+        """Let queries go on that have waited for a key alone."""
         for wait in [*self._by_key.pop(key, {}).values()]:
             wait.missing.discard(key)
             if not wait.missing:

@@ -15,7 +15,7 @@ from collections import Counter, defaultdict
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from policies.contract import Situation, is_contextual
+from policies.contract import Situation, chooses_among, is_contextual
 from policies.draw import uniform
 from schemas import topics
 from schemas.records import ModelOutput, ModelPredictions, Outcome, Step, outputs_of
@@ -95,10 +95,12 @@ class Serving:
         self.turn = self._row_turn = 0  # rows of later stages come with outputs, between polls with queries
 
     def serve(self, queries: Sequence[Pending], arms: Arms, now_us: int, effects: Effects) -> None:
-        """Answer the queries with candidates, for which no model is asked; ask the models about the others."""
+        """Answer queries with candidates, of which no model knows more; ask the models about the others."""
         if any(query.candidates is not None for query in queries):
-            effects += [self.combiner.rank(query, arms, now_us) for query in queries if query.candidates is not None]
-            queries = [query for query in queries if query.candidates is None]
+            is_choosing = arms.read is not None and chooses_among(arms.read)
+            at_once = [query for query in queries if query.candidates is not None and not (is_choosing and query.ids)]
+            effects += [self.combiner.rank(query, arms, now_us) for query in at_once]
+            queries = [query for query in queries if query.candidates is None or (is_choosing and query.ids)]
         if queries and (known := queries[0].application) is not None and known.stages:
             self.walk(queries, arms, now_us, effects)
         elif queries:

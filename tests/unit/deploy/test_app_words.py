@@ -6,8 +6,10 @@ import pytest
 
 from deploy.cli.app import _asked, _changed, _worded
 from deploy.config.settings import Settings
-from deploy.state.desired import applications
-from schemas.records import Application
+from deploy.errors import UsageError
+from deploy.state.desired import applications, checked
+from policies.errors import PolicyError
+from schemas.records import Application, Source
 
 
 @pytest.mark.parametrize(
@@ -22,6 +24,7 @@ from schemas.records import Application
         ("exp3", "exp3"),
         (-1, "-1"),
         ("", "none"),
+        ((Source("users", 2, wait=0.5),), "(name=users, width=2, key=context, store=topic, wait=0.5)"),
     ],
 )
 def test_values_are_shown_as_they_are_typed(value: object, said: str) -> None:
@@ -51,3 +54,24 @@ def test_a_text_that_is_not_set_is_typed_as_it_is_shown(typed: str) -> None:
     coded = _changed(Application("digits", ("net",)), ["parity=net-parity"])
     assert coded.parity == "net-parity"
     assert _changed(coded, [typed]).parity == ""
+
+
+@pytest.mark.parametrize("typed", ["sources=[]", "stages={}"])
+def test_what_is_set_in_the_file_is_said_to_be(typed: str) -> None:
+    """With the command that publishes it; what is there stays when other keys are set."""
+    looking = Application("ads", ("clicks",), sources=(Source("users", 2),))
+    with pytest.raises(UsageError, match="under `applications`; then run: skysail app apply"):
+        _changed(looking, [typed])
+    assert _changed(looking, ["slo_ms=50"]).sources == (Source("users", 2),)
+
+
+def test_a_source_of_candidates_that_the_policy_cannot_rank_by_is_refused() -> None:
+    """In the settings as on the command line."""
+    films = {"name": "films", "width": 8, "key": "candidate"}
+    given = {"models": ["films"], "policy": "ridge", "parameters": {"features": 8}, "sources": [films]}
+    settings = Settings.model_validate({"applications": {"ratings": given}})
+    (application,) = applications(settings)
+    with pytest.raises(PolicyError, match="linucb does not rank candidates: leave out the source films"):
+        checked(_changed(application, ["policy=linucb"]))
+    with pytest.raises(PolicyError, match="make the widths 4 together, or set the parameter features=8"):
+        applications(Settings.model_validate({"applications": {"ratings": given | {"parameters": {"features": 4}}}}))

@@ -433,6 +433,27 @@ def test_a_result_is_printed_as_a_page(tmp_path: Path) -> None:
     assert "and system. Software: Apache Kafka, Python" in run("load", "page", str(path))
 
 
+def test_parts_that_were_run_one_by_one_make_one_page(tmp_path: Path) -> None:
+    """The later figure counts; the pictures lie beside the page."""
+    first = results.write(Result("parm", {"none_p50_ms": 1.0, "none_queries_sent": 5.0}, {"seed": 1}), tmp_path / "a")
+    second = results.write(Result("parm", {"none_p50_ms": 2.0}, {"seed": 1}, notes=("so it is",)), tmp_path / "b")
+    run("load", "page", str(first), str(second), "--docs", str(tmp_path / "page.md"))
+    page = (tmp_path / "page.md").read_text(encoding="utf-8")
+    assert "| 12 workers | 5 | 2.0 |" in page
+    assert "- so it is" in page
+    assert (tmp_path / "parm.svg").exists()
+
+
+def test_results_that_were_measured_otherwise_make_no_page_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Another seed is another result."""
+    paths = [results.write(Result("parm", {}, {"seed": seed}), tmp_path / f"{seed}") for seed in (1, 2)]
+    command = ["load", "page", *map(str, paths), "--docs", str(tmp_path / "page.md")]
+    assert exit_of(command, monkeypatch) == 1
+    assert "of one scenario, with the same parameters" in " ".join(capsys.readouterr().err.split())
+
+
 @pytest.mark.parametrize(
     ("scenario", "expected"),
     [

@@ -150,3 +150,19 @@ def test_the_command_shows_by_when_each_stage_must_answer(tmp_path: Path) -> Non
     file.write_text(text.replace("NAME", "nobody"))
     bad = CliRunner().invoke(skysail, ["config", "check", "--config", str(file)])
     assert bad.exit_code != 0
+
+
+def test_the_command_shows_the_batches_and_workers_that_the_time_is_split_for(tmp_path: Path) -> None:
+    """Where `profile_ms` is known of all stages; a stage without a batch in time is named."""
+    file = tmp_path / "skysail.yaml"
+    profile = "profile_ms: {1: 10, 8: 24}"
+    stages = f"{{detect: {{model: d, {profile}}}, cars: {{after: detect, items: 3, {profile}}}}}"
+    text = (
+        f"applications:\n  traffic: {{models: [car-net], policy: single, slo_ms: SLO, rate: 200, stages: {stages}}}\n"
+    )
+    file.write_text(text.replace("SLO", "200"))
+    good = CliRunner().invoke(skysail, ["config", "check", "--config", str(file)])
+    assert "batches of 8 keep 0.6 workers busy" in good.output  # 200 rows a second, eight in 24 ms
+    assert "batches of 8 keep 1.8 workers busy" in good.output
+    file.write_text(text.replace("SLO", "20"))
+    assert "no batch is in time" in CliRunner().invoke(skysail, ["config", "check", "--config", str(file)]).output

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from load.results.pages import beside_guide
+
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
 # Parts of pages that are written by scenarios; their links start at `docs/`.
@@ -62,3 +64,12 @@ def test_the_architecture_leads_to_every_folder_of_the_operators_and_workers() -
         if (folder / "__init__.py").exists()
     ]
     assert [str(folder.relative_to(ROOT)) for folder in folders if f"(../{folder.relative_to(ROOT)})" not in page] == []
+
+
+def test_figures_take_the_place_of_figures_and_the_guide_before_them_stays(tmp_path: Path) -> None:
+    """A guide is written by hand; a page that is no guide's figures is written whole."""
+    guide = tmp_path / "guide.md"
+    assert beside_guide(guide, "## Figures\n\nnew\n") == "## Figures\n\nnew\n"
+    guide.write_text("# Guide\n\nHow.\n\n## Figures\n\nold\n")
+    assert beside_guide(guide, "## Figures\n\nnew\n") == "# Guide\n\nHow.\n\n## Figures\n\nnew\n"
+    assert beside_guide(guide, "# All measured\n") == "# All measured\n"

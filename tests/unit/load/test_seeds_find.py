@@ -10,21 +10,25 @@ from unittest.mock import ANY
 import pytest
 
 from load.seeds.faults import Fault
-from load.seeds.plan import Burst, plan
+from load.seeds.plan import COMPUTING, Burst, plan
 from load.seeds.world import simulate
 from streams.operators.contract import NONE_UNREAD
 from streams.operators.join.kernel import Joiner, JoinerSettings
+from streams.operators.selection import features
+from streams.operators.selection.features import QueryFeatures
 from streams.runtime.role import accumulator as lanes
 from streams.runtime.role.state_queue import StateQueue
 from streams.runtime.stores.base import MemoryStore, WriteResult
 from streams.testing.consumers import SimulatedConsumer
 from streams.testing.stores import SharedStore
+from streams.topology import worker_role
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from load.seeds.plan import Plan
     from streams.operators.contract import Effects, Record, StateKey, Unread, WriteStates
+    from streams.operators.selection.pending import Pending
     from streams.runtime.ports import TopicPartition
     from streams.runtime.stores.base import StatesRead
 
@@ -81,7 +85,14 @@ def small(seed: int, length_s: float, rate: float, *faults: Fault) -> Plan:
     given = plan(seed, length_s / 60)
     applications = tuple(
         replace(
-            given.applications[0], name=f"app{n}", policy="exp3", per_context=n > 0, window_s=5.0, default_loss=None
+            given.applications[0],
+            name=f"app{n}",
+            policy="exp3",
+            parameters={},
+            per_context=n > 0,
+            window_s=5.0,
+            default_loss=None,
+            sources=(),
         )
         for n in range(2)
     )
@@ -89,7 +100,7 @@ def small(seed: int, length_s: float, rate: float, *faults: Fault) -> Plan:
         given,
         applications=applications,
         faults=faults,
-        replicas=dict.fromkeys(given.replicas, 1),
+        replicas={role: 1 for role in given.replicas if role not in map(worker_role, COMPUTING)},
         faulty=0.0,
         joiner=JoinerSettings(2, window_us=5_000_000, early_us=2_000_000),
         bursts=(Burst(2.0, min(length_s - 5, 115.0), rate),),
@@ -189,3 +200,32 @@ def test_an_exponent_without_a_bound_is_found(monkeypatch: pytest.MonkeyPatch) -
 def test_a_partition_may_be_away_for_longer_than_half_an_hour() -> None:
     """The same, as it should be."""
     assert broken(long_outage()) == set()
+
+
+def sourced() -> Plan:
+    """A minute of queries for whose candidates, and by whose users, features are looked up."""
+    given = plan(5, 1.0)
+    assert {source.key for source in given.sources} >= {"candidate", "query_id"}
+    return replace(given, faults=(), bursts=(Burst(2.0, 10.0, 5.0),))
+
+
+def test_features_that_stand_in_for_others_and_are_not_named_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is not known is decided by as if it were."""
+    give = features._give
+
+    def unnamed(query: Pending, found: features.Recalled) -> None:
+        give(query, found._replace(imputed=(), unknown=()))
+
+    monkeypatch.setattr(features, "_give", unnamed)
+    assert "features" in broken(sourced())
+
+
+def test_features_that_are_looked_up_again_by_a_replay_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody knows any more what a store had."""
+    monkeypatch.setattr(QueryFeatures, "recall", lambda _self, _recalled: None)
+    assert broken(sourced()) == {"replayed"}
+
+
+def test_features_are_true_or_named_and_what_decided_is_logged() -> None:
+    """The same, as it should be."""
+    assert broken(sourced()) == set()

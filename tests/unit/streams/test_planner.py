@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from policies.packing.epochs import Pace
 from schemas import topics
-from schemas.records import Application, Model, Plan, Profile
+from schemas.records import Application, Model, Plan, Profile, Stage
 from streams.planning.planner import MOST_LOADING_US, READ_US, Planner, Pool
 from streams.planning.spread import spread
 
@@ -112,6 +112,22 @@ def test_a_model_that_was_never_run_takes_what_its_package_says() -> None:
         planner.model(name, replace(_model(name), bytes=600 << 20))
     (plan,) = planner.plan({"a": 1.0, "b": 1.0}, HOSTS, 0)
     assert _homes(plan)["a"] != _homes(plan)["b"]
+
+
+def test_a_stage_that_waits_for_two_has_its_time_after_the_later_one() -> None:
+    """Of a second, 30 % are left after the scene; the way is taken off as of any other model."""
+    planner = Planner([Pool("small", 1 << 30)], lambda _: "small", Pace(headroom=1.0))
+    planner.model("a", _model("a"))
+    stages = (
+        Stage("detect", "detector", share=0.4),
+        Stage("scene", "scene-net", share=0.7),
+        Stage("cars", "", after="detect", input="detect.embedding, scene"),
+    )
+    planner.application("of-a", Application("of-a", ("a",), slo_ms=1_000.0, stages=stages))
+    (work,) = planner.works(Pool("small", 1 << 30), {})
+    planner.application("of-a", Application("of-a", ("a",), slo_ms=300.0))
+    (alone,) = planner.works(Pool("small", 1 << 30), {})
+    assert round(work.objective_us) == round(alone.objective_us)
 
 
 def test_a_restart_goes_on_with_what_was_planned() -> None:

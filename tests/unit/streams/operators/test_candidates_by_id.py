@@ -112,6 +112,23 @@ def test_what_is_not_known_of_an_id_is_imputed_by_the_mean_and_named() -> None:
     assert found.best == ("b", "nothing", "a")
 
 
+@pytest.mark.parametrize("value", [b"nonsense", CODEC.encode(Features(())), CODEC.encode(Features((1.0,) * 257))])
+def test_what_the_store_has_that_is_no_features_is_as_nothing(value: bytes) -> None:
+    """It is imputed at once, and not asked for again with each query."""
+    reads: list[str] = []
+
+    def look_up(key: str) -> tuple[bytes | None, int]:
+        reads.append(key)
+        return (value, 1_000) if key == "films/c" else stored(key)
+
+    loop = ranking(look_up)
+    for _ in range(3):
+        found = loop.answer(ranked(loop, "a", "b", "c"))
+        assert found.ranked is not None
+        assert (found.ranked.imputed, found.answered_us - found.received_us <= 1_000) == (("c",), True)
+    assert reads.count("films/c") == 1
+
+
 def test_late_features_are_imputed_when_the_wait_is_over() -> None:
     """The others are there: the answer comes after half of the time, and says of which ids some are means."""
     loop = ranking(lambda key: None if key in ("films/c", "films/d") else stored(key))

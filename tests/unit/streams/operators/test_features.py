@@ -95,6 +95,16 @@ def test_late_features_are_imputed_by_their_running_mean() -> None:
     assert loop.answer(asked).status is Status.COMPLETE
 
 
+def test_observations_say_what_was_imputed() -> None:
+    """So whoever evaluates can tell real features from imputed ones."""
+    loop = asking(REDIS, look_up=lambda key: answering(1_000, 1.0, 2.0)(key) if key == "users/ann" else None)
+    for name in ("ann", "eve"):
+        loop.feedback(loop.query(context=name), 7)
+        loop.driver.run(0.5)
+    loop.driver.run(5)
+    assert {seen.context: seen.imputed for _, seen in loop.observations()} == {"ann": (), "eve": ("users",)}
+
+
 def test_before_anything_was_seen_zeros_are_imputed() -> None:
     """As a policy takes features that are missing."""
     loop = asking(Source("users", 2, wait=0.0))

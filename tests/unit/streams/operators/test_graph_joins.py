@@ -141,11 +141,18 @@ def test_an_empty_list_beside_leaves_nothing_to_ask() -> None:
     assert (answer.status, answer.reason, answer.answer) == (Status.DEFAULT, "nothing_to_ask", "?")
 
 
-def test_the_cache_answers_rows_that_wait_for_others() -> None:
-    """The same picture again asks nobody, and is answered as before."""
+@pytest.mark.parametrize(
+    "stages",
+    [
+        (DETECT, SCENE, CARS),
+        (DETECT, CARS._replace(input="detect.number, light.mood"), SCENE, Stage("light", "face-net", after="scene")),
+    ],
+)
+def test_the_cache_answers_rows_that_wait_for_others(stages: tuple[Stage, ...]) -> None:
+    """The same picture again asks nobody; all answers come at one time, and are replayed in an order that can be."""
     detect = loop().models["detector"]
-    its = loop({"car-net": given, "face-net": lambda _: HALF, "detector": detect}, traffic((DETECT, SCENE, CARS)),
-               has_workers=True, cache_bytes=1 << 20)  # fmt: skip
+    models = {"car-net": given, "face-net": lambda _: HALF, "detector": detect}
+    its = loop(models, traffic(stages), has_workers=True, cache_bytes=1 << 20)
     for _ in range(3):
         its.query(input=picture(4, 8))
         its.driver.run(0.5)
@@ -153,7 +160,9 @@ def test_the_cache_answers_rows_that_wait_for_others() -> None:
     assert {answer.answer for answer in its.predictions()} == {'["[4.0, 0.5, 0.25]", "[8.0, 0.5, 0.25]"]'}
     joiner = JoinerSettings(partitions=1, window_us=60_000_000, early_us=5_000_000)
     settings = SelectionSettings(1, cache_bytes=1 << 20)
-    assert replay(trace_of(its.driver), Deployment(settings, joiner), CODEC).differences == []
+    report = replay(trace_of(its.driver), Deployment(settings, joiner), CODEC)
+    assert report.differences == []
+    assert report.checked["answers"] == 3
 
 
 def test_rows_find_each_other_where_two_applications_ask_under_one_id() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from schemas import topics
-from schemas.records import Outcome
+from schemas.records import Outcome, Source
 from streams.operators.contract import Predicted
 from streams.operators.join.kernel import JoinerSettings
 from streams.operators.selection.kernel import SelectionSettings
@@ -179,3 +179,11 @@ def test_models_that_the_trace_does_not_know_are_said() -> None:
     """With those that it knows."""
     with pytest.raises(ChangeError, match="it knows bad, good"):
         what_if(loop("exp4", 5)).compare({"models": "best"})
+
+
+@pytest.mark.parametrize("name", [None, "digits"])
+def test_an_application_that_looks_features_up_is_refused_with_what_to_do(name: str | None) -> None:
+    """Its queries do not have what they were decided by."""
+    there = Loop({"good": lambda _: 7}, digits(models=("good",), policy="single", sources=(Source("users", 1),)))
+    with pytest.raises(ChangeError, match="skysail evaluate FOLDER --app digits --policy POLICY"):
+        WhatIf(trace_of(there.driver), name, OWN, CODEC)

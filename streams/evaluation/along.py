@@ -1,0 +1,34 @@
+"""A policy's states beside the one that served: at each decision, what had been observed by then."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from policies.errors import PolicyError
+from streams.operators.learn.fold import taught
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from schemas.records import Observation, PolicyState
+
+
+def fold_along(
+    decisions: Sequence[Observation], lessons: Sequence[Observation]
+) -> Iterator[tuple[int, Mapping[str, PolicyState | None]]]:
+    """Yield the place of each decision, in order of time, and the states that were known before it.
+
+    Args:
+        decisions: that are judged.
+        lessons: all that was observed, as lessons of the policy in question, in the order of the log.
+    """
+    states: dict[str, PolicyState | None] = {}
+    coming = iter(sorted(lessons, key=lambda seen: seen.observed_us))  # as they became known; equal ones as in the log
+    latest = next(coming, None)
+    for row in sorted(range(len(decisions)), key=lambda at: decisions[at].predicted_us):
+        while latest is not None and latest.observed_us < decisions[row].predicted_us:
+            with suppress(PolicyError):  # the learner passes over what it cannot fold, too
+                states.update(taught(states, latest, latest.observed_us, 0))
+            latest = next(coming, None)
+        yield row, states
