@@ -16,6 +16,7 @@ from load.scenarios import (
     hedge_page,
     laser,
     laser_page,
+    linear,
     parm,
     parm_page,
     velox,
@@ -24,6 +25,8 @@ from load.scenarios import (
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from load.results.results import Result
 
 
 NAME: Final = "steps"
@@ -38,6 +41,10 @@ from the results that the scenarios left. A scenario without a result is left ou
 **There is no GPU here**, and two cores. *Simulated* is without Kafka, in virtual time. So no row is the same experiment
 as the one beside it.
 """
+
+
+def _no_picture(_: Result) -> Mapping[str, str]:
+    return {}
 
 
 PARTS: Final[Mapping[str, Part]] = {
@@ -126,6 +133,22 @@ ParM (SOSP 2019) has twelve GPUs and ResNet-18; here its network for MNIST runs,
         velox_page.plots,
         "Error by earlier ratings of the user, and over time",
         "Velox's paper (CIDR 2015) prints no figures. The page of the capability: [recommending.md](recommending.md).",
+    ),
+    linear.NAME: Part(
+        "Choosing a model by the query's features",
+        linear.FIGURES,
+        (
+            Row("error of `linucb`", "linucb_error", share),
+            Row("error of `linear_thompson`", "linear_thompson_error", share),
+            Row("error of `exp3`, which cannot use features", "exp3_error", share),
+            Row("error of the best model alone", "best_single_error", share),
+            Row("error of whoever knows which model suits which features", "best_by_features_error", share),
+        ),
+        _no_picture,
+        "",
+        """\
+Four models, each right for a quarter of the queries; 24,000 queries on Kafka, with a state for each user. Which policy
+suits what: [policies.md](policies.md).""",
     ),
     laser.NAME: Part(
         "Features that come late, and two speeds of learning",
