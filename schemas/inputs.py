@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeGuard, cast
 
@@ -108,7 +109,10 @@ def as_candidates(given: Row | Sequence[str]) -> Tensor | tuple[str, ...]:
     if isinstance(given, list | tuple) and any(isinstance(one, str) for one in given):
         ids = tuple(given)
         if not are_candidates(ids):
-            raise SchemaError(f"candidates: ids are needed, {_IDS}")
+            named, times = Counter(one for one in ids if isinstance(one, str)).most_common(1)[0]
+            raise SchemaError(
+                f"candidates: ids are needed, {_IDS}" + (f": {named!r} is there {times} times" if times > 1 else "")
+            )
         return cast("tuple[str, ...]", ids)
     rows = as_input(given)
     if not isinstance(rows, Tensor) or not are_candidates(rows):

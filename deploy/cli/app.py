@@ -171,7 +171,7 @@ def backfill_(settings: Settings, name: str, package: Path, *, as_json: bool) ->
     if as_json:
         print_json(found._asdict())
         return
-    click.echo(f"taught {found.taught} labels; {found.without_input} have no query any more")
+    click.echo(f"labels taught: {found.taught}; without a query any more: {found.without_input}")
     if found.left:
         click.echo(f"{found.left} are left for another run", err=True)
     if found.unlearnt:

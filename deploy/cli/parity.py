@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 from dataclasses import asdict
 from pathlib import Path
@@ -13,6 +14,7 @@ import numpy as np
 from deploy.cli.common import Verb, VerbGroup, json_option, print_json
 from deploy.cli.packing import argument
 from deploy.errors import UsageError
+from deploy.interrupts import named_extras
 from workers import manifest as manifests
 from workers.packages.parity import Judged, Training, package_parity
 
@@ -80,6 +82,8 @@ def train(
     PACKAGE answers scores or a value. Its parity model answers the sum of k rows with the sum of their outputs. After
     each epoch, every row of groups that were held back is decoded as if it were missing.
     """
+    with named_extras("torch"):
+        importlib.import_module("torch")  # before anything is computed: parity models run under it, exact ones, too
     manifest = manifests.read(package)
     judged: list[Judged] = []
 

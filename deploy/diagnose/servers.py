@@ -75,6 +75,11 @@ def _silent(place: str, error: str, verb: str, usual: int) -> tuple[str, str]:
     host, _, port = place.partition(",")[0].rpartition(":")
     if host not in LOCAL or not port.isdecimal():
         return f"{place} does not answer", error
+    if mine := _started(verb, place):
+        return (
+            f"{place} does not answer{mine}",
+            f"the machine may be too busy: try again; if it stays so: skysail {verb} stop, then skysail {verb} start",
+        )
     at = "" if int(port) == usual else f" --port {port}"
     if (listener := owner(int(port))) is not None:
         return (
@@ -87,7 +92,7 @@ def _silent(place: str, error: str, verb: str, usual: int) -> tuple[str, str]:
 def _started(verb: str, address: str) -> str:
     """Say that a server is the one that was started from this folder."""
     running = background.find(STATE / f"{verb}.json")
-    mine = running is not None and running.address == address
+    mine = running is not None and address in (running.address, urlsplit(running.address).netloc)
     return f"; started from here (process {running.pid}): skysail {verb} stop" if running is not None and mine else ""
 
 

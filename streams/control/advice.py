@@ -33,7 +33,10 @@ REASONS = {
     "low_confidence": ("the models do not agree enough for confidence_floor", _SHOW),
     "model_failed": ("models raise: their workers' logs say what", _NEXT),
     "no_model_in_time": ("no model is quick enough for the queries' deadlines", _SHOW),
-    "not_ranked": ("its policy ranks no candidates, or they have another number of features", _SHOW),
+    "not_ranked": (
+        "candidates could not be ranked: the message of each says why",
+        ("tail", "predictions", "--count", "5"),
+    ),
     "over_limit": ("it has more in hand than its share: it asks faster than it is answered", _SHOW),
     "overloaded": ("models have more queries than they can answer in time", _WORKER),
     "oversized_outputs": ("its models' outputs are too large for one record", _SHOW),

@@ -119,7 +119,7 @@ def test_without_labels_decoded_answers_are_as_likely_right_as_the_models_own_sc
     ("output", "rows", "training", "why"),
     [
         ("label", ROWS, Training(), "labels, which cannot be added"),
-        ("value", ROWS[:, :3], Training(), "needs tensors of that shape"),
+        ("value", ROWS[:, :3], Training(), r"the rows that were given have \(3,\)"),
         ("value", ROWS[:5], Training(), "too few"),
         ("value", ROWS, Training(k=5), "2, 3 or 4 rows, not 5"),
     ],

@@ -170,8 +170,10 @@ def _check(manifest: Manifest, rows: NDArray[np.generic], training: Training) ->
         raise PackageError(f"groups have 2, 3 or 4 rows, not {training.k}")
     if manifest.output == "label":
         raise PackageError(f"{manifest.name} answers labels, which cannot be added: package it with --output scores")
-    if manifest.input.kind != "tensor" or rows.shape[1:] != manifest.input.shape:
-        raise PackageError(f"{manifest.name} takes {manifest.input}; its parity model needs tensors of that shape")
+    if manifest.input.kind != "tensor":
+        raise PackageError(f"{manifest.name} takes {manifest.input}; only arrays of numbers can be added")
+    if rows.shape[1:] != manifest.input.shape:
+        raise PackageError(f"{manifest.name} takes {manifest.input}; the rows that were given have {rows.shape[1:]}")
     if len(rows) < 4 * training.k:
         raise PackageError(f"{len(rows)} rows are too few for groups of {training.k}: give at least {4 * training.k}")
 

@@ -39,7 +39,11 @@ class Backfill:
 
     def __init__(self, application: Application, model: str) -> None:
         policy, names = registry.create(application.policy, application.parameters), application.models
-        require(is_answering(policy), f"application {application.name}: states of {policy.name} do not answer")
+        require(
+            is_answering(policy),
+            f"application {application.name} has the policy {policy.name}, which learns from models' own answers:"
+            " nothing is to be taught again. A backfill is for `ridge`",
+        )
         require(
             model in names, f"application {application.name} has no model {model}; name it first: {', '.join(names)}"
         )

@@ -327,14 +327,17 @@ def ranked(query: Pending, arms: Arms, now_us: int) -> Prediction | None:
 
 def not_ranked(query: Pending, arms: Arms) -> str:
     """Say why a query's candidates were not ranked."""
-    policy, rows = arms.policy.name, query.candidates
+    policy, rows, width = arms.policy.name, query.candidates, ranks_by(arms.policy)
     if is_choosing(arms.policy):
         return f"the policy {policy} ranks items of its models: candidates are their ids"
+    if width is None:
+        return f"the policy {policy} does not rank candidates: take `ridge` or `two_speed`"
     if isinstance(rows, Tensor):
-        return f"the policy {policy} does not rank candidates of {rows.shape[-1]} features"
-    if ranks_by(arms.policy) is None:
-        return f"the policy {policy} does not rank candidates"
-    return "the candidates are ids, and the application has no source of features whose key is candidate"
+        return f"the policy {policy} ranks candidates of {width} features, and these have {rows.shape[-1]}"
+    return (
+        "the candidates are ids, and the application has no source of features whose key is candidate: give it one"
+        f" under `sources`, or send rows of {width} features"
+    )
 
 
 def _asked(query: Pending) -> dict[int, ModelOutput]:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import psutil
 import pytest
 from click.testing import CliRunner
 from redis import Redis
 from redis.exceptions import AuthenticationError
 
 from deploy.cli import skysail
+from deploy.config.folder import STATE
 from deploy.config.settings import Settings
 from deploy.diagnose import servers
 from deploy.diagnose.doctor import (
@@ -158,6 +161,22 @@ def test_whoever_has_taken_the_place_is_named(listener: int, monkeypatch: pytest
     assert [check.level for check in checks] == [Level.DOWN, Level.DOWN, Level.WARN]
     assert all(f"process {os.getpid()}" in check.found for check in checks)
     assert not any("hunter2" in check.found + check.advice for check in checks)
+
+
+def test_a_server_of_ones_own_that_is_silent_is_not_taken_for_a_strangers(
+    listener: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Nobody is told to stop it and take another port: what was started from this folder is known."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("deploy.diagnose.servers.ANSWER_S", 0.2)
+    place, started = f"127.0.0.1:{listener}", psutil.Process().create_time()
+    for name, address in (("kafka", place), ("redis", f"redis://{place}/0")):
+        file = tmp_path / STATE / f"{name}.json"
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(json.dumps({"pid": os.getpid(), "started": started, "address": address}))
+        check = (check_kafka if name == "kafka" else check_redis_answers)(settings(listener))
+        assert check.found == f"{place} does not answer; started from here (process {os.getpid()}): skysail {name} stop"
+        assert check.advice.endswith(f"try again; if it stays so: skysail {name} stop, then skysail {name} start")
 
 
 def test_an_application_whose_models_are_not_deployed_is_down() -> None:

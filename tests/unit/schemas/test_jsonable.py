@@ -81,7 +81,7 @@ def test_candidates_are_read_as_ids_or_as_rows() -> None:
 @pytest.mark.parametrize(
     ("candidates", "fault"),
     [
-        (["a", "a"], "texts of at most 128 bytes that differ"),
+        (["b", "a", "a"], "texts of at most 128 bytes that differ: 'a' is there 2 times"),
         (["a", 1], "texts of at most 128 bytes that differ"),
         (["x" * 129], "1 to 256 texts"),
         ([], "1 to 256 rows of finite numbers"),

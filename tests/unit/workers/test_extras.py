@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from click.testing import CliRunner
 
-from deploy.cli import VERBS
+from deploy.cli import VERBS, skysail
 from deploy.errors import UsageError
 from deploy.installed import NEEDS, require_installed
 from deploy.interrupts import named_extras
@@ -83,6 +84,16 @@ def test_a_verb_says_which_extra_it_needs(verb: str, extra: str) -> None:
     )
     assert done.returncode == 1
     assert done.stderr.endswith(f": pip install 'skysail[{extra}]'\n")
+
+
+def test_training_a_parity_model_says_that_it_needs_torch(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Of a linear model, too, of which nothing is trained; the module that is looked for inside is nobody's matter."""
+    monkeypatch.setitem(sys.modules, "torch", None)
+    (tmp_path / "rows.npy").touch()
+    arguments = ["parity", "train", str(tmp_path), str(tmp_path / "made"), "--rows", str(tmp_path / "rows.npy")]
+    done = CliRunner().invoke(skysail, arguments)
+    assert done.exit_code != 0
+    assert "pip install 'skysail[torch]'" in str(done.exception)
 
 
 def test_a_runtime_that_is_not_installed_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -112,6 +112,9 @@ def test_what_the_model_has_seen_itself_is_no_lesson() -> None:
 
 def test_only_a_state_that_answers_can_be_taught_so() -> None:
     """And only a model that the application names."""
-    for application, model in ((digits(), "good"), (rated("old"), "anew")):
-        with pytest.raises(PolicyError):
+    for application, model, why in (
+        (digits(), "good", "A backfill is for `ridge`"),
+        (rated("old"), "anew", "has no model anew; name it first: old"),
+    ):
+        with pytest.raises(PolicyError, match=why):
             Backfill(application, model)

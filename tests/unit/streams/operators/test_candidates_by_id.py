@@ -166,7 +166,10 @@ def test_candidates_features_are_no_features_of_the_query() -> None:
 @pytest.mark.parametrize(
     ("served", "message"),
     [
-        (rated(), "no source of features whose key is candidate"),
+        (
+            rated(),
+            "no source of features whose key is candidate: give it one under `sources`, or send rows of 2 features",
+        ),
         (rated(policy="single", parameters={}), "single does not rank candidates"),
     ],
 )
