@@ -20,17 +20,17 @@ def told(prediction: Prediction) -> Iterator[tuple[int, list[_Row]]]:
     """Yield the outputs of stages in the order in which they came: when, and id, output and message of each.
 
     What was not asked because there was no time comes at once: whether there is time follows from nothing recorded.
-    Messages are recorded by query: the first row without an answer brings all of them.
+    Messages are recorded by query: the first row without an answer brings all of them, and one that a worker has
+    refused before one for which selection had no time.
     """
     ids, depths = _ids(prediction.query_id, prediction.stages), _depths(prediction.stages)
     order = sorted(range(len(ids)), key=lambda place: (_came_us(prediction.stages[place]), depths[place]))
-    failed = next(
-        (place for place, row in enumerate(prediction.stages) if _is_told(row) and row.outcome is not _OK), -1
-    )
+    failed = [place for place, row in enumerate(prediction.stages) if _is_told(row) and row.outcome is not _OK]
+    telling = min(failed, key=lambda place: prediction.stages[place].version == "", default=-1)
     for place in order:
         row = prediction.stages[place]
         if _is_told(row):
-            message = prediction.message if place == failed else ""
+            message = prediction.message if place == telling else ""
             yield _came_us(row), [(ids[place], _output(row), message)]
 
 
