@@ -1,8 +1,11 @@
 """Features by source and key, as far as they are known here, and the running mean of each source.
 
 The table holds what the topic `features` says and what a store has answered; the last one counts. Its bytes are
-bounded: the source that takes most loses the keys that it used longest ago. A mean is of the latest queries whose
-features were known. It is written to the topic now and then, so that a process that starts has one.
+bounded: the source that takes most loses the keys that it used longest ago. Keys under which there is nothing stand on
+a shelf of their own, so that queries about whatever comes to mind do not drive out what is known.
+
+A mean is of the latest queries whose features were known. It is written to the topic now and then, so that a process
+that starts has one.
 """
 
 from __future__ import annotations
@@ -62,7 +65,7 @@ class FeatureTable:
     __slots__ = ("_means", "_shelves")
 
     def __init__(self, capacity_bytes: int) -> None:
-        self._shelves: Shelves[str, str, Known] = Shelves(_size, capacity_bytes=capacity_bytes)
+        self._shelves: Shelves[tuple[str, bool], str, Known] = Shelves(_size, capacity_bytes=capacity_bytes)
         self._means: dict[str, _Mean] = {}
 
     def __len__(self) -> int:
@@ -87,18 +90,22 @@ class FeatureTable:
             if features is not None:
                 self._adopt(source, features)
             return
-        shelf, entry = self._shelves.find(source), Known(values, now_us)
+        shelf, entry = self._shelves.find((source, True)), Known(values, now_us)
+        owner = source, values is not None or (shelf is not None and key in shelf.entries)
+        shelf = self._shelves.find(owner)
         before = None if shelf is None else shelf.entries.get(key)
-        self._shelves.put(source, key, entry, _size(key, entry) - (0 if before is None else _size(key, before)))
+        self._shelves.put(owner, key, entry, _size(key, entry) - (0 if before is None else _size(key, before)))
         self._shelves.trim()
 
     def find(self, source: str, key: str) -> Known | None:
         """Return what is known of a key of the topic; None = it has not been read."""
-        shelf = self._shelves.find(source)
-        known = None if shelf is None else shelf.entries.get(key)
-        if shelf is not None and known is not None:
-            shelf.entries.move_to_end(key)
-        return known
+        for has_values in (True, False):
+            shelf = self._shelves.find((source, has_values))
+            known = None if shelf is None else shelf.entries.get(key)
+            if shelf is not None and known is not None:
+                shelf.entries.move_to_end(key)
+                return known
+        return None
 
     def mean(self, source: Source) -> tuple[float, ...]:
         """Return what stands in for the features of a source: zeros, while none have been seen."""

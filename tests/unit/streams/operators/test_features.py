@@ -269,6 +269,21 @@ def test_the_table_is_bounded_in_bytes() -> None:
     assert table.find("large", "large/999") is not None
 
 
+def test_keys_of_which_nothing_is_known_do_not_drive_out_what_is_known() -> None:
+    """Somebody asks about whatever comes to mind, thousands of times."""
+    table = FeatureTable(10_000)
+    for name in "abc":
+        table.put(f"users/{name}", Features((1.0,)), 1)
+    for number in range(1_000):
+        table.put(f"users/nobody-{number}", None, 2)
+    assert table.size <= 10_000
+    assert [table.find("users", f"users/{name}") for name in "abc"] == [((1.0,), 1)] * 3
+    table.put("users/a", None, 3)
+    table.put("users/nobody-999", Features((2.0,)), 4)
+    assert table.find("users", "users/a") == (None, 3)
+    assert table.find("users", "users/nobody-999") == ((2.0,), 4)
+
+
 def test_a_mean_is_written_now_and_then() -> None:
     """After 1, 10 and 100 queries, and then once for a thousand."""
     table = FeatureTable(10_000)
