@@ -24,11 +24,13 @@ from deploy.state.labels import labels_of, loaded
 from schemas import topics as names
 from schemas.errors import DecodeError, RegistryError
 from schemas.records import Application, Model, Report
+from schemas.topics import MODEL_VERSION
 from streams.control.alerts import failing, not_beside, not_loaded
 from streams.control.figures import parse
 from streams.control.hosts import Heard, host_rows
 from streams.control.load_faults import load_faults
 from streams.control.report_filter import sound
+from streams.operators.selection.coding import code_of
 from streams.runtime.errors import BrokerUnavailableError
 from streams.runtime.kafka.log_reader import KafkaRecent, KafkaTail
 from workers import manifest as manifests
@@ -154,7 +156,27 @@ def check_applications(applications: Mapping[str, Application], models: Mapping[
         found = f"{application.policy} over {', '.join(application.models)}, {application.slo_ms:g} ms"
         absent = [model for model in application.asks if model not in models]
         advice = f"not deployed: {', '.join(absent)}; skysail model add PACKAGE" if absent else ""
+        if not absent and (advice := _uncoded(application, models)):
+            yield Check(f"application {name}", Level.WARN, f"{found}; late outputs are not decoded", advice)
+            continue
         yield Check(f"application {name}", Level.DOWN if absent else Level.OK, found, advice)
+
+
+def _uncoded(application: Application, models: Mapping[str, Model]) -> str:
+    """Return what to do where an application names a parity model that decodes none of its outputs."""
+    if not application.parity:
+        return ""
+    if (parity := models.get(application.parity)) is None:
+        return f"not deployed: {application.parity}; skysail model add PACKAGE"
+    name, _, version = parity.parity_of.partition(MODEL_VERSION)
+    if name not in application.models:
+        of = f"{parity.name} is of {parity.parity_of}" if name else f"{parity.name} is no parity model"
+        return f"{of}; take one of {', '.join(application.models)}: skysail parity train"
+    if models[name].version != version:
+        return f"{parity.name} is of {parity.parity_of}, and {models[name].version} serves: train one of that"
+    if code_of(parity, models) is None:
+        return f"{parity.name} does not fit {name}: train it again, and see that worker.partitions is at least its k"
+    return ""
 
 
 def check_roles(settings: Settings, codec: Codec, models: Mapping[str, Model]) -> Iterator[Check]:

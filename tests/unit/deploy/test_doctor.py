@@ -190,6 +190,28 @@ def test_an_application_whose_models_are_not_deployed_is_down() -> None:
     assert [check.level for check in (*check_models({}), *check_applications({}, {}))] == [Level.DOWN, Level.DOWN]
 
 
+@pytest.mark.parametrize(
+    ("served", "of", "advice"),
+    [
+        ("1", None, "not deployed: parity; skysail model add PACKAGE"),
+        ("1", "", "parity is no parity model; take one of svc: skysail parity train"),
+        ("1", "net@1", "parity is of net@1; take one of svc: skysail parity train"),
+        ("2", "svc@1", "parity is of svc@1, and 2 serves: train one of that"),
+        ("1", "svc@1", ""),
+        ("few", "svc@few", "parity does not fit svc: train it again, and see that worker.partitions is at least its k"),
+    ],
+)
+def test_a_parity_model_that_decodes_nothing_is_told(served: str, of: str | None, advice: str) -> None:
+    """Answers do not depend on it, so nothing else would say that late outputs are not decoded."""
+    model = Model("svc", served, "sklearn", "/no/such/package", "0" * 64, "scores", "float32", (2,))
+    models = {"svc": replace(model, partitions=1 if served == "few" else 4)}
+    if of is not None:
+        models["parity"] = replace(model, name="parity", version="1", parity_of=of, parity_k=2)
+    (found,) = check_applications({"coded": Application("coded", ("svc",), parity="parity")}, models)
+    assert (found.level, found.advice) == (Level.WARN if advice else Level.OK, advice)
+    assert found.found.endswith("; late outputs are not decoded") is bool(advice)
+
+
 def test_every_version_that_sees_queries_has_a_line() -> None:
     """The one that serves, and canaries and shadows with what they are for; a version that is only known has none."""
     serving = Model("svc", "1", "sklearn", "/no/such/one", "0" * 64, "label", "float32", (2,))
