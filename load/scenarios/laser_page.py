@@ -48,7 +48,11 @@ Both are LASER's (LinkedIn, WSDM 2014), on Kafka.
 
 ## Look features up
 
+`clicks` is a model of five numbers, made in any way: the first example of [two speeds](#two-speeds) with weights of the
+shape (5, 2) does.
+
 ```yaml
+models: {clicks: packages/clicks}
 applications:
   ads:
     models: [clicks]
@@ -67,30 +71,39 @@ sends an empty row (`client.predict("ads", [], context="ann")`), **the models ar
 | key | meaning |
 | --- | --- |
 | `name`, `width` | the source, and how many numbers it has for a key; 256 features are the most for a query |
-| `key` | the query's field by which they are looked up: `context` (the default), `input` (a text) or `query_id` |
+| `key` | by which they are looked up: `context` (the default), `input` (a text), `query_id` or `candidate` (below) |
 | `store` | `topic`: the compacted topic `features`, which each selection role holds as a table; `redis`: read by key |
 | `wait` | which share of its time a query may wait for them, 0.5 by default; 0 = what is not there is imputed at once |
 
+With `key: candidate` each candidate that is an id is looked up, [to rank these](recommending.md#the-best-of-several).
+
 Write to the topic with `await client.set_features("profiles", {"ann": [0.2, 1.5]})`. The last value of a key counts,
-and the key is `profiles/ann`. For Redis any program writes the same bytes:
+and the key is `profiles/ann`. A source with `key: query_id` needs an id that its program knows, too: yours, as in
+`client.predict(..., query_id="visit-17")` beside `client.set_features("scores", {"visit-17": [0.5]})`. For Redis any
+program writes the same bytes. The Redis of `skysail redis start` has its password in `.skysail/redis/password`.
 
 ```python
-redis.set("skysail:features:lately/ann", skysail.Codec().encode(skysail.Features((0.3, 0.7))))
+store = redis.Redis(password=pathlib.Path(".skysail/redis/password").read_text().strip())
+store.set("skysail:features:lately/ann", skysail.Codec().encode(skysail.Features((0.3, 0.7))))
 ```
 
-`skysail` stands for the deployment's prefix. `selection.features_url` names another Redis than that of the policy
-states; it is read on connections of its own in any case. What was read is used for a second, then used once more while
-it is read again. `selection.features_mib` bounds what is kept.
+In the key `skysail` stands for the deployment's prefix. `selection.features_url` names another Redis than that of the
+policy states; it is read on connections of its own in any case. What was read is used for a second, then used once more
+while it is read again. `selection.features_mib` bounds what is kept.
 
 - A query waits for its own features alone, and holds up no other. Its wait ends when all have come.
 - What a store says it does not have is imputed at once, and so is what has another width than the source.
-- A Redis that has not answered for a second counts as down. Nobody waits for it then, and it is still asked.
-- `prediction.imputed` names the sources whose mean stood in.
+- A Redis that has not answered for a second counts as down. Nobody waits for it then, and it is still asked. One that
+  was asked nothing for ten seconds is waited for again.
+- `prediction.imputed` names the sources whose mean stood in. The page shows how often each source's did.
 - The mean is of the latest 1,000 queries whose features were known; zeros before the first. It is written to the topic
   under the source's name, after 1, 10, 100 and each further 1,000 queries, so a process that starts has it. Write it
   yourself to begin with your own: `Features(values, weight=1000)` under the key `lately`.
-- What decided is logged, so `skysail replay` looks nothing up and finds the same decisions. `skysail what-if` refuses
-  an application with sources.
+- What decided is logged, so `skysail replay` looks nothing up and finds the same decisions. Observations name what was
+  imputed, too: `skysail evaluate --known-features` leaves such decisions out. `skysail replay --offline --set` refuses
+  an application with sources, because its queries do not have what they were decided by: use `skysail evaluate`.
+- Sources are set in the settings file, and published by `skysail app apply`. `skysail app set` changes other keys and
+  keeps them.
 
 ## Two speeds
 
@@ -99,6 +112,7 @@ skysail.package_linear(weights, intercept, "packages/clicks", "clicks", "1")  # 
 ```
 
 ```yaml
+models: {clicks: packages/clicks}
 applications:
   ads:
     models: [clicks]
@@ -114,6 +128,25 @@ the item's own, learnt from feedback on it. Thompson sampling chooses: the proba
 computed, logged in `prediction.first`, and one is drawn by the query's id. So estimates of other policies from the log
 are right. `answer` is the item's index, and `confidence` the success that is expected of it.
 
+The model goes by the query's input, the warm weights by its features. Where [sources](#look-features-up) bring these,
+`client.predict("ads", [], context="ann")` is enough. Else send them as both: `client.predict("ads", row,
+features=row)`.
+
+Where only some items are to be chosen among, a query names them as candidates, and asks for the best `top`:
+
+```python
+best = await client.predict("ads", [], context="ann", candidates=["shoes", "hats"], top=2)
+best.best  # ids, the best first: ('hats', 'shoes')
+await client.feedback(best, loss=0)  # about the first
+```
+
+Items are called as the model's classes, `package_linear(..., classes=["shoes", ...])`; without classes as their
+indices, `"0"`, `"1"` and so on. One of the candidates is drawn, with the probability that it is the best of them
+(`best.first`, in their order). The others follow by what is expected of them. What no model knows is not chosen: its
+probability is 0.
+
+- What other parameters, or always the same item, would have cost is estimated from the log:
+  `skysail evaluate --live ads --policy two_speed:features=4,items=20,spread=0.5`, or `--policy always:7`.
 - Feedback is `await client.feedback(prediction, loss=0)` after a click. With `default_loss: 1` silence is a failure.
 - A new version of the model keeps the warm weights: they move to what the new one does not know. Under another name,
   name both models for a while, then the new one alone; the log-odds of several models are averaged.

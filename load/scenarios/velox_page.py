@@ -36,13 +36,14 @@ Use `exp3`, `thompson` or `exp4` instead where models answer and the question is
 ## How to use it
 
 The model's output has to be `scores`, one number for each feature: an embedding, the last hidden layer of a network, or
-the factors of a matrix factorisation. Keep them about 1. A function will do:
+the factors of a matrix factorisation. Keep them about 1. A function of a batch, (n, ...) to (n, features), will do:
 
 ```python
 skysail.package_function("films:features", "packages/films", "films", "1", sample, output="scores")
 ```
 
 ```yaml
+models: {films: packages/films}
 applications:
   ratings:
     models: [films]
@@ -78,7 +79,7 @@ multiplied with weights that were learnt for the old features.
    better.
 3. Wait for the window of feedback, then teach the new one what it has missed: `skysail app backfill ratings
    packages/films-2`. It computes the features of the queries that Kafka still holds, and adds their labels to the log,
-   each once. After a failure run it again.
+   each once. It ends when the learner has learnt them. After a failure run it again.
 4. Name the new one alone: `skysail app set ratings models=films-2`. What its regressions have learnt stays.
 
 Nobody waits meanwhile, and no query is lost or answered twice, because nothing stops: each change is one record on the
@@ -87,19 +88,56 @@ before step 2 and comes after it takes from its user's state what the new model 
 
 ## The best of several
 
-A query may bring candidates: up to 256 rows of features, as the model would compute them. The answer has the places of
-the best, by the weights of the user:
+A query may bring candidates: up to 256, by their ids or by their features. No model is asked about them. A **source**
+says where the features of an id are looked up, as the model would compute them ([features.md](features.md)):
+
+```yaml
+applications:
+  ratings:
+    models: [films]
+    policy: ridge
+    parameters: {features: 8, low: 1, high: 5}
+    per_context: true
+    sources: [{name: items, width: 8, key: candidate, wait: 0}]   # in the topic `features`, all films
+    loss: squared
+    span: 4
+    default_output: 3.5
+```
 
 ```python
-best = await client.predict("ratings", [0], context="ann", candidates=rows, top=10)
+await client.set_features("items", {"alien": alien, "brazil": brazil, "casablanca": casablanca})  # 8 numbers each
+best = await client.predict("ratings", [0], context="ann", candidates=["alien", "brazil", "casablanca"], top=2)
+best.best  # the ids, the best first: ('brazil', 'alien')
+best.first  # of each candidate, in their order: the probability that it stands first
 await client.feedback(best, label=4)  # about the first
 ```
 
-No model is asked, so the client keeps the features of its items. The first place goes to the candidate whose expected
-rating is the highest with `alpha` standard deviations added: what little is known of gets its chance. A share `gamma`
-of the queries has any candidate first. The probability of each to stand first is logged (`first`), so that other
-rankings can be judged from the log. The other places follow the expected rating, and a heap finds them. While two
-models are named, candidates are features of the first.
+    skysail query ratings --input 0 --context ann --candidates '["alien", "brazil", "casablanca"]' --top 2
+
+- Several sources with `key: candidate` stand beside each other. Their widths are the policy's `features` together.
+- With `store: redis` they are read from Redis, and waited for as other features are. An answer comes by its deadline
+  with what is there.
+- What is not known of an id is imputed by the source's running mean: of a film that is new, late or a mistake the
+  average film is expected. `best.imputed` names the source, and `best.ranked.imputed` the ids. A query counts once for
+  a mean, with the mean of its candidates.
+- Ids are texts of at most 128 bytes, each once in a query.
+- The features that were ranked stand in the prediction (`best.ranked.rows`), those of the first in the observation,
+  too. So replay looks nothing up, and learning is a fold of the log.
+
+Or the client brings the rows itself, and keeps the features of its items:
+
+```python
+best = await client.predict("ratings", [0], context="ann", candidates=rows, top=10)
+best.answer.numpy().tolist()  # places in `rows`, the best first: [22, 33, 13, ...]
+```
+
+The first place goes to the candidate whose expected rating is the highest with `alpha` standard deviations added: what
+little is known of gets its chance. A share `gamma` of the queries has any candidate first. The probability of each to
+stand first is logged (`first`), so that other rankings can be judged from the log. The other places follow the expected
+rating, and a heap finds them. While two models are named, candidates are features of the first. Candidates that cannot
+be ranked are answered by default, `not_ranked`, and the answer's `message` says why.
+
+To choose among items that a model knows, by ids, see [two speeds](features.md#two-speeds).
 """
 _READING: Final = """\
 - The error is the root mean square of the answer less the rating. *Each film's mean* is what all earlier ratings of

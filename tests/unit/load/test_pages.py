@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from pathlib import Path
 
@@ -43,6 +44,17 @@ def test_every_link_into_a_page_finds_its_heading(page: Path) -> None:
     links = [(link, head) for link, head in ANCHOR.findall(text_of(page)) if "://" not in link]
     targets = [(page.parent / link if link else page, head) for link, head in links]
     assert [head for target, head in targets if head not in anchors(target)] == []
+
+
+@pytest.mark.parametrize(
+    ("writer", "page"),
+    [("cascade", "cascades"), ("conformal", "coverage"), ("laser", "features"), ("velox", "recommending")],
+)
+def test_a_page_begins_as_its_scenario_writes_it(writer: str, page: str) -> None:
+    """Else the next run of the scenario takes back what was written by hand: write it in both."""
+    introduction: str = importlib.import_module(f"load.scenarios.{writer}_page")._INTRODUCTION
+    text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
+    assert text.partition("## Figures\n")[0].rstrip() == introduction.rstrip()
 
 
 @pytest.mark.parametrize("page", [*PAGES, *PARTS], ids=lambda page: page.name)
