@@ -29,6 +29,7 @@ from load.scenarios import (
     graph,
     graph_page,
     hedge,
+    hedge_page,
     hostile,
     hosts,
     idle,
@@ -125,6 +126,9 @@ _OWN = (
     Scenario(
         hedge,
         "one replica of three stands still now and then: what a second question to another one saves",
+        tables=hedge_page.tables,
+        page=hedge_page.page,
+        plots=hedge_page.plots,
         short=True,
         any_arrivals=True,
     ),

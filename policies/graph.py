@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 QUERY: Final = "query"
 MOST_STAGES: Final = 16
 _LONGEST, _LONGEST_CONDITION = 64, 1_000  # letters: names travel in the ids of rows
+MOST_PARTS: Final = 16  # of a model's input: each may be as large as an answer
 MOST_ITEMS: Final = 256  # of one answer that a stage may be asked about
 
 
@@ -104,9 +105,10 @@ def path(stage: Stage, stages: Mapping[str, Stage]) -> tuple[str, ...]:
 
 def faults(stages: Sequence[Stage]) -> list[str]:
     """Return what is wrong with the stages of an application, each as a sentence; nothing if they can be run."""
+    if len(stages) > MOST_STAGES:
+        return [f"there are {len(stages)} stages; {MOST_STAGES} are the most"]
     names = [stage.name for stage in stages]
-    found = [f"there are {len(stages)} stages; {MOST_STAGES} are the most"] if len(stages) > MOST_STAGES else []
-    found += [f"two stages are called {name!r}" for name in sorted({name for name in names if names.count(name) > 1})]
+    found = [f"two stages are called {name!r}" for name in sorted({name for name in names if names.count(name) > 1})]
     unnamed = [stage.name for stage in stages if not stage.model]
     if len(unnamed) != 1:
         have = f"{', '.join(unnamed)} do" if unnamed else "each does"
@@ -124,6 +126,9 @@ def _faults_of(stage: Stage, names: Sequence[str]) -> Iterator[str]:
         yield f"its name must be a word of at most {_LONGEST} letters, other than {QUERY!r}"
     if len(stage.where) > _LONGEST_CONDITION:
         yield f"`where` has more than {_LONGEST_CONDITION} letters"
+        return
+    if stage.input.count(",") >= MOST_PARTS:
+        yield f"`input` names more than {MOST_PARTS} parts"
         return
     yield from _faults_of_input(stage, names)
     if not 1 <= stage.most <= MOST_ITEMS:

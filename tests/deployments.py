@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import aiohttp
 from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.errors import KafkaError
 from confluent_kafka import Producer
 
 from deploy.config.addresses import connection
@@ -164,7 +165,12 @@ class Watch:
 
     async def _missing(self, group: str, topic: str) -> dict[int, tuple[int, int]]:
         """Return (committed, end) of every partition where they differ."""
-        committed = await self.committed(group)
+        try:
+            committed = await self.committed(group)
+        except KafkaError as error:
+            if not error.retriable:
+                raise
+            committed = {}  # a busy broker is asked again
         ends: dict[int, int] = {}
         for record in self.records[topic]:
             ends[record.partition] = record.offset + 1

@@ -24,6 +24,7 @@ from load.harness.system import Stage
 from load.registry import COLLECTED, SCENARIOS, find
 from load.results import report, results, targets
 from load.results.compare import compare
+from load.results.pages import beside_guide
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -164,7 +165,7 @@ def _write_pages(scenario: Scenario, result: Result, machine: Environment, paths
     if scenario.page is None:
         return
     for path in paths:
-        path.write_text(scenario.page(result, machine), encoding="utf-8")
+        path.write_text(beside_guide(path, scenario.page(result, machine)), encoding="utf-8")
         for name, picture in (scenario.plots(result) if scenario.plots else {}).items():
             path.with_name(name).write_text(picture, encoding="utf-8")
         click.echo(f"page written to {path}", err=True)

@@ -42,7 +42,7 @@ async def _unknown_ids(arena: Arena) -> None:
     """A million ids of which nobody knows anything, 256 to a query; each is looked up in Redis."""
     names = _ids(_LOOKED_UP)
     queries = (Query(name, FILMS, row(0), candidates=tuple(_ids(MAX_CANDIDATES))) for name in names)
-    await arena.send(topics.QUERIES, queries, rate=_LOOKED_UP / 10)
+    await arena.send(topics.QUERIES, queries, rate=_LOOKED_UP / 20)
 
 
 async def _fat_feedback(arena: Arena) -> None:

@@ -18,7 +18,9 @@ from schemas.records import (
     Outcome,
     Prediction,
     Query,
+    Ranked,
     Report,
+    StageOutput,
     Status,
     Step,
     Tensor,
@@ -189,6 +191,28 @@ def _numbered(count: int) -> tuple[str, ...]:
     return tuple(map(str, range(count)))
 
 
+async def _forged_places(arena: Arena) -> None:
+    """Answers whose candidates and stages refer to what is not there, or to each other."""
+    decision = Decision((0,), 0, RATINGS, "ridge(features=2)", ("computed",), (1.0,))
+    output = ModelOutput("computed", "", Outcome.OK, 3.0, Tensor.of(np.ones(2)))
+    best = Tensor.of(np.array([99, -1]))
+    answer = Prediction("", RATINGS, None, decision, Status.COMPLETE, None, best, 1.0, (output,), 0, 0, 0, 0)
+    told = StageOutput("a", "computed", "1", Outcome.OK, 3)
+    forged = [
+        answer._replace(ranked=Ranked(ids, place, items, ids, rows), stages=stages)
+        for ids, items in (((), ()), (("a",), (7, -9)), (("a", "a"), (-1,)))
+        for place in (-(2**31), 2**31 - 1)
+        for rows in (None, Tensor.of(np.zeros((3, 5))))
+        for stages in (
+            (told._replace(before=0, beside=(0, 9)),),
+            (told._replace(before=5), told._replace(beside=(-3,))),
+        )
+    ]
+    named = [each._replace(query_id=f"placed-{n}") for n, each in enumerate(forged)]
+    await arena.send(topics.PREDICTIONS, named)
+    await arena.send(topics.FEEDBACK, [Feedback(each.query_id, 3) for each in named])
+
+
 async def _parity_names(arena: Arena) -> None:
     """Queries whose ids look like rows of a parity model, of groups that are none."""
     names = [
@@ -280,6 +304,7 @@ RECORDS = (
     Attack("strange-candidates", "client", "candidates that are none, by the billion", _strange_candidates),
     Attack("strange-ids", "client", "ids of candidates that are none", _strange_ids),
     Attack("strange-store", "store", "features in Redis that are none, or beyond bounds", _strange_store),
+    Attack("forged-places", "client", "answers that refer to what is not there", _forged_places),
     Attack("parity-names", "client", "ids that look like sums of other queries", _parity_names),
     Attack("forged-steps", "client", "answers with steps that nobody took", _forged_steps),
     Attack("strange-keys", "client", "tombstones, keys and headers that are none", _strange_keys),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from load.results.targets import verdicts
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from load.results.results import Result
     from load.results.tables import Table
 
+# The heading under which a guide has its figures; what stands before is written by hand.
+FIGURES_OF_A_GUIDE: Final = "## Figures\n"
 _HEAD = re.compile(r"^## (.+)$", re.MULTILINE)
 
 
@@ -43,6 +45,18 @@ def section(
     parts = [f"## {title}\n", introduction, f"{machine}\n"]
     parts += [f"### {table.title}\n\n{table.markdown()}" for table in tables]
     return "\n".join([*parts, *(f"- {note}" for note in (*result.notes, *missed(result, figures))), ""])
+
+
+def beside_guide(path: Path, page: str) -> str:
+    """Return what to write: a page that is the figures of a guide takes their place, and the guide stays.
+
+    Args:
+        path: of the guide; it may not be there.
+        page: as the scenario makes it.
+    """
+    if not page.startswith(FIGURES_OF_A_GUIDE) or not path.exists():
+        return page
+    return path.read_text(encoding="utf-8").partition(FIGURES_OF_A_GUIDE)[0] + page
 
 
 def missed(result: Result, figures: Figures, *, with_unknown: bool = True) -> list[str]:

@@ -1,4 +1,4 @@
-"""Results of `cascade` as a table, as the page docs/cascades.md, and as its picture."""
+"""Results of `cascade` as a table, as the figures of docs/cascades.md, and as its picture."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import textwrap
 from typing import TYPE_CHECKING, Final
 
 from load.results.drawing import COLOURS, panels, svg
-from load.results.pages import missed
+from load.results.pages import FIGURES_OF_A_GUIDE, missed
 from load.results.tables import Table
 from load.scenarios.cascade import FIGURES, LANES
 
@@ -18,66 +18,6 @@ if TYPE_CHECKING:
 
 _PICTURE: Final = "cascades.svg"
 _LANES: Final = {"dear": "SVM alone", "cascade": "cascade, a risk", "budgeted": "cascade, a budget"}
-_INTRODUCTION: Final = """\
-# Cascades
-
-## When to use one
-
-You have a good model that costs too much to ask about everything: a large network, a service that is paid by the call,
-a GPU that is short. And you have a cheap one that is right about most inputs and knows when it is not. A cascade asks
-the cheap one first, and the dear one only where the cheap one is in doubt and there is time. A cheap model pays if the
-share that is asked on is below 1 - its cost / the dear one's cost.
-
-Do not use one if all models cost the same (`exp4`, `class_vote` or a bandit use them better), or if the cheap model
-gives no scores and you have no second cheap one that errs otherwise.
-
-## How to set it
-
-```yaml
-applications:
-  digits:
-    models: [linear, svm]          # cheap ones first
-    policy: cascade
-    parameters: {risk: 0.01}       # may err so much more often than the svm alone: 1 of 100 queries
-    slo_ms: 200
-```
-
-| you want | parameters |
-| --- | --- |
-| nearly the dear model's answers | `{risk: 0.01}`: mean loss at most 0.01 above its, with probability 0.95 (`delta`) |
-| to pay for 3 of 10 queries | `{budget: 0.3, risk: 0}`: those in most doubt |
-| both: as few as the risk allows, never more than the budget | `{risk: 0.01, budget: 0.3}` |
-| two cheap models that check each other | `{first: 2}` and three models: where the two differ, the third is asked |
-| models that change | `{discount: 0.9999}`: judged by about the last 10,000 queries |
-
-A model says how sure it is with its scores: package it with `output="scores"`. Scores that are no probabilities go
-through a softmax. Feedback must be labels, or a loss; without feedback everything is asked on. A cascade may have more
-than two models. Each context of `per_context` learns its own thresholds, and needs some thousand observations for it.
-
-## What it does
-
-    query ─▶ cheap model ─▶ sure enough? ─ yes ─▶ its answer
-                                 │ no
-                                 ├─ no time left for the dear model ─▶ the cheap answer at once
-                                 └─▶ dear model ─▶ its answer; without one by the deadline, the cheap one (`partial`)
-
-- The second question has the query's id and deadline. Whether there is time is known from the dear model's latency, at
-  its 95th percentile. If the cheap model is silent, the dear one is asked while there still is time.
-- **The risk** is a promise about the mean over all queries, that may be looked at after every answer. For each
-  confidence the log tells what the cheap answers above it cost too much. A threshold counts as safe when a bet against
-  it has won 20 times its stake (1 / delta). Until then everything is asked on: with a risk of 0.01 that takes about a
-  thousand observations. The promise needs queries that stay alike; with `discount` below 1 it is approximate.
-- **The budget** is held by a price that rises with each question and falls with each query, and by paying back what was
-  asked too much. It counts the queries that feedback came for.
-- Near the threshold, and rarely (`explore: 0.01`) far above it, the question is put at random, by a draw from the
-  query's id. Its probability is logged. So `skysail evaluate` can say from the log what another risk or budget would
-  have cost, and `skysail replay` repeats every decision bit for bit.
-- `skysail tail predictions` shows the steps: what was asked when, how likely it was, the confidence and the threshold
-  of that moment. `steps_total` counts them: `asked`, `kept` (the cheap answer will do), `late` (no time).
-- An answer's confidence is that of the model that gave it. `confidence_floor` holds for the last answer.
-- A query that names a version is answered by it alone. A cascade cannot be an apprentice, and its log teaches none.
-
-"""
 _READING: Final = """\
 - *Cost* is the CPU of the models' own code beside that of the SVM asked about everything: of a row in a batch of eight,
   measured alone, times the rows that were asked. *Asked* is the share of the queries about which the SVM was asked; the
@@ -130,7 +70,7 @@ def page(result: Result, environment: Environment) -> str:
     picture = f"![Share that asked the dear model, and error, over the queries]({_PICTURE})\n"
     told = (_by_what(figures), *result.notes, *_overload(result), *missed(result, FIGURES))
     notes = [f"- {sentence}" for sentence in told]
-    return "\n".join([_INTRODUCTION + "## Figures\n", said, *shown, picture, _READING.rstrip(), *notes, ""])
+    return "\n".join([FIGURES_OF_A_GUIDE, said, *shown, picture, _READING.rstrip(), *notes, ""])
 
 
 def _by_what(figures: Mapping[str, float]) -> str:

@@ -54,8 +54,10 @@ async def run(stage: Stage) -> Result:
     """Find each lane's highest rate at each objective, simulated and on Kafka."""
     parts = stage.only or PARTS
     figures = await asyncio.to_thread(_simulated, stage) if "simulated" in parts else {}
-    figures |= await graph_live.run(stage) if "live" in parts else {}
     given: dict[str, float | str] = {"form": stage.form, "seed": float(stage.seed)}
+    if "live" in parts:
+        figures |= await graph_live.run(stage)
+        given |= {"live_seconds": graph_live.seconds_of(stage), "live_chances": float(graph_live.CHANCES)}
     return Result(NAME, figures, given)
 
 

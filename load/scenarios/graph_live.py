@@ -53,7 +53,7 @@ OBJECTIVES_MS, SHORT_OBJECTIVES_MS = tuple(ms * traffic.SLOWER for ms in (45, 60
 WORKERS: Final = 12
 OVER: Final = 1.5  # of the first lane's rate
 _STEP: Final = 1.1
-_CHANCES: Final = 2  # of a rate: what else the machine does may spoil one stretch
+CHANCES: Final = 2  # of a rate: what else the machine does may spoil one stretch
 _MOST_STEPS, _SHORT_STEPS = 7, 3
 _SECONDS, _SHORT_SECONDS = 10.0, 6.0
 _WARM_S: Final = 5.0
@@ -129,6 +129,11 @@ def became(prediction: Prediction, now_us: int, slo_us: int, held: tuple[int, in
     return Became.WHOLE if is_right else Became.WRONG
 
 
+def seconds_of(stage: Stage) -> float:
+    """Return how long each rate is asked."""
+    return _SHORT_SECONDS if stage.short else _SECONDS
+
+
 async def run(stage: Stage) -> dict[str, float]:
     """Find each lane's highest rate at each objective on Kafka; return the figures."""
     packages = _packages(stage.folder)
@@ -175,7 +180,7 @@ async def _measured(
         await asker.at(begin / 2, _WARM_S)  # batches find their size, and selection learns how long models take
         rate, p99_ms = await _highest(asker, begin, stage)
         over = OVER * (first or rate or begin)
-        shares, _ = await asker.at(over, _SHORT_SECONDS if stage.short else _SECONDS)
+        shares, _ = await asker.at(over, seconds_of(stage))
     figures = {"per_s": rate, "p99_ms": p99_ms, "over_per_s": over}
     return figures | {f"over_{each.value}": share for each, share in shares.items()} | {"over_wrong": asker.wrong}
 
@@ -200,8 +205,8 @@ async def _highest(asker: _Asker, begin: float, stage: Stage) -> tuple[float, fl
 
 async def _held(asker: _Asker, rate: float, stage: Stage) -> float | None:
     """Return the 99th percentile (ms) if enough is whole and in time; a rate that fails has a second chance."""
-    for _ in range(_CHANCES):
-        shares, stretch = await asker.at(rate, _SHORT_SECONDS if stage.short else _SECONDS)
+    for _ in range(CHANCES):
+        shares, stretch = await asker.at(rate, seconds_of(stage))
         if shares[Became.WHOLE] >= WANTED:
             return stretch.recorder.latency_ms()["p99"]
     return None

@@ -61,20 +61,22 @@ _READING: Final = """\
 """
 _LIVE: Final = f"""\
 Selection, {graph_live.WORKERS} workers, the broker and the sender share this machine. Pictures are made up, and things
-really found in them and cut out. A batch takes {SLOWER} times as long as on a V100, and objectives are as much longer:
-so it is the models that are busy, and not the machine. A size that is not published takes as long as the next one. The
-sender does not wait for answers, and a picture's time runs from when it was meant to be sent. Whatever is late, in
-part, or the default is a miss.
+are really found in them and cut out. A batch takes {SLOWER} times as long as on a V100, and objectives are as much
+longer: so it is the models that are busy, and not the machine. A size that is not published takes as long as the next
+one. The sender does not wait for answers, and a picture's time runs from when it was meant to be sent. Whatever is
+late, in part, or the default is a miss.
 """
 _LIVE_READING: Final = """\
-- On Kafka a rate is the highest that held in steps of a tenth, each of 10 s, beginning at the rate in virtual time,
-  which is in brackets. A rate that fails is tried once more, since one stall of the machine is enough for that.
+- On Kafka a rate is the highest that held in steps of a tenth, beginning at the rate in virtual time, which is in
+  brackets.
 - Batches are at most as large as the split is made for (`worker.allowed_batch_sizes`).
 - *With batches that workers size themselves* (`aimd`, the default) is at the tightest objective, too. They make larger
   batches where rows wait, whatever the split was made for. So it is the plan as a whole that helps: the times, the
   workers and the batches that follow from it.
 - *With what was there*: a stage was late, or was not asked any more, and the picture was answered in time without it.
 """
+_CHANCES: Final = """\
+- A rate is asked for {} s. One that fails is tried once more, since one stall of the machine is enough for that."""
 
 
 def tables(result: Result) -> list[Table]:
@@ -119,9 +121,9 @@ def _live(result: Result) -> list[Table]:
     )
     heads = ("objective", *(_WORDS[lane] for lane in lanes), "first / second")
     return [
-        Table("On Kafka: pictures a second that are answered whole and in time", heads, rates),
+        Table("Pictures a second that Kafka and workers answer whole and in time", heads, rates),
         Table(
-            f"On Kafka, where {graph_live.OVER:g} times the first lane's rate is asked",
+            f"What becomes of {graph_live.OVER:g} times the first lane's rate",
             ("objective", "time", "asked a second", *_BECAME.values()),
             over,
         ),
@@ -164,10 +166,10 @@ def page(result: Result, environment: Environment) -> str:
     ):
         if shown:
             parts += [f"## {title}\n", about]
-            parts += [
-                f"### {table.title.removeprefix('On Kafka: ').capitalize()}\n\n{table.markdown()}" for table in shown
-            ]
+            parts += [f"### {table.title}\n\n{table.markdown()}" for table in shown]
             parts += ["### How to read this\n", reading]
+    if (seconds := result.parameters.get("live_seconds")) is not None:
+        notes.insert(0, _CHANCES.format(seconds))
     return "\n".join([*parts, *notes, ""]).rstrip() + "\n"
 
 

@@ -1,4 +1,4 @@
-"""Results of `laser` as tables, as the page docs/features.md, and as its picture."""
+"""Results of `laser` as tables, as the figures of docs/features.md, and as its picture."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import textwrap
 from typing import TYPE_CHECKING, Final
 
 from load.results.drawing import COLOURS, panels, svg
-from load.results.pages import missed
+from load.results.pages import FIGURES_OF_A_GUIDE, missed
 from load.results.tables import Table
 from load.scenarios.laser import APPLICATIONS, FIGURES, HURRIES, KNOWS, NAME, WAITS
 from load.scenarios.parts.two_speeds import BOTH, CAMPAIGNS, COLD, LANES, WARM
@@ -28,133 +28,6 @@ _SPEEDS: Final = {
     BOTH: "`two_speed`",
 }
 _FEW: Final = "too few tell"
-_INTRODUCTION: Final = """\
-# Features that are looked up, and two-speed models
-
-## When to use it
-
-Use **sources of features** where a query's client does not have what a model or policy goes by, and somebody else
-does: what a user did lately, a page's statistics, a score that another program computes for this very query. Selection
-looks it up. It waits while the deadline allows, and goes on with the running mean of what has not come: better wrong
-than late. If clients have all features, send them: nothing is faster.
-
-Use the policy **`two_speed`** where one of several items is to be chosen for each query, such as an advertisement, an
-offer or a headline, and feedback says whether it was a success. A linear model that is trained now and then, with
-everything that is known, knows new items from the first query on. Feedback within seconds teaches what it does not
-know. For items that are models use `linear_thompson`, for a number for each user `ridge`
-([recommending.md](recommending.md)).
-
-Both are LASER's (LinkedIn, WSDM 2014), on Kafka.
-
-## Look features up
-
-`clicks` is a model of five numbers, made in any way: the first example of [two speeds](#two-speeds) with weights of the
-shape (5, 2) does.
-
-```yaml
-models: {clicks: packages/clicks}
-applications:
-  ads:
-    models: [clicks]
-    policy: single
-    slo_ms: 200
-    sources:
-      - {name: profiles, width: 2, wait: 0}              # in the topic `features`, all users
-      - {name: lately, width: 2, store: redis}           # in Redis, by key
-      - {name: scores, width: 1, key: query_id}          # written for this query by another program
-```
-
-The features of a query are those of its sources in their order, then its own: here 5, and what the client sends
-(`client.predict(..., features=[...])`). Policies go by them, and they are logged with the decision. Where the client
-sends an empty row (`client.predict("ads", [], context="ann")`), **the models are asked about these features**, too.
-
-| key | meaning |
-| --- | --- |
-| `name`, `width` | the source, and how many numbers it has for a key; 256 features are the most for a query |
-| `key` | by which they are looked up: `context` (the default), `input` (a text), `query_id` or `candidate` (below) |
-| `store` | `topic`: the compacted topic `features`, which each selection role holds as a table; `redis`: read by key |
-| `wait` | which share of its time a query may wait for them, 0.5 by default; 0 = what is not there is imputed at once |
-
-With `key: candidate` each candidate that is an id is looked up, [to rank these](recommending.md#the-best-of-several).
-
-Write to the topic with `await client.set_features("profiles", {"ann": [0.2, 1.5]})`. The last value of a key counts,
-and the key is `profiles/ann`. A source with `key: query_id` needs an id that its program knows, too: yours, as in
-`client.predict(..., query_id="visit-17")` beside `client.set_features("scores", {"visit-17": [0.5]})`. For Redis any
-program writes the same bytes. The Redis of `skysail redis start` has its password in `.skysail/redis/password`.
-
-```python
-store = redis.Redis(password=pathlib.Path(".skysail/redis/password").read_text().strip())
-store.set("skysail:features:lately/ann", skysail.Codec().encode(skysail.Features((0.3, 0.7))))
-```
-
-In the key `skysail` stands for the deployment's prefix. `selection.features_url` names another Redis than that of the
-policy states; it is read on connections of its own in any case. What was read is used for a second, then used once more
-while it is read again. `selection.features_mib` bounds what is kept.
-
-- A query waits for its own features alone, and holds up no other. Its wait ends when all have come.
-- What a store says it does not have is imputed at once, and so is what has another width than the source.
-- A Redis that has not answered for a second counts as down. Nobody waits for it then, and it is still asked. One that
-  was asked nothing for ten seconds is waited for again.
-- `prediction.imputed` names the sources whose mean stood in. The page shows how often each source's did.
-- The mean is of the latest 1,000 queries whose features were known; zeros before the first. It is written to the topic
-  under the source's name, after 1, 10, 100 and each further 1,000 queries, so a process that starts has it. Write it
-  yourself to begin with your own: `Features(values, weight=1000)` under the key `lately`.
-- What decided is logged, so `skysail replay` looks nothing up and finds the same decisions. Observations name what was
-  imputed, too: `skysail evaluate --known-features` leaves such decisions out. `skysail replay --offline --set` refuses
-  an application with sources, because its queries do not have what they were decided by: use `skysail evaluate`.
-- Sources are set in the settings file, and published by `skysail app apply`. `skysail app set` changes other keys and
-  keeps them.
-
-## Two speeds
-
-```python
-skysail.package_linear(weights, intercept, "packages/clicks", "clicks", "1")  # (features, items), (items,)
-```
-
-```yaml
-models: {clicks: packages/clicks}
-applications:
-  ads:
-    models: [clicks]
-    policy: two_speed
-    parameters: {features: 4, items: 20}   # of the query that count; numbers that the model computes
-    loss: given
-    default_loss: 1                        # no click within the window
-    window_s: 60
-```
-
-An item's log-odds are those of the model, the *cold* ones, plus w . (1, features), the *warm* ones. The weights w are
-the item's own, learnt from feedback on it. Thompson sampling chooses: the probability that each item is the best is
-computed, logged in `prediction.first`, and one is drawn by the query's id. So estimates of other policies from the log
-are right. `answer` is the item's index, and `confidence` the success that is expected of it.
-
-The model goes by the query's input, the warm weights by its features. Where [sources](#look-features-up) bring these,
-`client.predict("ads", [], context="ann")` is enough. Else send them as both: `client.predict("ads", row,
-features=row)`.
-
-Where only some items are to be chosen among, a query names them as candidates, and asks for the best `top`:
-
-```python
-best = await client.predict("ads", [], context="ann", candidates=["shoes", "hats"], top=2)
-best.best  # ids, the best first: ('hats', 'shoes')
-await client.feedback(best, loss=0)  # about the first
-```
-
-Items are called as the model's classes, `package_linear(..., classes=["shoes", ...])`; without classes as their
-indices, `"0"`, `"1"` and so on. One of the candidates is drawn, with the probability that it is the best of them
-(`best.first`, in their order). The others follow by what is expected of them. What no model knows is not chosen: its
-probability is 0.
-
-- What other parameters, or always the same item, would have cost is estimated from the log:
-  `skysail evaluate --live ads --policy two_speed:features=4,items=20,spread=0.5`, or `--policy always:7`.
-- Feedback is `await client.feedback(prediction, loss=0)` after a click. With `default_loss: 1` silence is a failure.
-- A new version of the model keeps the warm weights: they move to what the new one does not know. Under another name,
-  name both models for a while, then the new one alone; the log-odds of several models are averaged.
-- With `per_context` each context has weights of its own, and starts from those of all.
-- The model may compute anything with `output: scores`, one number an item; numbers beyond 30 are cut.
-- A state has 2 items (features + 1) numbers, of 60,000 that fit. An answer takes half a millisecond: of many items the
-  16 that may well be the best contend for it, the others have their share of `gamma`.
-"""
 _READING: Final = """\
 - *AUC* is how often an impression that was clicked on has a higher score than one that was not. The clicks are made up
   (`load/models/clicks.py`). *Means* is the AUC of whoever never looks up.
@@ -242,7 +115,7 @@ def page(result: Result, environment: Environment) -> str:
         said[0] += "\n**This is the short form.**\n"
     picture = f"![What answers take, and clicks a query]({_PICTURE})\n"
     notes = [f"- {sentence}" for sentence in (*result.notes, *missed(result, FIGURES))]
-    parts = [_INTRODUCTION, "## Figures\n", said[0], lookups, said[1], picture, said[2], *speeds]
+    parts = [FIGURES_OF_A_GUIDE, said[0], lookups, said[1], picture, said[2], *speeds]
     return "\n".join([*parts, "## How to read this\n", _READING.rstrip(), *notes, ""])
 
 

@@ -45,7 +45,7 @@ class Form(NamedTuple):
     beside_s: float  # of the others; 0 = they are left out
 
 
-FULL = Form(100_000, 3, 15_000, {name: VIRTUAL[name] for name in LANES}, {2: 200, 3: 200, 4: 200}, 120.0, 20.0)
+FULL = Form(100_000, 3, 15_000, {name: VIRTUAL[name] for name in LANES}, {2: 200, 3: 30, 4: 30}, 120.0, 20.0)
 SHORT = Form(10_000, 1, 0, {"none": Lane(6), "k2": Lane(6, 3, 2), "hedge": Lane(6, hedge=0.05)}, {2: 8}, 20.0, 0.0)
 
 

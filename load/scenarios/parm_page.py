@@ -195,7 +195,11 @@ def plots(result: Result) -> dict[str, str]:
     lost = [found[f"{name}_accuracy_lost_points"] for _, name in trained]
     right.bar(range(len(trained)), lost, 0.5, color="black")
     right.axhline(6.5, color=COLOURS[4], linewidth=0.8, linestyle="--", label="the most that ParM reports")
-    right.set_xticks(range(len(trained)), [words.replace(", ", "\n") for words, _ in trained], fontsize=6)
+    right.set_xticks(
+        range(len(trained)),
+        [words.replace(", ", "\n").replace("-MNIST", "-\nMNIST") for words, _ in trained],
+        fontsize=6,
+    )
     right.set_ylabel("points of accuracy lost")
     figure.legend(loc="outside lower center", ncols=3, fontsize=7)
     return {_PICTURE: svg(figure)}

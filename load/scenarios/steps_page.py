@@ -13,8 +13,10 @@ from load.scenarios import (
     graph,
     graph_page,
     hedge,
+    hedge_page,
     laser,
     laser_page,
+    linear,
     parm,
     parm_page,
     velox,
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from load.results.results import Result
+
 
 NAME: Final = "steps"
 _INTRODUCTION: Final = """\
@@ -40,7 +43,7 @@ as the one beside it.
 """
 
 
-def _none(_: Result) -> Mapping[str, str]:
+def _no_picture(_: Result) -> Mapping[str, str]:
     return {}
 
 
@@ -76,8 +79,8 @@ PARTS: Final[Mapping[str, Part]] = {
             Row("questions put twice", "extra", share),
             Row("put twice in an outage of 3 s", "outage_again", count),
         ),
-        _none,
-        "",
+        hedge_page.plots,
+        "Latencies with hedging and without",
         "One of three replicas stands still now and then. The page of the capability: [hedging.md](hedging.md).",
     ),
     graph.NAME: Part(
@@ -130,6 +133,22 @@ ParM (SOSP 2019) has twelve GPUs and ResNet-18; here its network for MNIST runs,
         velox_page.plots,
         "Error by earlier ratings of the user, and over time",
         "Velox's paper (CIDR 2015) prints no figures. The page of the capability: [recommending.md](recommending.md).",
+    ),
+    linear.NAME: Part(
+        "Choosing a model by the query's features",
+        linear.FIGURES,
+        (
+            Row("error of `linucb`", "linucb_error", share),
+            Row("error of `linear_thompson`", "linear_thompson_error", share),
+            Row("error of `exp3`, which cannot use features", "exp3_error", share),
+            Row("error of the best model alone", "best_single_error", share),
+            Row("error of whoever knows which model suits which features", "best_by_features_error", share),
+        ),
+        _no_picture,
+        "",
+        """\
+Four models, each right for a quarter of the queries; 24,000 queries on Kafka, with a state for each user. Which policy
+suits what: [policies.md](policies.md).""",
     ),
     laser.NAME: Part(
         "Features that come late, and two speeds of learning",

@@ -31,9 +31,12 @@ def as_arms(seen: Observation) -> Observation | None:
     """
     items, loss = _items_of(seen), seen.loss
     item = next((answer for answer in seen.answers or () if type(answer) is int), None)
+    known = [one for one in _known(seen, items) if one >= 0]
+    if len({*known}) < len(known) or max(known, default=-1) >= items:
+        return None  # somebody wrote into the log
     shares = [0.0] * items
     for one, share in zip(_known(seen, items), seen.first, strict=False):
-        if 0 <= one < items:
+        if one >= 0:
             shares[one] = share
     if item is None or not 0 <= item < items or not shares[item] > 0.0:
         return None

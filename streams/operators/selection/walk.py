@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from policies.graph import path
+from policies.items import items_of
 from schemas.records import ModelOutput, Outcome, StageOutput
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ class StageRow:
     """
 
     __slots__ = (
+        "_items",
         "at_us",
         "before",
         "beside",
@@ -81,12 +83,20 @@ class StageRow:
         self.room = 0
         self.key: Key = ()
         self.output: ModelOutput | None = None
+        self._items: tuple[list[Item], bool] | None = None
         self.message = ""
 
     @property
     def is_good(self) -> bool:
         """Whether its answer is there."""
         return self.output is not None and self.output.outcome is Outcome.OK
+
+    def items(self) -> tuple[list[Item], bool]:
+        """Return the items of its answer, and whether it is a list of them: read once, though many rows need them."""
+        if self._items is None:
+            assert self.output is not None
+            self._items = items_of(self.output.answer, self.output.scores)
+        return self._items
 
     def fail(self, outcome: Outcome, message: str = "") -> None:
         """Note that it is not asked."""

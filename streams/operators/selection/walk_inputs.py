@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from policies.conditions import parse
 from policies.graph import QUERY, path, sources
-from policies.items import InputError, cropped, items_of, joined, part_of
+from policies.items import InputError, cropped, joined, part_of
 from streams.operators.selection.walk import row_id
 
 if TYPE_CHECKING:
@@ -125,8 +125,7 @@ def _only(row: StageRow) -> list[Item]:
     Raises:
         InputError: there are several.
     """
-    assert row.output is not None
-    items, _ = items_of(row.output.answer, row.output.scores)
+    items, _ = row.items()
     if len(items) > 1:
         name = row.stage.name
         raise InputError(f"{name} has {len(items)} items, and one is needed; to ask about each, write `after: {name}`")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from policies.conditions import parse
 from policies.graph import graph_of
-from policies.items import InputError, items_of
+from policies.items import InputError
 from schemas.records import Outcome, Query
 from streams.operators.contract import Record
 from streams.operators.selection.latencies import Latencies
@@ -98,8 +98,8 @@ class Walks:
         """Ask the stages after a row; None = the first ones."""
         following = walk.graph.after["" if row is None else row.stage.name]
         items: list[Item | None] = [None]
-        if row is not None and row.output is not None and following:
-            found, is_list = items_of(row.output.answer, row.output.scores)
+        if row is not None and following:
+            found, is_list = row.items()
             items = [*found]
             if is_list:
                 walk.lists.add(row.stage.name)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 from pathlib import Path
 
 import pytest
+
+from load.results.pages import beside_guide
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
@@ -46,17 +47,6 @@ def test_every_link_into_a_page_finds_its_heading(page: Path) -> None:
     assert [head for target, head in targets if head not in anchors(target)] == []
 
 
-@pytest.mark.parametrize(
-    ("writer", "page"),
-    [("cascade", "cascades"), ("conformal", "coverage"), ("laser", "features"), ("velox", "recommending")],
-)
-def test_a_page_begins_as_its_scenario_writes_it(writer: str, page: str) -> None:
-    """Else the next run of the scenario takes back what was written by hand: write it in both."""
-    introduction: str = importlib.import_module(f"load.scenarios.{writer}_page")._INTRODUCTION
-    text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
-    assert text.partition("## Figures\n")[0].rstrip() == introduction.rstrip()
-
-
 @pytest.mark.parametrize("page", [*PAGES, *PARTS], ids=lambda page: page.name)
 def test_every_path_that_is_named_exists(page: Path) -> None:
     """A name in backquotes is a promise, too."""
@@ -74,3 +64,12 @@ def test_the_architecture_leads_to_every_folder_of_the_operators_and_workers() -
         if (folder / "__init__.py").exists()
     ]
     assert [str(folder.relative_to(ROOT)) for folder in folders if f"(../{folder.relative_to(ROOT)})" not in page] == []
+
+
+def test_figures_take_the_place_of_figures_and_the_guide_before_them_stays(tmp_path: Path) -> None:
+    """A guide is written by hand; a page that is no guide's figures is written whole."""
+    guide = tmp_path / "guide.md"
+    assert beside_guide(guide, "## Figures\n\nnew\n") == "## Figures\n\nnew\n"
+    guide.write_text("# Guide\n\nHow.\n\n## Figures\n\nold\n")
+    assert beside_guide(guide, "## Figures\n\nnew\n") == "# Guide\n\nHow.\n\n## Figures\n\nnew\n"
+    assert beside_guide(guide, "# All measured\n") == "# All measured\n"

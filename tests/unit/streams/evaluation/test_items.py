@@ -115,6 +115,8 @@ def test_the_policy_that_decided_is_expected_to_do_what_it_did() -> None:
         {"answers": (7,)},
         {"first": ()},
         {"ranked": Ranked(("a",), 0, (9,))},
+        {"ranked": Ranked(("a", "b"), 0, (1, 9))},
+        {"ranked": Ranked(("a", "b"), 0, (1, 1))},
     ],
 )
 def test_a_decision_that_answered_no_item_tells_nothing(broken: dict[str, object]) -> None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 WINDOW_US = 130_000_000
 FILMS = Source("films", 2, "candidate", "redis")
-KSTART_USN = {f"films/{name}": tuple(row) for name, row in zip("abcd", ITEMS.numpy().tolist(), strict=True)}
+KNOWN = {f"films/{name}": tuple(row) for name, row in zip("abcd", ITEMS.numpy().tolist(), strict=True)}
 SURE = {"features": 2.0, "low": 1.0, "high": 5.0, "gamma": 0.0}
 
 
@@ -37,7 +37,7 @@ def by_id(*sources: Source, **changes: object) -> Application:
 
 def stored(key: str) -> tuple[bytes | None, int]:
     """Return what the store has of a film, after 1 ms."""
-    return (CODEC.encode(Features(KSTART_USN[key])) if key in KSTART_USN else None), 1_000
+    return (CODEC.encode(Features(KNOWN[key])) if key in KNOWN else None), 1_000
 
 
 def ranking(look_up: Lookup = stored, application: Application | None = None) -> Loop:
@@ -96,7 +96,7 @@ def test_feedback_teaches_by_the_features_that_were_looked_up() -> None:
     seen = loop.observations()[-1][1]
     assert seen.ranked is not None
     assert (seen.ranked.ids[seen.ranked.place], seen.ranked.rows) == ("b", None)
-    assert seen.scores == (Tensor.of(np.array(KSTART_USN["films/b"])),)
+    assert seen.scores == (Tensor.of(np.array(KNOWN["films/b"])),)
     for name, state in fold(loop.observations(), WINDOW_US).items():
         assert loop.driver.store.states[StateKey(0, name)] == state
 

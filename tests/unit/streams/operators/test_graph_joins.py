@@ -8,11 +8,12 @@ from unittest.mock import Mock
 
 import pytest
 
+from policies.items import items_of
 from schemas import topics
 from schemas.records import Outcome, Prediction, Stage, Status
 from streams.operators.join.kernel import JoinerSettings
-from streams.operators.selection import walk_inputs
 from streams.operators.selection.kernel import SelectionSettings
+from streams.operators.selection.walk import row_id
 from streams.replay.as_it_was import Deployment, replay
 from tests.graphs import DETECT, loop, number_of, picture, traffic
 from tests.loops import CODEC, Slow
@@ -191,8 +192,8 @@ def test_what_each_of_many_stages_waits_for_is_worked_out_once(monkeypatch: pyte
     names = [f"s{number}" for number in range(15)]
     inputs = [", ".join(["detect.number", *names[:place]]) for place in range(15)]
     stages = [Stage(name, "face-net", "detect", its) for name, its in zip(names, inputs, strict=True)]
-    looked_up = Mock(wraps=walk_inputs.row_id)
-    monkeypatch.setattr(walk_inputs, "row_id", looked_up)
+    looked_up = Mock(wraps=row_id)
+    monkeypatch.setattr("streams.operators.selection.walk_inputs.row_id", looked_up)
     answer, _ = asked((DETECT, *stages[:-1], stages[-1]._replace(model="")), {"face-net": lambda _: None}, 4)
     assert answer.reason == "deadline"
     assert looked_up.call_count < 4 * 15 * 15  # in selection and in the replay
@@ -222,3 +223,13 @@ def test_a_replay_of_indices_that_cannot_be_tells_of_a_difference(changed: dict[
     log[0] = log[0]._replace(value=CODEC.encode(answer._replace(stages=stages)))
     report = replay(trace, Deployment(SelectionSettings(1), JoinerSettings(1, 60_000_000)), CODEC)
     assert not report.is_equal
+
+
+def test_an_answer_is_read_once_however_many_rows_need_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may be long, and there may be hundreds of rows."""
+    read = Mock(wraps=items_of)
+    monkeypatch.setattr("streams.operators.selection.walk.items_of", read)
+    its = loop({"car-net": given, "face-net": lambda _: HALF}, traffic((DETECT, SCENE, CARS)), has_workers=True)
+    its.query(input=picture(4, 8, 10))
+    its.driver.run(5.0)
+    assert read.call_count == len(("detect", "scene"))
