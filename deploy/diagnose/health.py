@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from deploy import placement
 from deploy.config.addresses import connection
 from deploy.config.folder import run_folder
+from deploy.connect.clients import Unreachable
 from deploy.connect.schema_registry import codec_for
 from deploy.diagnose.doctor import Check, Level
 from deploy.diagnose.servers import check_kafka, check_page, check_redis_answers, check_redis_keeps
@@ -65,15 +66,25 @@ def examine(settings: Settings) -> tuple[Check, ...]:
         codec = codec_for(settings)
     except RegistryError as error:
         return (*found, Check("schema registry", Level.DOWN, "not usable", str(error)))
+    try:
+        found.extend(_deployed(settings, codec))
+    except Unreachable as error:  # what was found until then is still said
+        advice = "the broker or this machine may be too busy: try again"
+        found.append(Check("Kafka", Level.DOWN, f"answered at first, then no more: {error}", advice))
+    return tuple(found)
+
+
+def _deployed(settings: Settings, codec: Codec) -> Iterator[Check]:
+    """Check what is deployed on a broker that answers."""
     if not topics.partition_counts(settings):
-        return (*found, _fresh(settings))
+        yield _fresh(settings)
+        return
     models, versions = catalog.read(settings, codec, Model), catalog.versions(settings, codec)
     applications = catalog.read(settings, codec, Application)
-    found += check_topics(settings, codec)
-    found += check_models(models, versions)
-    found += check_applications(applications, models)
-    found += check_roles(settings, codec, models)
-    return tuple(found)
+    yield from check_topics(settings, codec)
+    yield from check_models(models, versions)
+    yield from check_applications(applications, models)
+    yield from check_roles(settings, codec, models)
 
 
 def _fresh(settings: Settings) -> Check:

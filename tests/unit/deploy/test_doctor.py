@@ -17,7 +17,8 @@ from redis.exceptions import AuthenticationError
 from deploy.cli import skysail
 from deploy.config.folder import STATE
 from deploy.config.settings import Settings
-from deploy.diagnose import servers
+from deploy.connect.clients import Unreachable
+from deploy.diagnose import health, servers
 from deploy.diagnose.doctor import (
     Check,
     Level,
@@ -150,6 +151,22 @@ def test_where_nobody_listens_the_advice_starts_a_server_there(tmp_path: Path, m
     assert (kafka.found, kafka.advice) == ("nobody listens at 127.0.0.1:1", "skysail kafka start --port 1")
     assert redis.advice == "skysail redis start --port 1"
     assert advise((kafka, redis), settings(1)) == "Kafka: skysail kafka start --port 1"
+
+
+def test_a_broker_that_falls_silent_meanwhile_is_one_fault_of_several(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was found until then is told all the same."""
+
+    def silent(*_: object) -> Iterator[Check]:
+        yield Check("topics", Level.OK, "can be used")
+        raise Unreachable("no Kafka broker answers")
+
+    for name in ("check_kafka", "check_redis_answers"):
+        monkeypatch.setattr(health, name, lambda _: Check("server", Level.OK, "answers"))
+    monkeypatch.setattr(health, "check_redis_keeps", lambda _: Check("Redis memory", Level.OK, "kept"))
+    monkeypatch.setattr(health, "_deployed", silent)
+    *first, last = examine(settings(1))
+    assert [check.level for check in first] == [Level.OK] * 4
+    assert (last.level, last.advice) == (Level.DOWN, "the broker or this machine may be too busy: try again")
 
 
 def test_whoever_has_taken_the_place_is_named(listener: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
