@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from deploy import placement
 from deploy.config.addresses import connection
 from deploy.config.folder import run_folder
+from deploy.connect.clients import Unreachable
 from deploy.connect.schema_registry import codec_for
 from deploy.diagnose.doctor import Check, Level
 from deploy.diagnose.servers import check_kafka, check_page, check_redis_answers, check_redis_keeps
@@ -24,11 +25,13 @@ from deploy.state.labels import labels_of, loaded
 from schemas import topics as names
 from schemas.errors import DecodeError, RegistryError
 from schemas.records import Application, Model, Report
+from schemas.topics import MODEL_VERSION
 from streams.control.alerts import failing, not_beside, not_loaded
 from streams.control.figures import parse
 from streams.control.hosts import Heard, host_rows
 from streams.control.load_faults import load_faults
 from streams.control.report_filter import sound
+from streams.operators.selection.coding import code_of
 from streams.runtime.errors import BrokerUnavailableError
 from streams.runtime.kafka.log_reader import KafkaRecent, KafkaTail
 from workers import manifest as manifests
@@ -63,15 +66,25 @@ def examine(settings: Settings) -> tuple[Check, ...]:
         codec = codec_for(settings)
     except RegistryError as error:
         return (*found, Check("schema registry", Level.DOWN, "not usable", str(error)))
+    try:
+        found.extend(_deployed(settings, codec))
+    except Unreachable as error:  # what was found until then is still said
+        advice = "the broker or this machine may be too busy: try again"
+        found.append(Check("Kafka", Level.DOWN, f"answered at first, then no more: {error}", advice))
+    return tuple(found)
+
+
+def _deployed(settings: Settings, codec: Codec) -> Iterator[Check]:
+    """Check what is deployed on a broker that answers."""
     if not topics.partition_counts(settings):
-        return (*found, _fresh(settings))
+        yield _fresh(settings)
+        return
     models, versions = catalog.read(settings, codec, Model), catalog.versions(settings, codec)
     applications = catalog.read(settings, codec, Application)
-    found += check_topics(settings, codec)
-    found += check_models(models, versions)
-    found += check_applications(applications, models)
-    found += check_roles(settings, codec, models)
-    return tuple(found)
+    yield from check_topics(settings, codec)
+    yield from check_models(models, versions)
+    yield from check_applications(applications, models)
+    yield from check_roles(settings, codec, models)
 
 
 def _fresh(settings: Settings) -> Check:
@@ -154,7 +167,27 @@ def check_applications(applications: Mapping[str, Application], models: Mapping[
         found = f"{application.policy} over {', '.join(application.models)}, {application.slo_ms:g} ms"
         absent = [model for model in application.asks if model not in models]
         advice = f"not deployed: {', '.join(absent)}; skysail model add PACKAGE" if absent else ""
+        if not absent and (advice := _uncoded(application, models)):
+            yield Check(f"application {name}", Level.WARN, f"{found}; late outputs are not decoded", advice)
+            continue
         yield Check(f"application {name}", Level.DOWN if absent else Level.OK, found, advice)
+
+
+def _uncoded(application: Application, models: Mapping[str, Model]) -> str:
+    """Return what to do where an application names a parity model that decodes none of its outputs."""
+    if not application.parity:
+        return ""
+    if (parity := models.get(application.parity)) is None:
+        return f"not deployed: {application.parity}; skysail model add PACKAGE"
+    name, _, version = parity.parity_of.partition(MODEL_VERSION)
+    if name not in application.models:
+        of = f"{parity.name} is of {parity.parity_of}" if name else f"{parity.name} is no parity model"
+        return f"{of}; take one of {', '.join(application.models)}: skysail parity train"
+    if models[name].version != version:
+        return f"{parity.name} is of {parity.parity_of}, and {models[name].version} serves: train one of that"
+    if code_of(parity, models) is None:
+        return f"{parity.name} does not fit {name}: train it again, and see that worker.partitions is at least its k"
+    return ""
 
 
 def check_roles(settings: Settings, codec: Codec, models: Mapping[str, Model]) -> Iterator[Check]:

@@ -17,7 +17,8 @@ from redis.exceptions import AuthenticationError
 from deploy.cli import skysail
 from deploy.config.folder import STATE
 from deploy.config.settings import Settings
-from deploy.diagnose import servers
+from deploy.connect.clients import Unreachable
+from deploy.diagnose import health, servers
 from deploy.diagnose.doctor import (
     Check,
     Level,
@@ -152,6 +153,22 @@ def test_where_nobody_listens_the_advice_starts_a_server_there(tmp_path: Path, m
     assert advise((kafka, redis), settings(1)) == "Kafka: skysail kafka start --port 1"
 
 
+def test_a_broker_that_falls_silent_meanwhile_is_one_fault_of_several(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was found until then is told all the same."""
+
+    def silent(*_: object) -> Iterator[Check]:
+        yield Check("topics", Level.OK, "can be used")
+        raise Unreachable("no Kafka broker answers")
+
+    for name in ("check_kafka", "check_redis_answers"):
+        monkeypatch.setattr(health, name, lambda _: Check("server", Level.OK, "answers"))
+    monkeypatch.setattr(health, "check_redis_keeps", lambda _: Check("Redis memory", Level.OK, "kept"))
+    monkeypatch.setattr(health, "_deployed", silent)
+    *first, last = examine(settings(1))
+    assert [check.level for check in first] == [Level.OK] * 4
+    assert (last.level, last.advice) == (Level.DOWN, "the broker or this machine may be too busy: try again")
+
+
 def test_whoever_has_taken_the_place_is_named(listener: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A listener that is no Kafka, no Redis and no page of ours is told from one that is; no password is shown."""
     monkeypatch.chdir(tmp_path)
@@ -188,6 +205,28 @@ def test_an_application_whose_models_are_not_deployed_is_down() -> None:
     assert "not deployed: net" in bad.advice
     assert [check.level for check in check_models({"svc": model})] == [Level.WARN]
     assert [check.level for check in (*check_models({}), *check_applications({}, {}))] == [Level.DOWN, Level.DOWN]
+
+
+@pytest.mark.parametrize(
+    ("served", "of", "advice"),
+    [
+        ("1", None, "not deployed: parity; skysail model add PACKAGE"),
+        ("1", "", "parity is no parity model; take one of svc: skysail parity train"),
+        ("1", "net@1", "parity is of net@1; take one of svc: skysail parity train"),
+        ("2", "svc@1", "parity is of svc@1, and 2 serves: train one of that"),
+        ("1", "svc@1", ""),
+        ("few", "svc@few", "parity does not fit svc: train it again, and see that worker.partitions is at least its k"),
+    ],
+)
+def test_a_parity_model_that_decodes_nothing_is_told(served: str, of: str | None, advice: str) -> None:
+    """Answers do not depend on it, so nothing else would say that late outputs are not decoded."""
+    model = Model("svc", served, "sklearn", "/no/such/package", "0" * 64, "scores", "float32", (2,))
+    models = {"svc": replace(model, partitions=1 if served == "few" else 4)}
+    if of is not None:
+        models["parity"] = replace(model, name="parity", version="1", parity_of=of, parity_k=2)
+    (found,) = check_applications({"coded": Application("coded", ("svc",), parity="parity")}, models)
+    assert (found.level, found.advice) == (Level.WARN if advice else Level.OK, advice)
+    assert found.found.endswith("; late outputs are not decoded") is bool(advice)
 
 
 def test_every_version_that_sees_queries_has_a_line() -> None:
