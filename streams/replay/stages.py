@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
+from policies.graph import MOST_STAGES
 from schemas.records import ModelOutput, Outcome
 from streams.operators.selection.walk import row_id
 
@@ -20,17 +21,17 @@ def told(prediction: Prediction) -> Iterator[tuple[int, list[_Row]]]:
     """Yield the outputs of stages in the order in which they came: when, and id, output and message of each.
 
     What was not asked because there was no time comes at once: whether there is time follows from nothing recorded.
-    Messages are recorded by query: the first row without an answer brings all of them, and one that a worker has
-    refused before one for which selection had no time.
+    Messages are recorded by query: the first row that a worker could not answer brings all of them, else the first that
+    was not asked.
     """
     ids, depths = _ids(prediction.query_id, prediction.stages), _depths(prediction.stages)
     order = sorted(range(len(ids)), key=lambda place: (_came_us(prediction.stages[place]), depths[place]))
-    failed = [place for place, row in enumerate(prediction.stages) if _is_told(row) and row.outcome is not _OK]
-    telling = min(failed, key=lambda place: prediction.stages[place].version == "", default=-1)
+    without = [place for place, row in enumerate(prediction.stages) if _is_told(row) and row.outcome is not _OK]
+    failed = next((place for place in without if prediction.stages[place].version), without[0] if without else -1)
     for place in order:
         row = prediction.stages[place]
         if _is_told(row):
-            message = prediction.message if place == telling else ""
+            message = prediction.message if place == failed else ""
             yield _came_us(row), [(ids[place], _output(row), message)]
 
 
@@ -64,19 +65,17 @@ def _output(row: StageOutput) -> ModelOutput:
 
 def _ids(base: str, rows: Sequence[StageOutput]) -> list[str]:
     found: list[str] = []
-    for row in rows:
-        found.append(row_id(base if row.before < 0 else found[row.before], row.stage, row.item))
+    for place, row in enumerate(rows):
+        found.append(row_id(found[row.before] if 0 <= row.before < place else base, row.stage, row.item))
     return found
 
 
 def _depths(rows: Sequence[StageOutput]) -> list[int]:
-    """Return how many answers each row had to wait for, one after the other."""
-    found: dict[int, int] = {}
-
-    def depth(place: int) -> int:
-        needed = (place_before for place_before in (rows[place].before, *rows[place].beside) if place_before >= 0)
-        if place not in found:
-            found[place] = max((depth(each) + 1 for each in needed), default=0)
-        return found[place]
-
-    return [depth(place) for place in range(len(rows))]
+    """Return how many answers each row had to wait for, one after the other; in a circle, which is none, the most."""
+    needed = [[each for each in (row.before, *row.beside) if 0 <= each < len(rows)] for row in rows]
+    found = [0] * len(rows)
+    for _ in range(MOST_STAGES):
+        before, found = found, [max((found[each] + 1 for each in its), default=0) for its in needed]
+        if found == before:
+            break
+    return found
