@@ -317,7 +317,7 @@ class Operator(Protocol):
 
         It comes after `on_assigned` and before any record. Some may come several times.
         """
-        return  # noqa: PLR1711 - without it mypy takes the default for a method that has to be overridden
+        return  # without it mypy takes the default for a method that has to be overridden
 
     def on_revoked(self, partitions: Sequence[int]) -> None:
         """Forget everything about these partitions, of all topics; their new owner starts from the committed offset.
