@@ -198,9 +198,10 @@ class FakeBroadcast:
 class FakePositions:
     """Reads back a number of records instead of a window of time."""
 
-    def __init__(self, records: int, end: int = 1_000_000) -> None:
+    def __init__(self, records: int, end: int = 1_000_000, time_us: int = 0) -> None:
         self._records = records
         self.end = end
+        self.time_us = time_us
 
     async def before(self, offsets: Mapping[TopicPartition, int], window_us: int) -> dict[TopicPartition, int]:
         """Return where to begin."""
@@ -209,6 +210,10 @@ class FakePositions:
     async def ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return where the logs end."""
         return dict.fromkeys(partitions, self.end)
+
+    async def times(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Return when the first records after them were written."""
+        return dict.fromkeys(offsets, self.time_us)
 
 
 class FakeRecent:
@@ -343,13 +348,16 @@ class ScriptedKernel(Operator):
     revoked: list[tuple[int, ...]] = field(default_factory=list)
     held: int = 0
     spread: object = None
+    recalled_us: int = 0
+    recalled: list[Record] = field(default_factory=list)
     last: Effects = field(default_factory=list)
     answers: list[dict[StateKey, PolicyState | None]] = field(default_factory=list)
 
     def needs(self) -> Needs:
         """Return what the script says."""
         wake = self.wakes[0] if self.wakes else None
-        return Needs(wake, self.held, self.pauses, self.window_us, self.others, spread=self.spread)
+        window_us, recalled_us = self.window_us, self.recalled_us
+        return Needs(wake, self.held, self.pauses, window_us, self.others, spread=self.spread, recalled_us=recalled_us)
 
     def on_stop(self, now_us: int) -> Effects:
         """Say the last words."""
@@ -374,6 +382,11 @@ class ScriptedKernel(Operator):
     def on_assigned(self, starts: Mapping[int, int]) -> None:
         """Remember the starts."""
         self.starts.append(dict(starts))
+
+    def on_written(self, records: Sequence[Record]) -> None:
+        """Remember what was written before."""
+        assert not self.calls, "it comes before any record"
+        self.recalled += records
 
     def on_revoked(self, partitions: Sequence[int]) -> None:
         """Remember what was taken."""

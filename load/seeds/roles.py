@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Protocol
 
@@ -141,6 +142,7 @@ class Builder:
             broadcast=SimulatedBroadcast(process, node.follows) if node.follows else None,
             store=store,
             positions=SimulatedPositions(process),
+            written=partial(SimulatedBroadcast, process, (topics.OBSERVATIONS,)) if node.role == "joiner" else None,
             hooks=(hook,),
             features=self._features(process) if node.role == "selection" else None,
         )

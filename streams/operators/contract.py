@@ -211,6 +211,8 @@ class Needs(NamedTuple):
         topics: consumed topics, where they change while the role runs; None = those that the role says.
         spread: what the consumer's assignor spreads partitions by, if it goes by anything. Another object than before
             says that it would spread them otherwise now: the runtime joins the group anew.
+        recalled_us: how old the first incomplete record of the main topic may be at a start. If it is older, the
+            operator gets what its role has written since; 0 = never.
     """
 
     deadline_us: int | None = None
@@ -221,6 +223,7 @@ class Needs(NamedTuple):
     is_told_unread: bool = False
     topics: frozenset[str] | None = None
     spread: object = None
+    recalled_us: int = 0
 
 
 NO_NEEDS: Final = Needs()
@@ -308,6 +311,13 @@ class Operator(Protocol):
         writes states it is as stored with them (0 if nothing is stored yet). Earlier records may follow, as far as the
         operator reads back.
         """
+
+    def on_written(self, records: Sequence[Record]) -> None:
+        """Take what the role has written since its first incomplete record; see `Needs.recalled_us`.
+
+        It comes after `on_assigned` and before any record. Some may come several times.
+        """
+        return  # without it mypy takes the default for a method that has to be overridden
 
     def on_revoked(self, partitions: Sequence[int]) -> None:
         """Forget everything about these partitions, of all topics; their new owner starts from the committed offset.

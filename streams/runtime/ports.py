@@ -232,6 +232,14 @@ class LogPositions(Protocol):
         """
         ...
 
+    async def times(self, offsets: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+        """Return the time (us) of the first record at each offset or after it, where there is one.
+
+        Raises:
+            BrokerUnavailableError: ask again later.
+        """
+        ...
+
 
 class RecentRecords(Protocol):
     """Reads the ends of topics, without belonging to a group."""

@@ -125,9 +125,10 @@ class SimulatedTransport:
 class SimulatedBroadcast:
     """Implements `ports.Broadcast`."""
 
-    def __init__(self, process: Process, topics: Iterable[str]) -> None:
+    def __init__(self, process: Process, topics: Iterable[str], since_us: int = 0) -> None:
         self._process = process
         self._positions = dict.fromkeys((place for topic in topics for place in process.broker.places(topic)), 0)
+        self._since_us = since_us
         self._ends: Mapping[TopicPartition, int] = {}
 
     @property
@@ -138,6 +139,8 @@ class SimulatedBroadcast:
     async def start(self) -> None:
         """Find the ends; see `ports.Broadcast`."""
         self._ends = await SimulatedPositions(self._process).ends(tuple(self._positions))
+        for place in self._positions:
+            self._positions[place] = bisect_left(self._process.broker.logs[place], self._since_us, key=_stamp)
 
     async def poll(self, timeout_ms: int) -> list[Record]:
         """Return what has arrived; see `ports.Broadcast`."""
@@ -170,6 +173,16 @@ class SimulatedPositions:
         """Return where logs end; see `ports.LogPositions`."""
         logs = self._process.broker.logs
         return await self._process.ask_serving(partitions, lambda: {place: len(logs[place]) for place in partitions})
+
+    async def times(self, offsets: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+        """Return the time of the first record at each offset or after it; see `ports.LogPositions`."""
+        broker = self._process.broker
+
+        def found() -> dict[TopicPartition, int]:
+            after = {place: broker.readable(place, offset) for place, offset in offsets.items()}
+            return {place: records[0].timestamp_us for place, records in after.items() if records}
+
+        return await self._process.ask_serving(offsets, found)
 
 
 def fetched(

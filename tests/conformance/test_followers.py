@@ -94,6 +94,9 @@ def test_places_in_a_log_are_found(kafka_place: OnKafka) -> None:
         assert await positions.ends([("in", 0), ("in", 1)]) == {("in", 0): 2, ("in", 1): 0}
         assert await positions.before({("in", 0): 2, ("in", 1): 0}, 0) == {("in", 0): 1, ("in", 1): 0}
         assert await positions.before({("in", 0): 2}, 10_000) == {("in", 0): 0}
+        times_us = await positions.times({("in", 0): 1, ("in", 1): 0})
+        assert times_us == {("in", 0): (await recent.last("in", 1))[0].timestamp_us}
+        assert await positions.times({("in", 0): 2}) == {}
         assert [record.value for record in await recent.last("in", 1)] == [b"b"]
 
     play(kafka_place, act)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -131,6 +132,30 @@ async def test_a_new_owner_continues_at_the_first_record_without_outcome(kafka: 
         assert second.seen()[0] == b"40"
         assert second.starts[0][0] == 40
         assert {r.value for r in await take(connection, "out")} == {b"%d" % n for n in range(100)}
+
+
+async def test_a_new_owner_is_told_what_was_written_of_the_records_that_it_reads_again(
+    kafka: Broker, prefix: str
+) -> None:
+    """Of all partitions; where nothing is to be read again, nothing was written of it."""
+    role = replace(ROLE, wrote=frozenset(("out", number) for number in range(PARTITIONS)))
+    async with topics(kafka, prefix) as connection, producing(connection) as transport:
+        for partition in range(2):
+            await put(transport, [b"%d-%d" % (partition, n) for n in range(3)], partition)
+        first = ScriptedKernel(decide=lambda record: [echo(record)] if record.offset else [])
+        async with looping(connection, first, role):
+            await until(lambda: len(first.seen()) == 6)
+        assert set((await committed(connection)).values()) == {None}
+        second = ScriptedKernel(recalled_us=1)
+        async with looping(connection, second, role):
+            await until(lambda: len(second.seen()) == 6)
+        assert sorted(record.value for record in second.recalled) == [b"0-1", b"0-2", b"1-1", b"1-2"]  # type: ignore[type-var]
+        third = ScriptedKernel(recalled_us=1)
+        async with looping(connection, third, role) as (loop, _):
+            await loop.ready.wait()
+            await put(transport, [b"new"])
+            await until(lambda: len(third.seen()) == 1)
+        assert third.recalled == []
 
 
 async def test_an_exception_in_the_middle_of_a_poll_loses_nothing(kafka: Broker, prefix: str) -> None:

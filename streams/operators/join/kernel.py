@@ -27,11 +27,13 @@ after an outage, the kernel pauses the other in time, and nothing is turned away
 
 After a crash an observation may be made again, or a default loss may follow a feedback that was joined. The learner
 remembers ids for `JoinerSettings.memory_us` and applies the first. A window that ended longer ago, during an outage,
-teaches no default loss.
+teaches no default loss. Where offsets could not be committed for longer than a window, the joiner is told at its start
+which observations there are (`on_written`), and makes none of them again.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
@@ -41,10 +43,10 @@ from typing import TYPE_CHECKING
 from schemas import topics
 from schemas.errors import DecodeError
 from schemas.framing import may_be_decided, peek_texts
-from schemas.records import Feedback, ModelPredictions, new_tuple
+from schemas.records import Feedback, ModelPredictions, Observations, new_tuple
 from streams.operators.configuration import Configuration
 from streams.operators.contract import NONE_UNREAD, Needs, Operator, Skip
-from streams.operators.ids import SECOND_US, seconds
+from streams.operators.ids import SECOND_US, IdTimes, seconds
 from streams.operators.join.buffer import EarlyFeedback, Ending, JoinBuffer
 from streams.operators.join.outcomes import LATE, JoinOutcomes, Match
 from streams.operators.join.shadows import Shadows
@@ -64,6 +66,8 @@ _UNMATCHED = "no prediction with this query id was seen, or its window ended lon
 # Windows ended in one call, at 15 us each: records, acknowledgements and selection, if it shares the process, get their
 # turn in between.
 _AT_ONCE = 128
+# Brokers' clocks may disagree by so much.
+_CLOCKS_US = 60_000_000
 # How often windows that are held open are checked again.
 _AGAIN_US = 1_000_000
 
@@ -118,6 +122,8 @@ class Joiner(Operator):
         self._forgotten = 0  # outputs of shadows for which there was no room, of partitions that are not ours any more
         self._unread: Unread = NONE_UNREAD
         self._left_unread: frozenset[str] = frozenset()  # topics, at the last look
+        self._observed = IdTimes()  # queries that may be read again although they have an observation
+        self._observed_us = 0  # when the last of these was written; none of their predictions is younger
         self._paused_us = 0  # when predictions were last left unread
         self._again_us = 0  # when windows that are held open are to be looked at again
 
@@ -126,7 +132,9 @@ class Joiner(Operator):
 
         Outputs of shadows wait as predictions do, though their records are complete.
         """
-        return Needs(self.next_deadline(), 0, self.paused, self._settings.window_us, _SHADOWS, is_told_unread=True)
+        settings, due_us = self._settings, self.next_deadline()
+        recalled_us = settings.window_us + settings.early_us  # a usual wait; the learner remembers two
+        return Needs(due_us, 0, self.paused, settings.window_us, _SHADOWS, is_told_unread=True, recalled_us=recalled_us)
 
     @property
     def paused(self) -> frozenset[str]:
@@ -190,8 +198,18 @@ class Joiner(Operator):
     def on_assigned(self, starts: Mapping[int, int]) -> None:
         """Start empty; waiting predictions follow again from `starts`, closed ones from before it."""
         self.on_revoked([*starts])
+        self._observed, self._observed_us = IdTimes(), 0
         for number, start in starts.items():
             self._partitions[number] = self._begun(number, start)
+
+    def on_written(self, records: Sequence[Record]) -> None:
+        """Remember which queries have an observation; one that cannot be read is nobody's lesson either."""
+        put = self._observed.put
+        for record in records:
+            self._observed_us = max(self._observed_us, record.timestamp_us + _CLOCKS_US)
+            with suppress(DecodeError):
+                for seen in self._codec.decode(Observations, record.value).items:
+                    put(seen.query_id, 1, 0)
 
     def on_revoked(self, partitions: Sequence[int]) -> None:
         """Forget these partitions."""
@@ -270,7 +288,7 @@ class Joiner(Operator):
         waiting, early, start, ended = partition.predictions, partition.early, partition.start, partition.ended
         knows, wait, ends, close = ended.knows, partition.wait, partition.wheel.add, partition.close
         now_s, oldest_s, newest_us = now_us // SECOND_US, seconds(now_us), partition.newest_us
-        longest_us = self._settings.window_us
+        longest_us, observed, observed_us = self._settings.window_us, self._observed, self._observed_us
         begun: list[str] = []
         known, window_us, soonest_us = None, 0, 0
         for record in records:
@@ -286,6 +304,9 @@ class Joiner(Operator):
                     close(Ending.BEFORE, query_id, stamp_us + window_us + longest_us, oldest_s)
                 elif query_id in waiting or knows(query_id, now_s):
                     effects.append(Skip((record.position,), "duplicate_prediction"))
+                elif stamp_us <= observed_us and observed.find(query_id):
+                    effects += self._again(record, query_id, partition)
+                    close(Ending.JOINED, query_id, end_us + 2 * longest_us, oldest_s)
                 elif not may_be_decided(value or b"", query_id, application) and self._outcomes.dropped(
                     record, query_id, partition, effects
                 ):
@@ -302,6 +323,11 @@ class Joiner(Operator):
         matched = [(query_id, partition.pop_early(query_id)) for query_id in begun if early and query_id in early]
         partition.tidy()
         self._outcomes.match(matched, partition, now_us, effects)
+
+    def _again(self, record: Record, query_id: str, partition: JoinBuffer) -> Effects:
+        """End a prediction that has an observation already, and the feedback that has waited for it."""
+        early = [Skip((told.position,), "duplicate_feedback") for told in partition.pop_early(query_id)]
+        return [Skip((record.position,), "duplicate_prediction"), *early]
 
     def _on_feedback(self, number: int, records: Iterable[Record], now_us: int, effects: Effects) -> None:
         """Join feedback of one partition with the predictions that wait for it."""

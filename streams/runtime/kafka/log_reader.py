@@ -225,6 +225,38 @@ class KafkaPositions:
             await reader.stop(self._timeout_s)
         return {partition: found[real[partition]] for partition in partitions}
 
+    async def times(self, offsets: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+        """Return the time of the first record at each offset or after it; see `ports.LogPositions`."""
+        wanted = {self._connection.kafka_partition(partition): offset for partition, offset in offsets.items()}
+        reader = LogReader(self._connection, {topic for topic, _ in offsets}, _ONCE, list(wanted))
+        try:
+            async with asyncio.timeout(2 * self._timeout_s):
+                await reader.start()
+                found = await self._times_after_ms(reader, wanted)
+        except (KafkaError, TimeoutError) as fault:
+            raise BrokerUnavailableError(f"cannot look up how old records are: {fault!r}") from fault
+        finally:
+            await reader.stop(self._timeout_s)
+        real = {partition: self._connection.kafka_partition(partition) for partition in offsets}
+        return {partition: found[place] * 1000 for partition, place in real.items() if place in found}
+
+    async def _times_after_ms(
+        self, reader: LogReader, wanted: Mapping[KafkaPartition, int]
+    ) -> dict[KafkaPartition, int]:
+        """Return the timestamp of the first record at each offset or after it, where there is one."""
+        consumer, places = reader.consumer, list(wanted)
+        oldest, ends = await consumer.beginning_offsets(places), await consumer.end_offsets(places)
+        begins = {place: max(offset, oldest[place]) for place, offset in wanted.items()}
+        begins = {place: offset for place, offset in begins.items() if offset < ends[place]}
+        times_ms: dict[KafkaPartition, int] = {}
+        if begins:
+            reader.seek(begins)
+            await self._first_times(reader.source, set(begins), times_ms)
+        unread = [place for place in begins.keys() - times_ms if (reader.source.position(place) or 0) < ends[place]]
+        if unread:
+            raise BrokerUnavailableError(f"cannot read the first records of {unread}")
+        return times_ms
+
     async def _begin(
         self, reader: LogReader, wanted: Mapping[KafkaPartition, int], window_us: int
     ) -> dict[KafkaPartition, int]:

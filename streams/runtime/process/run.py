@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from streams.runtime.errors import BrokerUnavailableError
@@ -60,6 +61,7 @@ def kafka_loop(
         broadcast=KafkaBroadcast(connection, role.follows) if role.follows else None,
         store=store,
         positions=KafkaPositions(connection),
+        written=partial(KafkaBroadcast, connection, {topic for topic, _ in role.wrote}) if role.wrote else None,
         executors=executors,
         features=features,
         hooks=hooks,

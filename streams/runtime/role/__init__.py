@@ -11,6 +11,7 @@ accumulator      records to be produced, by partition; one batch in flight on ea
 state_queue      reads and writes policy states, in the order asked for
 state_batches    how many states go into one read or write
 rebalance        assigned and revoked partitions, start positions, starting over
+recall           tells a kernel what its role has written since what it begins with
 dead_letters     copies of records that cannot be used, with their cause
 watchdog         notices a client or a clock that only a new process can mend
 """

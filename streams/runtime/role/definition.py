@@ -76,6 +76,7 @@ class Ports:
         broadcast: needed where the role follows topics.
         store: needed where the kernel reads or writes states; closed by the loop.
         positions: needed where the role owns states or the kernel reads back.
+        written: follows what the role writes, from a time (us) on; needed where the kernel is to recall it.
         recent: for a worker, which tries a version on what was asked last; None = on what it has answered itself.
         executors: needed where the kernel asks models.
         features: needed where the kernel reads features; closed by the loop.
@@ -90,6 +91,7 @@ class Ports:
     broadcast: Broadcast | None = None
     store: StateStore | None = None
     positions: LogPositions | None = None
+    written: Callable[[int], Broadcast] | None = None
     recent: RecentRecords | None = None
     executors: Executors | None = None
     features: FeatureStore | None = None

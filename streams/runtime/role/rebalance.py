@@ -17,6 +17,7 @@ import logging
 from typing import TYPE_CHECKING, TypeVar
 
 from streams.runtime.errors import BrokerUnavailableError, MisconfiguredError, StoreUnavailableError
+from streams.runtime.role.recall import recall
 from streams.runtime.stopping import Deadline
 
 if TYPE_CHECKING:
@@ -197,6 +198,8 @@ class RebalanceHandler:
         if self._role.owns_states:
             self._own({partition[1]: starts[partition] for partition in main})
         self._kernel.on_assigned({partition[1]: starts[partition] for partition in main})
+        begun = {partition: starts[partition] for partition in main}
+        await _persist(lambda: recall(self._role.name, begun, self._kernel, self._ports))
         return positions
 
     async def _end(self, partitions: Collection[TopicPartition]) -> None:

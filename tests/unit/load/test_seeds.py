@@ -14,11 +14,13 @@ from load.seeds.world import simulate
 from streams.testing.stores import SharedStore
 
 HOURS = 2.0  # the scenario's short form
+# The joiner's commits are refused for 40 minutes; with other latencies it lost its session in them, and learnt twice.
+FOUND = (22,)
 
 pytestmark = pytest.mark.timeout(600)
 
 
-@pytest.mark.parametrize("seed", [*seeds(1, HOURS)])
+@pytest.mark.parametrize("seed", [*seeds(1, HOURS), *FOUND])
 def test_the_laws_hold(seed: int) -> None:
     """Whatever the seed has gone wrong."""
     assert simulate(plan(seed)).violations == (), command(seed)

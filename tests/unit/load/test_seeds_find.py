@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from streams.runtime.ports import TopicPartition
     from streams.runtime.stores.base import StatesRead
 
-LEARNT_TWICE = (5, 40)  # seeds of `busy_learners`
+LEARNT_TWICE = (5, 10)  # seeds of `busy_learners`
 IDLE = {
     "a transaction's end": Fault(20.0, "transaction", target="queries-0"),
     "retention": Fault(10.0, "overtaken", 20.0, "worker.good"),
@@ -200,6 +200,23 @@ def test_an_exponent_without_a_bound_is_found(monkeypatch: pytest.MonkeyPatch) -
 def test_a_partition_may_be_away_for_longer_than_half_an_hour() -> None:
     """The same, as it should be."""
     assert broken(long_outage()) == set()
+
+
+def deaf_coordinator() -> Plan:
+    """Commits of the joiner that are refused for longer than the learner remembers, until it is killed."""
+    refused, kill = Fault(10.0, "commits_refused", 190.0, "joiner"), Fault(190.0, "kill", 1.0, "joiner.0")
+    return small(1, 210.0, 3.0, refused, kill)
+
+
+def test_a_joiner_that_does_not_look_at_what_it_has_written_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It makes observations again that the learner has forgotten."""
+    monkeypatch.setattr(Joiner, "on_written", lambda _self, _records: None)
+    assert broken(deaf_coordinator()) == {"once"}
+
+
+def test_observations_are_learnt_once_however_long_commits_are_refused() -> None:
+    """The same, as it should be."""
+    assert broken(deaf_coordinator()) == set()
 
 
 def sourced() -> Plan:

@@ -486,6 +486,37 @@ def test_an_outage_longer_than_a_window_counts_no_query_twice(outage_s: int) -> 
         assert isinstance(effect, Skip) or not seen.add("q", due)
 
 
+@pytest.mark.parametrize("is_feedback_first", [False, True])
+def test_an_observation_that_is_in_the_log_is_not_made_again(*, is_feedback_first: bool) -> None:
+    """Offsets were refused for longer than the learner remembers, and the joiner begins with what it did before."""
+    first, hour_us = alone(), 3_600_000_000
+    asked, feedback = prediction("q", 0, hour_us), told("q", 0, at_us=hour_us)
+    (made,) = first.on_records([asked, feedback], hour_us)
+    assert isinstance(made, Emit)
+    written = Record(topics.OBSERVATIONS, 0, 0, hour_us, made.key, made.value)
+    second, later_us = alone(), 2 * hour_us
+    second.on_assigned({0: 0})
+    second.on_written([written, written._replace(offset=1, value=b"damaged")])
+    again = [feedback, asked] if is_feedback_first else [asked, feedback]
+    effects = [effect for each in again for effect in second.on_records([each], later_us)]
+
+    assert {type(effect) for effect in effects} == {Skip}
+    assert sorted(position for effect in effects for position in effect.completes) == sorted(made.completes)  # type: ignore[union-attr]
+
+
+def test_a_query_asked_after_all_that_was_recalled_is_joined_under_its_old_id() -> None:
+    """A client counts from 1 again: what was observed under its ids long before says nothing."""
+    first, hour_us = alone(), 3_600_000_000
+    (made,) = first.on_records([prediction("q", 0, hour_us), told("q", 0, at_us=hour_us)], hour_us)
+    assert isinstance(made, Emit)
+    second, later_us = alone(), 2 * hour_us
+    second.on_assigned({0: 1})
+    second.on_written([Record(topics.OBSERVATIONS, 0, 0, hour_us, made.key, made.value)])
+    (joined,) = second.on_records([prediction("q", 1, later_us), told("q", 1, at_us=later_us)], later_us)
+
+    assert isinstance(joined, Emit)
+
+
 def versions(shares: dict[str, float], offset: int = 0) -> Record:
     """Make the record of the model that answers, with other versions beside it."""
     model = Model("good", "1", "function", "", "", "label", "float32", (1,), shares=shares, partitions=1)

@@ -25,7 +25,7 @@ from streams.operators.contract import (
 )
 from streams.runtime.clock import SystemClock
 from streams.runtime.corrupt import corrupt
-from streams.runtime.errors import KernelError, MisconfiguredError, StuckError
+from streams.runtime.errors import BrokerUnavailableError, KernelError, MisconfiguredError, StuckError
 from streams.runtime.ports import Loaded, Ran
 from streams.runtime.role.definition import Role
 from streams.runtime.role.kernel_calls import Guard, Timer
@@ -766,6 +766,55 @@ def test_other_topics_are_read_back_where_the_kernel_says_so() -> None:
                 b"rest 3",
             ]
             assert set(s.broker.committed.values()) == {4}
+
+    run(scene())
+
+
+@pytest.mark.parametrize(("age_s", "recalled"), [(59, []), (61, [b"a", b"b"])])
+def test_a_kernel_that_begins_with_old_records_is_told_what_its_role_has_written(
+    age_s: int, recalled: list[bytes]
+) -> None:
+    """From a minute before the first of them on, as clocks disagree; younger ones are remembered by who reads it."""
+
+    async def scene() -> None:
+        broker = FakeBroker()
+        for topic in ("queries", "written"):
+            broker.put(topic, 0, b"a", b"b")
+        kernel = ScriptedKernel(recalled_us=60 * SECOND)
+        begun_us, since_us = START_US - age_s * SECOND, list[int]()
+
+        def written(time_us: int) -> FakeBroadcast:
+            since_us.append(time_us)
+            return FakeBroadcast(broker, ["written"])
+
+        positions = FakePositions(0, time_us=begun_us)
+        async with running(kernel, broker=broker, positions=positions, written=written):
+            await elapse(2)
+            assert [record.value for record in kernel.recalled] == recalled
+            assert since_us == [begun_us - 60 * SECOND][: len(recalled)]
+            assert kernel.seen() == [b"a", b"b"]
+
+    run(scene())
+
+
+def test_what_a_role_has_written_is_read_until_it_can_be() -> None:
+    """A broker that was away at the start of a partition costs a while, and no record."""
+
+    async def scene() -> None:
+        broker, failures = FakeBroker(), [BrokerUnavailableError("away")] * 2
+        broker.put(*Q, b"1")
+        broker.put("written", 0, b"a")
+        kernel = ScriptedKernel(recalled_us=1)
+
+        def written(_: int) -> FakeBroadcast:
+            if failures:
+                raise failures.pop()
+            return FakeBroadcast(broker, ["written"])
+
+        async with running(kernel, broker=broker, positions=FakePositions(0), written=written):
+            await elapse(2)
+            assert [record.value for record in kernel.recalled] == [b"a"]
+            assert kernel.seen() == [b"1"]
 
     run(scene())
 
