@@ -227,6 +227,8 @@ class Needs(NamedTuple):
 
 
 NO_NEEDS: Final = Needs()
+# Clocks of brokers may disagree by so much: an outcome may be dated before what it is the outcome of.
+CLOCKS_US: Final = 60_000_000
 Unread: TypeAlias = "Mapping[tuple[str, int], int]"
 NONE_UNREAD: Final[Unread] = MappingProxyType({})
 

@@ -45,7 +45,7 @@ from schemas.errors import DecodeError
 from schemas.framing import may_be_decided, peek_texts
 from schemas.records import Feedback, ModelPredictions, Observations, new_tuple
 from streams.operators.configuration import Configuration
-from streams.operators.contract import NONE_UNREAD, Needs, Operator, Skip
+from streams.operators.contract import CLOCKS_US, NONE_UNREAD, Needs, Operator, Skip
 from streams.operators.ids import SECOND_US, IdTimes, seconds
 from streams.operators.join.buffer import EarlyFeedback, Ending, JoinBuffer
 from streams.operators.join.outcomes import LATE, JoinOutcomes, Match
@@ -69,8 +69,6 @@ _AT_ONCE = 128
 # Observations that are remembered after an outage: 240 MB of ids (24 B each, where Skysail is compiled), 17 minutes of
 # 10,000 a second. What was observed after these may be observed again.
 _MOST_OBSERVED = 10_000_000
-# Brokers' clocks may disagree by so much.
-_CLOCKS_US = 60_000_000
 # How often windows that are held open are checked again.
 _AGAIN_US = 1_000_000
 
@@ -210,7 +208,7 @@ class Joiner(Operator):
         """Remember which queries have an observation; one that cannot be read is nobody's lesson either."""
         put = self._observed.put
         for record in records:
-            self._observed_us = max(self._observed_us, record.timestamp_us + _CLOCKS_US)
+            self._observed_us = max(self._observed_us, record.timestamp_us + CLOCKS_US)
             with suppress(DecodeError):
                 items = self._codec.decode(Observations, record.value).items[: self._observed_left]
                 self._observed_left -= len(items)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from streams.operators.contract import CLOCKS_US
 from streams.runtime.corrupt import readable
 
 if TYPE_CHECKING:
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from streams.runtime.role.definition import Ports
 
 _log = logging.getLogger(__name__)
-# Clocks of brokers may disagree by so much: an outcome may be dated before what it is the outcome of.
-CLOCKS_US = 60_000_000
 _POLL_MS = 500
 _STOP_S = 1.0
 
