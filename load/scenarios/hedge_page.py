@@ -20,8 +20,8 @@ _PERCENTILES: Final = {"p50": "p50_ms", "p99": "p99_ms", "p99.9": "p999_ms"}
 _READING: Final = """\
 - The same arrivals come to both applications, one after the other. The model sleeps 5 ms a batch and 1 ms a row.
 - Objectives are long, so that waiting shows as latency and not as default outputs.
-- Each lane ran once. Before this form of the scenario the design was changed once: with ten tokens and none kept, stops
-  of a quarter of a second and 120 queries a second, a first short run saved 1 % at the 99th percentile.
+- Each lane ran once. The design was changed once before. A first short run had ten tokens and kept none, stops of a
+  quarter of a second and 120 queries a second. It saved 1 % at the 99th percentile.
 """
 
 
