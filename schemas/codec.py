@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from schemas.avsc import Schema
+    from schemas.records import Query
 
 R = TypeVar("R")
 _Read: TypeAlias = "Callable[[bytes, int], tuple[object, int]]"
@@ -31,6 +32,14 @@ _COLUMNS: Final = (ModelQueries, ModelPredictions)
 # Bound of a query's texts beside its input (id, application, context), in bytes of UTF-8: all of them travel with the
 # answer, with the observation and to every model.
 MAX_TEXT: Final = 4_096
+
+
+def over_text(query: Query) -> str:
+    """Return what is wrong where a query's texts beside its input are longer than may travel; empty if they are not."""
+    texts = (query.query_id, query.application, query.context, query.version, query.reply_token)
+    if sum(len(text.encode("utf-8", "surrogatepass")) for text in texts if text) <= MAX_TEXT:
+        return ""
+    return f"Query: id, application, context, version and token have more than {MAX_TEXT} bytes"
 
 
 class Codec:

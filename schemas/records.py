@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 DTYPES = ("float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool")
 _NAMES = {np.dtype(name): name for name in DTYPES}  # numpy makes a dtype's name anew each time it is asked: 1.7 us
 _NONE: Mapping[str, float] = MappingProxyType({})
+_SHOWN_BYTES = 128  # of a tensor, in what a person reads: 16 float64
 new_tuple = tuple.__new__  # makes a named tuple for a third of its constructor's cost
 
 
@@ -41,6 +42,12 @@ class Tensor:
     dtype: str
     shape: tuple[int, ...]
     data: bytes
+
+    def __repr__(self) -> str:
+        """Return dtype and shape, and the numbers where they are few."""
+        few = len(self.data) <= _SHOWN_BYTES
+        shown = f", {self.numpy().tolist()}" if few else f", {len(self.data)} bytes"
+        return f"Tensor({self.dtype}{list(self.shape)}{shown})"
 
     @classmethod
     def of(cls, array: NDArray[np.generic]) -> Tensor:
@@ -249,6 +256,15 @@ class Prediction(NamedTuple):
     imputed: tuple[str, ...] = ()  # sources whose features had not come: their running means stand in
     stages: tuple[StageOutput, ...] = ()  # of an application with a graph: all that its stages were asked
     ranked: Ranked | None = None  # where candidates were ids
+
+    def __repr__(self) -> str:
+        """Return what a person asks first; `_asdict()` has every field."""
+        because = f" ({self.reason}{f': {self.message}' if self.message else ''})" if self.reason else ""
+        asked = ", ".join(f"{output.model} {output.version}".strip() for output in self.outputs) or "no model"
+        return (
+            f"Prediction({self.application!r}, answer={list(self.best) or self.answer!r}, {self.status.value}{because},"
+            f" confidence={self.confidence:.2f}, asked {asked}, query_id={self.query_id!r})"
+        )
 
     @property
     def best(self) -> tuple[str, ...]:

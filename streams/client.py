@@ -17,13 +17,14 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
+import os
 import random
 import secrets
 import uuid
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from schemas import topics
-from schemas.codec import Codec
+from schemas.codec import MAX_TEXT, Codec, over_text
 from schemas.errors import DecodeError, OversizedError
 from schemas.framing import peek_id
 from schemas.inputs import Row, as_candidates, as_features, as_input, as_label
@@ -68,6 +69,18 @@ class _Awaited(NamedTuple):
         """Tell whether a prediction answers this query, not another one with its id."""
         asked = self.query.application, self.query.context, self.query.reply_token
         return record.partition == self.partition and (*prediction[1:3], prediction.reply_token) == asked
+
+
+class _Home(NamedTuple):
+    """Where a client is connected: its sockets serve no other process, and its futures no other event loop."""
+
+    process: int
+    loop: asyncio.AbstractEventLoop
+
+    @classmethod
+    def here(cls) -> _Home:
+        """Return the process and loop that run."""
+        return cls(os.getpid(), asyncio.get_running_loop())
 
 
 class ClientTransport(Protocol):
@@ -127,6 +140,7 @@ class Client:
         self._waiting: dict[str, _Awaited] = {}
         self._listeners: list[Callable[[Sequence[Record]], None]] = []
         self._reader: asyncio.Task[None] | None = None
+        self._home: _Home | None = None
         self._context_partition = functools.lru_cache(_CONTEXTS)(self._partition)
 
     async def __aenter__(self) -> Self:
@@ -159,11 +173,13 @@ class Client:
             message = f"no Kafka broker answers at {self._bootstrap}; see `skysail doctor`, `skysail kafka start`"
             raise BrokerUnavailableError(message) from None  # the libraries' own tracebacks tell a user nothing more
         self._partitions = counts[topics.PREDICTIONS]  # `queries` and `feedback` have as many: the topology says so
+        self._home = _Home.here()
         self._reader = asyncio.create_task(self._read(), name="client.reader")
         self._reader.add_done_callback(self._reader_ended)
 
     async def close(self) -> None:
         """Send what is pending and disconnect."""
+        self._home = None
         if self._reader is not None:
             self._reader.cancel()
             await asyncio.wait([self._reader])
@@ -209,7 +225,8 @@ class Client:
             UnansweredError: nothing came in time.
             BrokerUnavailableError: Kafka did not take the query in time, or predictions can no longer be read.
             TypeError: `x` is no input.
-            SchemaError: the query is larger than `max_input_kib`; a feature is not finite, or there are too many.
+            SchemaError: the query is larger than `max_input_kib`; id, application, context and version together have
+                more than 4,096 bytes; a feature is not finite, or there are too many.
         """
         now_us, row, given = self._clock.now_us(), as_input(x), as_features(features)
         name, token = query_id or self._new_id(), secrets.token_hex(_TOKEN_BYTES)
@@ -267,6 +284,7 @@ class Client:
         Raises:
             SchemaError: they are not finite numbers, or too many.
         """
+        self._check_here()
         records = [
             (topics.feature_key(source, key).encode(), self._codec.encode(Features(as_features(values))))
             for key, values in features.items()
@@ -287,6 +305,7 @@ class Client:
         return lambda: self._listeners.remove(listener)
 
     async def _produce(self, topic: str, items: Iterable[tuple[Query | Feedback, str | None]]) -> None:
+        self._check_here()
         batches: dict[int, list[tuple[bytes, bytes]]] = {}
         for record, context in items:
             key = (record.query_id if context is None else context).encode()
@@ -296,12 +315,15 @@ class Client:
 
     def _encoded(self, record: Query | Feedback) -> bytes:
         try:
-            return self._codec.encode(record)
+            value = self._codec.encode(record)
         except OversizedError as error:
             raise OversizedError(
                 f"{error}. Raise `max_input_kib` in the deployment's settings and in Client(max_input_kib=...), or send"
                 " the address of the input (`worker.references`)"
             ) from None
+        if len(value) > MAX_TEXT and isinstance(record, Query) and (fault := over_text(record)):
+            raise OversizedError(fault)  # it would become a dead letter, and nobody would answer
+        return value
 
     def _place(self, key: bytes, context: str | None) -> int:
         return self._partition(key) if context is None else self._context_partition(key)
@@ -310,14 +332,28 @@ class Client:
         return partition_of(key, self._partitions)
 
     def _expect(self, query: Query) -> asyncio.Future[Prediction]:
+        self._check_here()
         if self._reader is None or self._reader.done():
-            raise BrokerUnavailableError(f"the client of {self._name} is not connected; use it inside `async with`")
+            raise BrokerUnavailableError(f"predictions of {self._name} can no longer be read; open a new client")
         if query.query_id in self._waiting:
             raise ValueError(f"query {query.query_id} is already being asked; ids must differ")
         future = asyncio.get_running_loop().create_future()
         partition = self._place((query.query_id if query.context is None else query.context).encode(), query.context)
         self._waiting[query.query_id] = _Awaited(query, partition, future)
         return future
+
+    def _check_here(self) -> None:
+        """Raise BrokerUnavailableError unless it is connected in this process and event loop."""
+        home = self._home
+        if home is None:
+            why = "is not connected; use it inside `async with`"
+        elif home.process != os.getpid():
+            why = "was connected in another process: connect after the fork, one client a process"
+        elif home.loop is not asyncio.get_running_loop():
+            why = "was connected in another event loop: connect inside this `asyncio.run`, or take SyncClient"
+        else:
+            return
+        raise BrokerUnavailableError(f"the client of {self._name} {why}")
 
     async def _read(self) -> None:
         while True:

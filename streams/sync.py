@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import os
 import threading
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
@@ -47,6 +48,7 @@ class SyncClient:
         self._client = Client(*arguments, **named)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None  # one for each `with`
+        self._process = os.getpid()
 
     def __enter__(self) -> Self:
         """Connect.
@@ -56,7 +58,7 @@ class SyncClient:
         """
         if self._thread is not None:
             raise RuntimeError("this client is connected already; use it inside its `with`, from any thread")
-        is_serving = threading.Event()
+        is_serving, self._process = threading.Event(), os.getpid()
         self._thread = threading.Thread(target=self._serve, args=(is_serving,), name="skysail.client", daemon=True)
         self._thread.start()
         is_serving.wait()
@@ -81,6 +83,9 @@ class SyncClient:
     set_features = _waiting(Client.set_features)
 
     def _do(self, job: Coroutine[object, None, _T]) -> _T:
+        if self._thread is not None and self._process != os.getpid():
+            job.close()
+            raise RuntimeError("this client was connected in another process: connect after the fork")
         if self._loop is None or self._thread is None or not self._thread.is_alive():
             job.close()
             raise RuntimeError("this client is not connected; use it inside `with SyncClient(...)`")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import functools
 import json
 from pathlib import Path
@@ -42,6 +43,17 @@ class VerbGroup(Examples, click.Group):
     """A group of commands with examples."""
 
     command_class = Verb
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find a command; says which one may have been meant where there is none."""
+        name, known = args[0], self.list_commands(ctx)
+        if name not in known and not name.startswith("-") and not ctx.resilient_parsing:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean: {ctx.command_path} {near[0]}?" if near else f"there are: {', '.join(known)}"
+            ctx.fail(f"No such command {name!r}; {hint}")
+        return super().resolve_command(ctx, args)
 
 
 config_option = click.option(

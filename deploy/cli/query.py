@@ -209,13 +209,19 @@ def _show(prediction: Prediction) -> None:
     is_refused = prediction.reason == "invalid_input"  # what a model says of it is all there is to say
     if prediction.reason in ADVICE and not (is_refused and prediction.message):
         click.echo(ADVICE[prediction.reason], err=True)
-    if prediction.decision is not None and not is_refused:
+    if _teaches(prediction):
         click.echo(f"give feedback: skysail feedback {_address(prediction)} --label LABEL")
+
+
+def _teaches(prediction: Prediction) -> bool:
+    """Tell whether feedback teaches something: a model, or its silence, stands behind the answer."""
+    is_asked = bool(prediction.outputs or prediction.stages or prediction.ranked)
+    return prediction.decision is not None and is_asked and prediction.reason not in MISTAKES
 
 
 def _line(prediction: Prediction) -> str:
     took_ms = (prediction.answered_us - prediction.received_us) / 1000
-    asked = ", ".join(f"{o.model} {o.version}".strip() for o in prediction.outputs) or "none"
+    asked = ", ".join(f"{o.model} {o.version}".strip() for o in prediction.outputs) or "no model"
     reason = f" ({prediction.reason})" if prediction.reason else ""
     answer = list(prediction.best) or to_json(prediction)["answer"]
     return (

@@ -1,7 +1,7 @@
 """What a kernel counts: cheap to add to for each record, rendered once a second for the reports.
 
 Counters     counts by name and labels
-Durations    how long the latest took: median and 99th percentile
+Durations    how long those of the last minute took: median and 99th percentile
 Losses       what answers and models cost
 """
 
@@ -24,6 +24,8 @@ Key: TypeAlias = tuple[str, ...]
 _JOINED = JoinStatus.JOINED  # looking it up costs 0.1 us
 # Enough for a 99th percentile, and sorted in 40 us.
 _LATEST = 512
+# Half of what percentiles look back on. A slow start must not stand on the page twelve minutes later.
+_HALF_US = 30_000_000
 # Losses from which on their share says something.
 _TELLING = 50
 # Beyond these nothing stands in a label that the page takes, nor so much (`control.report_filter`).
@@ -62,10 +64,31 @@ def from_label(value: str) -> str:
     return value.replace("_", " ").replace("+", "/")
 
 
-class Durations:
-    """How long the latest took (us), by the value of one label; adding one only appends to a deque."""
+class _Window:
+    """The latest durations (us) of a minute, in two halves: the older one goes when the newer one is over."""
 
-    __slots__ = ("_label", "_name", "latest")
+    __slots__ = ("_before", "_latest", "_since_us")
+
+    def __init__(self, now_us: int) -> None:
+        self._since_us = now_us
+        self._latest: deque[int] = deque(maxlen=_LATEST)
+        self._before: deque[int] = deque()
+
+    def add(self, durations: Iterable[int], now_us: int) -> None:
+        age_us = now_us - self._since_us
+        if age_us >= _HALF_US:
+            self._before = self._latest if age_us < 2 * _HALF_US else deque()
+            self._latest, self._since_us = deque(maxlen=_LATEST), now_us
+        self._latest.extend(durations)
+
+    def ordered(self) -> list[int]:
+        return sorted([*self._before, *self._latest])
+
+
+class Durations:
+    """How long the latest of a minute took (us), by the value of one label. The minute ends with the last one added."""
+
+    __slots__ = ("_label", "_name", "_windows")
 
     def __init__(self, name: str, label: str) -> None:
         """Start empty.
@@ -76,14 +99,21 @@ class Durations:
         """
         self._name = name
         self._label = label
-        self.latest: defaultdict[str, deque[int]] = defaultdict(lambda: deque(maxlen=_LATEST))
+        self._windows: dict[str, _Window] = {}
+
+    def add(self, value: str, durations: Iterable[int], now_us: int) -> None:
+        """Take durations that ended at `now_us`."""
+        window = self._windows.get(value)
+        if window is None:
+            window = self._windows[value] = _Window(now_us)
+        window.add(durations, now_us)
 
     def rendered(self) -> dict[str, float]:
         """Return the median and the 99th percentile of each."""
         found = {}
-        for value, latest in self.latest.items():
-            ordered = sorted(latest)
-            for percent in (50, 99):
+        for value, window in self._windows.items():
+            ordered = window.ordered()
+            for percent in (50, 99) if ordered else ():
                 key = render((f"{self._name}_p{percent}_us", self._label, value))
                 found[key] = float(ordered[len(ordered) * percent // 100])
         return found

@@ -288,7 +288,7 @@ class Lane:
         take, identity, started_us, joint = running
         self._count(take, predicted, took_us if joint is None else took_us * len(take.rows) // joint.rows)
         done_us = started_us + took_us
-        self._durations.latest[identity.model].extend([done_us - row.fetched_us for row in take.rows])
+        self._durations.add(identity.model, [done_us - row.fetched_us for row in take.rows], done_us)
         answering = self._answering
         if identity is not answering.identity:
             answering = replace(answering, identity=identity)

@@ -139,7 +139,7 @@ class Combiner:
             answers += self._come_late(partition, batch)
         for name, durations in took_us.items():
             self._counters["answers_total", "application", name, "status", "complete", "reason", ""] += len(durations)
-            self._durations.latest[name].extend(durations)
+            self._durations.add(name, durations, now_us)
             self.answers[name] += len(durations)
         return answers
 
@@ -218,7 +218,7 @@ class Combiner:
         status, reason = prediction.status, prediction.reason
         word = "complete" if status is Status.COMPLETE else status.value  # `value` is computed: 0.2 us
         self._counters["answers_total", "application", name, "status", word, "reason", reason or ""] += 1
-        self._durations.latest[name].append(now_us - query.sent_us)
+        self._durations.add(name, (now_us - query.sent_us,), now_us)
         self.answers[name] += status is not Status.DEFAULT
         if prediction.label_set is not None:
             self._count(name, prediction.label_set)
@@ -269,7 +269,7 @@ class Combiner:
             return self.answer(query, now_us, "not_ranked")
         name = query.application_name
         self._counters["answers_total", "application", name, "status", "complete", "reason", ""] += 1
-        self._durations.latest[name].append(now_us - query.sent_us)
+        self._durations.add(name, (now_us - query.sent_us,), now_us)
         self.answers[name] += 1
         return self._emit(query, self._codec.encode(prediction), "complete", now_us)
 

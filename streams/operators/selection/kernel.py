@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from policies.contract import has_shared_prior
 from schemas import topics
-from schemas.codec import MAX_TEXT
+from schemas.codec import MAX_TEXT, over_text
 from schemas.errors import DecodeError
 from schemas.inputs import MAX_CANDIDATES, MAX_FEATURES, are_candidates
 from schemas.records import Query
@@ -308,11 +308,8 @@ class Selection(Operator):
 
     def _query(self, record: Record) -> Query:
         query = self._codec.decode(Query, record.value)
-        if len(record.value or b"") > MAX_TEXT:
-            texts = (query.query_id, query.application, query.context, query.version, query.reply_token)
-            if sum(len(text.encode()) for text in texts if text) > MAX_TEXT:
-                message = f"Query: id, application, context, version and token have more than {MAX_TEXT} bytes"
-                raise DecodeError("invalid", message)
+        if len(record.value or b"") > MAX_TEXT and (fault := over_text(query)):
+            raise DecodeError("invalid", fault)
         if query.features and len(query.features) > MAX_FEATURES:
             raise DecodeError("invalid", f"Query: more than {MAX_FEATURES} features")
         if query.candidates is not None and not (are_candidates(query.candidates) and query.top > 0):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _ENDS: Final = {"_p50_us": "median", "_p99_us": "99th percentile"}
 MEANINGS: Final = {
-    "answer": "time from a query's sending to its answer's leaving selection, of the latest ones, in microseconds",
+    "answer": "time from a query's sending to its answer's leaving selection, of the last minute, in microseconds",
     "answers_total": "queries answered, by status and, of defaults and partial answers, the reason",
     "applied_total": "observations folded into policy states",
     "asked_total": "questions of an application to a model",
@@ -106,7 +106,7 @@ MEANINGS: Final = {
     "loss_total": "sum of the losses of served answers, as feedback told them",
     "losses_total": "served answers whose loss is known",
     "measured_us": "microseconds that a batch of so many rows takes on a runtime that the worker may choose",
-    "model": "time from when the worker fetched a row to its prediction, of the latest rows, in microseconds",
+    "model": "time from when the worker fetched a row to its prediction, of the last minute, in microseconds",
     "model_loss_total": "sum of a model's losses where it was asked and feedback came",
     "model_losses_total": "a model's answers whose loss is known",
     "model_not_loaded": "1 while no version of the model can be loaded: its rows fail",

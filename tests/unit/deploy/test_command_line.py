@@ -222,9 +222,11 @@ def test_verbs_are_completed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
 
 
 def test_a_misspelt_verb_is_a_usage_error(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """Click's own exit code for what it does not understand."""
+    """Click's own exit code for what it does not understand; the nearest verb is named, in groups too."""
     assert exit_of(["dmeo"], monkeypatch) == 2
-    assert "No such command 'dmeo'" in capsys.readouterr().err
+    assert "No such command 'dmeo'; did you mean: skysail demo?" in capsys.readouterr().err
+    assert exit_of(["model", "lst"], monkeypatch) == 2
+    assert "did you mean: skysail model list?" in capsys.readouterr().err
 
 
 def test_the_topology_is_described_without_a_broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -246,7 +247,7 @@ async def test_a_reader_that_fails_fails_whoever_waits(client: Client, transport
     transport.arrivals.put_nowait(BrokerUnavailableError("gone"))
     with pytest.raises(BrokerUnavailableError, match="cannot be read"):
         await client.predict("digits", "x")
-    with pytest.raises(BrokerUnavailableError, match="not connected"):
+    with pytest.raises(BrokerUnavailableError, match="can no longer be read"):
         await client.predict("digits", "x")
 
 
@@ -438,3 +439,56 @@ def test_a_list_of_texts_is_called_so() -> None:
     """Not by the name that numpy gives to its letters."""
     with pytest.raises(TypeError, match=r"not a list of texts$"):
         as_input(["a", "b"])
+
+
+async def test_a_text_that_would_become_a_dead_letter_is_refused_at_once(
+    client: Client, transport: FakeTransport
+) -> None:
+    """Selection takes no context of 5,000 characters, and nobody should wait ten seconds to learn that."""
+    with pytest.raises(SchemaError, match="id, application, context, version and token have more than 4096 bytes"):
+        await client.predict("digits", [1.0], context="x" * 5_000)
+    assert transport.sent == []
+
+
+def test_a_client_of_an_event_loop_that_has_ended_says_so(transport: FakeTransport) -> None:
+    """Two calls of `asyncio.run` share no client, and asking and feedback name the reason."""
+    client = Client("nowhere:1", transport=transport, clock=FrozenClock())
+    asyncio.run(client.connect())
+    with pytest.raises(BrokerUnavailableError, match="was connected in another event loop"):
+        asyncio.run(client.predict("digits", [1.0]))
+    with pytest.raises(BrokerUnavailableError, match="was connected in another event loop"):
+        asyncio.run(client.feedback("q", label=1))
+
+
+async def test_a_client_that_was_never_connected_says_so_for_feedback_too(transport: FakeTransport) -> None:
+    """What is sent before `connect` names the way, and is no assertion of the transport."""
+    client = Client("nowhere:1", transport=transport, clock=FrozenClock())
+    with pytest.raises(BrokerUnavailableError, match="is not connected; use it inside `async with`"):
+        await client.feedback("q", label=1)
+
+
+def test_a_client_of_the_parent_process_says_so_in_the_child(transport: FakeTransport) -> None:
+    """A server that forks after it has connected gets a sentence, and not a closed thread's."""
+    with SyncClient("nowhere:1", transport=transport, clock=FrozenClock()) as client:
+        child = os.fork()
+        if child == 0:
+            try:
+                client.predict("digits", [1.0])
+            except RuntimeError as error:
+                os._exit(0 if "connect after the fork" in str(error) else 1)
+            os._exit(2)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_a_prediction_shows_its_answer_and_why_it_is_not_complete_first() -> None:
+    """Whoever prints one reads a line, not a thousand characters."""
+    query = Query("my-1", "digits", Tensor.of(np.zeros(64, np.float32)))
+    late = _prediction(query)._replace(status=Status.DEFAULT, reason="deadline", confidence=0.0)
+    shown = "Prediction('digits', answer=3, default (deadline), confidence=0.00, asked no model, query_id='my-1')"
+    assert repr(late) == shown
+
+
+def test_a_tensor_shows_its_numbers_where_they_are_few() -> None:
+    """Bytes tell a person nothing."""
+    assert repr(Tensor.of(np.array([3]))) == "Tensor(int64[1], [3])"
+    assert repr(Tensor.of(np.zeros((8, 8), np.float32))) == "Tensor(float32[8, 8], 256 bytes)"

@@ -711,3 +711,14 @@ def test_sources_of_features_are_shown_with_what_was_imputed() -> None:
         {"name": "pages", "imputed": None},
         {"name": "users", "imputed": 0.1},
     ]
+
+
+def test_the_busiest_applications_come_first_and_small_differences_change_no_order() -> None:
+    """Who has many times the answers stands above; of two that are about as busy, the first by name."""
+    page = Page()
+    counts = {"a": 10.0, "b": 1_000.0, "c": 1_010.0}
+    names = {name: f"answers_total{{application={name},status=complete,reason=}}" for name in counts}
+    page.report("selection@1", dict.fromkeys(names.values(), 0.0))
+    page.later(5)
+    page.report("selection@1", {names[name]: count for name, count in counts.items()})
+    assert [row["name"] for row in page.shown()["applications"]] == ["b", "c", "a"]
