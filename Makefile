@@ -1,6 +1,9 @@
 # One command each: what a newcomer runs is what CI runs. Everything is set up in .venv; `make clean` removes it.
 
-PYTHON ?= $(shell for v in 3.14 3.13 3.12 3.11 3; do p=$$(command -v python$$v) && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+# The newest Python, but pip has a redis-server for 3.11 and 3.12 alone: these come first where the machine has none.
+PYTHONS = $(if $(shell command -v redis-server),3.14 3.13 3.12 3.11 3,3.12 3.11 3.14 3.13 3)
+PYTHON ?= $(shell for v in $(PYTHONS); do p=$$(command -v python$$v) && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+HAS_REDIS = command -v redis-server >/dev/null || $(PYTHON) -c 'import sys; sys.exit(sys.version_info >= (3, 13))'
 VENV := .venv
 COMPILED := schemas/native.pxd schemas/compiled.pyx streams/runtime/kafka/fast/unpacking.pyx streams/operators/id_times.pyx workers/runtimes/descent.pyx workers/runtimes/stages/grams.pyx
 BIN := $(VENV)/bin
@@ -44,6 +47,7 @@ clean:  ## remove what was set up and produced
 
 $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "Skysail needs Python 3.11 or later; install it, or say where it is: make demo PYTHON=/path/to/python"; exit 1; }
+	@$(HAS_REDIS) || { echo "This machine has no redis-server, and pip has none for $$($(PYTHON) --version). Install one (such as: apt-get install redis-server), or name a Python 3.11 or 3.12: make demo PYTHON=/path/to/python3.12"; exit 1; }
 	@echo "setting up $(VENV) with $(PYTHON)"
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip

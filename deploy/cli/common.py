@@ -49,7 +49,7 @@ class VerbGroup(Examples, click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find a command; says which one may have been meant where there is none."""
         name, known = args[0], self.list_commands(ctx)
-        if name not in known and not name.startswith("-") and not ctx.resilient_parsing:
+        if not (name.startswith("-") or ctx.resilient_parsing) and self.get_command(ctx, name) is None:
             near = difflib.get_close_matches(name, known, n=1)
             hint = f"did you mean: {ctx.command_path} {near[0]}?" if near else f"there are: {', '.join(known)}"
             ctx.fail(f"No such command {name!r}; {hint}")

