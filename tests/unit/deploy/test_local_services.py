@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
-from deploy.errors import UsageError
+from deploy.errors import MissingError, UsageError
+from deploy.local.redis import find_redis
 from deploy.local.services import open_broker
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.mark.parametrize("spec", ["", "kafka", "localhost", "localhost:", "a:1,", "a b:1", "apache:"])
@@ -21,6 +27,6 @@ def test_a_python_for_which_pip_has_no_redis_server_is_named_with_the_way_out(
     """`pip install` would not help there, so that is not what is said."""
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
-    monkeypatch.setattr("sys.version_info", (3, 13, 0))
+    monkeypatch.setattr("deploy.local.redis.WITHOUT_REDIS", (3, 0))
     with pytest.raises(MissingError, match=r"pip has none for Python .*apt-get install redis-server.*Python 3\.12"):
         find_redis()
