@@ -36,6 +36,7 @@ SET_APART = {"name", "parameters", "options", "apprentice", "versions", "sources
 IN_FILE = ("sources", "stages")
 FIELDS = {field.name: field for field in dataclasses.fields(Application) if field.name not in SET_APART}
 MODELS = "models"
+UNSET = "none"  # a key without a value, as it is typed and printed
 
 changes_argument = click.argument("changes", nargs=-1, metavar="KEY=VALUE...")
 
@@ -136,13 +137,16 @@ def list_(settings: Settings, *, as_json: bool) -> None:
 @json_option
 @with_settings
 def show(settings: Settings, name: str, *, as_json: bool) -> None:
-    """Show every key of application NAME."""
+    """Show every key of application NAME that is set; with --json all of them."""
     codec = codec_for(settings)
     record = asdict(_find(settings, codec, name))
     if as_json:
         print_json(record)
     else:
-        print_table(("", ""), ((key, _worded(value)) for key, value in record.items()))
+        worded = {key: _worded(value) for key, value in record.items()}
+        print_table(("", ""), ((key, text) for key, text in worded.items() if text != UNSET))
+        if unset := [key for key, text in worded.items() if text == UNSET]:
+            click.echo(f"not set: {', '.join(unset)}")
         promotions.print_course(settings, codec, POLICY, name)
 
 
@@ -226,19 +230,19 @@ def promote(
 def _worded(value: object) -> str:
     """Return a value as one types it after `skysail app set NAME KEY=`; `none` means that it is not set."""
     if value is None:
-        return "none"
+        return UNSET
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float):
         return f"{value:g}"
     if isinstance(value, dict):
-        return ", ".join(f"{key}={_worded(item)}" for key, item in value.items()) or "none"
-    return _several(value) if isinstance(value, list | tuple) else str(value) or "none"
+        return ", ".join(f"{key}={_worded(item)}" for key, item in value.items()) or UNSET
+    return _several(value) if isinstance(value, list | tuple) else str(value) or UNSET
 
 
 def _several(values: Sequence[object]) -> str:
     """Return values one after the other; sources and stages with their fields, in brackets."""
-    return ", ".join(f"({_worded(one._asdict())})" if hasattr(one, "_asdict") else str(one) for one in values) or "none"
+    return ", ".join(f"({_worded(one._asdict())})" if hasattr(one, "_asdict") else str(one) for one in values) or UNSET
 
 
 @app.command()
@@ -316,7 +320,7 @@ def _field(key: str, text: str) -> Any:
         message = f"an application has no {key!r}: did you mean {nearest!r}?"
         raise UsageError(message)
     kind = str(FIELDS[key].type)
-    value = "" if kind == "str" and text in {"", "none"} else yaml.safe_load(text)
+    value = "" if kind == "str" and text in {"", UNSET} else yaml.safe_load(text)
     if kind.startswith("float") and value is not None:
         return _value(key, text, float)
     if kind in {"str", "bool"} and type(value).__name__ != kind:

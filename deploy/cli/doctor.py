@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from deploy.config.settings import Settings
 
 MARKS = {Level.OK: "ok", Level.WARN: "note", Level.DOWN: "DOWN", Level.MISSING: "MISSING"}
+COLOURS = {Level.OK: "green", Level.WARN: "yellow", Level.DOWN: "red", Level.MISSING: "red"}
 LACKS, DOWN = 1, 3  # exit codes; 2 is click's for wrong usage
 
 
@@ -70,6 +71,7 @@ def _settings(config: Path | None) -> tuple[Settings | None, tuple[Check, ...]]:
 def _print(heading: str, checks: Iterable[Check]) -> None:
     click.echo(heading)
     for check in checks:
-        click.echo(f"  {MARKS[check.level]:8} {check.name:26} {check.found}")
+        mark = click.style(f"{MARKS[check.level]:8}", fg=COLOURS[check.level])  # plain text where it is no terminal
+        click.echo(f"  {mark} {check.name:26} {check.found}")
         if check.advice:
             click.echo(f"  {'':35} → {check.advice}")

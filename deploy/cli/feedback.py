@@ -33,7 +33,7 @@ skysail feedback 5f0c... --label 3
 skysail feedback 5f0c... --loss 0.25 --context user-17
 skysail feedback 5f0c... --label 3 --wait 5
 """
-CAUSE = "skysail.error.cause"
+CAUSE, MESSAGE = "skysail.error.cause", "skysail.error.message"
 REFUSED = frozenset({topics.dead_letters(topics.FEEDBACK)})
 POLL_MS = 200
 
@@ -124,7 +124,8 @@ def fate_in(record: Record, codec: Codec, query_id: str) -> Fate | None:
     """Return what a record of the log, or a dead letter, says about a query; None if it is about others."""
     try:
         if record.topic in REFUSED:
-            refused = dict(record.headers).get(CAUSE, b"?").decode()
+            headers = dict(record.headers)
+            refused = ": ".join(headers[key].decode() for key in (CAUSE, MESSAGE) if headers.get(key)) or "?"
             return Fate(refused=refused) if peek_id(record.value) == query_id else None
         log = codec.decode(Observations, record.value).items
     except DecodeError:

@@ -98,6 +98,7 @@ def _fresh(settings: Settings) -> Check:
 def advise(checks: tuple[Check, ...], settings: Settings | None) -> str:
     """Return the next step: advice on the first fault, else a query to try; nothing without settings."""
     wrong = [check for check in checks if check.level in {Level.MISSING, Level.DOWN}]
+    wrong.sort(key=lambda check: check.name.startswith("application "))  # nothing answers where roles do not run
     if wrong:
         return f"{wrong[0].name}: {wrong[0].advice}"
     if settings is None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 ANSWER_S = 3.0
 PAGE_S = 1.0
+SETTING = {"kafka": "SKYSAIL_KAFKA__BOOTSTRAP", "redis": "SKYSAIL_REDIS__URL"}
 KAFKA_PORT, REDIS_PORT = 9092, 6379  # defaults of `skysail kafka start` and `skysail redis start`
 
 
@@ -79,6 +80,12 @@ def _silent(place: str, error: str, verb: str, usual: int) -> tuple[str, str]:
         return (
             f"{place} does not answer{mine}",
             f"the machine may be too busy: try again; if it stays so: skysail {verb} stop, then skysail {verb} start",
+        )
+    if (elsewhere := background.find(STATE / f"{verb}.json")) is not None:
+        setting = f"{SETTING[verb]}={elsewhere.address}"
+        return (
+            f"nobody listens at {place}; the one started from here listens at {elsewhere.address}",
+            f"name it in skysail.yaml, or: export {setting}",
         )
     at = "" if int(port) == usual else f" --port {port}"
     if (listener := owner(int(port))) is not None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from click.testing import CliRunner
 
+from deploy.cli import skysail
 from deploy.cli.app import _asked, _changed, _worded
 from deploy.config.settings import Settings
 from deploy.errors import UsageError
@@ -46,6 +48,18 @@ def test_the_settings_name_versions_alike() -> None:
     settings = Settings.model_validate({"applications": {"digits": {"models": ["svc", "forest@2"]}}})
     (application,) = applications(settings)
     assert (application.models, application.versions) == (("svc", "forest"), {"forest": "2"})
+
+
+def test_an_application_is_shown_by_what_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys without a value are one line: most applications have a handful of their own."""
+    monkeypatch.setattr("deploy.cli.app.catalog.read", lambda *_: {"digits": Application("digits", ("net",))})
+    monkeypatch.setattr("deploy.cli.app.promotions.print_course", lambda *_: None)
+    told = CliRunner().invoke(skysail, ["app", "show", "digits"]).output
+    first, _, unset = told.partition("not set: ")
+    assert "net" in first
+    assert "none" not in first
+    assert "default_output" in unset
+    assert unset.count("\n") == 1
 
 
 @pytest.mark.parametrize("typed", ["parity=none", "parity="])

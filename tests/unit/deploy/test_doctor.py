@@ -153,6 +153,27 @@ def test_where_nobody_listens_the_advice_starts_a_server_there(tmp_path: Path, m
     assert advise((kafka, redis), settings(1)) == "Kafka: skysail kafka start --port 1"
 
 
+def test_a_server_that_was_started_here_at_another_port_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another start would be refused as one runs already, so that is not the advice."""
+    monkeypatch.chdir(tmp_path)
+    me = psutil.Process()
+    started = {"pid": me.pid, "started": me.create_time(), "address": "127.0.0.1:22092"}
+    (tmp_path / ".skysail").mkdir()
+    (tmp_path / ".skysail" / "kafka.json").write_text(json.dumps(started), encoding="utf-8")
+    kafka, _ = examine(settings(1))
+    assert kafka.found == "nobody listens at 127.0.0.1:1; the one started from here listens at 127.0.0.1:22092"
+    assert kafka.advice == "name it in skysail.yaml, or: export SKYSAIL_KAFKA__BOOTSTRAP=127.0.0.1:22092"
+
+
+def test_where_no_role_runs_that_is_mended_before_an_application_that_lacks_a_model() -> None:
+    """Without roles nothing is answered, whatever an application names."""
+    lacks = Check("application foo", Level.DOWN, "exp3 over nosuch", "not deployed: nosuch")
+    roles = Check("roles", Level.DOWN, "none of selection reports", "skysail run")
+    assert advise((lacks, roles), Settings()) == "roles: skysail run"
+
+
 def test_a_broker_that_falls_silent_meanwhile_is_one_fault_of_several(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was found until then is told all the same."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from deploy.cli.feedback import CAUSE, Fate, fate_in
+from deploy.cli.feedback import CAUSE, MESSAGE, Fate, fate_in
 from deploy.cli.tail import shown
 from schemas import topics
 from schemas.codec import Codec
@@ -77,12 +77,14 @@ def record(topic: str, value: object, **headers: bytes) -> Record:
 def test_the_fate_of_feedback_is_found_in_whatever_record_it_is() -> None:
     """The second of a record, one alone, a refusal; a record about others says nothing."""
     several, alone = record(topics.OBSERVATIONS, Observations(LOG)), record(topics.OBSERVATIONS, LOG[1])
-    refused = record("feedback.dlq", Feedback("b"))._replace(headers=((CAUSE, b"late"),))
+    refused = record("feedback.dlq", Feedback("b"))._replace(
+        headers=((CAUSE, b"late"), (MESSAGE, b"the window is over"))
+    )
     for each in (several, alone):
         fate = fate_in(each, CODEC, "b")
         assert fate == Fate(LOG[1])
         assert isinstance(fate.observation, Observation)
-    assert fate_in(refused, CODEC, "b") == Fate(refused="late")
+    assert fate_in(refused, CODEC, "b") == Fate(refused="late: the window is over")
     assert [fate_in(each, CODEC, "c") for each in (several, alone, refused)] == [None] * 3
 
 
