@@ -66,9 +66,12 @@ def application(
         if model["name"] not in served:
             text = f"{name}: no worker serves {model['name']}"
             yield Alert(level="bad", text=text, command=run(f"worker.{model['name']}"))
-        for reason, alert in _faults(name, model, risen):
-            told.add(reason)
-            yield alert
+        if failing := _failing(name, model):
+            told.add("model_failed")
+            yield failing
+    if wrong := _wrong_inputs(row, risen):
+        told.add("invalid_input")
+        yield wrong
     answers = risen.get(Key("answers_total", name), 0.0)
     if answers >= FEW:
         yield from (alert for figure, alert in _answers(row, told, is_busy=is_busy) if figure not in follows)
@@ -87,19 +90,24 @@ def application(
             yield Alert(level="warn", text=text, command=skysail("app", "show", name))
 
 
-def _faults(application: str, model: ModelRow, risen: Risen) -> Iterator[tuple[str, Alert]]:
-    """Distinguish an application's wrong inputs from a failing model; only its own queries count."""
-    name, show = model["name"], skysail("model", "show", model["name"])
-    asked = risen.get(Key("asked_total", application, name), 0.0)
-    if (model["invalid"] or 0.0) > MANY and asked >= FEW:
-        text = (
-            f"{application} sends inputs that {name} does not take: {model['invalid']:.0%} of its queries to {name}."
-            " Its answers say what is wrong with them"
-        )
-        yield "invalid_input", Alert(level="bad", text=text, command=show)
-    if (model["failed"] or 0.0) > MANY:
-        text = f"{application}: {name} fails on {model['failed']:.0%} of its inputs; its worker's log says why"
-        yield "model_failed", Alert(level="bad", text=text, command=show)
+def _wrong_inputs(row: ApplicationRow, risen: Risen) -> Alert | None:
+    """Say that clients send what models do not take, once for all models; only this application's queries count."""
+    asked = {model["name"]: risen.get(Key("asked_total", row["name"], model["name"]), 0.0) for model in row["models"]}
+    wrong = [model for model in row["models"] if (model["invalid"] or 0.0) > MANY and asked[model["name"]] >= FEW]
+    if not wrong:
+        return None
+    shares = ", ".join(f"{model['name']} ({model['invalid']:.0%} of its queries)" for model in wrong)
+    text = f"clients of {row['name']} send inputs that are not taken by {shares}. Their answers say what is wrong"
+    return Alert(level="bad", text=text, command=skysail("model", "show", wrong[0]["name"]))
+
+
+def _failing(application: str, model: ModelRow) -> Alert | None:
+    """Say that a model fails on an application's inputs."""
+    if (model["failed"] or 0.0) <= MANY:
+        return None
+    name = model["name"]
+    text = f"{application}: {name} fails on {model['failed']:.0%} of its inputs; its worker's log says why"
+    return Alert(level="bad", text=text, command=skysail("model", "show", name))
 
 
 def _answers(row: ApplicationRow, told: Collection[str], *, is_busy: bool) -> Iterator[tuple[str, Alert]]:

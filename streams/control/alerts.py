@@ -154,7 +154,8 @@ def _silence(processes: Sequence[ProcessRow]) -> Iterator[Alert]:
         if process["silent"] and role not in live:
             is_worker = role.startswith(WORKER)
             what = (ROLES | OPTIONAL).get(role, "its model answers nothing" if is_worker else "its figures are missing")
-            yield Alert(level="bad", text=f"{heard}: {what}", command=run(role))
+            text = f"{heard}: {what}; `skysail run` starts what it has started again, else:"
+            yield Alert(level="bad", text=text, command=run(role))
         elif process["silent"]:
             yield Alert(level="warn", text=f"{heard}; others of its role go on", command=skysail("doctor"))
 
@@ -172,7 +173,7 @@ def _deaths(processes: Sequence[ProcessRow]) -> Iterator[Alert]:
         is_page = process["role"] == "control"  # which does not know whether it was stopped
         if process["restarts"] and up_s < A_NIGHT_S and not is_page:
             ago = f"the last time {up_s / 60:.0f} min ago ({process['restarts']} in all)"
-            text = f"{process['instance']} died and was started again, {ago}; its log says why"
+            text = f"{process['instance']} died and was started again, {ago}; its log says why, unless it was killed"
             yield Alert(level="warn", text=text, command=skysail("doctor"))
 
 

@@ -198,9 +198,8 @@ def test_a_silent_role_stands_at_the_top_with_how_to_start_it() -> None:
     page.report("worker.svc@1")
     page.later(12)
     page.everybody()
-    assert page.texts() == [
-        "bad: worker.svc@1 was last heard 12 s ago: its model answers nothing $ skysail run --role worker --model svc"
-    ]
+    text = "worker.svc@1 was last heard 12 s ago: its model answers nothing; `skysail run` starts what it has started"
+    assert page.texts() == [f"bad: {text} again, else: $ skysail run --role worker --model svc"]
 
 
 def test_a_recorder_is_missed_only_where_there_was_one() -> None:
@@ -257,7 +256,7 @@ def test_a_restart_is_told() -> None:
     page.later(1)
     page.report("learner@1", {"cpu_seconds_total": 0.5}, uptime_s=60)
     text = "warn: learner@1 died and was started again, the last time 1 min ago (1 in all); its log says why"
-    assert page.texts() == [f"{text} $ skysail doctor"]
+    assert page.texts() == [f"{text}, unless it was killed $ skysail doctor"]
     page.later(86_000)
     page.report("selection@1")
     page.report("joiner@1")
@@ -464,7 +463,7 @@ def test_wrong_inputs_are_told_of_the_application_that_sends_them() -> None:
     """Not of the model, nor of who else asks it; what the model takes is shown, and nothing is rolled back."""
     reason = "answers_total{application=careless,status=default,reason=invalid_input}"
     [text] = asking("invalid", 0.66, **{reason: 66.0}).texts()
-    assert text.startswith("bad: careless sends inputs that svc does not take: 66% of its queries to svc")
+    assert text.startswith("bad: clients of careless send inputs that are not taken by svc (66% of its queries). Their")
     assert text.endswith("$ skysail model show svc")
 
 
