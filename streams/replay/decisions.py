@@ -17,7 +17,7 @@ from policies import registry
 from policies.contract import Situation, is_contextual
 from policies.errors import PolicyError
 from schemas import topics
-from schemas.records import Prediction, is_ranked
+from schemas.records import Outcome, Prediction, is_ranked
 from streams.operators.cold_start import started
 from streams.operators.contract import Emit, Record, StateKey
 from streams.operators.selection.features import Recalled
@@ -188,6 +188,8 @@ class Decisions:
 
     def _is_same(self, recorded: Prediction, replayed: Prediction | None) -> bool:
         again = recorded._replace(steps=tuple([step for step in recorded.steps if step.kind != HEDGE]))
+        if replayed is not None:
+            replayed = _as_told(recorded, replayed)
         if replayed is not None and is_ranked(recorded):  # when its state and its features came, nobody has recorded
             replayed = replayed._replace(answered_us=recorded.answered_us)
         return replayed is not None and self._codec.encode(again) == self._codec.encode(replayed)
@@ -329,6 +331,18 @@ def _note(effects: Effects, found: dict[tuple[int, int], bytes]) -> None:
     for effect in effects:
         if effect.__class__ is Emit and effect.topic == topics.PREDICTIONS:
             found[effect.completes[0][1:]] = effect.value
+
+
+def _as_told(recorded: Prediction, replayed: Prediction) -> Prediction:
+    """Leave out of what is missing which version was asked, where the record does not say it: older ones do not."""
+    unsaid = {one.model for one in recorded.outputs if one.outcome is Outcome.MISSING and not one.version}
+    if not unsaid:
+        return replayed
+    outputs = [
+        one._replace(version="") if one.outcome is Outcome.MISSING and one.model in unsaid else one
+        for one in replayed.outputs
+    ]
+    return replayed._replace(outputs=tuple(outputs))
 
 
 def _has_steps(prediction: Prediction) -> bool:

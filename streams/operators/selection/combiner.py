@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from schemas.codec import Codec
-    from schemas.records import LabelSet, ModelPredictions, Prediction
+    from schemas.records import LabelSet, Model, ModelPredictions, Prediction
     from streams.operators.selection.latencies import Latencies
     from streams.operators.selection.pending import Pending
     from streams.operators.selection.state_view import Arms
@@ -53,8 +53,11 @@ _BUCKET_US = 1_000  # deadlines are kept by the millisecond: a broker's round tr
 class Combiner:
     """Holds pending queries and answers them; one instance for all partitions of a selection process."""
 
-    def __init__(self, codec: Codec, counters: Counters, classes: Mapping[str, tuple[str, ...]]) -> None:
+    def __init__(
+        self, codec: Codec, counters: Counters, classes: Mapping[str, tuple[str, ...]], models: Mapping[str, Model]
+    ) -> None:
         self._codec = codec
+        self._models = models
         self._classes = classes
         self._counters = counters
         self._pending: dict[int, dict[str, Pending]] = {}
@@ -204,7 +207,7 @@ class Combiner:
         if missing:
             known = query.application
             mean_of = known.name if known is not None and known.missing == RUNNING_MEAN else None
-            self._late.expect(query.partition, query.row_id, missing, mean_of)
+            self._late.expect(query.partition, query.query_id, missing, mean_of, query.row_id)
         prediction = self._predicted(query, now_us, reason)
         try:
             value = self._codec.encode(prediction)
@@ -229,7 +232,7 @@ class Combiner:
         """Make the prediction of a query, with its set of labels if it has one."""
         if query.walk is not None:
             return self._walked(query, query.walk, now_us, reason)
-        prediction = predicted(query, now_us, reason, self._substitutes, self._classes)
+        prediction = predicted(query, now_us, reason, self._substitutes, self._classes, self._models)
         if query.aim is None:
             return prediction
         return prediction._replace(label_set=label_set(prediction, query.weights, query.aim, self._classes))
@@ -241,7 +244,7 @@ class Combiner:
                 self.latencies.miss(row.model, now_us - row.at_us, now_us)
             self.let_go(query.partition, row_id)
         walk.waiting.clear()
-        return walked(query, walk, now_us, reason)
+        return walked(query, walk, now_us, reason, self._models)
 
     def _count(self, application: str, made: LabelSet) -> None:
         """Count a set of labels, and the labels in it."""

@@ -76,7 +76,7 @@ class Serving:
             inside: topics whose models run in this process.
             classes: names of the scores' classes, by `MODEL@VERSION`, as they change.
         """
-        self.combiner = Combiner(codec, counters, classes)
+        self.combiner = Combiner(codec, counters, classes, models)
         self._codec = codec
         self._models = models
         self._cache = cache
