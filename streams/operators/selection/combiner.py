@@ -102,6 +102,13 @@ class Combiner:
         """Return the query that waits under this id; None if none does."""
         return self._pending.get(partition, {}).get(row_id)
 
+    def doubled(self, partition: int, batch: ModelPredictions) -> frozenset[str]:
+        """Return the rows of a batch, just taken, that are no answers while the same question is still on its way."""
+        waiting, model, ok = self._pending.get(partition, {}), batch.model, Outcome.OK
+        without = [row_id for row_id, outcome in zip(batch.query_ids, batch.outcomes, strict=True) if outcome is not ok]
+        asked = [query for row_id in without if (query := waiting.get(row_id)) is not None and query.plan is not None]
+        return frozenset([q.row_id for q in asked if q.plan and model in q.plan.copies and model not in q.outputs])
+
     def on_outputs(
         self, partition: int, batch: ModelPredictions, now_us: int, outputs: Sequence[ModelOutput] | None = None
     ) -> list[Emit]:
@@ -147,10 +154,8 @@ class Combiner:
         return answers
 
     def _keep(self, query: Pending, output: ModelOutput, *, is_again: bool) -> None:
-        """Keep a model's output, if it is the first good one; a query with a plan goes on when it has what it asked."""
-        known = query.outputs.get(output.model)
-        if known is None or known.outcome is not Outcome.OK:
-            query.outputs[output.model] = output
+        """Keep a model's output; a query with a plan goes on when it has what it asked."""
+        if query.take(output, is_again=is_again):
             if is_again and query.plan is not None and query.plan.steps is None:
                 labels = ("application", query.application_name, "model", output.model, "outcome", "won")
                 self._counters["hedges_total", *labels] += 1
