@@ -52,6 +52,10 @@ ESTIMATORS: Mapping[str, Callable[[Log], tuple[Contributions, str]]] = {
 }
 
 
+# Their own spread says nothing of what a wrong model does to them: `dr` is right whatever the model is.
+_AS_WRONG_AS_THE_MODEL = frozenset(("dr_os", "switch", "dm"))
+
+
 def estimate(
     log: Log,
     names: Iterable[str] = tuple(ESTIMATORS),
@@ -61,6 +65,9 @@ def estimate(
     least: float = LEAST_EFFECTIVE,
 ) -> dict[str, Estimate | EstimateError]:
     """Return by estimator what the log's target policy would have cost, or why that cannot be said.
+
+    Intervals of estimators that are as wrong as their model of the losses reach as far as that of `dr`: they hold
+    wherever that one does.
 
     Args:
         log: decisions with the target's propensities.
@@ -80,10 +87,24 @@ def estimate(
             found[name] = refusal
         else:
             made[name] = (rows, note)
-    intervals = resampled([rows for rows, _ in made.values()], alpha, seed) if made else []
-    for (name, (rows, note)), (low, high) in zip(made.items(), intervals, strict=True):
+    intervals = _intervals(log, {name: rows for name, (rows, _) in made.items()}, alpha, seed)
+    for name, (rows, note) in made.items():
+        low, high = intervals[name]
         value, error = ratio(rows)
         weights = rows.weights
         used = effective(weights), float(weights.max()), log.unsupported, len(weights)
         found[name] = Estimate(name, value, error, low, high, *used, note)
     return {name: found[name] for name in names}
+
+
+def _intervals(log: Log, made: Mapping[str, Contributions], alpha: float, seed: int) -> dict[str, tuple[float, float]]:
+    """Return the intervals by estimator."""
+    if not made:
+        return {}
+    is_doubtful = not _AS_WRONG_AS_THE_MODEL.isdisjoint(made)
+    rows = {**made, "dr": made["dr"] if "dr" in made else dr(log)} if is_doubtful else made
+    found = dict(zip(rows, resampled([*rows.values()], alpha, seed), strict=True))
+    for name in _AS_WRONG_AS_THE_MODEL & made.keys():
+        low, high = zip(found[name], found["dr"], strict=True)
+        found[name] = min(low), max(high)
+    return found

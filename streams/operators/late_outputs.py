@@ -49,10 +49,11 @@ class LateBatch(NamedTuple):
 
 
 class _MissingModels(NamedTuple):
-    """Which models a query was answered without, and whose running means they belong to."""
+    """Which models a query was answered without, whose running means they belong to, and the query's id."""
 
     models: frozenset[str]
     application: str | None
+    query_id: str
 
 
 class LateOutputs:
@@ -63,7 +64,9 @@ class LateOutputs:
     def __init__(self) -> None:
         self._missing: dict[int, dict[str, _MissingModels]] = {}
 
-    def expect(self, partition: int, query_id: str, models: Collection[str], application: str | None) -> None:
+    def expect(
+        self, partition: int, query_id: str, models: Collection[str], application: str | None, row_id: str = ""
+    ) -> None:
         """Remember a query that has been answered without these models.
 
         Args:
@@ -71,11 +74,13 @@ class LateOutputs:
             query_id: its id.
             models: that were missing.
             application: that lets running means stand in for them; None = no such one.
+            row_id: under which they were asked; empty = its id.
         """
-        if len(query_id) > _ID:
+        row_id = row_id or query_id
+        if len(row_id) > _ID:
             return
         queries = self._missing.setdefault(partition, {})
-        queries[query_id] = _MissingModels(frozenset(models), application)
+        queries[row_id] = _MissingModels(frozenset(models), application, query_id)
         # All at once: from the front of a dict each takes 10 to 20 us (20,000 of them, CPython 3.11), as the search for
         # the first begins among all that were deleted.
         if len(queries) > 2 * _REMEMBERED:
@@ -86,19 +91,20 @@ class LateOutputs:
         queries = self._missing.get(partition)
         if not queries:
             return None
-        rows, applications = [], []
-        for row, (query_id, outcome) in enumerate(zip(batch.query_ids, batch.outcomes, strict=True)):
-            missing = queries.get(query_id)
+        rows, applications, ids = [], [], []
+        for row, (row_id, outcome) in enumerate(zip(batch.query_ids, batch.outcomes, strict=True)):
+            missing = queries.get(row_id)
             if missing is None or outcome is not Outcome.OK or batch.model not in missing.models:
                 continue
             rows.append(row)
             applications.append(missing.application)
+            ids.append(missing.query_id)  # whoever joins them looks under the query's id
             left = missing.models - {batch.model}
             if left:
-                queries[query_id] = missing._replace(models=left)
+                queries[row_id] = missing._replace(models=left)
             else:
-                del queries[query_id]
-        return LateBatch(_only(batch, rows), tuple(applications)) if rows else None
+                del queries[row_id]
+        return LateBatch(_only(batch, rows)._replace(query_ids=tuple(ids)), tuple(applications)) if rows else None
 
     def drop(self, partitions: Sequence[int]) -> None:
         """Forget these partitions."""
@@ -133,25 +139,21 @@ class SideOutput(NamedTuple):
 
     output: ModelOutput
     is_late: bool
+    written_us: int = 0  # when its worker wrote it
 
 
-def completed(prediction: Prediction, come: Sequence[SideOutput]) -> tuple[Prediction, tuple[ModelOutput, ...]]:
+def completed(prediction: Prediction, come: Sequence[SideOutput]) -> Prediction:
     """Put outputs in the place of those that were missing when an ensemble was answered.
 
     Args:
         prediction: as it was answered.
-        come: what versions said beside it: late ones, and shadows.
-
-    Returns:
-        The prediction, and what has no place in it: shadows.
+        come: what versions said beside it: late ones, which have a place in it, and shadows, which have none.
     """
     missing = {output.model for output in prediction.outputs if output.outcome is Outcome.MISSING}
     late = {one.output.model: one.output for one in come if one.is_late and one.output.model in missing}
     is_alone = len(prediction.outputs) == 1 and not prediction.outputs[0].reconstructed
     if not late or is_alone:
-        return prediction, tuple([one.output for one in come])
+        return prediction
     # At the end: the outputs that the answer was made of come first.
     outputs = [output for output in prediction.outputs if output.model not in late] + [*late.values()]
-    return prediction._replace(outputs=tuple(outputs)), tuple(
-        [one.output for one in come if one.output is not late.get(one.output.model)]
-    )
+    return prediction._replace(outputs=tuple(outputs))

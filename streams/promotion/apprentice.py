@@ -6,7 +6,10 @@ model, with propensity p, and the apprentice would ask it with q, the apprentice
     difference = (1 - w) (loss - b),  b = mean loss so far
 
 Its mean is that of the losses, as 1 - w has a mean of 0; b keeps it small. Where all models' losses are known, nothing
-is estimated. A model that the serving policy never asks, but the apprentice would, is taken to cost 1.
+is estimated. A model that the serving policy never asks, but the apprentice would, is taken to cost 1. Where nothing is
+known of the model itself, as its answer was decoded or an input refused, the served answer's loss is taken: it would
+have been served all the same. Queries of which nothing can be told are counted, and the bounds allow for them: each
+may have been anything.
 
 Source of the weights: Dudik, Langford and Li, Doubly robust policy evaluation and learning, ICML 2011.
 """
@@ -14,16 +17,19 @@ Source of the weights: Dudik, Langford and Li, Doubly robust policy evaluation a
 from __future__ import annotations
 
 from collections import OrderedDict
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from policies import registry
-from policies.contract import Situation, is_contextual
+from policies.contract import Situation, is_contextual, is_stepwise
 from policies.errors import PolicyError
 from policies.estimators.sequence import ConfidenceSequence
 from streams.operators.cold_start import lesson, started
 from streams.operators.configuration import apprentice
 from streams.operators.learn.fold import checked, taught
+from streams.operators.selection.hedging import HEDGE
 from streams.promotion.evidence import Totals
+from streams.promotion.serving import served_loss
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -64,6 +70,7 @@ class ApprenticeEvidence:
         self._states: OrderedDict[str, PolicyState | None] = OrderedDict()
         self._difference = ConfidenceSequence()
         self._weights = self._weight_squares = self._loss = self._own_loss = 0.0
+        self._left_out = 0
 
     def take(self, seen: Observation, timestamp_us: int) -> None:
         """Judge the apprentice by one observation, then teach it; those of an application are in one partition."""
@@ -91,19 +98,31 @@ class ApprenticeEvidence:
         return self._states
 
     def _judge(self, seen: Observation) -> None:
-        decision, losses = seen.decision, seen.losses
-        if seen.steps:  # what was asked depends on answers, and so does what is known
+        """Compare both policies on one query; what cannot be told is counted."""
+        decision, losses, wanted = seen.decision, seen.losses, self._propensities(seen)
+        if len(losses) != len(wanted) or len(wanted) != len(decision.propensities):
             return
-        wanted = self._propensities(seen)
-        if len(decision.chosen) == 1 and len(losses) == len(wanted) == len(decision.propensities):
-            loss = losses[decision.chosen[0]]
-            if loss is not None and decision.propensities[decision.chosen[0]] >= _LEAST_SHARE:
-                self._estimate(decision.chosen[0], loss, wanted, decision.propensities)
-        elif seen.loss is not None and len(losses) == len(wanted):
-            known = [(q, loss) for q, loss in zip(wanted, losses, strict=True) if q]
-            if all(loss is not None for _, loss in known):
-                own = sum(q * loss for q, loss in known if loss is not None)
-                self._add(seen.loss - own, -1.0, 1.0, 1.0, seen.loss, own)
+        arm = decision.chosen[0] if len(decision.chosen) == 1 else None
+        loss, served = None if arm is None else losses[arm], served_loss(seen)
+        if _depends_on_answers(seen):  # and so does what is known
+            self._left_out += 1
+        elif (
+            arm is not None and decision.propensities[arm] >= _LEAST_SHARE and (loss is not None or served is not None)
+        ):
+            self._estimate(arm, served if loss is None else loss, wanted, decision.propensities)
+        elif arm is None and served is not None:
+            self._compare(served, losses, wanted)
+        else:
+            self._left_out += 1
+
+    def _compare(self, served: float, losses: Sequence[float | None], wanted: Sequence[float]) -> None:
+        """Compare where all models were asked; if none has anything to tell, whoever is asked would cost the same."""
+        known = [(q, loss) for q, loss in zip(wanted, losses, strict=True) if q]
+        if any(loss is None for _, loss in known) and any(loss is not None for loss in losses):
+            self._left_out += 1
+            return
+        own = sum(q * (served if loss is None else loss) for q, loss in known)
+        self._add(served - own, -1.0, 1.0, 1.0, served, own)
 
     def _estimate(self, arm: int, loss: float, wanted: Sequence[float], logged: Sequence[float]) -> None:
         base = self._loss / self._difference.count if self._difference.count else 0.5
@@ -147,4 +166,19 @@ class ApprenticeEvidence:
         count = found.count
         weights = self._weights, self._weight_squares
         losses = self._own_loss, count, self._loss, count
-        return Totals(count, found.below, found.above, *weights, *losses).evidence(alpha)
+        return (
+            Totals(count, found.below, found.above, *weights, *losses, left_out=self._left_out).evidence(alpha).of_all()
+        )
+
+
+def _depends_on_answers(seen: Observation) -> bool:
+    """Tell whether what was asked depends on answers; that a model was asked the same again (a hedge) does not."""
+    return _is_stepwise(seen.decision.policy) or any(step.kind != HEDGE for step in seen.steps)
+
+
+@lru_cache(maxsize=1024)
+def _is_stepwise(policy: str) -> bool:
+    try:
+        return is_stepwise(registry.parse(policy))
+    except PolicyError:
+        return False

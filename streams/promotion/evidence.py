@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from policies.estimators.sequence import Side, bounds, missing
@@ -21,7 +21,11 @@ class Evidence:
         candidate_loss: mean over what the candidate answered, or would have; None = nothing is known.
         incumbent_loss: likewise.
         cost: errors that the candidate has cost so far, more than the incumbent would have; of its own answers alone.
+            An estimate, which goes up and down by chance: at a large share few answers of the incumbent stand against
+            many of its own.
         missing: about how many more comparisons like these would put `lower` above 0; None = none would.
+        answers: that the candidate gave, or owed, of those compared; none as a shadow or an apprentice.
+        left_out: queries of which nothing can be told, beside the comparisons.
     """
 
     pairs: int = 0
@@ -33,6 +37,23 @@ class Evidence:
     incumbent_loss: float | None = None
     cost: float = 0.0
     missing: int | None = None
+    answers: float = 0.0
+    left_out: int = 0
+
+    @property
+    def least_cost(self) -> float:
+        """Errors that it has cost at least, as surely as `upper` holds: at all times at once."""
+        return self.answers * max(0.0, -self.upper)
+
+    def of_all(self) -> Evidence:
+        """Return it with bounds that hold whatever the queries that were left out would have told."""
+        left, known, either = self.left_out, self.pairs, self.pairs + self.left_out
+        if not left:
+            return self
+        lower, upper = (known * self.lower - left) / either, (known * self.upper + left) / either
+        return replace(
+            self, lower=lower, upper=upper, missing=self.missing if lower > 0.0 or not self.is_better else None
+        )
 
     @property
     def is_better(self) -> bool:
@@ -53,6 +74,8 @@ class Totals(NamedTuple):
     incumbent: float = 0.0
     incumbents: float = 0.0
     cost: float = 0.0
+    answers: float = 0.0
+    left_out: float = 0.0
 
     def plus(self, other: Totals) -> Totals:
         """Return the totals of both."""
@@ -77,4 +100,6 @@ class Totals(NamedTuple):
             incumbent_loss=self.incumbent / self.incumbents if self.incumbents else None,
             cost=self.cost,
             missing=0 if lower > 0.0 else missing(self.below, self.pairs, alpha),
+            answers=self.answers,
+            left_out=int(self.left_out),
         )

@@ -22,6 +22,17 @@ MOST = 1_000
 ALPHA = 0.05
 
 
+def served_loss(seen: Observation) -> float | None:
+    """Return what the answer cost; None if that is not known.
+
+    Without an answer, nor a default output for it, a loss is not computed: it is that of models that are silent.
+    """
+    if seen.loss is not None:
+        return seen.loss if 0.0 <= seen.loss <= 1.0 else None
+    asked = [seen.losses[arm] for arm in seen.decision.chosen if 0 <= arm < len(seen.losses)]
+    return 1.0 if asked and all(loss == 1.0 for loss in asked) else None
+
+
 class Served:
     """One application's policy that serves.
 
@@ -64,8 +75,8 @@ class Serving:
 
     def observe(self, seen: Observation, timestamp_us: int) -> None:
         """Fold one observation, each once."""
-        loss, policy, name = seen.loss, seen.decision.policy, seen.application
-        if loss is None or not 0.0 <= loss <= 1.0:
+        loss, policy, name = served_loss(seen), seen.decision.policy, seen.application
+        if loss is None:
             return
         served = self._applications.get(name)
         if served is None or (served.policy != policy and seen.predicted_us > served.newest_us):

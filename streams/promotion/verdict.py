@@ -1,13 +1,14 @@
 """Evidence, guards and plan into one verdict.
 
-    a guard is over its limit, the candidate has cost its budget, or it is worse (upper < 0)   ▶ back, at once
+    a guard is over its limit, it has cost its budget for sure, or is worse (upper < -tolerance) ▶ back, at once
     it has not been long enough at its share                                                  ▶ stay
     the next share may cost more than `risk` of all queries (next share * -lower)             ▶ stay
     the next share is 1                                             ▶ promote, if lower > -tolerance (0 by default)
     otherwise                                                                                 ▶ step
 
-A plan that begins with a share takes that risk without evidence; `budget` bounds it. So a version that is worse goes
-back when its bounds say so, or when it has cost `budget` errors more than the incumbent would have, whichever is first.
+Every verdict is taken by a bound that holds at all times at once, none by a sum, which goes up and down by chance. So a
+version that is worse goes back when its bounds say so. With a tolerance it is worse when it costs more than that for
+sure; `budget` bounds what the tolerated may cost in all.
 """
 
 from __future__ import annotations
@@ -125,9 +126,9 @@ def _fault(plan: Candidate, evidence: Evidence, guards: Mapping[str, float]) -> 
         value = measured.get(name)
         if value is not None and not value <= limit:  # nor NaN
             return f"{name} {value:.3g} is over its limit of {limit:g}: {GUARDS.get(name, name)}"
-    if evidence.cost > plan.budget:
-        return f"it has cost {evidence.cost:.1f} errors, over its budget of {plan.budget:g}"
-    return "it is worse" if evidence.upper < 0.0 else ""
+    if evidence.least_cost > plan.budget:
+        return f"it has cost {evidence.least_cost:.1f} errors at least, over its budget of {plan.budget:g}"
+    return "it is worse" if evidence.upper < -max(0.0, plan.tolerance) else ""
 
 
 def _stay(stage: Stage, reason: str) -> Verdict:

@@ -7,59 +7,94 @@ A run of queries is as short as can be: it ends as soon as both versions have an
 time, the share above all, changes both sides of a comparison alike: how hard queries are, which replicas have loaded
 the version, who asks. Which version answers is drawn by the query's id alone, so the difference of the means is
 unbiased. It lies in [-1, 1] whatever the share is, where weights of 1 / share would reach to 1 / share.
+
+A version that was drawn and gave no answer has a loss of 1. A shadow that was not heard of on a query is left out of
+the comparison and counted: the cache may have answered, or the feedback may have been quicker.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from policies.estimators.sequence import ConfidenceSequence
 from streams.promotion.evidence import Totals
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from schemas.records import Observation
     from streams.promotion.evidence import Evidence
 
 
-class _Run:
-    """The queries of one application since its last comparison, and all comparisons before."""
+class _Mean(NamedTuple):
+    """Losses, summed."""
 
-    __slots__ = ("candidate", "cost", "difference", "incumbent", "losses")
+    total: float = 0.0
+    count: int = 0
+
+    def plus(self, loss: float) -> _Mean:
+        """Return it with one more."""
+        return _Mean(self.total + loss, self.count + 1)
+
+    @property
+    def value(self) -> float:
+        """The mean of at least one."""
+        return self.total / self.count
+
+
+class _Run:
+    """The queries of one application since its last comparison, and all comparisons before.
+
+    Attributes:
+        candidate: losses of the run.
+        incumbent: likewise.
+        difference: of the comparisons.
+        losses: sum and count of the candidate's, of the incumbent's.
+        cost: errors of the candidate beyond the incumbent's.
+        answers: of the candidate.
+        is_shadow: whether the last comparison was of both on one query.
+        left_out: the incumbent's answers to queries on which a shadow was not heard of.
+    """
+
+    __slots__ = ("answers", "candidate", "cost", "difference", "incumbent", "is_shadow", "left_out", "losses")
 
     def __init__(self) -> None:
-        self.candidate: list[float] = []  # losses of the run
-        self.incumbent: list[float] = []
+        self.candidate, self.incumbent = _Mean(), _Mean()
         self.difference = ConfidenceSequence()
-        self.losses = (0.0, 0.0, 0.0, 0.0)  # sum and count of the candidate's, of the incumbent's
+        self.losses = (0.0, 0.0, 0.0, 0.0)
         self.cost = 0.0
+        self.answers = self.left_out = 0
+        self.is_shadow = False
 
     def compare(self, candidate: float, incumbent: float) -> None:
         """Take both losses on one query."""
         self.difference.add(incumbent - candidate)
-        self._count((candidate,), (incumbent,))
+        self._count(_Mean(candidate, 1), _Mean(incumbent, 1))
+        self.left_out += self.incumbent.count if self.is_shadow else 0
+        self.is_shadow, self.candidate, self.incumbent = True, _Mean(), _Mean()
 
-    def extend(self, losses: list[float], loss: float) -> None:
+    def extend(self, *, candidate: float | None = None, incumbent: float | None = None) -> None:
         """Take the loss of the one that answered; compare as soon as there are two to compare."""
-        losses.append(loss)
-        if self.candidate and self.incumbent:
-            mine, its = sum(self.candidate) / len(self.candidate), sum(self.incumbent) / len(self.incumbent)
-            self.difference.add(its - mine)
-            self.cost += len(self.candidate) * (mine - its)
-            self._count(self.candidate, self.incumbent)
-            self.candidate, self.incumbent = [], []
+        if candidate is not None:
+            self.candidate = self.candidate.plus(candidate)
+        if incumbent is not None:
+            self.incumbent = self.incumbent.plus(incumbent)
+        mine, its = self.candidate, self.incumbent
+        if mine.count and its.count:
+            self.difference.add(its.value - mine.value)
+            self.cost += mine.count * (mine.value - its.value)
+            self.answers += mine.count
+            self._count(mine, its)
+            self.is_shadow, self.candidate, self.incumbent = False, _Mean(), _Mean()
 
-    def _count(self, candidate: Sequence[float], incumbent: Sequence[float]) -> None:
+    def _count(self, candidate: _Mean, incumbent: _Mean) -> None:
         mine, mines, its, theirs = self.losses
-        self.losses = mine + sum(candidate), mines + len(candidate), its + sum(incumbent), theirs + len(incumbent)
+        self.losses = mine + candidate.total, mines + candidate.count, its + incumbent.total, theirs + incumbent.count
 
     @property
     def totals(self) -> Totals:
         """What it comes to."""
         found = self.difference
-        count = found.count
-        return Totals(count, found.below, found.above, count, count, *self.losses, self.cost)
+        count, left = found.count, self.left_out + (self.incumbent.count if self.is_shadow else 0)
+        return Totals(count, found.below, found.above, count, count, *self.losses, self.cost, self.answers, left)
 
 
 class VersionEvidence:
@@ -102,9 +137,9 @@ class VersionEvidence:
         if candidate in losses and incumbent in losses:
             run.compare(losses[candidate], losses[incumbent])
         elif candidate in losses:
-            run.extend(run.candidate, losses[candidate])
+            run.extend(candidate=losses[candidate])
         else:
-            run.extend(run.incumbent, losses[incumbent])
+            run.extend(incumbent=losses[incumbent])
         if self._watch is not None:
             self._renew(seen.application, run.difference, *self._watch)
 

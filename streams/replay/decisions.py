@@ -17,7 +17,7 @@ from policies import registry
 from policies.contract import Situation, is_contextual
 from policies.errors import PolicyError
 from schemas import topics
-from schemas.records import Prediction, is_ranked
+from schemas.records import Outcome, Prediction, is_ranked
 from streams.operators.cold_start import started
 from streams.operators.contract import Emit, Record, StateKey
 from streams.operators.selection.features import Recalled
@@ -27,7 +27,7 @@ from streams.operators.selection.plan import OVERDUE
 from streams.operators.selection.state_view import arms_of
 from streams.replay.configurations import Configured
 from streams.replay.outputs import batched, batches, has_substitutes, is_whole
-from streams.replay.questions import RecordedLatencies, outputs_before
+from streams.replay.questions import RecordedAdmission, RecordedLatencies, outputs_before
 from streams.replay.report import ANSWERS, DECISIONS
 from streams.replay.stages import told
 from streams.runtime.role.local import LocalCodec
@@ -98,8 +98,8 @@ class Decisions:
         self._history = history
         self._report = report
         own = replace(settings, cache_bytes=0, admission=False, inside=frozenset())
-        self._latencies = RecordedLatencies()
-        self._kernel = Configured(timeline, lambda: _assuming(Selection(self._local, own), self._latencies))
+        self._latencies, self._admission = RecordedLatencies(), RecordedAdmission()
+        self._kernel = Configured(timeline, lambda: self._assuming(Selection(self._local, own)))
         self._waiting: list[Asked] = []
         self._ids: set[str] = set()
 
@@ -188,6 +188,8 @@ class Decisions:
 
     def _is_same(self, recorded: Prediction, replayed: Prediction | None) -> bool:
         again = recorded._replace(steps=tuple([step for step in recorded.steps if step.kind != HEDGE]))
+        if replayed is not None:
+            replayed = _as_told(recorded, replayed)
         if replayed is not None and is_ranked(recorded):  # when its state and its features came, nobody has recorded
             replayed = replayed._replace(answered_us=recorded.answered_us)
         return replayed is not None and self._codec.encode(again) == self._codec.encode(replayed)
@@ -230,6 +232,10 @@ class Decisions:
                 yield (key, None), (common, state)
         yield (key, None), (StateKey(key.partition, application_of(decision.state)), None)
 
+    def _assuming(self, kernel: Selection) -> Selection:
+        kernel.assume(self._latencies, self._admission)
+        return kernel
+
     def _replayed(self, asked: Sequence[Asked], epoch: int) -> list[bytes | None]:
         """Return what selection writes for each, all of different ids."""
         kernel = self._kernel.at(epoch)
@@ -243,7 +249,7 @@ class Decisions:
             self._ask_in_steps(kernel, one, found)
             if not is_whole(one.prediction):
                 _note(kernel.on_timer(_over_us(one.prediction)), found)
-            self._drop(kernel, [one])
+            self._drop(kernel, [one])  # and with it what its models refused
         return [found.get(one.query[1:3]) for one in asked]
 
     def _ask(self, kernel: Selection, asked: Sequence[Asked], found: dict[tuple[int, int], bytes]) -> None:
@@ -265,6 +271,7 @@ class Decisions:
         """Ask a query, and bring for each of its steps what had come by then."""
         its = one.prediction
         self._latencies.follow(its)
+        self._admission.follow(its)
         self._ask(kernel, [one], found)
         for now_us, rows in told(its):
             self._bring(kernel, now_us, batched((one.query.partition, row) for row in rows), found)
@@ -320,15 +327,22 @@ def _recalled(prediction: Prediction) -> Recalled:
     return Recalled(features, prediction.imputed, ranked.rows, ranked.imputed)
 
 
-def _assuming(kernel: Selection, latencies: RecordedLatencies) -> Selection:
-    kernel.assume(latencies)
-    return kernel
-
-
 def _note(effects: Effects, found: dict[tuple[int, int], bytes]) -> None:
     for effect in effects:
         if effect.__class__ is Emit and effect.topic == topics.PREDICTIONS:
             found[effect.completes[0][1:]] = effect.value
+
+
+def _as_told(recorded: Prediction, replayed: Prediction) -> Prediction:
+    """Leave out of what is missing which version was asked, where the record does not say it: older ones do not."""
+    unsaid = {one.model for one in recorded.outputs if one.outcome is Outcome.MISSING and not one.version}
+    if not unsaid:
+        return replayed
+    outputs = [
+        one._replace(version="") if one.outcome is Outcome.MISSING and one.model in unsaid else one
+        for one in replayed.outputs
+    ]
+    return replayed._replace(outputs=tuple(outputs))
 
 
 def _has_steps(prediction: Prediction) -> bool:

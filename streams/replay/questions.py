@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from schemas.records import Outcome
+from streams.operators.selection.admission import Admission
 from streams.operators.selection.latencies import QUANTILE, Latencies
-from streams.operators.selection.plan import OVERDUE
+from streams.operators.selection.plan import OVERDUE, OVERLOADED
 
 if TYPE_CHECKING:
-    from schemas.records import ModelOutput, Prediction
+    from collections.abc import Sequence
+
+    from schemas.records import ModelOutput, ModelPredictions, Prediction
 
 
 class RecordedLatencies(Latencies):
@@ -50,6 +53,37 @@ class RecordedLatencies(Latencies):
     def last_chance_us(self, model: str, until_us: int) -> int | None:
         """Return when the model was asked because the answers before were overdue; None = it was not."""
         return self._last_chance_us.get(model)
+
+
+class RecordedAdmission(Admission):
+    """The refusals of one prediction's later questions; what was refused at first has no decision to replay."""
+
+    __slots__ = ("_refused",)
+
+    def __init__(self) -> None:
+        """Refuse nothing."""
+        super().__init__()
+        self._refused: frozenset[str] = frozenset()
+
+    def follow(self, prediction: Prediction) -> None:
+        """Take those of a prediction's steps."""
+        arms = () if prediction.decision is None else prediction.decision.arms
+        refused = [step for step in prediction.steps if step.outcome == OVERLOADED]
+        self._refused = frozenset([arms[arm] for step in refused for arm in step.arms])
+
+    def clear(self) -> None:
+        """Refuse nothing again."""
+        self._refused = frozenset()
+
+    def admits(self, model: str, due_us: int, now_us: int, priority: int = 0) -> bool:
+        """Tell whether no step says that a model has refused."""
+        return model not in self._refused
+
+    def ask(self, models: Sequence[str], due_us: int, now_us: int) -> None:
+        """Count nothing."""
+
+    def report(self, batch: ModelPredictions, now_us: int, *, is_beside: bool = False) -> None:
+        """Learn nothing."""
 
 
 def outputs_before(prediction: Prediction, number: int) -> tuple[ModelOutput, ...]:

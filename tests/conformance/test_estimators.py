@@ -72,6 +72,52 @@ def test_at_least_90_of_100_intervals_cover(name: str) -> None:
     assert sum(each.low <= TRUE <= each.high for each in found) >= 90
 
 
+WRONG_MODELS = ("one for all contexts", "a constant")
+
+
+def in_contexts(seed: int, model: str, rows: int = 2_000) -> tuple[Log, float]:
+    """Return a log whose model of losses is wrong, and what is true: which arm is good depends on the context.
+
+    Nine of ten decisions ask the first arm, so that the log says little of the others, and the target asks these.
+    """
+    random = np.random.default_rng(seed)
+    contexts = random.integers(0, 4, rows)
+    means = np.array([[0.1, 0.5, 0.6], [0.6, 0.1, 0.5], [0.5, 0.6, 0.1], [0.4, 0.3, 0.2]])[contexts]
+    logged = np.array([[0.9, 0.05, 0.05], [0.7, 0.2, 0.1], [0.8, 0.1, 0.1], [0.6, 0.2, 0.2]])[contexts]
+    target = np.array([[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.2, 0.2, 0.6], [0.1, 0.2, 0.7]])[contexts]
+    arms = (random.random((rows, 1)) > logged.cumsum(axis=1)).sum(axis=1).clip(0, 2)
+    losses, at = np.full((rows, 3), np.nan), np.arange(rows)
+    losses[at, arms] = random.random(rows) < means[at, arms]
+    modelled = expected(losses) if model == WRONG_MODELS[0] else np.full_like(losses, 0.9)
+    return Log(logged, target, losses, modelled), float((target * means).sum(axis=1).mean())
+
+
+@cache
+def wrongly_modelled(model: str) -> list[tuple[dict[str, Estimate | EstimateError], float]]:
+    """Return all estimates of fifty such logs, each with what is true."""
+    logs = [in_contexts(seed, model) for seed in range(50)]
+    return [(estimate(log, OF_BANDITS), true) for log, true in logs]
+
+
+@pytest.mark.parametrize("model", WRONG_MODELS)
+@pytest.mark.parametrize("name", OF_BANDITS)
+def test_intervals_cover_though_the_model_of_losses_is_wrong(name: str, model: str) -> None:
+    """In 45 of 50 logs at least: a number that is wrong must not look exact."""
+    held = [found[name] for found, _ in wrongly_modelled(model)]
+    true = [true for _, true in wrongly_modelled(model)]
+    assert all(isinstance(each, Estimate) for each in held)
+    covers = [each.low <= it <= each.high for each, it in zip(held, true, strict=True) if isinstance(each, Estimate)]
+    assert sum(covers) >= 45
+
+
+def test_the_model_is_wrong_in_those_logs() -> None:
+    """What it expects is off by more than four standard errors, so that the test before can see a wrong interval."""
+    found, true = wrongly_modelled(WRONG_MODELS[0])[0]
+    model = found["dm"]
+    assert isinstance(model, Estimate)
+    assert abs(model.value - true) > 4 * model.error
+
+
 @pytest.mark.parametrize("name", OF_BANDITS)
 def test_its_standard_error_is_how_much_it_differs_between_logs(name: str) -> None:
     """To a quarter."""

@@ -279,7 +279,8 @@ class Joiner(Operator):
                 if record.topic == topics.SHADOWS:
                     batch, partition = self._codec.decode(ModelPredictions, record.value), self._partition(number)
                     is_closed = partial(partition.ended.knows, now_s=now_us // SECOND_US)
-                    partition.shadows.keep(batch, is_closed, now_us + self._longest_us, is_late=is_late(record))
+                    until_us = now_us + self._longest_us
+                    partition.shadows.keep(batch, is_closed, until_us, record.timestamp_us, is_late=is_late(record))
                     effects.append(Skip((record.position,), ""))
                 else:
                     self._terms.on_record(record, now_us)

@@ -11,11 +11,11 @@ from policies.errors import LossError
 from schemas import topics
 from schemas.errors import DecodeError, SchemaError
 from schemas.framing import peek_texts
-from schemas.records import Feedback, ModelOutput, Observation, Observations, Prediction, new_tuple
+from schemas.records import Feedback, Observation, Observations, Prediction, new_tuple
 from streams.operators.contract import DeadLetter, Emit, Position, Record, Skip
 from streams.operators.ids import seconds
 from streams.operators.join.buffer import MAX_ID_BYTES, Ending, is_long, position_of, value_of
-from streams.operators.join.observation import KINDS, ErrorSpans, default_observation, observation
+from streams.operators.join.observation import KINDS, ErrorSpans, default_observation, observation, output_loss
 from streams.operators.join.shadows import VersionLosses
 from streams.operators.late_outputs import completed
 from streams.operators.statistics import Counters
@@ -160,13 +160,12 @@ class JoinOutcomes:
 
     def _made(self, matches: Sequence[Match], partition: JoinBuffer, now_us: int) -> Iterable[_Made]:
         codec, terms_of, classes = self._codec, self._terms.of, self._configuration.classes
-        predictions = [codec.decode(Prediction, value_of(one.stored)) for one in matches]
+        answered = predictions = [codec.decode(Prediction, value_of(one.stored)) for one in matches]
         self._check_time(matches, predictions, now_us)
-        beside: list[tuple[ModelOutput, ...]] = [()] * len(matches)
+        beside: list[tuple[SideOutput, ...]] = [()] * len(matches)
         if partition.shadows:
-            side_outputs = [partition.shadows.get(one.query_id) for one in matches]
-            both = [completed(prediction, its) for prediction, its in zip(predictions, side_outputs, strict=True)]
-            predictions, beside = [prediction for prediction, _ in both], [its for _, its in both]
+            beside = [partition.shadows.get(one.query_id) for one in matches]
+            predictions = [completed(prediction, its) for prediction, its in zip(answered, beside, strict=True)]
         terms = [terms_of(prediction.application) for prediction in predictions]
         seen = [
             observation(
@@ -186,18 +185,20 @@ class JoinOutcomes:
         if not self._configuration.has_shares:
             return zip(predictions, repeat(()), terms, seen, strict=False)
         feedback = [one.feedback for one in matches]
-        return list(starmap(self._with_versions, zip(predictions, feedback, beside, terms, seen, strict=True)))
+        return list(starmap(self._with_versions, zip(answered, feedback, beside, terms, seen, strict=True)))
 
     def _with_versions(
         self,
         prediction: Prediction,
         feedback: Feedback,
-        beside: tuple[ModelOutput, ...],
+        beside: tuple[SideOutput, ...],
         terms: Terms,
         seen: Observation | None,
     ) -> _Made:
-        span = seen.span if seen else terms.span
-        versions = self._versions.of(prediction, feedback, terms.loss, beside, span)
+        classes, span = self._configuration.classes, seen.span if seen else terms.span
+        versions = self._versions.of(
+            prediction, beside, lambda output: output_loss(output, prediction, feedback, terms.loss, classes, span)
+        )
         return prediction, versions, terms, seen and seen._replace(versions=versions)
 
     def _check_time(self, matches: Sequence[Match], predictions: Sequence[Prediction], now_us: int) -> None:
@@ -245,7 +246,8 @@ class JoinOutcomes:
         self, partition: JoinBuffer, position: Position, value: bytes, side_outputs: Sequence[SideOutput], now_us: int
     ) -> Emit | Skip:
         """Return the effects of a window's end without feedback."""
-        prediction, _ = completed(self._codec.decode(Prediction, value), side_outputs)
+        answered = self._codec.decode(Prediction, value)
+        prediction = completed(answered, side_outputs)
         window_us, _, default_loss, _, forget_us = self._terms.of(prediction.application)
         # For one more window, late feedback is distinguished from unknown.
         until_us = max(prediction.answered_us + 2 * window_us, now_us + window_us)
@@ -258,6 +260,10 @@ class JoinOutcomes:
             return Skip((position,), "no_feedback")
         if prediction.answered_us + self._memory_us < now_us:
             return Skip((position,), "window_long_over")  # the learner may have applied and forgotten its feedback
+        if self._configuration.has_shares:
+            versions = self._versions.of(answered, side_outputs, lambda _: default_loss)
+            self._versions.add(prediction.application, versions)
+            seen = seen._replace(versions=versions)
         return self._emitted(seen.decision.state, self._codec.encode(seen), (position,))
 
     def dropped(self, record: Record, query_id: str, partition: JoinBuffer, effects: Effects) -> bool:

@@ -7,21 +7,22 @@ from itertools import islice, takewhile
 from typing import TYPE_CHECKING, TypeAlias
 
 from policies.errors import LossError
-from schemas.records import Outcome, Tensor, VersionLoss, outputs_of
+from schemas.records import ModelOutput, Outcome, Tensor, VersionLoss, outputs_of
 from streams.operators.ids import SECOND_US
-from streams.operators.join.observation import NO_ANSWER_LOSS, output_loss
+from streams.operators.join.observation import NO_ANSWER_LOSS
 from streams.operators.late_outputs import SideOutput
 from streams.operators.statistics import Counters, render
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from schemas.records import Feedback, ModelOutput, ModelPredictions, Prediction
+    from schemas.records import ModelPredictions, Prediction
     from streams.operators.configuration import Configuration
     from streams.operators.join.shared_room import SharedRoom
 
     IsClosed: TypeAlias = Callable[[str], bool]
 
+_NOT_ASKED = (Outcome.OVERLOADED, Outcome.UNKNOWN_VERSION)
 # Memory of an output beside the bytes of its answer and scores.
 _OUTPUT_BYTES = 400
 
@@ -55,22 +56,25 @@ class Shadows:
         """Memory of large outputs."""
         return self._room.used_large_bytes
 
-    def keep(self, batch: ModelPredictions, is_closed: IsClosed, until_us: int, *, is_late: bool) -> None:
+    def keep(
+        self, batch: ModelPredictions, is_closed: IsClosed, until_us: int, written_us: int = 0, *, is_late: bool
+    ) -> None:
         """Keep outputs of a shadow, or late ones of an ensemble's model, until their queries' feedback comes.
 
         Args:
             batch: the outputs.
             is_closed: returns whether a query's feedback has come, or its window has ended.
             until_us: the end, if no feedback of a query comes until then.
+            written_us: when the worker wrote them.
             is_late: whether the outputs came too late.
         """
         until_us = -(-until_us // SECOND_US) * SECOND_US  # many at once
         for query_id, output in zip(batch.query_ids, outputs_of(batch), strict=True):
-            if is_closed(query_id) or output.outcome in (Outcome.INVALID, Outcome.EXPIRED):
-                continue  # it says nothing about the version
+            if is_closed(query_id):
+                continue
             self._forget(query_id, output.model, output.version)
             if self._made_room(query_id, output, until_us):
-                self._kept[query_id] = (*self._kept.get(query_id, ()), SideOutput(output, is_late))
+                self._kept[query_id] = (*self._kept.get(query_id, ()), SideOutput(output, is_late, written_us))
 
     def get(self, query_id: str) -> tuple[SideOutput, ...]:
         """Return the outputs kept for a query."""
@@ -79,7 +83,7 @@ class Shadows:
     def pop(self, query_id: str) -> tuple[SideOutput, ...]:
         """Remove and return the outputs kept for a query."""
         found = self._kept.pop(query_id, ())
-        for output, _ in found:
+        for output, *_ in found:
             self._give_back(query_id, output.model, output.version)
         return found
 
@@ -127,6 +131,30 @@ def _size(output: ModelOutput) -> int:
     )
 
 
+def _in_time(one: SideOutput, deadline_us: int) -> ModelOutput:
+    """Return what a shadow would have said by a query's deadline."""
+    output = one.output
+    if output.outcome is not Outcome.OK or one.written_us <= deadline_us:
+        return output
+    return ModelOutput(output.model, output.version, Outcome.MISSING, None)
+
+
+def _version_loss(output: ModelOutput, loss_of: Callable[[ModelOutput], float | None]) -> float | None:
+    """Return the loss of a version's output. No answer costs 1, also where the version has refused the input.
+
+    Other models may be right to refuse what a client sends, so that an arm's refusal says nothing about it. Versions
+    are drawn by the query's id: what is wrong with an input strikes both alike.
+    """
+    if output.outcome in _NOT_ASKED:
+        return None
+    if output.reconstructed or output.outcome is not Outcome.OK or output.answer is None:
+        return NO_ANSWER_LOSS
+    try:
+        return loss_of(output)
+    except LossError:  # a shadow's: what answered has been checked
+        return NO_ANSWER_LOSS
+
+
 class VersionLosses:
     """Counts and losses of each version of the models that run in several."""
 
@@ -136,28 +164,27 @@ class VersionLosses:
         self._losses: defaultdict[tuple[str, ...], float] = defaultdict(float)
 
     def of(
-        self,
-        prediction: Prediction,
-        feedback: Feedback,
-        kind: str,
-        shadows: tuple[ModelOutput, ...],
-        span: float | None = None,
+        self, prediction: Prediction, beside: Iterable[SideOutput], loss_of: Callable[[ModelOutput], float | None]
     ) -> tuple[VersionLoss, ...]:
         """Return what each version cost, or would have cost; none of a model whose version the application names.
 
-        Versions are compared on queries that are drawn for one or the other.
+        Versions are compared on queries that are drawn for one or the other. One that gave no answer in time costs 1,
+        whatever has stood in for it and whatever came later.
+
+        Args:
+            prediction: as it was answered.
+            beside: what versions said beside it.
+            loss_of: returns the loss of an answer; None = it is not known.
         """
         configuration, found = self._configuration, []
         deployed = configuration.applications.get(prediction.application)
         named = () if deployed is None else deployed.application.versions
+        shadows = [_in_time(one, prediction.deadline_us) for one in beside if not one.is_late]
         for output in (*prediction.outputs, *shadows):
             model = configuration.models.get(output.model)
-            if model is None or not model.shares or output.model in named:
+            if model is None or not model.shares or not output.version or output.model in named:
                 continue
-            try:
-                loss = output_loss(output, prediction, feedback, kind, configuration.classes, span)
-            except LossError:  # a shadow's: what answered has been checked
-                loss = NO_ANSWER_LOSS
+            loss = _version_loss(output, loss_of)
             if loss is not None:
                 found.append(VersionLoss(output.model, output.version, loss))
         return tuple(found)

@@ -21,6 +21,7 @@ from policies.errors import PolicyError
 from schemas import topics
 from schemas.records import ModelOutput, Outcome, Prediction, Ranked, Status, Tensor, new_tuple
 from streams.operators.configuration import RUNNING_MEAN
+from streams.operators.selection.dispatch import version_asked
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping, Sequence
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from policies.contract import Choose, Read, VoteWeights
-    from schemas.records import Value
+    from schemas.records import Model, Value
     from streams.operators.selection.pending import Pending
     from streams.operators.selection.state_view import Arms
 
@@ -121,7 +122,12 @@ class Substitutes:
 
 
 def predicted(
-    query: Pending, now_us: int, reason: str | None, substitutes: Substitutes, classes: Mapping[str, tuple[str, ...]]
+    query: Pending,
+    now_us: int,
+    reason: str | None,
+    substitutes: Substitutes,
+    classes: Mapping[str, tuple[str, ...]],
+    models: Mapping[str, Model],
 ) -> Prediction:
     """Make the answer of a query from its outputs, or its default output for the given reason.
 
@@ -131,14 +137,15 @@ def predicted(
         reason: why it is answered by default; None = by its outputs.
         substitutes: for outputs that are missing.
         classes: names of the models' items, by `MODEL@VERSION`.
+        models: that are deployed, by name.
     """
     if reason is None and query.read is not None:
-        return _read(query, query.read, now_us, classes)
+        return _read(query, query.read, now_us, classes, models)
     if reason is None and query.is_alone and not (query.is_stepwise or isinstance(query.weights, OwnAnswer)):
         only = query.outputs.get(query.models[0])
         if only is not None and only.outcome is Outcome.OK:
             return _of_one(query, only, now_us)
-    outputs = _asked(query)
+    outputs = _asked(query, models)
     usable = {arm: output for arm, output in outputs.items() if output.outcome is Outcome.OK or output.reconstructed}
     application = query.application
     answer: Value | None
@@ -226,9 +233,15 @@ def answered(
     return new_tuple(Prediction, fields)
 
 
-def _read(query: Pending, read: Read, now_us: int, classes: Mapping[str, tuple[str, ...]]) -> Prediction:
+def _read(
+    query: Pending,
+    read: Read,
+    now_us: int,
+    classes: Mapping[str, tuple[str, ...]],
+    models: Mapping[str, Model],
+) -> Prediction:
     """Let the state answer: each output has what the state makes of it, and its scores what the model computed."""
-    asked = _asked(query)
+    asked = _asked(query, models)
     ok = {arm: output for arm, output in asked.items() if output.outcome is Outcome.OK}
     computed = {arm: output.scores for arm, output in ok.items() if output.scores is not None}
     found: tuple[Reading, tuple[int, ...], Ranked | None]
@@ -340,23 +353,33 @@ def not_ranked(query: Pending, arms: Arms) -> str:
     )
 
 
-def _asked(query: Pending) -> dict[int, ModelOutput]:
+def _asked(query: Pending, models: Mapping[str, Model]) -> dict[int, ModelOutput]:
     """Return the output of every chosen arm: MISSING where nothing arrived, OVERLOADED where it was not asked.
 
-    Where the query has chosen, there is no decision, and it has asked one model.
+    Where the query has chosen, there is no decision, and it has asked one model. What is missing names the version that
+    was asked: its silence counts for it.
     """
     decision = query.decision
     if decision is None:
-        return {
-            arm: query.outputs.get(name) or ModelOutput(name, "", Outcome.MISSING, None)
-            for arm, name in enumerate(query.models)
-        }
-    found: dict[int, ModelOutput] = {}
-    for arm in decision.chosen:
-        name = decision.arms[arm]
-        without = Outcome.MISSING if name in query.models else Outcome.OVERLOADED
-        found[arm] = query.outputs.get(name) or ModelOutput(name, "", without, None)
-    return found
+        chosen = enumerate(query.models)
+    else:
+        chosen = zip(decision.chosen, [decision.arms[arm] for arm in decision.chosen], strict=True)
+    return {arm: query.outputs.get(name) or without(query, name, models) for arm, name in chosen}
+
+
+def without(query: Pending, model: str, models: Mapping[str, Model], row_id: str = "") -> ModelOutput:
+    """Return what stands for the output of a model that has not come, or that was not asked.
+
+    Args:
+        query: that is answered without it.
+        model: name.
+        models: that are deployed, by name.
+        row_id: under which the model was asked; empty = the query's.
+    """
+    if model not in query.models and not row_id:
+        return ModelOutput(model, "", Outcome.OVERLOADED, None)
+    version = version_asked(query, models.get(model), row_id or query.row_id)
+    return ModelOutput(model, version, Outcome.MISSING, None)
 
 
 def _answer(

@@ -30,7 +30,7 @@ from schemas.records import ModelOutput, Outcome, Tensor
 from streams.operators.statistics import render
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Container, Iterator, Mapping, Sequence
 
     from schemas.records import Input, Model, ModelPredictions
     from streams.operators.selection.pending import Pending
@@ -171,19 +171,25 @@ class PredictionCache:
         return self._entries.get(key)
 
     def take_outputs(
-        self, partition: int, batch: ModelPredictions, outputs: Sequence[ModelOutput]
+        self, partition: int, batch: ModelPredictions, outputs: Sequence[ModelOutput], left: Container[str] = ()
     ) -> Iterator[Pending]:
         """Take a worker batch; yields each other query that waited for one of its outputs, which it now has.
 
         A failure is shared with those that waited, since their input is the same, but never kept. An output that
         expired says nothing about them: they are asked for themselves (`orphans`).
+
+        Args:
+            partition: of the queries.
+            batch: that a worker answered.
+            outputs: of its rows.
+            left: ids of rows whose answer is still on its way: they were asked twice, and this is none.
         """
         asked = self._models.get(batch.model)
         flights = asked.flights.get(partition) if asked is not None else None
         if not flights:
             return
         for query_id, output in zip(batch.query_ids, outputs, strict=True):
-            key = flights.pop(query_id, None)
+            key = None if query_id in left else flights.pop(query_id, None)
             if key is None:
                 continue
             is_kept = output.outcome is Outcome.OK and output.version == key[0][1]
@@ -256,8 +262,7 @@ class PredictionCache:
         else:
             self._forget(key, self._entries.pop(key))
         for query, _ in waiting:
-            if _wants(query, key):
-                query.outputs[output.model] = output
+            if _wants(query, key) and query.take(output):
                 yield query
 
     def _was_late(self, key: _Key, flight: tuple[int, str]) -> bool:

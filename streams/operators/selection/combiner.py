@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from schemas.codec import Codec
-    from schemas.records import LabelSet, ModelPredictions, Prediction
+    from schemas.records import LabelSet, Model, ModelPredictions, Prediction
     from streams.operators.selection.latencies import Latencies
     from streams.operators.selection.pending import Pending
     from streams.operators.selection.state_view import Arms
@@ -53,8 +53,11 @@ _BUCKET_US = 1_000  # deadlines are kept by the millisecond: a broker's round tr
 class Combiner:
     """Holds pending queries and answers them; one instance for all partitions of a selection process."""
 
-    def __init__(self, codec: Codec, counters: Counters, classes: Mapping[str, tuple[str, ...]]) -> None:
+    def __init__(
+        self, codec: Codec, counters: Counters, classes: Mapping[str, tuple[str, ...]], models: Mapping[str, Model]
+    ) -> None:
         self._codec = codec
+        self._models = models
         self._classes = classes
         self._counters = counters
         self._pending: dict[int, dict[str, Pending]] = {}
@@ -98,6 +101,13 @@ class Combiner:
     def find(self, partition: int, row_id: str) -> Pending | None:
         """Return the query that waits under this id; None if none does."""
         return self._pending.get(partition, {}).get(row_id)
+
+    def doubled(self, partition: int, batch: ModelPredictions) -> frozenset[str]:
+        """Return the rows of a batch, just taken, that are no answers while the same question is still on its way."""
+        waiting, model, ok = self._pending.get(partition, {}), batch.model, Outcome.OK
+        without = [row_id for row_id, outcome in zip(batch.query_ids, batch.outcomes, strict=True) if outcome is not ok]
+        asked = [query for row_id in without if (query := waiting.get(row_id)) is not None and query.plan is not None]
+        return frozenset([q.row_id for q in asked if q.plan and model in q.plan.copies and model not in q.outputs])
 
     def on_outputs(
         self, partition: int, batch: ModelPredictions, now_us: int, outputs: Sequence[ModelOutput] | None = None
@@ -144,10 +154,8 @@ class Combiner:
         return answers
 
     def _keep(self, query: Pending, output: ModelOutput, *, is_again: bool) -> None:
-        """Keep a model's output, if it is the first good one; a query with a plan goes on when it has what it asked."""
-        known = query.outputs.get(output.model)
-        if known is None or known.outcome is not Outcome.OK:
-            query.outputs[output.model] = output
+        """Keep a model's output; a query with a plan goes on when it has what it asked."""
+        if query.take(output, is_again=is_again):
             if is_again and query.plan is not None and query.plan.steps is None:
                 labels = ("application", query.application_name, "model", output.model, "outcome", "won")
                 self._counters["hedges_total", *labels] += 1
@@ -204,7 +212,7 @@ class Combiner:
         if missing:
             known = query.application
             mean_of = known.name if known is not None and known.missing == RUNNING_MEAN else None
-            self._late.expect(query.partition, query.row_id, missing, mean_of)
+            self._late.expect(query.partition, query.query_id, missing, mean_of, query.row_id)
         prediction = self._predicted(query, now_us, reason)
         try:
             value = self._codec.encode(prediction)
@@ -229,7 +237,7 @@ class Combiner:
         """Make the prediction of a query, with its set of labels if it has one."""
         if query.walk is not None:
             return self._walked(query, query.walk, now_us, reason)
-        prediction = predicted(query, now_us, reason, self._substitutes, self._classes)
+        prediction = predicted(query, now_us, reason, self._substitutes, self._classes, self._models)
         if query.aim is None:
             return prediction
         return prediction._replace(label_set=label_set(prediction, query.weights, query.aim, self._classes))
@@ -241,7 +249,7 @@ class Combiner:
                 self.latencies.miss(row.model, now_us - row.at_us, now_us)
             self.let_go(query.partition, row_id)
         walk.waiting.clear()
-        return walked(query, walk, now_us, reason)
+        return walked(query, walk, now_us, reason, self._models)
 
     def _count(self, application: str, made: LabelSet) -> None:
         """Count a set of labels, and the labels in it."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias
 
+from policies import draw
 from policies.draw import uniform
 from schemas import topics
 from schemas.errors import SchemaError
@@ -91,6 +92,26 @@ def _version(named: str | None, model: str, versions: Mapping[str, str]) -> str:
     if named and (not is_of_one or name == model):
         return named
     return versions.get(model, named or "")
+
+
+def version_asked(query: Pending, model: Model | None, row_id: str) -> str:
+    """Return the version that a row of a query asks of a model, as its workers route it; "" = it asks none that runs.
+
+    Args:
+        query: may name a version, and so may its application.
+        model: as it is deployed; None = it is not.
+        row_id: under which the model was asked: it draws.
+    """
+    if model is None:
+        return ""
+    versions = _NONE if query.application is None else query.application.versions
+    version = _version(query.version, model.name, versions).rpartition(topics.MODEL_VERSION)[2]
+    if not version:
+        return draw.version(row_id, model.shares) or model.version
+    if version == CANARY:
+        total = sum(model.shares.values())
+        return draw.version(row_id, {name: share / total for name, share in model.shares.items()}) if total else ""
+    return model.version if version == STABLE else model.labels.get(version, version)
 
 
 class Dispatcher:

@@ -163,9 +163,9 @@ class Selection(Operator):
         """Take these features for queries, by id, as they were recorded: a replay looks nothing up."""
         self._features.recall(recalled)
 
-    def assume(self, latencies: Latencies) -> None:
-        """Go by these latencies from now on: a replay brings those that were recorded."""
-        self._serving.combiner.latencies = latencies
+    def assume(self, latencies: Latencies, admission: Admission) -> None:
+        """Go by these latencies and refusals from now on: a replay brings those that were recorded."""
+        self._serving.assume(latencies, admission)
 
     def on_assigned(self, starts: Mapping[int, int]) -> None:
         """Start with nothing pending; the queries follow from `starts`."""

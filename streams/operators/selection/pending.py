@@ -19,7 +19,7 @@ from itertools import count
 from sys import maxsize
 from typing import TYPE_CHECKING, NamedTuple
 
-from schemas.records import Tensor, new_tuple
+from schemas.records import Outcome, Tensor, new_tuple
 from streams.operators.contract import Position
 from streams.operators.ids import RecentIds
 from streams.operators.statistics import render
@@ -273,6 +273,19 @@ class Pending:
     def is_due(self) -> bool:
         """Whether all outputs are there that were asked for; with a plan, those asked for last, if they are good."""
         return len(self.outputs) == len(self.models) or (self.plan is not None and self.plan.is_due(self.outputs))
+
+    def take(self, output: ModelOutput, *, is_again: bool = False) -> bool:
+        """Keep a model's output, if it is the first good one; False where it is not kept.
+
+        Of a model that was asked twice an output that is no answer counts only when both have come.
+        """
+        known, plan = self.outputs.get(output.model), self.plan
+        if known is not None and known.outcome is Outcome.OK:
+            return False
+        if plan is not None and plan.waits_for_copy(output, is_again=is_again):
+            return False
+        self.outputs[output.model] = output
+        return True
 
     def asked_us(self, model: str) -> int:
         """Return when a model was asked: when the query was read, or by a later step of its plan."""

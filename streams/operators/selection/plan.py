@@ -2,7 +2,8 @@
 
     models asked ──▶ their answers, or the time at which they are overdue ──▶ Steps.after ──▶ Step ─┬▶ asked: go on
                                                                                                     ├▶ kept: answer
-                                                                                                    └▶ late: answer
+                                                                                                    ├▶ late: answer
+                                                                                                    └▶ overloaded
 
 A question has the query's id and deadline. It is put at random, by a draw from that id, so a query that is read twice
 is decided alike by the same state. The decision that is logged has the probability with which each arm was asked.
@@ -26,6 +27,7 @@ OVERDUE: Final = "overdue"
 ASKED: Final = "asked"
 KEPT: Final = "kept"
 LATE: Final = "late"
+OVERLOADED: Final = "overloaded"
 
 
 class QueryPlan:
@@ -35,14 +37,16 @@ class QueryPlan:
         steps: what its policy may ask; None = nothing, it is asked again as it was (`hedging`).
         taken: what has been decided after the first question.
         latest: the models that were asked last.
+        copies: of models that were asked the same twice, which of both answers has come and was none.
     """
 
-    __slots__ = ("latest", "steps", "taken")
+    __slots__ = ("copies", "latest", "steps", "taken")
 
     def __init__(self, steps: Steps | None, models: tuple[str, ...]) -> None:
         self.steps = steps
         self.taken: tuple[Step, ...] = ()
         self.latest = models
+        self.copies: dict[str, set[bool]] = {}
 
     @property
     def is_over(self) -> bool:
@@ -69,7 +73,16 @@ class QueryPlan:
         return otherwise if known is None else known
 
     def decide(
-        self, query_id: str, decision: Decision, ask: Ask, kind: str, needed_us: int, left_us: int, now_us: int
+        self,
+        query_id: str,
+        decision: Decision,
+        ask: Ask,
+        kind: str,
+        needed_us: int,
+        left_us: int,
+        now_us: int,
+        *,
+        is_refused: bool = False,
     ) -> Decision:
         """Decide on a question, and return the decision with it; `is_over` tells whether it is asked.
 
@@ -81,15 +94,31 @@ class QueryPlan:
             needed_us: what its models take to answer; 0 = not known.
             left_us: until the answer has to leave.
             now_us: the time.
+            is_refused: whether its models would refuse it: then nothing is asked, nor spent.
         """
         if needed_us > left_us:
             probability, outcome = 0.0, LATE
+        elif is_refused:
+            probability, outcome = 0.0, OVERLOADED
         else:
             drawn = uniform(query_id, f"step {len(self.taken) + 1}")
             probability, outcome = ask.probability, ASKED if drawn < ask.probability else KEPT
         step = Step(kind, ask.arms, now_us, probability, outcome, ask.confidence, ask.threshold, needed_us)
         self.taken += (step,)
         return _with(decision, step)
+
+    def waits_for_copy(self, output: ModelOutput, *, is_again: bool) -> bool:
+        """Tell whether the same question to a model is still on its way, as its other answer is none.
+
+        Args:
+            output: has come.
+            is_again: whether it answers the second question. The same answer may come several times.
+        """
+        come = self.copies.get(output.model)
+        if come is None or output.outcome is Outcome.OK:
+            return False
+        come.add(is_again)
+        return len(come) < 2
 
     def is_due(self, outputs: Mapping[str, ModelOutput]) -> bool:
         """Tell whether the models that were asked last have answered, and well."""

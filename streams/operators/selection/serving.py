@@ -76,7 +76,7 @@ class Serving:
             inside: topics whose models run in this process.
             classes: names of the scores' classes, by `MODEL@VERSION`, as they change.
         """
-        self.combiner = Combiner(codec, counters, classes)
+        self.combiner = Combiner(codec, counters, classes, models)
         self._codec = codec
         self._models = models
         self._cache = cache
@@ -93,6 +93,10 @@ class Serving:
         self._hedges = Hedges()
         self._walks = Walks(self.combiner, models, self._ask_row, counters)
         self.turn = self._row_turn = 0  # rows of later stages come with outputs, between polls with queries
+
+    def assume(self, latencies: Latencies, admission: Admission) -> None:
+        """Go by these latencies and refusals from now on."""
+        self.combiner.latencies, self._admission = latencies, admission
 
     def serve(self, queries: Sequence[Pending], arms: Arms, now_us: int, effects: Effects) -> None:
         """Answer queries with candidates, of which no model knows more; ask the models about the others."""
@@ -221,32 +225,39 @@ class Serving:
         if plan is not None and decision is not None and ask is not None:
             models, left_us = tuple([decision.arms[arm] for arm in ask.arms]), query.until_us - now_us
             needed_us = self._needed_us(models, query, now_us)
-            query.decision = plan.decide(query.query_id, decision, ask, kind, needed_us, left_us, now_us)
+            admitted = self._askable(query, models, now_us) if needed_us <= left_us else ()
+            query.decision = plan.decide(
+                query.query_id, decision, ask, kind, needed_us, left_us, now_us, is_refused=len(admitted) < len(models)
+            )
             labels = ("application", query.application_name, "kind", kind, "outcome", plan.taken[-1].outcome)
             self._counters["steps_total", *labels] += 1
-            if not plan.is_over and self._ask_more(query, plan, models, now_us):
+            if not plan.is_over:
+                self._ask_more(query, plan, models, now_us)
                 if query.is_due:
                     self._go_on(query, now_us, effects)
                 return
         if query.is_due:
             effects.append(self.combiner.answer(query, now_us))
 
-    def _ask_more(self, query: Pending, plan: QueryPlan, models: tuple[str, ...], now_us: int) -> bool:
-        """Ask models of a query in hand; False: none can be asked, and there is nothing to wait for."""
-        self._asked[query.application_name][models] += 1
+    def _askable(self, query: Pending, models: tuple[str, ...], now_us: int) -> tuple[str, ...]:
+        """Return those of a question's models that can be asked, and would not refuse it."""
         due_us = query.until_us - self._return_us_of(query, models)
         deployed = tuple([name for name in models if name in self._models])
-        admitted = (
-            deployed if self._admission is None else self._admitted(self._admission, query, deployed, due_us, now_us)
-        )
-        if not admitted or query.input is None:
-            return False
-        query.models += admitted
-        plan.latest = admitted
+        if query.input is None:
+            return ()
+        if self._admission is None:
+            return deployed
+        return self._admitted(self._admission, query, deployed, due_us, now_us)
+
+    def _ask_more(self, query: Pending, plan: QueryPlan, models: tuple[str, ...], now_us: int) -> None:
+        """Ask models of a query in hand."""
+        assert query.input is not None, "it can be asked"
+        self._asked[query.application_name][models] += 1
+        due_us = query.until_us - self._return_us_of(query, models)
+        query.models += models
+        plan.latest = models
         cache = self._cache
-        left = tuple(
-            [name for name in admitted if cache is None or cache.ask(self._models[name], query, due_us, now_us)]
-        )
+        left = tuple([name for name in models if cache is None or cache.ask(self._models[name], query, due_us, now_us)])
         if self._admission is not None:
             self._admission.ask(left, due_us, now_us)
         if left:
@@ -254,7 +265,6 @@ class Serving:
             row = [(query, due_us, query.input)]
             self._dispatcher.add(tuple(map(topics.model_queries, left)), row, versions, len(plan.taken))
         self._expect(query, now_us)
-        return True
 
     def _expect(self, query: Pending, now_us: int) -> None:
         """Note when the next model must be asked without an answer, if its latency is known."""
@@ -325,6 +335,7 @@ class Serving:
             arms = tuple([query.decision.arms.index(name) for name in asked])
             query.plan = query.plan or QueryPlan(None, query.models)
             query.plan.taken += (Step(HEDGE, arms, now_us, 1.0, ASKED, needed_us=hedge.usual_us),)
+            query.plan.copies |= {name: set() for name in asked}
             for name in asked:  # half of its partitions further on, where another replica reads
                 partitions = self._models[name].partitions
                 place, to = (hedge.turn + partitions // 2) % partitions, (topics.model_queries(name),)
@@ -477,7 +488,8 @@ class Serving:
         else:
             outputs = outputs or outputs_of(batch)
             effects += self.combiner.on_outputs(partition, batch, now_us, outputs)
-            for query in self._cache.take_outputs(partition, batch, outputs):
+            left = self.combiner.doubled(partition, batch)
+            for query in self._cache.take_outputs(partition, batch, outputs, left):
                 if query.is_due:
                     self._settle(query, now_us, effects)
         self._settle_ready(now_us, effects)

@@ -10,13 +10,13 @@ import numpy as np
 
 from policies.graph import path
 from schemas.records import ModelOutput, Outcome, Status, Tensor
-from streams.operators.selection.answer import answered, reason_of
+from streams.operators.selection.answer import answered, reason_of, without
 from streams.operators.selection.walk_inputs import meant
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
-    from schemas.records import Prediction, Value
+    from schemas.records import Model, Prediction, Value
     from streams.operators.selection.pending import Pending
     from streams.operators.selection.walk import StageRow, Walk
 
@@ -24,7 +24,7 @@ _MESSAGE: Final = 1_000  # characters, as of other answers
 TOO_MANY, NOTHING = "too_many_items", "nothing_to_ask"
 
 
-def walked(query: Pending, walk: Walk, now_us: int, reason: str | None) -> Prediction:
+def walked(query: Pending, walk: Walk, now_us: int, reason: str | None, models: Mapping[str, Model]) -> Prediction:
     """Make the answer of a query from what its stages have answered, or its default output for the given reason."""
     rows = meant(walk)
     query.message = _message(rows) or query.message
@@ -42,7 +42,7 @@ def walked(query: Pending, walk: Walk, now_us: int, reason: str | None) -> Predi
     if answer is None:
         answer = application.default_output if application is not None else None
         status, reason, confidence = Status.DEFAULT, reason or NOTHING, 0.0
-    made = answered(query, now_us, status, reason, answer, confidence, _outputs(walk, own))
+    made = answered(query, now_us, status, reason, answer, confidence, _outputs(query, walk, own, models))
     places = {row.key: place for place, row in enumerate(rows)}
     return made._replace(stages=tuple([row.told(places) for row in rows]))
 
@@ -60,17 +60,22 @@ def _answer(walk: Walk, rows: list[StageRow]) -> Value | None:
     return good[-1].output.answer if good and good[-1].output is not None else None
 
 
-def _outputs(walk: Walk, own: list[StageRow]) -> tuple[ModelOutput, ...]:
-    """Return the output of the model that the policy has chosen, from which it learns: one for all items."""
+def _outputs(query: Pending, walk: Walk, own: list[StageRow], models: Mapping[str, Model]) -> tuple[ModelOutput, ...]:
+    """Return the output of the model that the policy has chosen, from which it learns: one for all items.
+
+    A list to which several versions were asked is nobody's: what it cost is not known of either.
+    """
     if not own:
         return ()
+    outputs = [row.output or without(query, walk.model, models, row.row_id) for row in own]
     if not walk.is_list:
-        return (own[0].output or ModelOutput(walk.model, "", Outcome.MISSING, None),)
-    good = [row.output for row in own if row.output is not None and row.is_good]
-    if not good:
-        return ((own[0].output or ModelOutput(walk.model, "", Outcome.MISSING, None))._replace(scores=None),)
+        return (outputs[0],)
+    versions = {output.version for output in outputs} - {""}  # none where selection itself found it wrong
+    version = versions.pop() if len(versions) == 1 else ""
+    if not any(row.is_good for row in own):
+        return (outputs[0]._replace(version=version, scores=None),)
     answers = json.dumps([plain(row.output.answer) if row.output is not None else None for row in own])
-    return (ModelOutput(walk.model, good[0].version, Outcome.OK, answers),)
+    return (ModelOutput(walk.model, version, Outcome.OK, answers),)
 
 
 def plain(answer: Value | None) -> object:

@@ -9,6 +9,7 @@ from random import Random
 import numpy as np
 import pytest
 
+from policies import risk
 from policies.cascade import Cascade, Doubts
 from policies.confidence import confidence_of
 from policies.errors import PolicyError
@@ -73,6 +74,23 @@ def test_the_lowest_cell_that_holds_the_risk_is_found_from_above() -> None:
     assert lowest_held(counts, wrong, 0.2, 0.05) == 0
     assert lowest_held(NOTHING, NOTHING, 0.2, 0.05) == CELLS
     assert lowest_held(counts, wrong, 0.0, 0.05) == CELLS
+
+
+def test_the_first_cell_that_fails_ends_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All tests together are wrong as rarely as one because none comes after one that failed: not even one that holds.
+
+    With costs that only add up a later cell never holds. The promise must not rest on that.
+    """
+    fails = {24}
+    tested: list[int] = []
+
+    def scripted(_cost: float, _total: float, _bound: float) -> float:
+        tested.append(CELLS - 1 - len(tested))
+        return -np.inf if tested[-1] in fails else np.inf
+
+    monkeypatch.setattr(risk, "capital", scripted)
+    assert lowest_held(NOTHING, NOTHING, 0.2, 0.05) == 25
+    assert tested == [31, 30, 29, 28, 27, 26, 25, 24]
 
 
 def test_a_threshold_that_misses_the_risk_is_rarely_chosen() -> None:

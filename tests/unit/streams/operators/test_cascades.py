@@ -6,11 +6,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from policies.cascade import Doubts
+from policies.contract import Ask
+from policies.draw import uniform
 from schemas import topics
-from schemas.records import ModelQueries, Outcome, Status
+from schemas.records import Decision, ModelQueries, Outcome, Status
 from streams.operators.learn.fold import fold
+from streams.operators.selection.admission import Admission
+from streams.operators.selection.plan import ESCALATE, QueryPlan
 from streams.testing import Crash
 from tests.loops import CODEC, Loop, Sure, digits
+from tests.property.test_replay_laws import replayed
+from tests.traces import trace_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -178,6 +185,40 @@ def test_three_models_are_asked_one_after_the_other() -> None:
     assert made.decision is not None
     assert (made.decision.chosen, made.decision.propensities) == ((0, 1, 2), (1.0, 1.0, 1.0))
     assert [step.arms for step in made.steps] == [(1,), (2,)]
+
+
+def test_the_last_of_three_is_reached_by_both_steps() -> None:
+    """Its propensity is the product: where the second was asked by a chance of 0.5, the third is half as likely."""
+    first = Decision((0,), 1, "digits", "cascade()", ("one", "two", "dear"), (1.0, 0.0, 0.0))
+    plan = QueryPlan(Doubts((0,), 3, (8.0, 8.0), 0.01), ("one",))
+    drawn = next(f"q{n}" for n in range(999) if max(uniform(f"q{n}", "step 1"), uniform(f"q{n}", "step 2")) < 0.25)
+    second = plan.decide(drawn, first, Ask((1,), 0.5, 0.6, 0.9), ESCALATE, 0, 100, 0)
+    third = plan.decide(drawn, second, Ask((2,), 0.25, 0.6, 0.9), ESCALATE, 0, 100, 0)
+    assert (second.chosen, second.propensities) == ((0, 1), (1.0, 0.5, 0.0))
+    assert (third.chosen, third.propensities) == ((0, 1, 2), (1.0, 0.5, 0.125))
+
+
+@pytest.mark.parametrize("budget", [1.0, 0.3])
+def test_what_a_dear_model_refuses_is_not_asked_and_costs_no_budget(
+    budget: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its probability is 0, the cheap answer is whole, and the learner counts no question. A replay agrees."""
+    monkeypatch.setattr(Admission, "admits", lambda _self, model, *_: model != "dear")
+    application = digits(policy="cascade", parameters={"budget": budget}, models=("cheap", "dear"), window_s=20.0)
+    loop = Loop({"cheap": doubtful, "dear": right}, application, has_workers=True, admission=True)
+    for _ in range(20):
+        made = answered(loop)
+        loop.feedback(made.query_id, 3)
+        loop.driver.run(0.1)
+        assert (made.status, made.reason, made.answer) == (Status.COMPLETE, None, 3)
+        assert made.decision is not None
+        assert (made.decision.chosen, made.decision.propensities) == ((0,), (1.0, 0.0))
+        assert [(step.outcome, step.probability) for step in made.steps] == [("overloaded", 0.0)]
+    assert not asked(loop, "dear")
+    (state,) = loop.driver.store.states.values()
+    queries, questions, _ = state.values[-3:]
+    assert (queries, questions) == (20.0, 0.0)
+    assert replayed(trace_of(loop.driver)).differences == []
 
 
 def test_a_query_that_names_a_version_asks_once() -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from policies.tokens import MOST, Tokens
 from schemas import topics
-from schemas.records import ModelQueries, Prediction, Query, Status
+from schemas.records import ModelQueries, Outcome, Prediction, Query, Status
 from streams.operators.contract import Emit, FetchStates, Record
 from streams.operators.selection.kernel import Selection, SelectionSettings
 from tests.loops import CODEC, digits, model_predictions, row, version
@@ -26,9 +27,11 @@ USUAL_MS = 10
 class Hedged:
     """A selection kernel in front of a model with four partitions, a twentieth of whose questions may be put twice."""
 
-    def __init__(self, hedge: float = 0.05, policy: str = "single", models: tuple[str, ...] = ("m",)) -> None:
+    def __init__(
+        self, hedge: float = 0.05, policy: str = "single", models: tuple[str, ...] = ("m",), cache_bytes: int = 0
+    ) -> None:
         self.now_us, self._sent = NOW, 0
-        self.kernel = Selection(CODEC, SelectionSettings(1))
+        self.kernel = Selection(CODEC, SelectionSettings(1, cache_bytes=cache_bytes))
         self.kernel.on_assigned({0: 0})
         application = digits(models=models, policy=policy, hedge=hedge)
         records = [(topics.APPLICATIONS, b"digits", CODEC.encode(application))]
@@ -41,16 +44,18 @@ class Hedged:
         wanted = [key for effect in effects if isinstance(effect, FetchStates) for key in effect.keys]
         return effects + self.kernel.on_states(dict.fromkeys(wanted), self.now_us) if wanted else effects
 
-    def ask(self, query_id: str) -> list[tuple[str, int, int]]:
+    def ask(self, query_id: str, given: float = 0.0) -> list[tuple[str, int, int]]:
         """Ask now; returns where models are asked: topic, partition, step."""
-        value = CODEC.encode(Query(query_id, "digits", row(), None, self.now_us))
+        value = CODEC.encode(Query(query_id, "digits", row(given), None, self.now_us))
         self._sent += 1
         record = Record(topics.QUERIES, 0, self._sent, self.now_us, None, value)
         return self._said(self._fetched(self.kernel.on_records([record], self.now_us)))
 
-    def land(self, query_id: str, answer: int = 7, step: int = 0, model: str = "m") -> list[tuple[str, int, int]]:
+    def land(
+        self, query_id: str, answer: int = 7, step: int = 0, model: str = "m", outcome: Outcome = Outcome.OK
+    ) -> list[tuple[str, int, int]]:
         """Let a model answer a question."""
-        batch = model_predictions(model, {query_id: answer})._replace(steps=(step,))
+        batch = model_predictions(model, {query_id: answer}, outcome)._replace(steps=(step,))
         record = Record(topics.MODEL_PREDICTIONS, 0, 0, self.now_us, None, CODEC.encode(batch))
         return self._said(self.kernel.on_records([record], self.now_us))
 
@@ -62,7 +67,7 @@ class Hedged:
     def warm(self, queries: int) -> None:
         """Answer queries, each after the usual time."""
         for number in range(queries):
-            self.ask(f"warm-{number}")
+            self.ask(f"warm-{number}", number + 1.0)
             self.wait(USUAL_MS)
             self.land(f"warm-{number}")
 
@@ -117,7 +122,7 @@ def test_a_full_outage_costs_no_more_than_the_tokens_held() -> None:
     hedged = Hedged()
     hedged.warm(500)
     again = 0
-    for number in range(100):
+    for number in range(240):
         hedged.ask(f"lost-{number}")
         again += sum(step for _, _, step in hedged.wait(1))
     assert 0 < again == hedged.counted("asked") <= MOST
@@ -169,3 +174,79 @@ def test_no_more_is_spent_than_a_share_of_the_answers(turns: list[int], share: f
             tokens, spent, at_once = left, spent + 1, at_once + 1
         assert at_once <= MOST
         assert spent <= share * answers + 1e-9
+
+
+WITHOUT = (Outcome.FAILED, Outcome.EXPIRED, Outcome.INVALID)
+
+
+def asked_twice(**how: object) -> Hedged:
+    """Return a loop in which `q` has been asked twice and not answered."""
+    loop = Hedged(**how)  # type: ignore[arg-type]
+    loop.warm(240)
+    loop.ask("q")
+    assert loop.wait(USUAL_MS + 1)
+    loop.predictions.clear()
+    return loop
+
+
+@pytest.mark.parametrize("outcome", WITHOUT)
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_copy_that_fails_leaves_the_answer_to_the_other(outcome: Outcome, first: int) -> None:
+    """Whichever comes first, and whatever it says instead of an answer."""
+    loop = asked_twice()
+    loop.land("q", step=first, outcome=outcome)
+    assert loop.predictions == []
+    loop.land("q", step=1 - first)
+    (made,) = loop.predictions
+    assert (made.status, made.answer) == (Status.COMPLETE, 7)
+
+
+@pytest.mark.parametrize("outcome", WITHOUT)
+def test_the_default_comes_when_both_copies_are_through(outcome: Outcome) -> None:
+    """At once then: nothing more can come. The same failure told twice is one copy."""
+    loop = asked_twice()
+    loop.land("q", outcome=outcome)
+    loop.land("q", outcome=outcome)
+    assert loop.predictions == []
+    loop.land("q", step=1, outcome=outcome)
+    (made,) = loop.predictions
+    assert (made.status, made.outputs[0].outcome) == (Status.DEFAULT, outcome)
+
+
+@pytest.mark.parametrize("outcome", WITHOUT)
+def test_a_copy_that_fails_never_takes_the_place_of_an_answer(outcome: Outcome) -> None:
+    """Of an ensemble, which still waits for another model when the worse copy comes."""
+    loop = Hedged(policy="exp4", models=("m", "n"))
+    for number in range(240):
+        loop.ask(f"warm-{number}", number + 1.0)
+        loop.wait(USUAL_MS)
+        loop.land(f"warm-{number}")
+        loop.land(f"warm-{number}", model="n")
+    loop.ask("q")
+    assert loop.wait(USUAL_MS + 1)
+    loop.predictions.clear()
+    loop.land("q", 7, step=1)
+    loop.land("q", outcome=outcome)
+    loop.land("q", 3, model="n")
+    (made,) = loop.predictions
+    assert [(output.outcome, output.answer) for output in made.outputs] == [(Outcome.OK, 7), (Outcome.OK, 3)]
+
+
+def test_a_failed_copy_and_a_silent_one_are_the_default_at_the_deadline() -> None:
+    """Nobody waits any longer than for an answer that was asked for once."""
+    loop = asked_twice()
+    loop.land("q", outcome=Outcome.FAILED)
+    loop.wait(100)
+    (made,) = loop.predictions
+    assert made.status is Status.DEFAULT
+
+
+@pytest.mark.parametrize("outcome", WITHOUT)
+def test_who_waits_for_the_same_output_waits_for_both_copies(outcome: Outcome) -> None:
+    """With a cache the second query with an input is not asked itself: a failed copy fails neither of the two."""
+    loop = asked_twice(cache_bytes=1 << 20)
+    assert loop.ask("follower") == []
+    loop.land("q", outcome=outcome)
+    assert loop.predictions == []
+    loop.land("q", step=1)
+    assert {made.query_id: made.answer for made in loop.predictions} == {"q": 7, "follower": 7}

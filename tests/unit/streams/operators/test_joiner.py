@@ -570,14 +570,14 @@ def test_shadows_that_come_before_the_prediction_or_twice_count_once() -> None:
     assert scores(joiner) == {"1": (1, 0.0), "2": (1, 1.0), "3": (1, 0.0)}
 
 
-def test_a_shadow_that_fails_has_the_full_loss_and_one_that_was_too_busy_none() -> None:
-    """What expired in its queue says nothing about the version; what comes after the feedback comes too late."""
+def test_a_shadow_that_fails_or_was_too_slow_has_the_full_loss() -> None:
+    """Had it served, nobody would have been answered; what comes after the feedback comes too late."""
     joiner = alone()
     joiner.on_records([versions({"2": 0.0, "3": 0.0}), prediction("q", 0)], 0)
     joiner.on_records([shadowed("q", 0, 0, "2", Outcome.FAILED), shadowed("q", 1, 0, "3", Outcome.EXPIRED)], 0)
     joiner.on_records([told("q", 0), shadowed("q", 2, 7, "3")], 0)
 
-    assert scores(joiner) == {"1": (1, 0.0), "2": (1, 1.0)}
+    assert scores(joiner) == {"1": (1, 0.0), "2": (1, 1.0), "3": (1, 1.0)}
 
 
 def test_what_shadows_answer_is_bounded() -> None:

@@ -257,8 +257,8 @@ def test_the_models_own_answer_is_learnt_from_when_it_comes_late() -> None:
     assert late.query_ids == ("q1",)
     prediction = coded.predictions[-1]
     own = ModelOutput("net", "1", Outcome.OK, "a", Tensor.of(np.array([9, 0, 0], np.float32)))
-    both, beside = completed(prediction, [SideOutput(own, is_late=True)])
-    assert (both.outputs, both.answer, beside) == ((own,), prediction.answer, ())
+    both = completed(prediction, [SideOutput(own, is_late=True)])
+    assert (both.outputs, both.answer) == ((own,), prediction.answer)
 
 
 def test_of_several_models_one_may_be_decoded() -> None:

@@ -11,7 +11,7 @@ import pytest
 from policies import registry
 from policies.draw import pick
 from policies.errors import PolicyError
-from schemas.records import Decision, JoinStatus, Observation
+from schemas.records import Decision, JoinStatus, Observation, Step
 from streams.operators.learn.fold import taught
 from streams.promotion.apprentice import ApprenticeEvidence
 from tests.comparisons import WINDOW_US
@@ -88,6 +88,72 @@ def test_what_is_never_asked_speaks_against_an_apprentice() -> None:
     single = registry.spec(registry.create("single"))
     found = folded(log(single, 1_000), policy=UNIFORM, incumbent=single).evidence(0.05)
     assert found.lower < 0.0
+
+
+def test_a_model_that_is_never_asked_is_taken_to_cost_one() -> None:
+    """The serving policy asks `good` alone, which errs in a tenth. Half of the apprentice's questions would be unknown.
+
+    So it counts as 0.5 * 0.1 + 0.5 * 1, and looks 0.45 worse; left out, the unknown half would look free.
+    """
+    single = registry.spec(registry.create("single"))
+    found = folded(log(single, 2_000), policy=UNIFORM, incumbent=single).evidence(0.05)
+    assert found.candidate_loss == pytest.approx(0.55, abs=0.03)
+    assert found.difference == pytest.approx(-0.45, abs=0.03)
+    assert found.upper < 0.0
+
+
+HEDGED = (Step("hedge", (0,), 0, 1.0, "asked"),)
+
+
+def test_a_query_that_was_hedged_judges_like_any_other() -> None:
+    """It was asked the same again; hedged queries are the slow ones, and without them the slow model looks quick."""
+    random, plain, hedged = np.random.default_rng(1), [], []
+    for seen in log(SERVING, 4_000):
+        is_slow = seen.decision.chosen == (1,) and random.random() < 0.3
+        loss = 1.0 if is_slow else seen.loss
+        losses = tuple(None if known is None else loss for known in seen.losses)
+        plain.append(seen._replace(loss=loss, losses=losses))
+        hedged.append(plain[-1]._replace(steps=HEDGED if is_slow else ()))
+    assert folded(hedged).evidence(0.05) == folded(plain).evidence(0.05)
+    assert folded(hedged).evidence(0.05).left_out == 0
+
+
+def test_an_answer_that_was_decoded_counts_as_what_was_served() -> None:
+    """Nothing is known of the model itself; whoever asks it is served the same."""
+    plain = log(SERVING, 2_000)
+    decoded = [
+        seen._replace(losses=(None, None)) if number % 3 == 0 and seen.decision.chosen == (1,) else seen
+        for number, seen in enumerate(plain)
+    ]
+    assert folded(decoded).evidence(0.05).pairs == 2_000
+    assert folded(decoded).evidence(0.05).difference == pytest.approx(folded(plain).evidence(0.05).difference, abs=0.02)
+
+
+def test_what_cannot_be_told_is_counted_and_bounded() -> None:
+    """A tenth of the queries has no loss at all: each may have been 1 better or worse."""
+    plain = log(SERVING, 4_000)
+    some = [seen._replace(losses=(None, None), loss=None) if n % 10 == 0 else seen for n, seen in enumerate(plain)]
+    found, without = folded(some).evidence(0.05), folded([seen for n, seen in enumerate(some) if n % 10]).evidence(0.05)
+    assert (found.pairs, found.left_out) == (3_600, 400)
+    assert found.lower == pytest.approx((3_600 * without.lower - 400) / 4_000)
+    assert found.upper == pytest.approx((3_600 * without.upper + 400) / 4_000)
+
+
+def test_what_a_cascade_asked_tells_nothing_of_another_policy() -> None:
+    """It asks by the answers, and so what is known goes by them: no query counts, not even one that asked once."""
+    cascade = registry.spec(registry.create("cascade"))
+    asked = [seen._replace(decision=seen.decision._replace(policy=cascade)) for seen in log(SERVING, 500)]
+    found = folded(asked, incumbent=cascade).evidence(0.05)
+    assert (found.pairs, found.left_out, found.lower, found.upper) == (0, 500, -1.0, 1.0)
+
+
+def test_no_answer_and_no_default_is_an_answer_that_costs() -> None:
+    """Where all models vote and all are silent, the user had nothing."""
+    voting = registry.spec(registry.create("exp4"))
+    decision = Decision((0, 1), 0, "app", voting, ARMS, (1.0, 1.0))
+    silent = Observation("q", "app", None, decision, (1.0, 1.0), None, 1, JoinStatus.JOINED, 0, 0)
+    found = folded([silent._replace(query_id=f"q{n}") for n in range(10)], incumbent=voting).evidence(0.05)
+    assert (found.pairs, found.left_out, found.incumbent_loss) == (10, 0, 1.0)
 
 
 def test_a_policy_that_lets_all_models_vote_is_refused() -> None:

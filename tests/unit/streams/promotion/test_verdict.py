@@ -53,11 +53,20 @@ def test_a_worse_candidate_goes_back_at_once_from_anywhere(share: float) -> None
     assert found == Verdict(Action.BACK, 0.0, "it is worse")
 
 
-def test_a_candidate_that_has_cost_its_budget_goes_back() -> None:
-    """Whatever the bounds say."""
-    found = verdict(0.05, evidence(cost=50.5))
+def test_a_candidate_that_has_surely_cost_its_budget_goes_back() -> None:
+    """By the bound times its answers, however bad luck makes the plain sum look."""
+    assert verdict(0.05, evidence(cost=5_000.0, answers=1_000.0)).action is Action.STEP
+    found = verdict(0.05, evidence(lower=-0.09, upper=-0.0505, answers=1_000.0))
     assert found.action is Action.BACK
-    assert "50.5 errors" in found.reason
+    assert "50.5 errors at least" in found.reason
+
+
+def test_what_is_tolerated_is_not_worse_and_its_budget_bounds_it() -> None:
+    """A plan that lets a version take over at a hundredth more does not take it back for half of that, but for 50."""
+    plan, known = replace(PLAN, tolerance=0.01), evidence(lower=-0.009, upper=-0.005, answers=9_000.0)
+    assert judge(plan, Stage(1.0, 0), known, LATER_US).action is Action.STAY
+    assert judge(plan, Stage(1.0, 0), replace(known, answers=11_000.0), LATER_US).action is Action.BACK
+    assert judge(plan, Stage(1.0, 0), replace(known, upper=-0.011, answers=9.0), LATER_US).reason == "it is worse"
 
 
 def test_a_guard_over_its_limit_sends_a_better_candidate_back() -> None:

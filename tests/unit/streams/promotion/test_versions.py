@@ -7,8 +7,9 @@ from itertools import islice
 import pytest
 
 from schemas.records import VersionLoss
+from streams.promotion.verdict import Action, Stage, judge
 from streams.promotion.versions import VersionEvidence
-from tests.comparisons import canary, seen, shadow
+from tests.comparisons import canary, plan, seen, shadow
 
 
 def forest(application: str = "") -> VersionEvidence:
@@ -34,6 +35,69 @@ def test_a_canary_is_compared_run_by_run() -> None:
         fold.take(seen(f"q{number}", losses))
     found = fold.evidence(0.05)
     assert (found.pairs, found.difference, found.cost) == (1, -0.75, 0.75)
+
+
+def test_what_a_run_cost_counts_every_answer_in_it() -> None:
+    """Four answers of the canary, half of them wrong, where the incumbent is right: two errors, not a half."""
+    fold = forest()
+    for number, losses in enumerate([{"2": 1.0}, {"2": 0.0}, {"2": 1.0}, {"2": 0.0}, {"1": 0.0}]):
+        fold.take(seen(f"q{number}", losses))
+    found = fold.evidence(0.05)
+    assert (found.pairs, found.difference, found.cost, found.answers) == (1, -0.5, 2.0, 4.0)
+
+
+def test_the_least_cost_is_that_of_all_answers_at_the_bound() -> None:
+    """Never more than what is true, here 0.3 a query: at all times in each of 20 runs at two shares."""
+    for share in (0.5, 0.9):
+        for seed in range(20):
+            fold, answers = forest(), 0
+            for number, observation in enumerate(islice(canary(seed, share, 0.5, 0.2), 2_000), 1):
+                fold.take(observation)
+                answers += observation.versions[0].version == "2"
+                if number % 500 == 0:
+                    found = fold.evidence(0.05)
+                    assert found.least_cost == found.answers * max(0.0, -found.upper)
+                    assert found.least_cost <= 0.3 * answers
+            assert fold.evidence(0.05).least_cost > 20.0
+
+
+WATCH = 100, 0.05
+BUDGET = 50.0
+
+
+def back_after(seed: int, share: float, candidate: float, incumbent: float, most: int) -> int | None:
+    """Return after how many answers a version that has taken over goes back; None = it stays."""
+    fold, promoted = VersionEvidence("forest", "2", "1", watch=WATCH), Stage(1.0, 0)
+    for number, observation in enumerate(islice(canary(seed, share, candidate, incumbent), most), 1):
+        fold.take(observation)
+        if number % 200 == 0 and judge(plan(budget=BUDGET), promoted, fold.evidence(0.05), 0).action is Action.BACK:
+            return number
+    return None
+
+
+@pytest.mark.parametrize(("share", "candidate"), [(0.95, 0.13), (0.99, 0.13)])
+def test_a_better_version_that_has_taken_over_stays(share: float, candidate: float) -> None:
+    """In each of 15 runs: few answers of the incumbent against many are noise, which cost nobody anything."""
+    assert [back_after(seed, share, candidate, 0.15, 6_000) for seed in range(15)] == [None] * 15
+
+
+@pytest.mark.parametrize(("share", "candidate", "most"), [(0.5, 0.35, 3_000), (0.95, 0.4, 12_000), (0.99, 0.6, 16_000)])
+def test_a_worse_version_that_has_taken_over_goes_back(share: float, candidate: float, most: int) -> None:
+    """In each of 15 runs, the sooner the worse it is."""
+    assert None not in [back_after(seed, share, candidate, 0.15, most) for seed in range(15)]
+
+
+def test_a_shadow_that_is_not_heard_of_is_left_out_and_counted() -> None:
+    """Where it has answered before; until then it may not have been loaded."""
+    fold = forest()
+    for number, losses in enumerate([{"1": 0.0}, {"1": 0.0, "2": 1.0}, {"1": 0.0}, {"1": 1.0}, {"1": 0.0, "2": 1.0}]):
+        fold.take(seen(f"q{number}", losses))
+    assert (fold.evidence(0.05).pairs, fold.evidence(0.05).left_out) == (2, 2)
+    fold.take(seen("next", {"1": 0.0}))
+    assert fold.evidence(0.05).left_out == 3
+    fold.take(seen("a canary now", {"2": 0.0}))
+    found = fold.evidence(0.05)
+    assert (found.pairs, found.left_out) == (3, 2)
 
 
 def test_a_version_that_nobody_has_loaded_yet_costs_no_evidence() -> None:
