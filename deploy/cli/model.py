@@ -325,6 +325,8 @@ def promote(
     plan = promotions.version_plan(settings, codec, candidate, limits=promotions.limits_of(limits), **given)
     if shadow or share is not None:
         _run_beside(settings, name, plan.candidate, share or 0.0, as_json=as_json)
+        if why := promotions.never_compared(settings, codec, plan, application):
+            click.echo(f"it cannot be compared so: {why}", err=True)
     elif auto:
         promotions.leave_to_control(settings, codec, plan, as_json=as_json)
     else:

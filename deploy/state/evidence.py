@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from schemas.codec import Codec
     from schemas.records import Candidate, Observation
     from streams.operators.contract import Record
+    from streams.promotion.hindrance import Heard
     from streams.promotion.lifecycle import Comparison
 
 _TOLD = 1_000  # observations between two words on the progress
@@ -36,6 +37,7 @@ def compared(
     *,
     learns_along: bool,
     progress: Progress | None = None,
+    heard: Heard | None = None,
 ) -> Comparison:
     """Fold the observations since a candidate's `since_us` into its comparison with the incumbent.
 
@@ -46,6 +48,7 @@ def compared(
         application: whose observations count; empty = of all.
         learns_along: of a policy: whether it is the application's apprentice.
         progress: is told how far it is: a day of observations takes seconds.
+        heard: counts what they have to compare it by.
 
     Raises:
         PolicyError: it is a policy that cannot be compared.
@@ -55,7 +58,13 @@ def compared(
     joiner = settings.joiner
     window = JoinerSettings(window_us=int(joiner.window_s * 1e6), early_us=int(joiner.early_s * 1e6))
     found = comparison(plan, window.memory_us, application, learns_along=learns_along)
-    fold(settings, codec, found.take, plan.since_us, progress or Silent())
+
+    def take(seen: Observation, timestamp_us: int) -> None:
+        found.take(seen, timestamp_us)
+        if heard is not None and application in ("", seen.application):
+            heard.take(seen)
+
+    fold(settings, codec, take, plan.since_us, progress or Silent())
     return found
 
 
