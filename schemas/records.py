@@ -390,6 +390,14 @@ class Application:
         return (*self.models, *[stage.model for stage in self.stages if stage.model])
 
 
+class Service(NamedTuple):
+    """A time during which a version of a model served; part of a `Model`."""
+
+    version: str
+    since_us: int = 0  # 0 = not known
+    until_us: int = 0  # likewise
+
+
 @dataclass(frozen=True, slots=True)
 class Model:
     """A deployed model version. Topic `models` (compacted), key = name."""
@@ -417,6 +425,8 @@ class Model:
     parity_right: tuple[float, ...] = ()
     trunk: str = ""  # digest of the leading part, which models of one host share; "" = none
     trunk_bytes: int = 0  # of the trunk's files, which are among `bytes`
+    since_us: int = 0  # when it began to serve; 0 = not known
+    served: tuple[Service, ...] = ()  # versions that can be gone back to: they served, and were not taken back
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from deploy import placement
-from deploy.cli import packing
+from deploy.cli import going_back, packing
 from deploy.cli import promote as promotions
 from deploy.cli.common import VerbGroup, json_option, print_json, with_settings
 from deploy.cli.versions import print_package, print_timings, print_versions
@@ -18,6 +18,7 @@ from deploy.config.folder import run_folder
 from deploy.connect.schema_registry import codec_for
 from deploy.errors import UsageError
 from deploy.state import catalog, desired, labels
+from deploy.state.history import way_back
 from schemas.records import Application, Model
 from schemas.topics import MODEL_VERSION
 from streams.promotion.lifecycle import VERSION
@@ -71,7 +72,7 @@ skysail model keep forest --latest 2   the two versions added last stay loaded, 
 skysail model keep forest --version 1 --version 3
 skysail model keep forest --all
 skysail model keep forest --none       others than the one that serves are unloaded, unless they have a share or label
-skysail model rollback forest          ends all canaries; without one, back to the version before
+skysail model rollback forest          ends all canaries; without one, back to the version that served before
 skysail model use forest 1             back to a version by name
 skysail model list
 skysail model show models/forest-1     what is in a package
@@ -193,14 +194,14 @@ def add(settings: Settings, package: Path, *, share: float, shadow: bool, force:
     """
     record, codec = desired.model_record(package), codec_for(settings)
     share = 0.0 if shadow else _above_zero(share)
-    takes_over = desired.add(settings, codec, package, share=share, force=force)
+    before, now = desired.add(settings, codec, package, share=share, force=force)
     if as_json:
         print_json(asdict(record))
     elif share < 1.0:
         click.echo(_told_beside(record.name, record.version, share))
     else:
         click.echo(f"{record.name} {record.version} is deployed")
-        click.echo(_told_next(record.name, takes_over=takes_over))
+        click.echo(_told_next(before, now))
 
 
 @model.command()
@@ -258,18 +259,20 @@ def _run_beside(settings: Settings, name: str, version: str, share: float | None
 def _told_beside(name: str, version: str, share: float) -> str:
     if share:
         told = f"{name} {version} answers {share:.3g} of the queries as soon as its workers have loaded it"
-        return f"{told}; all of them: skysail model use {name} {version}; none: skysail model rollback {name}"
+        end = f"skysail model canary {name} {version} --share 0"
+        return f"{told}; all of them: skysail model use {name} {version}; none: {end}"
     told = f"{name} {version} sees every query as soon as its workers have loaded it, and answers none"
     return f"{told}; to end that: skysail model shadow {name} {version} --end"
 
 
-def _told_next(name: str, *, takes_over: bool) -> str:
-    if takes_over:
-        return f"its workers answer with it as soon as they have loaded it; to go back: skysail model rollback {name}"
-    return (
-        "`skysail run` starts its workers, also while it runs; if you start roles one by one: skysail run --role worker"
-        f" --model {name}"
-    )
+def _told_next(before: Model | None, now: Model) -> str:
+    if before is None:
+        return (
+            "`skysail run` starts its workers, also while it runs; if you start roles one by one: skysail run --role"
+            f" worker --model {now.name}"
+        )
+    told = "its workers answer with it as soon as they have loaded it"
+    return told if before.version == now.version else f"{told}; to go back: skysail {way_back(before, now)}"
 
 
 def _above_zero(share: float) -> float:
@@ -322,6 +325,8 @@ def promote(
     plan = promotions.version_plan(settings, codec, candidate, limits=promotions.limits_of(limits), **given)
     if shadow or share is not None:
         _run_beside(settings, name, plan.candidate, share or 0.0, as_json=as_json)
+        if why := promotions.never_compared(settings, codec, plan, application):
+            click.echo(f"it cannot be compared so: {why}", err=True)
     elif auto:
         promotions.leave_to_control(settings, codec, plan, as_json=as_json)
     else:
@@ -330,15 +335,21 @@ def promote(
 
 @model.command()
 @click.argument("name")
+@click.option("--force", is_flag=True, help="At once, without a look at what feedback says of the two versions.")
 @json_option
 @with_settings
-def rollback(settings: Settings, name: str, *, as_json: bool) -> None:
-    """End the canaries of model NAME; without a canary, go back to the version added before the present one."""
-    serving, gone = desired.end_canaries(settings, codec_for(settings), name)
-    if not gone:
-        _use(settings, name, None, as_json=as_json)
-    else:
+def rollback(settings: Settings, name: str, *, force: bool, as_json: bool) -> None:
+    """End the canaries of model NAME; without a canary, go back to the version that served before the present one.
+
+    A version that was a canary or shadow only, or was taken back, is none to go back to. This says how both versions
+    have fared, and refuses a version that feedback shows to be worse.
+    """
+    codec = codec_for(settings)
+    serving, gone = desired.end_canaries(settings, codec, name)
+    if gone:
         _tell_rest(serving, gone, as_json=as_json)
+    else:
+        going_back.go(settings, codec, name, force=force, as_json=as_json)
 
 
 def _tell_rest(serving: Model, gone: Sequence[str], *, as_json: bool) -> None:
@@ -351,14 +362,17 @@ def _tell_rest(serving: Model, gone: Sequence[str], *, as_json: bool) -> None:
         )
 
 
-def _use(settings: Settings, name: str, version: str | None, *, as_json: bool) -> None:
-    before, now = desired.use(settings, codec_for(settings), name, version)
+def _use(settings: Settings, name: str, version: str, *, as_json: bool) -> None:
+    before, now = desired.switch(settings, codec_for(settings), name, version)
     if as_json:
-        print_json({"model": name, "served": before, "serves": now})
-    elif before == now:
-        click.echo(f"{name} {now} serves already and answers all queries; other versions: skysail model show {name}")
+        print_json({"model": name, "served": before.version, "serves": now.version})
+    elif before.version == now.version:
+        click.echo(
+            f"{name} {version} serves already and answers all queries; other versions: skysail model show {name}"
+        )
     else:
-        click.echo(f"{name} {now} serves, no longer {before}, as soon as its workers have loaded it")
+        click.echo(f"{name} {version} serves, no longer {before.version}, as soon as its workers have loaded it")
+        click.echo(f"to go back: skysail {way_back(before, now)}")
 
 
 model.add_command(watch)

@@ -16,6 +16,7 @@ from deploy.progress import shown
 from deploy.state import candidates, catalog, desired
 from deploy.state.evidence import compared
 from schemas.records import Application, Candidate, Model
+from streams.promotion.hindrance import Heard, hindrance
 from streams.promotion.lifecycle import POLICY, VERSION, step
 from streams.promotion.verdict import GUARDS, WHOLE, Action, Verdict, bounds, fault_of_plan, proof
 
@@ -145,11 +146,12 @@ def take_over(
         UsageError: it does not; the message says what is missing.
     """
     with shown(None if as_json else Console(stderr=True)) as progress:
-        comparison = compared(settings, codec, plan, application, learns_along=False, progress=progress)
+        heard = Heard(plan)
+        comparison = compared(settings, codec, plan, application, learns_along=False, progress=progress, heard=heard)
     evidence = comparison.evidence(plan.alpha)
     is_proven = evidence.lower > -plan.tolerance
     if not is_proven and not unproven:
-        raise UsageError(refusal(plan, evidence))
+        raise UsageError(refusal(plan, evidence, never_compared(settings, codec, plan, application), heard.lacks))
     reason = proof(plan, evidence) if is_proven else "without evidence, as asked"
     if plan.kind == POLICY and not candidates.is_apprentice(settings, codec, plan):
         click.echo(anew(plan), err=True)
@@ -173,8 +175,30 @@ def anew(plan: Candidate) -> str:
     )
 
 
-def refusal(plan: Candidate, evidence: Evidence) -> str:
-    """Say what is missing before a candidate may take over."""
+def never_compared(settings: Settings, codec: Codec, plan: Candidate, application: str = "") -> str:
+    """Say why nothing that is deployed can compare a candidate with its incumbent; empty = something can.
+
+    Args:
+        settings: of the deployment.
+        codec: of its records.
+        plan: of the candidate.
+        application: whose losses count; empty = those of all that ask the model.
+    """
+    serving = catalog.read(settings, codec, Model).get(plan.name) if plan.kind == VERSION else None
+    applications = catalog.read(settings, codec, Application).values()
+    asking = [each for each in applications if application in ("", each.name)]
+    return hindrance(plan, asking, None if serving is None else serving.shares.get(plan.candidate))
+
+
+def refusal(plan: Candidate, evidence: Evidence, never: str = "", lacks: str = "") -> str:
+    """Say what is missing before a candidate may take over.
+
+    Args:
+        plan: of the candidate.
+        evidence: on it.
+        never: why nothing that is deployed can compare the two; empty = something can.
+        lacks: what the observations lack for it; empty = nothing.
+    """
     more = {None: "no number of such comparisons would be enough", 0: "enough"}.get(
         evidence.missing, f"about {evidence.missing or 0:,} more needed"
     )
@@ -182,7 +206,9 @@ def refusal(plan: Candidate, evidence: Evidence) -> str:
     said = f"{said} {bounds(evidence)}"
     if not evidence.pairs:
         said = f"nothing is known about {_named(plan)} beside {plan.incumbent}: no observation compares them"
-        if plan.kind == VERSION:
+        if never or lacks:
+            said += f": {never or lacks}"
+        if plan.kind == VERSION and not never:
             said += f"; let it see the queries: skysail model promote {plan.name}@{plan.candidate} --shadow"
     elif evidence.upper < 0.0:
         said = f"{_named(plan)} is worse than {plan.incumbent}: {evidence.pairs:,} comparisons; {bounds(evidence)}"
@@ -205,14 +231,17 @@ def leave_to_control(settings: Settings, codec: Codec, plan: Candidate, *, as_js
     if plan.kind == POLICY:
         candidates.let_learn(settings, codec, plan.name, plan.candidate)
     candidates.want(settings, codec, plan)
+    why = never_compared(settings, codec, plan)
     if as_json:
-        print_json(asdict(plan))
+        print_json(asdict(plan) | {"cannot_be_compared": why})
         return
     shares = ", ".join(f"{share:g}" for share in plan.steps)
     if plan.kind == VERSION:
         click.echo(f"{_named(plan)} is a candidate: the control role takes it through the shares {shares}")
     else:
         click.echo(f"{_named(plan)} is an apprentice: it learns along and answers nothing until it is as good")
+    if why:
+        click.echo(f"it stays where it begins, as it cannot be compared: {why}", err=True)
     click.echo(f"watch it: skysail {_group(plan.kind)} show {plan.name}; take it back: {_end(plan)}")
 
 
@@ -244,10 +273,13 @@ def print_course(settings: Settings, codec: Codec, kind: str, name: str) -> None
     taken = [each for each in candidates.steps(settings, codec) if (each.kind, each.name) == (kind, name)]
     plan = next((p for p in candidates.wanted(settings, codec).values() if (p.kind, p.name) == (kind, name)), None)
     if plan is not None and not _is_over(plan, taken):
-        evidence = compared(settings, codec, plan, learns_along=True).evidence(plan.alpha)
+        heard = Heard(plan)
+        evidence = compared(settings, codec, plan, learns_along=True, heard=heard).evidence(plan.alpha)
         click.echo(
             f"\ncandidate {_named(plan)}: {evidence.pairs:,} comparisons with {plan.incumbent}; {bounds(evidence)}"
         )
+        if not evidence.pairs and (why := never_compared(settings, codec, plan) or heard.lacks):
+            click.echo(f"it cannot be compared: {why}")
     if taken:
         click.echo("\nsteps:")
         print_table(*steps_table(taken[-10:]))

@@ -31,6 +31,7 @@ from streams.control.figures import parse
 from streams.control.hosts import Heard, host_rows
 from streams.control.load_faults import load_faults
 from streams.control.report_filter import sound
+from streams.control.rivals import from_gauges
 from streams.operators.selection.coding import code_of
 from streams.runtime.errors import BrokerUnavailableError
 from streams.runtime.kafka.log_reader import KafkaRecent, KafkaTail
@@ -84,7 +85,7 @@ def _deployed(settings: Settings, codec: Codec) -> Iterator[Check]:
     yield from check_topics(settings, codec)
     yield from check_models(models, versions)
     yield from check_applications(applications, models)
-    yield from check_roles(settings, codec, models)
+    yield from check_roles(settings, codec, models, applications)
 
 
 def _fresh(settings: Settings) -> Check:
@@ -191,12 +192,15 @@ def _uncoded(application: Application, models: Mapping[str, Model]) -> str:
     return ""
 
 
-def check_roles(settings: Settings, codec: Codec, models: Mapping[str, Model]) -> Iterator[Check]:
+def check_roles(
+    settings: Settings, codec: Codec, models: Mapping[str, Model], applications: Mapping[str, Application] = {}
+) -> Iterator[Check]:
     """Check that every role reports and owns partitions, and that the page answers."""
     known = placement.with_pool(settings, placement.read(run_folder(settings.prefix)))
     expected = [instance for process in plan(known, models) for instance in process.instances]
     is_there = names.REPORTS in topics.partition_counts(settings)
-    reports = asyncio.run(_reports(settings, codec, {*expected} - {PAGE})) if is_there else {}
+    reports = dict(asyncio.run(_reports(settings, codec, {*expected}))) if is_there else {}
+    page = reports.pop(PAGE, [])
     expected = [name for name in expected if name.removeprefix("worker.") not in _inside(reports)]
     if not reports:
         yield Check("roles", Level.DOWN, f"none of {', '.join(expected)} reports", "skysail run")
@@ -205,6 +209,7 @@ def check_roles(settings: Settings, codec: Codec, models: Mapping[str, Model]) -
         yield check_page(settings) if name == PAGE else _role(name, reports.get(name, []))
     yield from check_clocks(report for found in reports.values() for report in found)
     yield from check_versions(report for found in reports.values() for report in found)
+    yield from check_evidence(page, models, applications)
     for name in sorted(reports.keys() - set(expected)):
         yield Check(name, Level.WARN, "reports, though it is not asked for", "stop it, or deploy its model")
 
@@ -216,6 +221,22 @@ def check_clocks(reports: Iterable[Report]) -> Iterator[Check]:
         if abs(off_ms) > CLOCK_MS:
             advice = "its machine's clock has been set: queries expire or wait too long until it has followed; run NTP"
             yield Check(f"clock of {report.instance}", Level.WARN, f"{off_ms:+,.0f} ms off its machine's", advice)
+
+
+def check_evidence(
+    reports: Iterable[Report], models: Mapping[str, Model], applications: Mapping[str, Application]
+) -> Iterator[Check]:
+    """Tell of versions and policies that are shown to be worse, and of candidates that cannot be compared.
+
+    Args:
+        reports: of the control role, which compares them.
+        models: that are deployed, by name.
+        applications: likewise.
+    """
+    apprentices = {name: application.apprentice for name, application in applications.items()}
+    told = {alert["text"]: alert for report in reports for alert in from_gauges(report.gauges, models, apprentices)}
+    for text, alert in sorted(told.items()):
+        yield Check("evidence", Level.DOWN if alert["level"] == "bad" else Level.WARN, text, alert["command"])
 
 
 def check_versions(reports: Iterable[Report]) -> Iterator[Check]:
@@ -322,7 +343,6 @@ async def _reports(settings: Settings, codec: Codec, expected: set[str]) -> dict
     found: defaultdict[str, list[Report]] = defaultdict(list)
     for instance, report in latest.items():
         found[_role_of(instance)].append(report)
-    found.pop(PAGE, None)
     return found
 
 

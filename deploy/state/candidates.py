@@ -123,7 +123,7 @@ def carry_out(settings: Settings, codec: Codec, step: Promotion, holdback: float
 
 def _take_back(settings: Settings, codec: Codec, step: Promotion, serving: Model) -> None:
     if serving.version == step.candidate:
-        desired.use(settings, codec, step.name, step.incumbent)
+        desired.switch(settings, codec, step.name, step.incumbent, takes_back=True)
     elif step.candidate in serving.shares:
         desired.run_beside(settings, codec, step.name, step.candidate, None)
 

@@ -39,7 +39,7 @@ def publish(settings: Settings, codec: Codec, records: Iterable[Application | Mo
 
     A model's record is the version that serves; earlier versions stay known. Its `shares` name the canaries and
     shadows, `standby` and `labels` the versions that are loaded besides, its `partitions` are those of the topic.
-    Records of known versions have none of these.
+    Records of known versions have none of these, and no history of what served.
 
     Raises:
         DeployError: the broker refused one, e.g. because the topics were never created.
@@ -64,6 +64,7 @@ def know(settings: Settings, codec: Codec, model: Model) -> None:
 
 def _known(codec: Codec, model: Model) -> tuple[str, str, bytes]:
     alone = replace(model, shares={}, partitions=topics.MODEL_PARTITIONS, labels={}, standby=(), latest=0)
+    alone = replace(alone, since_us=0, served=())
     return topics.MODELS, topics.model_version(model.name, model.version), codec.encode(alone)
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import difflib
 import logging
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from deploy.errors import UsageError
 from deploy.state import catalog, graphs, topics
 from deploy.state.graphs import NO_PROFILES
+from deploy.state.history import following, last_served
 from deploy.state.labels import standing
 from deploy.state.traffic_split import (
     canaries,
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
 
     from deploy.config.settings import ApplicationSettings, Settings
     from schemas.codec import Codec
-    from schemas.records import Profile
+    from schemas.records import Profile, Service
     from streams.topology import Topology
 
 _log = logging.getLogger(__name__)
@@ -294,8 +296,8 @@ def _beside(
     """Return the model with the partitions and the other versions of its published one; a new one has its own."""
     serving = published.get(model.name)
     if serving is None:
-        return replace(model, partitions=_partitions(settings, model.name))
-    return standing(instead(model, serving), _with(model.version, versions[model.name]))
+        return following(replace(model, partitions=_partitions(settings, model.name)), None, _now_us())
+    return standing(instead(model, serving, _now_us()), _with(model.version, versions[model.name]))
 
 
 def _with(version: str, listed: Sequence[Model]) -> list[str]:
@@ -368,8 +370,8 @@ def add(
     share: float = 1.0,
     *,
     force: bool = False,
-) -> bool:
-    """Deploy a package; returns whether the model was there before.
+) -> tuple[Model | None, Model]:
+    """Deploy a package; returns the record of the version that served, None of a new model, and the present one.
 
     Args:
         settings: of the deployment.
@@ -399,8 +401,11 @@ def add(
         check_unlabelled(record, serving)
     if serving is not None and share == 1.0 and not force:
         check_successor(record, serving)
-    fresh = replace(record, partitions=_partitions(settings, record.name))
-    news = spread(settings, fresh if serving is None else instead(record, serving, shadows_only=True))
+    if serving is None:
+        news = following(replace(record, partitions=_partitions(settings, record.name)), None, _now_us())
+    else:
+        news = instead(record, serving, _now_us(), shadows_only=True)
+    news = spread(settings, news)
     news = standing(news, _with(record.version, listed))
     create_topics(settings, build(settings, {**published, record.name: news}))
     if share < 1.0:
@@ -409,13 +414,12 @@ def add(
         given(_serving(settings, codec, record.name), record, share)  # a version that is refused stays unknown
         if same != record:
             catalog.know(settings, codec, record)
-        run_beside(settings, codec, record.name, record.version, share)
-        return True
+        return serving, run_beside(settings, codec, record.name, record.version, share)
     if same == record:
         catalog.serve(settings, codec, news)
     else:
         catalog.publish(settings, codec, [news])
-    return bool(listed)
+    return serving, news
 
 
 def run_beside(settings: Settings, codec: Codec, name: str, version: str, share: float | None) -> Model:
@@ -469,11 +473,17 @@ def end_canaries(settings: Settings, codec: Codec, name: str) -> tuple[Model, tu
     """Let the serving version answer everything; returns it as published, and the canaries that ended.
 
     Raises:
-        UsageError: there is no such model.
+        UsageError: there is no such model, or one of them served before: it may be meant to serve again, or to end.
         DeployError: the broker refused it.
     """
     serving = _serving(settings, codec, name)
     gone, news = tuple(canaries(serving)), without_canaries(serving)
+    if held := [version for version in gone if version in {service.version for service in serving.served}]:
+        raise UsageError(
+            f"{name} {held[0]} served before {serving.version} and answers {serving.shares[held[0]]:g} of the queries."
+            f" To go back to it: skysail model use {name} {held[0]}; to end it: skysail model canary {name} {held[0]}"
+            " --share 0"
+        )
     if gone:
         catalog.serve(settings, codec, news)
     return news, gone
@@ -493,8 +503,16 @@ def _version(settings: Settings, codec: Codec, name: str, version: str) -> Model
     return listed[version]
 
 
-def use(settings: Settings, codec: Codec, name: str, version: str | None, holdback: float = 0.0) -> tuple[str, str]:
-    """Let a known version of a model serve; returns the former and the present one.
+def use(settings: Settings, codec: Codec, name: str, version: str, holdback: float = 0.0) -> tuple[str, str]:
+    """Let a known version of a model serve; returns the former and the present one. Arguments are those of `switch`."""
+    before, now = switch(settings, codec, name, version, holdback)
+    return before.version, now.version
+
+
+def switch(
+    settings: Settings, codec: Codec, name: str, version: str, holdback: float = 0.0, *, takes_back: bool = False
+) -> tuple[Model, Model]:
+    """Let a known version of a model serve; returns the records of the former and of the present one.
 
     Its canaries end; shadows go on. All in one record: a version that keeps a share is never unloaded for it.
 
@@ -502,22 +520,42 @@ def use(settings: Settings, codec: Codec, name: str, version: str | None, holdba
         settings: of the deployment.
         codec: of its records.
         name: of the model.
-        version: that is to serve; None = the one that was added before the one that serves.
+        version: that is to serve.
         holdback: share of the queries that the former one keeps.
+        takes_back: whether the former one is none to go back to.
 
     Raises:
         UsageError: there is no such model or version, or the two cannot share queries.
         DeployError: the broker refused it.
     """
-    serving = _serving(settings, codec, name)
-    if version is None:
-        order = known_versions(settings, codec, name)
-        at = order.index(serving.version)
-        if not at:
-            others = f", there are {', '.join(order[1:])}: skysail model use {name} {order[-1]}" if order[1:] else ""
-            raise UsageError(f"{name} {serving.version} is the first version, so there is none to go back to{others}")
-        version = order[at - 1]
-    found = _version(settings, codec, name, version)
-    news = instead(found, serving, shadows_only=True)
-    catalog.serve(settings, codec, given(news, serving, holdback) if holdback else news)
-    return serving.version, version
+    serving, found = _serving(settings, codec, name), _version(settings, codec, name, version)
+    news = instead(found, serving, _now_us(), shadows_only=True)
+    if takes_back:
+        news = replace(news, served=tuple([service for service in news.served if service.version != serving.version]))
+    news = given(news, serving, holdback) if holdback else news
+    catalog.serve(settings, codec, news)
+    return serving, news
+
+
+def former(settings: Settings, codec: Codec, name: str) -> tuple[Model, Service]:
+    """Return the record of the version that serves, and which one served before: the one to go back to.
+
+    Raises:
+        UsageError: there is no such model, none is known to have served before.
+    """
+    serving, known = _serving(settings, codec, name), known_versions(settings, codec, name)
+    found = last_served(serving, known)
+    others = [version for version in known if version != serving.version]
+    if found is None:
+        told = f"no version of {name} is known to have served before {serving.version}"
+        if not others:
+            raise UsageError(f"{told}, and there is no other one")
+        raise UsageError(
+            f"{told}: the others were never more than canary or shadow, were taken back, or served before there was a"
+            f" history. There are {', '.join(others)}: skysail model use {name} {others[-1]}"
+        )
+    return serving, found
+
+
+def _now_us() -> int:
+    return time.time_ns() // 1000

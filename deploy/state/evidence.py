@@ -16,13 +16,14 @@ from streams.promotion.copies import Copies
 from streams.promotion.lifecycle import comparison
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from deploy.config.settings import Settings
     from deploy.progress import Progress
     from schemas.codec import Codec
     from schemas.records import Candidate, Observation
     from streams.operators.contract import Record
+    from streams.promotion.hindrance import Heard
     from streams.promotion.lifecycle import Comparison
 
 _TOLD = 1_000  # observations between two words on the progress
@@ -36,6 +37,7 @@ def compared(
     *,
     learns_along: bool,
     progress: Progress | None = None,
+    heard: Heard | None = None,
 ) -> Comparison:
     """Fold the observations since a candidate's `since_us` into its comparison with the incumbent.
 
@@ -46,6 +48,7 @@ def compared(
         application: whose observations count; empty = of all.
         learns_along: of a policy: whether it is the application's apprentice.
         progress: is told how far it is: a day of observations takes seconds.
+        heard: counts what they have to compare it by.
 
     Raises:
         PolicyError: it is a policy that cannot be compared.
@@ -54,24 +57,56 @@ def compared(
     """
     joiner = settings.joiner
     window = JoinerSettings(window_us=int(joiner.window_s * 1e6), early_us=int(joiner.early_s * 1e6))
-    copies = Copies(window.memory_us, settings.control.ids_mib << 20)
     found = comparison(plan, window.memory_us, application, learns_along=learns_along)
-    progress, count = progress or Silent(), 0
+
+    def take(seen: Observation, timestamp_us: int) -> None:
+        found.take(seen, timestamp_us)
+        if heard is not None and application in ("", seen.application):
+            heard.take(seen)
+
+    fold(settings, codec, take, plan.since_us, progress or Silent())
+    return found
+
+
+def fold(
+    settings: Settings,
+    codec: Codec,
+    take: Callable[[Observation, int], None],
+    since_us: int,
+    progress: Progress,
+    most: int = 0,
+) -> None:
+    """Tell each observation since a time once, with its record's timestamp.
+
+    Args:
+        settings: of the deployment.
+        codec: of its records.
+        take: is told them; those of a partition in its order.
+        since_us: the time.
+        progress: is told how far it is.
+        most: about so many records of the newest are read; 0 = all.
+
+    Raises:
+        UsageError: there is no topic of observations.
+        Unreachable: no broker answers.
+    """
+    joiner = settings.joiner
+    window = JoinerSettings(window_us=int(joiner.window_s * 1e6), early_us=int(joiner.early_s * 1e6))
+    copies, count = Copies(window.memory_us, settings.control.ids_mib << 20), 0
     progress.waits("the observations")
     with answering(settings):
-        for record, seen in _observations(settings, codec, plan.since_us):
+        for record, seen in _observations(settings, codec, since_us, most):
             count += 1
             if count % _TOLD == 0:
                 progress.waits("the observations", f"{count:,} read")
             if not copies.has(seen.query_id, record.timestamp_us, record.partition):
-                found.take(seen, record.timestamp_us)
+                take(seen, record.timestamp_us)
     progress.done(f"{count:,} observations read")
-    return found
 
 
-def _observations(settings: Settings, codec: Codec, since_us: int) -> Iterator[tuple[Record, Observation]]:
+def _observations(settings: Settings, codec: Codec, since_us: int, most: int) -> Iterator[tuple[Record, Observation]]:
     """Yield what was observed since a time, with the records that hold it."""
-    for record in records(settings, topics.OBSERVATIONS, since_us):
+    for record in records(settings, topics.OBSERVATIONS, since_us, most):
         with suppress(DecodeError):  # the learner makes a dead letter of it
             for seen in codec.decode(Observations, record.value).items:
                 yield record, seen

@@ -23,7 +23,7 @@ POLL_S = 0.5
 
 
 def messages(
-    settings: Settings, topic: str, *, since_us: int | None = None, stops_at_end: bool = False
+    settings: Settings, topic: str, *, since_us: int | None = None, stops_at_end: bool = False, most: int = 0
 ) -> Iterator[Message]:
     """Yield a topic's messages, outside any group.
 
@@ -32,6 +32,7 @@ def messages(
         topic: its name without the prefix.
         since_us: begin with the first of each partition that is as late; 0 = with the oldest, None = with the next.
         stops_at_end: whether to stop at the present end instead of waiting for more.
+        most: leave the oldest out, so that there are about as many to its present end; 0 = all.
 
     Raises:
         UsageError: there is no such topic.
@@ -47,14 +48,17 @@ def messages(
     consumer = Consumer({**librdkafka(settings), **way})
     try:
         bounds = _bounds(consumer, f"{settings.prefix}.{topic}", counts[topic])
-        yield from _read(consumer, _starts(consumer, bounds, since_us), bounds, stops_at_end=stops_at_end)
+        starts = _starts(consumer, bounds, since_us)
+        for start, (_, high) in zip(starts, bounds.values(), strict=True):
+            start.offset = max(start.offset, high - most // len(starts)) if most else start.offset
+        yield from _read(consumer, starts, bounds, stops_at_end=stops_at_end)
     finally:
         consumer.close()
 
 
-def records(settings: Settings, topic: str, since_us: int = 0) -> Iterator[Record]:
-    """Yield a topic's records that are as late as `since_us`, up to its present end; raises as `messages`."""
-    for message in messages(settings, topic, since_us=since_us, stops_at_end=True):
+def records(settings: Settings, topic: str, since_us: int = 0, most: int = 0) -> Iterator[Record]:
+    """Yield a topic's records that are as late as `since_us`, up to its present end; arguments as of `messages`."""
+    for message in messages(settings, topic, since_us=since_us, stops_at_end=True, most=most):
         partition, offset = _place(message)
         key, value = message.key(), message.value()
         assert not isinstance(key, str)

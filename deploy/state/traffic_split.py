@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from deploy.errors import UsageError
+from deploy.state.history import following
 from workers.inputs.casting import taken, takes_alike
 
 if TYPE_CHECKING:
@@ -25,11 +26,18 @@ def without_canaries(serving: Model) -> Model:
     return instead(serving, serving, shadows_only=True)
 
 
-def instead(model: Model, serving: Model, *, shadows_only: bool = False) -> Model:
-    """Return the version in the place of the one that serves: with its partitions, and all that runs beside it."""
+def instead(model: Model, serving: Model, now_us: int = 0, *, shadows_only: bool = False) -> Model:
+    """Return the version in the place of the one that serves: with its partitions, and all that runs beside it.
+
+    Args:
+        model: that is to serve.
+        serving: the record of the one that does.
+        now_us: the time, for the history of what served; 0 = not known.
+        shadows_only: whether canaries end.
+    """
     kept = {v: share for v, share in serving.shares.items() if v != model.version and not (share and shadows_only)}
     return replace(
-        model,
+        following(model, serving, now_us),
         shares=kept,
         partitions=serving.partitions,
         labels=serving.labels,

@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from deploy.errors import UsageError
+from deploy.state.history import following
 from deploy.state.traffic_split import check_successor, check_unlabelled, instead
 
 if TYPE_CHECKING:
@@ -59,7 +60,9 @@ class Aspired(NamedTuple):
     refused: dict[str, str]
 
 
-def aspired(found: Sequence[Model], listed: Sequence[Model], serving: Model | None, policy: Policy) -> Aspired:
+def aspired(
+    found: Sequence[Model], listed: Sequence[Model], serving: Model | None, policy: Policy, now_us: int = 0
+) -> Aspired:
     """Return what becomes of a model; if none of its versions is aspired, what runs goes on.
 
     Args:
@@ -67,6 +70,7 @@ def aspired(found: Sequence[Model], listed: Sequence[Model], serving: Model | No
         listed: its known versions.
         serving: the record of the one that serves; None = the model is new.
         policy: which are aspired.
+        now_us: the time; 0 = not known.
     """
     known = {model.version: model for model in listed}
     before = "" if serving is None else serving.version
@@ -75,7 +79,7 @@ def aspired(found: Sequence[Model], listed: Sequence[Model], serving: Model | No
         served = _served(chosen, known, serving)
         if policy.force or not (reason := _mismatch(served, serving)):
             news = tuple(model for model in chosen if _is_new(model, known))
-            return Aspired(_published(served, chosen, serving), news, before, refused)
+            return Aspired(_published(served, chosen, serving, now_us), news, before, refused)
         refused[served.version] = reason
         fit.remove(served)
     return Aspired(serving, (), before, refused)
@@ -147,8 +151,10 @@ def _mismatch(served: Model, serving: Model | None) -> str:
     return ""
 
 
-def _published(served: Model, chosen: Sequence[Model], serving: Model | None) -> Model:
+def _published(served: Model, chosen: Sequence[Model], serving: Model | None, now_us: int) -> Model:
     """Return the record to publish: all chosen versions are loaded; canaries end where another version serves."""
-    if serving is not None:
-        served = instead(served, serving, shadows_only=served.version != serving.version)
+    if serving is None:
+        served = following(served, None, now_us)
+    else:
+        served = instead(served, serving, now_us, shadows_only=served.version != serving.version)
     return replace(served, standby=tuple(model.version for model in chosen), latest=0)

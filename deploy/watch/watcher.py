@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from deploy.state import catalog, desired, topics
@@ -94,12 +95,13 @@ class Watcher:
         published = catalog.read(self._settings, self._codec, Model)
         by_model = _by_model(found, listed)
         changes: list[Aspired] = []
+        now_us = time.time_ns() // 1000
         faults: dict[Path, str] = {}
         for name, packages in sorted(by_model.items()):
             if not _differ(packages, self._seen.get(name, ())):
                 continue  # what an operator has said since then stands
             records = [package.record for package in packages if package.record is not None]
-            outcome = aspired(records, listed.get(name, ()), published.get(name), self._policy)
+            outcome = aspired(records, listed.get(name, ()), published.get(name), self._policy, now_us)
             faults |= {package.folder: reason for package in packages if (reason := _reason(package, outcome))}
             if name in self._seen or outcome.news or outcome.serving != published.get(name):
                 changes.append(outcome)  # also as it was: workers try anew what was mended

@@ -74,6 +74,7 @@ def alerts(
     versions: WorkerVersions,
     view: View,
     now_us: int,
+    more: Sequence[Alert] = (),
 ) -> list[Alert]:
     """Return the alerts; if a server is down, those that follow from it are left out.
 
@@ -85,6 +86,7 @@ def alerts(
         versions: of the models that a worker serves.
         view: the page's knowledge of itself.
         now_us: the time.
+        more: what others have found.
     """
     if cause := kafka_down(view, now_us):
         return [cause]
@@ -108,6 +110,7 @@ def alerts(
         *_failures(minute),
         *_lags(others),
         *_letters(letters),
+        *more,
     ]
     causes = [cause for cause in (redis, back) if cause]
     return [*causes, *sorted(found, key=lambda alert: alert["level"])]

@@ -18,6 +18,7 @@ from faust.web.drivers.aiohttp import Web
 from schemas import topics
 from schemas.errors import DecodeError
 from schemas.records import Report
+from streams.control import rivals
 from streams.control.faust_kafka import FaustTransport
 from streams.control.figures import Figures, fold, heard_lately, is_silent, status
 from streams.control.guards import measured
@@ -198,7 +199,8 @@ def _status(state: _State, now_us: int) -> dict[str, object]:
     entries: list[Figures] = list(state.live.values())
     plans = state.planning.rows() if state.planning is not None else []
     hosted = {place["model"] for plan in plans for place in plan["places"]}
-    found = overview(heard_lately(entries, now_us), state.history, now_us, state.sight.view(now_us), hosted)
+    told = rivals.alerts(state.promoting, state.history, now_us)
+    found = overview(heard_lately(entries, now_us), state.history, now_us, state.sight.view(now_us), hosted, told)
     more = {
         **promotion_rows(state.promoting),
         "plans": plans,
@@ -268,8 +270,9 @@ def _report(app: faust.App, reports: TopicT, codec: Codec, options: Options, sta
 
     async def report() -> None:
         """Say once a second that this process is alive too."""
+        now_us = _now_us()
         parts = () if state.promoting is None else (state.promoting.statistics(),)
-        found = composer.compose(_now_us(), *parts)
+        found = composer.compose(now_us, *parts, rivals.figures(state.promoting, state.history, now_us))
         for hook in options.hooks:
             hook(found)
         state.sight.sent(found.time_us)

@@ -14,6 +14,7 @@ from streams.control.load_faults import load_faults
 from streams.control.outages import LATELY_US
 from streams.control.page_types import (
     WORKER,
+    Alert,
     ApplicationRow,
     CoverageRow,
     Holding,
@@ -117,7 +118,12 @@ class _Gauges:
 
 
 def overview(
-    known: Sequence[Figures], history: History, now_us: int, view: View = HERE, hosted: Collection[str] = ()
+    known: Sequence[Figures],
+    history: History,
+    now_us: int,
+    view: View = HERE,
+    hosted: Collection[str] = (),
+    more: Sequence[Alert] = (),
 ) -> Overview:
     """Return what is shown at `now_us` of these processes, those that are silent included.
 
@@ -129,6 +135,7 @@ def overview(
         now_us: the time.
         view: the page's knowledge of itself.
         hosted: models that are planned on a host.
+        more: alerts that others have found.
     """
     then_us = now_us if view.as_of_us is None else view.as_of_us
     seconds, risen = history.since(MINUTE_US, then_us)
@@ -142,7 +149,7 @@ def overview(
     lately = history.since(LATELY_US, then_us)[1]
     faults = load_faults(entry["gauges"] for entry in known if not is_silent(entry, then_us))
     versions = WorkerVersions(gauges.versions, gauges.failing, gauges.not_loaded, faults, hosted)
-    found = alerts(applications, processes, letters, (risen, lately), versions, view, now_us)
+    found = alerts(applications, processes, letters, (risen, lately), versions, view, now_us, more)
     return Overview(
         prefix=view.place.prefix,
         kafka=view.place.kafka,

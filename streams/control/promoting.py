@@ -1,11 +1,13 @@
 """Carries candidates from step to step: reads wishes, past steps and observations, and lets the kernel judge.
 
-What the serving policies cost is folded along, whether there are candidates or not.
+What the serving policies cost is folded along, and what every canary and shadow does, whether they are candidates or
+not.
 
 A timer of Faust's runs it, not an agent on these topics: an agent's group would go on behind what it has committed, and
 a restart must fold the observations since each wish again. So it follows the topics outside any group.
 
     candidates, promotions ──▶ Lifecycle ◀── observations of the last minutes, or since the first wish ──▶ Serving
+    models, applications ───▶ Rivals ◀──────────┘
                                    │ step
                                    ▼
          Deployment: changes what is wanted, then writes the step to `promotions`, which comes back here
@@ -21,11 +23,13 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from schemas import topics
 from schemas.errors import DecodeError
-from schemas.records import Candidate, Observations, Promotion
+from schemas.records import Application, Candidate, Model, Observations, Promotion
 from streams.control.history import STEP_US, STEPS
 from streams.operators.ids import ID_BYTES
 from streams.promotion.copies import Copies
+from streams.promotion.hindrance import Heard, hindrance
 from streams.promotion.lifecycle import Lifecycle, step
+from streams.promotion.rivals import Rivals
 from streams.promotion.serving import Serving
 from streams.promotion.verdict import Action, Verdict
 from streams.runtime.errors import BrokerUnavailableError, StuckError
@@ -34,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
     from schemas.codec import Codec
+    from schemas.records import Observation
     from streams.operators.contract import Record
     from streams.promotion.lifecycle import Course
     from streams.promotion.serving import Served
@@ -49,6 +54,10 @@ _log = logging.getLogger(__name__)
 SHOWN = 50
 # How far back what serving policies cost is read at first: as far as the page's other charts reach.
 BACK_US = STEPS * STEP_US
+# How far back what canaries and shadows cost is read at first.
+RIVALS_BACK_US = 3_600_000_000
+# How long a candidate may go without a comparison before that is told.
+PATIENCE_US = 60_000_000
 # Polls in one tick: the page gets its turn in between.
 _POLLS = 50
 _STOP_S = 2.0
@@ -108,6 +117,10 @@ class Promoting:
         self._ids_bytes = ids_bytes
         self._deployment = deployment
         self._lifecycle = Lifecycle(window_us)
+        self._rivals = Rivals()
+        self._applications: dict[str, Application] = {}
+        self._heard: dict[str, tuple[Candidate, Heard]] = {}  # by key of the candidate
+        self._hindrances: dict[str, str] = {}  # likewise
         self._serving = Serving()
         self._copies = Copies(window_us, ids_bytes)
         self._forgotten = 0  # by earlier ones
@@ -121,6 +134,16 @@ class Promoting:
     def courses(self) -> Mapping[str, Course]:
         """The candidates that are under way, by key."""
         return self._lifecycle.courses
+
+    @property
+    def rivals(self) -> Rivals:
+        """The versions beside those that serve, with what they cost."""
+        return self._rivals
+
+    @property
+    def hindrances(self) -> Mapping[str, str]:
+        """Why candidates cannot be compared, by key."""
+        return self._hindrances
 
     @property
     def served(self) -> Mapping[str, Served]:
@@ -149,6 +172,7 @@ class Promoting:
         """
         try:
             if await self._read_wishes() and await self._read_observations(now_us):
+                self._look_for_hindrances(now_us)
                 await self._step(now_us, guards)
         except (BrokerUnavailableError, StuckError) as fault:
             _log.warning("candidates wait: %s", fault)
@@ -164,9 +188,11 @@ class Promoting:
     async def _read_wishes(self) -> bool:
         """Take wishes and past steps; tell whether all that were there are known."""
         if self._wishes is None:
-            self._lifecycle = Lifecycle(self._window_us)
+            self._lifecycle, self._rivals = Lifecycle(self._window_us), Rivals()
+            self._applications.clear()
             self.steps.clear()
-            self._wishes = self._follow((topics.CANDIDATES, topics.PROMOTIONS), None)
+            followed = topics.CANDIDATES, topics.PROMOTIONS, topics.MODELS, topics.APPLICATIONS
+            self._wishes = self._follow(followed, None)
             await self._wishes.start()
         before = {key: course.plan for key, course in self.courses.items()}
         async for records in _polls(self._wishes):
@@ -179,7 +205,13 @@ class Promoting:
     def _take(self, record: Record) -> None:
         key = (record.key or b"").decode("utf-8", "replace")
         try:
-            if record.topic == topics.PROMOTIONS:
+            if record.topic == topics.MODELS:
+                self._deployed(key, record)
+            elif record.topic == topics.APPLICATIONS:
+                self._applications.pop(key, None)
+                if record.value is not None:
+                    self._applications[key] = self._codec.decode(Application, record.value)
+            elif record.topic == topics.PROMOTIONS:
                 taken = self._codec.decode(Promotion, record.value)
                 self._lifecycle.past(taken)
                 self.steps = [*self.steps, taken][-SHOWN:]
@@ -189,6 +221,28 @@ class Promoting:
                 self._lifecycle.wish(key, self._codec.decode(Candidate, record.value))
         except DecodeError as error:
             _log.warning("skipped a record of %s: %s", record.topic, error)
+
+    def _deployed(self, key: str, record: Record) -> None:
+        if topics.MODEL_VERSION not in key:  # else it is known, and need not serve
+            model = None if record.value is None else self._codec.decode(Model, record.value)
+            self._rivals.deployed(key, model, record.timestamp_us)
+
+    def _look_for_hindrances(self, now_us: int) -> None:
+        """Find out why candidates cannot be compared; what is new is logged."""
+        found: dict[str, str] = {}
+        for key, course in self.courses.items():
+            plan, stage = course.plan, course.stage
+            if stage is None or course.comparison.evidence(plan.alpha).pairs:
+                continue
+            why = hindrance(plan, self._applications.values(), stage.share) if self._applications else ""
+            if not why and now_us - max(stage.since_us, course.from_us) > PATIENCE_US:
+                known = self._heard.get(key)
+                why = (Heard(plan) if known is None else known[1]).lacks
+            if why:
+                found[key] = why
+                if why != self._hindrances.get(key):
+                    _log.warning("%s %s cannot be compared with %s: %s", key, plan.candidate, plan.incumbent, why)
+        self._hindrances = found
 
     async def _read_observations(self, now_us: int) -> bool:
         """Fold observations; tell whether all that were there have been."""
@@ -210,7 +264,10 @@ class Promoting:
         self._forgotten = self.forgotten
         self._copies, self._serving = Copies(self._window_us, self._ids_bytes), Serving()
         self._lifecycle.fold_again()
-        return min([now_us - BACK_US, *(course.from_us for course in self.courses.values())])
+        self._rivals.fold_again()
+        self._heard = {}
+        back_us = min(now_us - BACK_US, self._rivals.since_us(now_us - RIVALS_BACK_US))
+        return min([back_us, *(course.from_us for course in self.courses.values())])
 
     def _observe(self, record: Record) -> None:
         self._next[record.partition] = record.offset + 1
@@ -221,7 +278,18 @@ class Promoting:
         for seen in several:
             if not self._copies.has(seen.query_id, record.timestamp_us, record.partition):
                 self._lifecycle.observe(seen, record.timestamp_us)
+                self._rivals.observe(seen, record.timestamp_us)
+                self._hear(seen, record.timestamp_us)
                 self._serving.observe(seen, record.timestamp_us)
+
+    def _hear(self, seen: Observation, timestamp_us: int) -> None:
+        """Count what candidates without a comparison could be compared by."""
+        for key, course in self.courses.items():
+            plan, heard = self._heard.get(key, (None, None))
+            if plan != course.plan or heard is None:
+                plan, heard = self._heard[key] = course.plan, Heard(course.plan)
+            if timestamp_us >= course.from_us:
+                heard.take(seen)
 
     async def _step(self, now_us: int, guards: Mapping[str, Mapping[str, float]]) -> None:
         steps = self._lifecycle.steps(now_us, guards, self._offsets())

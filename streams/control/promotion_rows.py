@@ -84,7 +84,7 @@ def promotion_rows(promoting: Promoting | None) -> PromotionRows:
     compared = {name for course in courses for name in _applications(course)}
     served = sorted(promoting.served.items())
     return PromotionRows(
-        candidates=[_candidate(course) for course in courses],
+        candidates=[_candidate(key, promoting) for key in sorted(promoting.courses)],
         steps=[_step(step) for step in reversed(promoting.steps[-SHOWN:])],
         serving={name: _serving(found) for name, found in served if found.is_judged or name in compared},
         forgotten=promoting.forgotten,
@@ -115,7 +115,8 @@ def _course(trail: Trail) -> list[Moment]:
     ]
 
 
-def _candidate(course: Course) -> CandidateRow:
+def _candidate(key: str, promoting: Promoting) -> CandidateRow:
+    course, hindrance = promoting.courses[key], promoting.hindrances.get(key)
     plan, known = course.plan, course.comparison.evidence(course.plan.alpha)
     return CandidateRow(
         kind=plan.kind,
@@ -128,9 +129,15 @@ def _candidate(course: Course) -> CandidateRow:
         lower=round(known.lower, 6),
         upper=round(known.upper, 6),
         cost=round(known.cost, 1),
-        reason="" if course.verdict is None else course.verdict.reason,
+        reason=_reason(course, hindrance),
         course=_course(course.trail),
     )
+
+
+def _reason(course: Course, hindrance: str | None) -> str:
+    if hindrance:
+        return f"it cannot be compared: {hindrance}"
+    return "" if course.verdict is None else course.verdict.reason
 
 
 def _step(step: Promotion) -> StepRow:

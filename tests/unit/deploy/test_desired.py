@@ -118,7 +118,8 @@ def test_what_the_settings_want_beside_what_is_published_is_a_warning_with_the_c
 def test_a_version_takes_over_from_one_that_keeps_a_share_in_one_record(published: Published) -> None:
     """Two would unload the former one between them, and load it again."""
     assert desired.use(Settings(), CODEC, "digits", "2", holdback=0.1) == ("1", "2")
-    assert (published.serving, published.written) == (version("2", {"1": 0.1}), 1)
+    serving = published.serving
+    assert (serving.version, serving.shares, published.written) == ("2", {"1": 0.1}, 1)
 
 
 def test_the_versions_added_last_stand_by_when_another_is_added(

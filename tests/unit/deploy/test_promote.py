@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import nullcontext
 
 import pytest
 from click.testing import CliRunner
 
 from deploy.cli import skysail
-from deploy.cli.promote import anew, refusal, steps_table
+from deploy.cli.promote import anew, leave_to_control, refusal, steps_table
 from deploy.config.settings import Settings
-from deploy.state import evidence
+from deploy.state import candidates, catalog, evidence
 from deploy.state.candidates import policy_of, with_policy
 from policies.errors import PolicyError
 from schemas.codec import Codec
-from schemas.records import Application, Observations
+from schemas.records import Application, Model, Observations, Stage
 from streams.operators.contract import Record
 from streams.promotion.evidence import Evidence
+from streams.promotion.hindrance import hindrance
 from streams.promotion.lifecycle import POLICY, step
 from streams.promotion.verdict import Action, Verdict
 from tests.comparisons import plan, seen
@@ -43,6 +45,61 @@ def test_a_refusal_says_what_is_missing() -> None:
 def test_a_refusal_tells_its_kind(known: Evidence, said: str) -> None:
     """Nothing known, known to be worse, or nothing speaks for it."""
     assert said in refusal(plan(), known)
+
+
+def test_a_refusal_says_why_nothing_compares_the_two() -> None:
+    """A shadow helps where the version only does not run; where an application names a version it does not."""
+    named, lacks = "digits names forest@stable", "no answer that could compare them has had feedback"
+    said = refusal(plan(), Evidence(), "", lacks)
+    assert f"no observation compares them: {lacks}; let it see the queries: skysail model promote forest@2" in said
+    assert refusal(plan(), Evidence(), named, lacks).startswith(
+        f"nothing is known about forest 2 beside 1: no observation compares them: {named}. To let it take over"
+    )
+
+
+def test_a_wish_that_can_never_be_carried_out_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As soon as it is published; the application has to drop the version."""
+    application = Application("digits", ("forest", "net"), versions={"forest": "stable"})
+    forest = Model("forest", "1", "function", "", "", "label", None, (), shares={"2": 0.1})
+    monkeypatch.setattr(
+        catalog, "read", lambda *given: {"a": application} if given[2] is Application else {"forest": forest}
+    )
+    monkeypatch.setattr(candidates, "want", lambda *_: None)
+    leave_to_control(Settings(), Codec(), plan(), as_json=False)
+    said = capsys.readouterr()
+    assert said.err == (
+        "it stays where it begins, as it cannot be compared: digits names forest@stable: no draw decides which version"
+        " answers it. Take the version out of its models: skysail app set digits models=forest,net\n"
+    )
+    leave_to_control(Settings(), Codec(), plan(), as_json=True)
+    assert "digits names forest@stable" in json.loads(capsys.readouterr().out)["cannot_be_compared"]
+
+
+@pytest.mark.parametrize(
+    ("applications", "share", "why"),
+    [
+        ([Application("digits", ("forest",))], 0.1, ""),
+        ([Application("digits", ("forest",), versions={"forest": "1"}), Application("other", ("forest",))], 0.1, ""),
+        ([Application("digits", ("forest",), loss="given")], 0.0, "does not judge a shadow"),
+        ([Application("digits", ("forest",), loss="given")], 0.1, ""),
+        ([Application("digits", ("net", "forest"), "single", {"arm": 1})], 0.1, ""),
+        ([Application("digits", ("net", "forest"), "ucb1")], 0.1, ""),
+        (
+            [Application("digits", ("net",), stages=(Stage("find", "forest"), Stage("say", "", "find")))],
+            0.1,
+            "in a stage",
+        ),
+        ([], 0.1, "no application asks forest"),
+    ],
+)
+def test_it_is_known_beforehand_whose_answers_compare_nothing(
+    applications: list[Application], share: float, why: str
+) -> None:
+    """One application whose answers do is enough."""
+    found = hindrance(plan(), applications, share)
+    assert why in found if why else found == ""
 
 
 def test_a_policy_that_has_not_learnt_along_is_said_to_start_anew() -> None:
