@@ -4,8 +4,8 @@
     Predict ─┬▶ executor.run ───▶ predicted                      a task each: a thread or processes work meanwhile
              └▶ quick: `go_on` ─▶ run_quick ─▶ predicted         here, in the next turn of the event loop
 
-A vital model that hangs, or fails in an unforeseen way, ends the role. Any other model is dropped, and the kernel gets
-the reason.
+A vital model that hangs ends the role, and a batch that fails in an unforeseen way fails alone. Any other model is
+dropped, and the kernel gets the reason.
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ import logging
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
+from policies.foreign import pass_on_interrupt, told
 from streams.operators.contract import Predicted
 from streams.runtime.ports import Loaded, Ran
-from workers.errors import HungError, WorkerError, refusing
+from workers.errors import ENDED, HungError, WorkerError, refusing
+from workers.executors.thread import Timed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from schemas.records import Model
     from streams.operators.contract import Load, Predict, Unload
     from streams.runtime.ports import ExecutorEvents
-    from workers.executors.thread import Executor, Timed
+    from workers.executors.thread import Executor
     from workers.packages.autotune import Choice
 
 _log = logging.getLogger(__name__)
@@ -140,7 +142,7 @@ class ModelExecutors:
             await asyncio.wait(tuple(leaving))
         fault = None
         try:
-            with refusing("it cannot be loaded", but=(WorkerError, OSError)):
+            with refusing("it cannot be loaded", but=(WorkerError, OSError, *ENDED)):
                 await executor.start()
         except (WorkerError, OSError) as error:
             if isinstance(error, ends):
@@ -158,13 +160,15 @@ class ModelExecutors:
         """Predict in a thread or a process."""
         patience_s = predict.patience_us / 1e6
         try:
-            with refusing("it cannot be asked", but=(WorkerError, OSError)):
+            with refusing("it cannot be asked", but=(WorkerError, OSError, *ENDED)):
                 timed = await executor.run(predict.rows, patience_s)
         except (WorkerError, OSError) as error:
-            if predict.is_vital:
+            if not predict.is_vital:
+                await self._give_up(predict, str(error) or type(error).__name__)
+                return
+            if isinstance(error, HungError):
                 raise
-            await self._give_up(predict, str(error) or type(error).__name__)
-            return
+            timed = Timed(Predicted.failed(len(predict.rows), str(error) or type(error).__name__), 0)
         self._tell(predict, timed, is_lost=not executor.ready)
         if not executor.ready:
             await self._load_again(predict)
@@ -175,13 +179,13 @@ class ModelExecutors:
             asyncio.get_running_loop().call_soon(self._run_quick, quick)
             return
         for predict, executor in quick:
+            timed = _quickly(predict, executor)
+            if timed is None:
+                self._do(self._run(predict, executor))
+                continue
+            breath_s = min(timed.predict_us / 1e6 / BREATH_SHARE, BREATH_S)
+            self._breath_until_s = time.perf_counter() + breath_s
             try:
-                timed = executor.run_quick(predict.rows, predict.patience_us / 1e6)
-                if timed is None:
-                    self._do(self._run(predict, executor))
-                    continue
-                breath_s = min(timed.predict_us / 1e6 / BREATH_SHARE, BREATH_S)
-                self._breath_until_s = time.perf_counter() + breath_s
                 self._tell(predict, timed, is_blocking=True)
             except Exception as error:  # noqa: BLE001 - raised again where it ends the role
                 self._do(_raise(error))
@@ -217,6 +221,16 @@ class ModelExecutors:
     async def _drop(self, copy: _Copy) -> None:
         self._copies.pop((copy.load.model.name, copy.load.copy), None)
         await copy.executor.stop()
+
+
+def _quickly(predict: Predict, executor: Executor) -> Timed | None:
+    """Predict a batch here; None = it is left to `run`, where whatever this raised fails it."""
+    try:
+        return executor.run_quick(predict.rows, predict.patience_us / 1e6)
+    except BaseException as error:  # noqa: BLE001 - in a callback of the loop, where nobody else would hear of it
+        pass_on_interrupt(error)
+        _log.warning("a batch of model %s goes to its thread: %s", predict.model, told(error))
+        return None
 
 
 async def _raise(error: Exception) -> None:
