@@ -2,6 +2,7 @@
 
 WorkerError
 ├── PackageError    the package is wrong, incomplete or not trusted: nothing was loaded    (operator, not retryable)
+├── DeadlyError     loading it ended a process, or did not end                              (operator, seldom retryable)
 ├── OutputError     the model's answer is not one answer for each row: the rows are FAILED (model)
 └── HungError       predict did not come back in time: the process must be replaced        (model, retryable)
 """
@@ -29,6 +30,10 @@ class WorkerError(Exception):
 
 class PackageError(WorkerError):
     """A model package was refused; the message says what to do."""
+
+
+class DeadlyError(WorkerError):
+    """Loading a package ended the process that did it, or had to be ended with it."""
 
 
 class OutputError(WorkerError):

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from schemas.records import Model
     from streams.operators.contract import Load, Predict, Unload
     from streams.runtime.ports import ExecutorEvents
+    from workers.executors.careful import Careful
     from workers.executors.thread import Executor
     from workers.packages.autotune import Choice
 
@@ -50,10 +51,14 @@ class ModelExecutors:
 
     Args:
         make: returns what runs a version, not started yet; it calls the given function with the forms that run.
+        careful: loads versions; None = they are loaded at once.
     """
 
-    def __init__(self, make: Callable[[Model, Callable[[Choice], None]], Executor]) -> None:
+    def __init__(
+        self, make: Callable[[Model, Callable[[Choice], None]], Executor], careful: Careful | None = None
+    ) -> None:
         self._make = make
+        self._careful = careful
         self._copies: dict[tuple[str, int], _Copy] = {}
         self._figures: dict[str, Mapping[str, float]] = {}
         self._running: set[asyncio.Task[None]] = set()
@@ -135,7 +140,7 @@ class ModelExecutors:
 
     async def _load(self, copy: _Copy, ends: tuple[type[Exception], ...]) -> None:
         """Load a copy, or load it again; some faults end the role."""
-        load, executor = copy
+        load = copy.load
         started_s = time.perf_counter()
         leaving = self._leaving.get(load.model.name)
         if leaving:
@@ -143,7 +148,7 @@ class ModelExecutors:
         fault = None
         try:
             with refusing("it cannot be loaded", but=(WorkerError, OSError, *ENDED)):
-                await executor.start()
+                await self._start(copy)
         except (WorkerError, OSError) as error:
             if isinstance(error, ends):
                 raise
@@ -155,6 +160,13 @@ class ModelExecutors:
             if not self._vital:
                 self._loaded.set()
         self._events.loaded(load, Loaded(fault, took_us))
+
+    async def _start(self, copy: _Copy) -> None:
+        load, executor = copy
+        if self._careful is None:
+            await executor.start()
+        else:
+            await self._careful.start(load.model, executor, is_first=load.is_vital and not self._loaded.is_set())
 
     async def _run(self, predict: Predict, executor: Executor) -> None:
         """Predict in a thread or a process."""
