@@ -164,6 +164,7 @@ def hosted_by(
         load_s=settings.load_s,
         memory_bytes=memory_bytes + room,
         threads=settings.threads,
+        notes=None if settings.notes is None else LoadNotes(Path(settings.notes)),
     )
 
 
