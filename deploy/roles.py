@@ -21,7 +21,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias
 
 from deploy.config.addresses import connection, redis_place, redis_url
-from deploy.config.folder import STATE, private
+from deploy.config.folder import STATE, load_notes, private
 from deploy.errors import StartError, UsageError
 from deploy.log_roles import Named
 from deploy.metrics import exporting
@@ -338,6 +338,7 @@ def _worker_settings(common: Shared) -> WorkerSettings:
         allowed_batch_sizes=given.allowed_batch_sizes,
         references=given.references,
         reference_bytes=given.reference_mib << 20,
+        notes=str(load_notes()),
     )
 
 

@@ -14,6 +14,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+from policies.foreign import pass_on_interrupt, told
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -56,7 +58,8 @@ def imported(module: str, named: str = "") -> ModuleType:
     look_here()
     try:
         return importlib.import_module(module)
-    except (Exception, SystemExit) as error:  # whatever a stranger's module does when it is imported
+    except BaseException as error:  # whatever a stranger's module does when it is imported
+        pass_on_interrupt(error)
         raise DottedPathError(_unknown(named, error)) from error
 
 
@@ -78,7 +81,8 @@ def _walked(path: str, module: ModuleType, names: str) -> object:
     for name in names.split("."):
         try:
             found = getattr(found, name)
-        except AttributeError as error:
+        except BaseException as error:  # a module may have a `__getattr__` of its own
+            pass_on_interrupt(error)
             raise DottedPathError(_unknown(path, error)) from error
         if isinstance(found, ModuleType) or (callable(found) and not _is_defined_in(_package(module.__name__), found)):
             raise DottedPathError(
@@ -89,7 +93,7 @@ def _walked(path: str, module: ModuleType, names: str) -> object:
 
 
 def _unknown(named: str, error: BaseException) -> str:
-    cause = str(error) if isinstance(error, ImportError | AttributeError) else f"{type(error).__name__}: {error}"
+    cause = str(error) if type(error) in (ImportError, ModuleNotFoundError, AttributeError) else told(error)
     return (
         f"{named!r} cannot be imported here ({cause}): install its package, or put its folder on PYTHONPATH;"
         f" modules are looked for in {', '.join(_folders())} and among the installed packages"

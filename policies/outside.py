@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from policies import dotted
 from policies.dotted import DottedPathError
 from policies.errors import PolicyError
+from policies.foreign import pass_on_interrupt, told
 from schemas.records import Tensor
 
 if TYPE_CHECKING:
@@ -125,14 +126,16 @@ class Outside:
             return getattr(self.policy, method)(*given)
         except PolicyError:
             raise
-        except Exception as error:  # whatever a stranger's code does
-            raise PolicyError(f"{self.name}.{method} fails: {error!r}") from error
+        except BaseException as error:  # whatever a stranger's code does
+            pass_on_interrupt(error)
+            raise PolicyError(f"{self.name}.{method} fails: {told(error)}") from error
 
     def _state(self, method: str, *given: object) -> State:
         values = self._call(method, *given)
         try:
             state = tuple([float(value) for value in values])
-        except (TypeError, ValueError):
+        except BaseException as error:  # noqa: BLE001 - whatever a stranger's values do when they are read
+            pass_on_interrupt(error)
             raise PolicyError(f"{self.name}.{method} returned {_short(values)}; a state is a tuple of floats") from None
         if len(state) > _MOST_VALUES or not all(map(isfinite, state)):
             raise PolicyError(f"{self.name}.{method}: a state has at most {_MOST_VALUES} numbers, all finite")
@@ -141,7 +144,8 @@ class Outside:
     def _shares(self, method: str, values: Any, arms: int) -> tuple[float, ...]:
         try:
             shares = tuple([float(value) for value in values])
-        except (TypeError, ValueError):
+        except BaseException as error:  # noqa: BLE001 - whatever a stranger's values do when they are read
+            pass_on_interrupt(error)
             raise PolicyError(
                 f"{self.name}.{method} returned {_short(values)}; it is one number for each arm"
             ) from None
@@ -152,7 +156,8 @@ class Outside:
     def _arms(self, values: Any, arms: int) -> tuple[int, ...]:
         try:
             chosen = tuple(sorted({int(value) for value in values}))
-        except (TypeError, ValueError):
+        except BaseException as error:  # noqa: BLE001 - whatever a stranger's values do when they are read
+            pass_on_interrupt(error)
             chosen = ()
         if not chosen or chosen[0] < 0 or chosen[-1] >= arms:
             raise PolicyError(f"{self.name}.select returned {_short(values)}; it is at least one of 0 to {arms - 1}")
@@ -169,7 +174,8 @@ def _combine(self: Outside) -> Callable[[State, int, Mapping[int, ModelOutput]],
         try:
             answer, confidence = made
             confidence = float(confidence)
-        except (TypeError, ValueError):
+        except BaseException as error:  # noqa: BLE001 - whatever a stranger's values do when they are read
+            pass_on_interrupt(error)
             raise PolicyError(
                 f"{self.name}.combine returned {_short(made)}; it is an answer and a confidence"
             ) from None
@@ -187,8 +193,9 @@ def _propensities_in(self: Outside) -> Callable[[State, int], Callable[[Situatio
         def shares(situation: Situation) -> tuple[float, ...]:
             try:
                 found = ask(situation)
-            except Exception as error:  # whatever a stranger's code does
-                raise PolicyError(f"{self.name}.propensities_in fails: {error!r}") from error
+            except BaseException as error:  # whatever a stranger's code does
+                pass_on_interrupt(error)
+                raise PolicyError(f"{self.name}.propensities_in fails: {told(error)}") from error
             return self._shares("propensities_in", found, arms)
 
         return shares
@@ -231,8 +238,9 @@ def outside(name: str, parameters: Mapping[str, Any]) -> Outside:
         policy = maker(**parameters)
     except PolicyError:
         raise
-    except Exception as error:  # whatever a stranger's code does
-        raise PolicyError(f"policy {name} cannot be made of {_short(dict(parameters))}: {error!r}") from error
+    except BaseException as error:  # whatever a stranger's code does
+        pass_on_interrupt(error)
+        raise PolicyError(f"policy {name} cannot be made of {_short(dict(parameters))}: {told(error)}") from error
     defaults = {key: one.default for key, one in takes.items() if one.default is not Parameter.empty}
     try:
         written = json.dumps({**defaults, **parameters}, sort_keys=True, separators=(",", ":"), allow_nan=False)
@@ -267,12 +275,16 @@ def _at(path: str) -> object:
 def _entry(name: str) -> object:
     try:
         return next(iter(entry_points(group=GROUP, name=name))).load()
-    except Exception as error:  # whatever a stranger's module does when it is imported
+    except BaseException as error:  # whatever a stranger's module does when it is imported
+        pass_on_interrupt(error)
         raise PolicyError(
-            f"policy {name}, the entry point of an installed package, cannot be imported: {error!r}"
+            f"policy {name}, the entry point of an installed package, cannot be imported: {told(error)}"
         ) from error
 
 
 def _short(value: object) -> str:
-    text = repr(value)
+    try:
+        text = f"{value!r}"
+    except BaseException as error:  # noqa: BLE001 - a stranger's `__repr__`
+        text = f"{type(value).__name__} ({told(error)})"
     return text if len(text) <= 100 else f"{text[:100]}..."

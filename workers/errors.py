@@ -2,19 +2,26 @@
 
 WorkerError
 ├── PackageError    the package is wrong, incomplete or not trusted: nothing was loaded    (operator, not retryable)
+├── DeadlyError     loading it ended a process, or did not end                              (operator, seldom retryable)
 ├── OutputError     the model's answer is not one answer for each row: the rows are FAILED (model)
 └── HungError       predict did not come back in time: the process must be replaced        (model, retryable)
 """
 
 from __future__ import annotations
 
+from asyncio import CancelledError
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from policies.foreign import pass_on_interrupt, told
 from workers.extras import remedy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
+# How a task is told that it is over.
+ENDED: Final = (CancelledError, GeneratorExit)
 
 
 class WorkerError(Exception):
@@ -23,6 +30,10 @@ class WorkerError(Exception):
 
 class PackageError(WorkerError):
     """A model package was refused; the message says what to do."""
+
+
+class DeadlyError(WorkerError):
+    """Loading a package ended the process that did it, or had to be ended with it."""
 
 
 class OutputError(WorkerError):
@@ -34,18 +45,20 @@ class HungError(WorkerError):
 
 
 @contextmanager
-def refusing(what: str, *, but: tuple[type[Exception], ...] = ()) -> Iterator[None]:
-    """Turn any error of foreign code (an estimator, a library, a module of the user) into a refusal.
+def refusing(what: str, *, but: tuple[type[BaseException], ...] = ()) -> Iterator[None]:
+    """Turn whatever foreign code raises (an estimator, a library, a module of the user) into a refusal.
+
+    Around an `await` the end of the task has to pass: name `ENDED` among the errors that do.
 
     Args:
         what: the failed step; it stands before the cause.
         but: errors that pass unchanged, as a `PackageError` does.
     """
-    ours: tuple[type[Exception], ...] = (PackageError, *but)
+    ours: tuple[type[BaseException], ...] = (PackageError, *but)
     try:
         yield
     except ours:
         raise
-    except (Exception, SystemExit) as error:
-        why = remedy(error) or f"{type(error).__name__}: {' '.join(str(error).split())}"
-        raise PackageError(f"{what} ({why})") from error
+    except BaseException as error:
+        pass_on_interrupt(error)
+        raise PackageError(f"{what} ({remedy(error) or told(error)})") from error

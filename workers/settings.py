@@ -45,6 +45,7 @@ class WorkerSettings:
         reference_bytes: of one such input.
         trusted: digest of the one version of a model that may run in this process, by the model's name. Any other
             version of it runs in a process of its own. A model that is not named may run here in all its versions.
+        notes: folder in which it is kept what became of loading packages; None = versions are loaded without care.
     """
 
     partitions: int = 4
@@ -69,6 +70,7 @@ class WorkerSettings:
     references: tuple[str, ...] = ()
     reference_bytes: int = 16 << 20
     trusted: Mapping[str, str] = field(default_factory=dict)
+    notes: str | None = None
 
     def processes_of(self, model: str, digest: str = "") -> int:
         """Return how many processes of its own a version runs in, 0 = none.

@@ -4,6 +4,7 @@
 .skysail/run/PREFIX/lock          held as long as `skysail run` runs
 .skysail/run/PREFIX/settings.yaml what its processes read, secrets included; gone when it ends
 .skysail/run/PREFIX/placements.json where its models run, as decided at the last start
+.skysail/loads/DIGEST.json        what became of loading a package here
 .skysail/kafka, .skysail/redis    data of the local servers
 """
 
@@ -55,6 +56,11 @@ def private(folder: Path) -> Path:
 def run_folder(prefix: str, state: Path = STATE) -> Path:
     """Return where a deployment that is started from this folder keeps its files; it may not be there."""
     return state.absolute() / "run" / prefix
+
+
+def load_notes(state: Path = STATE) -> Path:
+    """Return where it is kept what became of loading packages on this machine; it may not be there."""
+    return state.absolute() / "loads"
 
 
 @contextmanager

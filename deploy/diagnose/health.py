@@ -27,9 +27,11 @@ from schemas.errors import DecodeError, RegistryError
 from schemas.records import Application, Model, Report
 from schemas.topics import MODEL_VERSION
 from streams.control.alerts import failing, not_beside, not_loaded
-from streams.control.figures import parse
+from streams.control.figures import fold, is_silent, parse
+from streams.control.history import History
 from streams.control.hosts import Heard, host_rows
 from streams.control.load_faults import load_faults
+from streams.control.mute_models import mute
 from streams.control.report_filter import sound
 from streams.control.rivals import from_gauges
 from streams.operators.selection.coding import code_of
@@ -37,7 +39,7 @@ from streams.runtime.errors import BrokerUnavailableError
 from streams.runtime.kafka.log_reader import KafkaRecent, KafkaTail
 from workers import manifest as manifests
 from workers.errors import PackageError
-from workers.kernel.routing import CANARY, STANDBY, label
+from workers.kernel.routing import CANARY, SHADOW, STANDBY, label
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -45,12 +47,15 @@ if TYPE_CHECKING:
     from deploy.config.settings import Settings
     from schemas.codec import Codec
     from streams.control.alerts import LoadFault
+    from streams.control.figures import Figures
     from streams.control.hosts import HostRow
     from streams.operators.contract import Record
 
 CLOCK_MS = 250.0  # beyond that a process follows its machine's clock, which takes twice as long
 REPORTS_S = 3.0  # every role reports once a second
 POLL_MS = 200
+ALIVE = ("serving", "model_not_loaded")  # gauges of models with a version, of those without any
+MINUTE_US = 60_000_000
 ANSWERING = ("serving", CANARY, STANDBY)  # gauges of the versions that a query may name
 LAST_REPORTS = 256  # enough for this many processes
 
@@ -86,6 +91,7 @@ def _deployed(settings: Settings, codec: Codec) -> Iterator[Check]:
     yield from check_models(models, versions)
     yield from check_applications(applications, models)
     yield from check_roles(settings, codec, models, applications)
+    yield from check_answering(_recent(settings, codec))
 
 
 def _fresh(settings: Settings) -> Check:
@@ -214,6 +220,25 @@ def check_roles(
         yield Check(name, Level.WARN, "reports, though it is not asked for", "stop it, or deploy its model")
 
 
+def check_answering(reports: Iterable[Report]) -> Iterator[Check]:
+    """Tell of models that answer next to nothing although the processes that run them report.
+
+    Args:
+        reports: the last ones of all processes, several of each, oldest first.
+    """
+    history, end_us = History(), 0
+    latest: dict[str, Figures] = {}
+    for report in sorted(reports, key=lambda each: each.time_us):
+        before, end_us = latest.get(report.instance), report.time_us
+        latest[report.instance] = fold(before, report)
+        history.add(before, latest[report.instance], end_us)
+    gauges = [parse(full) for each in latest.values() if not is_silent(each, end_us) for full in each["gauges"]]
+    models = {name: {labels.get("model", "") for what, labels in gauges if what == name} for name in ALIVE}
+    shadows = {(labels.get("model", ""), labels.get("version", "")) for what, labels in gauges if what == SHADOW}
+    for each in mute(history.since(MINUTE_US, end_us)[1], models["serving"] - models["model_not_loaded"], shadows):
+        yield Check(f"answers of {each.model}", Level.DOWN, each.text, each.command)
+
+
 def check_clocks(reports: Iterable[Report]) -> Iterator[Check]:
     """Tell of processes that are not where their machine's clock is."""
     for report in reports:
@@ -297,12 +322,17 @@ def answering(settings: Settings, codec: Codec, model: str) -> set[str]:
 
 def _lately(settings: Settings, codec: Codec) -> list[Report]:
     """Return the last report of each process that was heard at the end; nothing where none can be read."""
+    reports = _recent(settings, codec)
+    return [*newest(reports, max((report.time_us for report in reports), default=0))]
+
+
+def _recent(settings: Settings, codec: Codec) -> list[Report]:
+    """Return the last reports of all processes, oldest first; nothing where none can be read."""
     recent = KafkaRecent(connection(settings, "skysail-versions"))
     if names.REPORTS not in topics.partition_counts(settings):
         return []
     with suppress(BrokerUnavailableError):
-        reports = list(_decoded(codec, asyncio.run(recent.last(names.REPORTS, LAST_REPORTS))))
-        return [*newest(reports, max((report.time_us for report in reports), default=0))]
+        return [*_decoded(codec, asyncio.run(recent.last(names.REPORTS, LAST_REPORTS)))]
     return []
 
 

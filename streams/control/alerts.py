@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from streams.control.advice import application
 from streams.control.history import Key
+from streams.control.mute_models import mute
 from streams.control.outages import WITHOUT_REDIS, kafka_back, kafka_down, redis_down
 from streams.control.page_types import WORKER, Alert, run, skysail
 
@@ -23,6 +24,8 @@ A_NIGHT_S = 43_200.0
 LAG_RECORDS, LAG_STEPS = 500, 6
 # A process has one thread, so it is at its limit before it uses a core in full.
 BUSY_CORES = 0.8
+# The counter of `streams.runtime.role.batch_watch`.
+GIVEN_UP = "batches_given_up_total"
 # What of an application follows from a server that was away.
 AFTER_KAFKA, WITHOUT_STATES = ("defaults", "late"), ("without_state",)
 ROLES = {
@@ -57,6 +60,7 @@ class WorkerVersions(NamedTuple):
         not_loaded: models of which no version could be loaded.
         faults: of versions that could not be had, by model and version.
         hosted: models that are planned on a host, in memory or not.
+        shadows: models and versions that answer nobody.
     """
 
     serving: Mapping[str, str]
@@ -64,6 +68,7 @@ class WorkerVersions(NamedTuple):
     not_loaded: Collection[str]
     faults: Mapping[tuple[str, str], LoadFault] = MappingProxyType({})
     hosted: Collection[str] = ()
+    shadows: Collection[tuple[str, str]] = ()
 
 
 def alerts(
@@ -107,6 +112,8 @@ def alerts(
         *_deaths(others),
         *(each for row in applications for each in application(row, minute, served, follows, is_busy=is_busy)),
         *_refused(versions),
+        *_mute(minute, versions),
+        *_given_up(minute),
         *_failures(minute),
         *_lags(others),
         *_letters(letters),
@@ -136,7 +143,7 @@ def _why(fault: LoadFault | None) -> str:
 
 
 def _refused(versions: WorkerVersions) -> Iterator[Alert]:
-    serving, wanted, missing, faults, _ = versions
+    serving, wanted, missing, faults, *_ = versions
     for model in sorted(missing):
         text = not_loaded(model, faults.get((model, wanted.get(model, ""))))
         yield Alert(level="bad", text=text, command=skysail("model", "show", model))
@@ -178,6 +185,20 @@ def _deaths(processes: Sequence[ProcessRow]) -> Iterator[Alert]:
             ago = f"the last time {up_s / 60:.0f} min ago ({process['restarts']} in all)"
             text = f"{process['instance']} died and was started again, {ago}; its log says why, unless it was killed"
             yield Alert(level="warn", text=text, command=skysail("doctor"))
+
+
+def _mute(risen: Risen, versions: WorkerVersions) -> Iterator[Alert]:
+    """Tell of models that answer nothing, but for what an application's own alert explains."""
+    for each in mute(risen, versions.serving.keys() - {*versions.not_loaded}, versions.shadows):
+        if each.cause not in ("failed", "invalid"):
+            yield Alert(level="bad", text=each.text, command=each.command)
+
+
+def _given_up(risen: Risen) -> Iterator[Alert]:
+    for key, count in sorted(risen.items()):
+        if key.name == GIVEN_UP:
+            text = f"{key.model}: nobody told the end of {count:.0f} of its batches; they failed, and it is asked again"
+            yield Alert(level="warn", text=text, command=skysail("model", "show", key.model))
 
 
 def _failures(risen: Risen) -> Iterator[Alert]:

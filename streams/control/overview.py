@@ -148,7 +148,8 @@ def overview(
     letters = _letters(known, risen)
     lately = history.since(LATELY_US, then_us)[1]
     faults = load_faults(entry["gauges"] for entry in known if not is_silent(entry, then_us))
-    versions = WorkerVersions(gauges.versions, gauges.failing, gauges.not_loaded, faults, hosted)
+    shadows = {(m, v) for m, beside in gauges.beside.items() for v, (what, _) in beside.items() if what == "shadow"}
+    versions = WorkerVersions(gauges.versions, gauges.failing, gauges.not_loaded, faults, hosted, shadows)
     found = alerts(applications, processes, letters, (risen, lately), versions, view, now_us, more)
     return Overview(
         prefix=view.place.prefix,

@@ -14,11 +14,12 @@ import os
 import pickle
 import queue
 import resource
+import signal
 import sys
 import threading
 from typing import TYPE_CHECKING
 
-from workers.errors import PackageError
+from workers.errors import PackageError, refusing
 from workers.executors import frames
 from workers.executors.predictor import predictor
 from workers.inputs.references import References
@@ -34,25 +35,26 @@ def main(arguments: list[str]) -> int:
     output = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     folder, digest, threads, *flags = arguments
+    leave_interrupts()
     bound(flags)
     try:
-        model = load_package(
-            folder,
-            allow_pickle="--allow-pickle" in flags,
-            digest=digest or None,
-            threads=int(threads),
-            sizes=_sizes(flags, "--measured=") or SIZES,
-            code=tuple(filter(None, given(flags, "--code=").split(","))),
-        )
+        with refusing("it cannot be loaded", but=(MemoryError,)):
+            model = load_package(
+                folder,
+                allow_pickle="--allow-pickle" in flags,
+                digest=digest or None,
+                threads=int(threads),
+                sizes=_sizes(flags, "--measured=") or SIZES,
+                code=tuple(filter(None, given(flags, "--code=").split(","))),
+            )
+            references = References(*json.loads(given(flags, "--references=") or "[]"))
+            predict = predictor(model, _sizes(flags, "--sizes="), references)
     except PackageError as error:
         frames.write(output, str(error).encode())
         return 1
     except MemoryError:
         frames.write(output, b"it does not fit into the memory that worker.memory_mib gives it")
         return 1
-    predict = predictor(
-        model, _sizes(flags, "--sizes="), References(*json.loads(given(flags, "--references=") or "[]"))
-    )
     choice = model.choice
     del model  # with the rows that it was warmed up by
     inputs: queue.SimpleQueue[bytes] = queue.SimpleQueue()
@@ -67,6 +69,11 @@ def _sizes(flags: list[str], name: str) -> tuple[int, ...]:
     """Return the batch sizes of a flag; none = nothing is said."""
     sizes = given(flags, name)
     return tuple(map(int, sizes.split(","))) if sizes else ()
+
+
+def leave_interrupts() -> None:
+    """Leave a Ctrl-C to the process that started this one, and ends it; here it would count as an error of a model."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def bound(flags: list[str]) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypedDict
 
+from workers.executors.careful import Careful
 from workers.executors.host import HostExecutors
 from workers.executors.host_child import Package
 from workers.executors.models import ModelExecutors
@@ -13,6 +15,7 @@ from workers.executors.process import ProcessExecutor
 from workers.executors.thread import Executor, ThreadExecutor
 from workers.inputs.references import References
 from workers.packages.autotune import SIZES
+from workers.packages.load_notes import LoadNotes
 from workers.packages.loading import load_package
 
 if TYPE_CHECKING:
@@ -50,7 +53,17 @@ def executors_of(
     """
     if make is not None:
         return ModelExecutors(lambda model, _: make(model))
-    return ModelExecutors(lambda model, chose: executor_of(model, settings, now_us, chose))
+    careful = None
+    if settings.notes is not None:
+        careful = Careful(LoadNotes(Path(settings.notes)), lambda model: _beside(model, settings, now_us))
+    return ModelExecutors(lambda model, chose: executor_of(model, settings, now_us, chose), careful)
+
+
+def _beside(model: Model, settings: WorkerSettings, now_us: Callable[[], int]) -> Executor | None:
+    """Return a child that loads a version before this process does; None = it never runs in this process."""
+    if settings.processes_of(model.name, model.digest):
+        return None
+    return _child_of(model, settings, now_us)
 
 
 def executor_of(
@@ -64,34 +77,14 @@ def executor_of(
         now_us: the clock.
         chose: called with the forms of a package that run, and the times measured.
     """
-    options: _Loading = {
-        "digest": model.digest,
-        "threads": settings.threads,
-        "allow_pickle": settings.allow_pickle,
-        "code": settings.code,
-    }
     sizes = settings.allowed_batch_sizes.get(model.name, ())
-    references = References(settings.references, settings.reference_bytes, settings.queue_bytes)
-    memory = settings.memory_bytes.get(model.name, 0)
     if count := settings.processes_of(model.name, model.digest):
-        children = [
-            ProcessExecutor(
-                model.path,
-                now_us,
-                **options,
-                load_s=settings.load_s,
-                batch_sizes=sizes,
-                measured_sizes=sizes or _sizes(settings),
-                memory_bytes=memory,
-                references=references,
-                chose=chose,
-            )
-            for _ in range(count)
-        ]
+        children = [_child_of(model, settings, now_us, chose) for _ in range(count)]
         return children[0] if count == 1 else PoolExecutor(children, now_us, sizes)
+    references = References(settings.references, settings.reference_bytes, settings.queue_bytes)
 
     def load() -> Callable[[Sequence[Input]], Predicted]:
-        loaded = load_package(model.path, **options, sizes=sizes or _sizes(settings))
+        loaded = load_package(model.path, **_options(model, settings), sizes=sizes or _sizes(settings))
         if loaded.choice is not None:
             chose(loaded.choice)
         if getattr(loaded.runtime, "waits", False) or loaded.manifest.input.by_reference:
@@ -102,6 +95,33 @@ def executor_of(
 
     executor = ThreadExecutor(load, now_us, settings.load_s)
     return executor
+
+
+def _child_of(
+    model: Model, settings: WorkerSettings, now_us: Callable[[], int], chose: Callable[[Choice], None] = lambda _: None
+) -> ProcessExecutor:
+    """Return a child process for a version."""
+    sizes = settings.allowed_batch_sizes.get(model.name, ())
+    return ProcessExecutor(
+        model.path,
+        now_us,
+        **_options(model, settings),
+        load_s=settings.load_s,
+        batch_sizes=sizes,
+        measured_sizes=sizes or _sizes(settings),
+        memory_bytes=settings.memory_bytes.get(model.name, 0),
+        references=References(settings.references, settings.reference_bytes, settings.queue_bytes),
+        chose=chose,
+    )
+
+
+def _options(model: Model, settings: WorkerSettings) -> _Loading:
+    return {
+        "digest": model.digest,
+        "threads": settings.threads,
+        "allow_pickle": settings.allow_pickle,
+        "code": settings.code,
+    }
 
 
 def hosted_by(
@@ -144,6 +164,7 @@ def hosted_by(
         load_s=settings.load_s,
         memory_bytes=memory_bytes + room,
         threads=settings.threads,
+        notes=None if settings.notes is None else LoadNotes(Path(settings.notes)),
     )
 
 

@@ -5,6 +5,10 @@
 The child is started with the host. If a model hangs, the child is killed. If it ends, everything that
 was with it fails, and the kernel is told that all is lost; the next `Load` starts another child. A model is to blame if
 it hung, or if it was at work when the child ended. Of a batch of several models it is the first one without an answer.
+One that has answered before is not to blame where another one was at work that has not.
+
+A version that was never loaded on this machine is loaded in another child first, which crashes or hangs in its place.
+That one ends when it has had nothing to do for a while.
 """
 
 from __future__ import annotations
@@ -24,6 +28,7 @@ from streams.runtime.ports import Loaded, Ran
 from workers.errors import OutputError, PackageError
 from workers.executors import frames
 from workers.executors.host_child import BESIDE, LOAD, NUMBER, PREDICT, UNLOAD
+from workers.executors.process import how_ended
 
 if TYPE_CHECKING:
     from asyncio.subprocess import Process
@@ -33,11 +38,14 @@ if TYPE_CHECKING:
     from streams.operators.contract import Load, Predict, Unload
     from streams.runtime.ports import ExecutorEvents
     from workers.executors.host_child import Package
+    from workers.packages.load_notes import LoadNotes
 
 _log = logging.getLogger(__name__)
 
 # Frames of results are bounded by what a batch can be; the reader takes them whole.
-_ENDED = "the models' process ended while it was at work: the host's log has its output"
+_ENDED = "the models' process ended while it was at work ({}): the host's log has its output"
+# How long the child that tries versions is kept: importing a library may take it seconds.
+IDLE_S = 10.0
 
 
 class _Lost(NamedTuple):
@@ -58,8 +66,10 @@ class _Asked(NamedTuple):
 class _Child:
     """A process, and what it has been asked."""
 
-    def __init__(self, process: Process) -> None:
+    def __init__(self, process: Process, proved: set[tuple[str, int]]) -> None:
+        """Nothing is asked yet; `proved` are the copies that have answered, also in another process."""
         self.process = process
+        self.proved = proved
         self.asked: dict[int, _Asked] = {}
         self.holds: dict[tuple[str, int], Load] = {}
         self.is_over = False
@@ -91,16 +101,22 @@ class _Child:
         self._write(UNLOAD, [(0, copy, None)])
 
     def end(self, guilty: tuple[str, int] | None, fault: str) -> None:
-        """Let everything that was asked fail; a guilty copy is to blame, else the first of each batch at work."""
+        """Let everything that was asked fail; a guilty copy is to blame, else whoever is suspected."""
         self.is_over = True
         with contextlib.suppress(ProcessLookupError):
             self.process.kill()
-        blamed: set[int] = set()
-        for copy, batch, future, _ in self.asked.values():
-            if not future.done():
-                is_to_blame = copy == guilty if guilty is not None else batch not in blamed
-                blamed.add(batch)
-                future.set_result(_Lost(fault if is_to_blame else ""))
+        at_work = [asked for asked in self.asked.values() if not asked.future.done()]
+        suspects = self._suspects(at_work)
+        for asked in at_work:
+            is_to_blame = asked.copy == guilty if guilty is not None else asked in suspects
+            asked.future.set_result(_Lost(fault if is_to_blame else ""))
+
+    def _suspects(self, at_work: Sequence[_Asked]) -> list[_Asked]:
+        """Return the first of each batch at work: those that have never answered, if there are any."""
+        first: dict[int, _Asked] = {}
+        for asked in at_work:
+            first.setdefault(asked.batch, asked)
+        return [asked for asked in first.values() if asked.copy not in self.proved] or [*first.values()]
 
     def _write(self, what: str, parts: Sequence[tuple[int, tuple[str, int], object]]) -> None:
         """Write a frame; a child that cannot read it has ended, which the reader of its answers notices."""
@@ -123,6 +139,7 @@ class HostExecutors:
         load_s: how long one attempt to load may take.
         memory_bytes: that models and batches may take in the child, beside libraries; 0 = as much as there is.
         threads: for the arithmetic of one batch.
+        notes: of what became of loading packages here; None = versions are loaded without care.
     """
 
     def __init__(
@@ -134,6 +151,7 @@ class HostExecutors:
         load_s: float = 120.0,
         memory_bytes: int = 0,
         threads: int = 1,
+        notes: LoadNotes | None = None,
     ) -> None:
         self._package = package
         self._now_us = now_us
@@ -144,6 +162,11 @@ class HostExecutors:
         # Models are loaded in another thread than they are asked in, and OpenMP's limits belong to a thread.
         self._environment = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), str(threads))
         self._child: _Child | None = None
+        self._notes = notes
+        self._trying: _Child | None = None
+        self._to_try = 0
+        self._trial = asyncio.Lock()
+        self._proved: set[tuple[str, int]] = set()
         self._wanted: dict[tuple[str, int], Load] = {}
         self._starting = asyncio.Lock()
         self._jobs: set[asyncio.Task[None]] = set()
@@ -169,6 +192,7 @@ class HostExecutors:
         """Let go of a copy; nobody hears of one whose loading has not begun."""
         child, copy = self._child, (unload.model, unload.copy)
         self._wanted.pop(copy, None)
+        self._proved.discard(copy)
         if child is not None and child.holds.pop(copy, None) is not None:
             child.let_go(copy)
 
@@ -187,9 +211,9 @@ class HostExecutors:
         child, self._child = self._child, None
         for job in tuple(self._jobs):
             job.cancel()
-        if child is not None:
-            child.end(None, "the host stops")
-            await child.process.wait()
+        for each in filter(None, (child, self._trying)):
+            each.end(None, "the host stops")
+            await each.process.wait()
 
     def statistics(self) -> Mapping[str, float]:
         """Return how often a child was started."""
@@ -201,11 +225,15 @@ class HostExecutors:
         task.add_done_callback(self._jobs.discard)
 
     async def _load(self, load: Load) -> None:
-        copy = load.model.name, load.copy
+        copy, digest = (load.model.name, load.copy), load.model.digest
         try:
+            refused = await self._refused(load)
             child = await self._started()
         except OSError as error:
             self._events.loaded(load, Loaded(_not_started(error), 0))
+            return
+        if refused:
+            self._events.loaded(load, Loaded(refused, 0))
             return
         if self._wanted.get(copy) is not load:
             return
@@ -215,6 +243,7 @@ class HostExecutors:
         future = child.load(copy, self._package(load.model))
         found = await _within(self._load_s, child, copy, future, "it was not loaded")
         if isinstance(found, _Lost):
+            self._note_death(digest, found.fault)
             self._events.loaded(load, Loaded(found.fault or None, 0, is_lost=True))
             return
         try:
@@ -223,9 +252,59 @@ class HostExecutors:
             fault = str(error)
             child.holds.pop(copy, None)
         else:
+            if self._notes is not None and digest:
+                self._notes.good(digest)
             if choice is not None:
                 _log.info("%s %s runs under %s", load.model.name, load.model.version, choice)
         self._events.loaded(load, Loaded(fault, took_us, size_bytes))
+
+    async def _refused(self, load: Load) -> str:
+        """Return why a version is not loaded where the others are; "" = it may be: it was once, or in the other child.
+
+        Raises:
+            OSError: that child cannot be started.
+        """
+        model, notes = load.model, self._notes
+        if notes is None or not model.digest:
+            return ""
+        try:
+            note = notes.require(model.digest, f"{model.name} {model.version}")
+            if note.is_good and not note.deaths:
+                return ""
+            found = await self._try(load)
+            if isinstance(found, _Lost):
+                self._note_death(model.digest, found.fault)
+                return found.fault or "the process that tried it ended"
+            frames.unpack_hosted(found)
+        except PackageError as error:
+            return str(error)
+        return ""
+
+    async def _try(self, load: Load) -> bytes | _Lost:
+        """Load a copy in the child that is there for that, one at a time, and let go of it."""
+        copy = load.model.name, load.copy
+        self._to_try += 1
+        try:
+            async with self._trial:
+                child = self._trying
+                if child is None or child.is_over:
+                    child = self._trying = await self._spawned()
+                future = child.load(copy, self._package(load.model))
+                found = await _within(self._load_s, child, copy, future, "it was not loaded")
+                child.let_go(copy)
+        finally:
+            self._to_try -= 1
+            asyncio.get_running_loop().call_later(IDLE_S, self._end_idle)
+        return found
+
+    def _end_idle(self) -> None:
+        if self._trying is not None and not self._to_try:
+            self._trying.end(None, "nothing is tried")
+            self._trying = None
+
+    def _note_death(self, digest: str, fault: str) -> None:
+        if self._notes is not None and digest and fault:
+            self._notes.died(digest, fault)
 
     async def _predict(self, predict: Predict) -> None:
         """Predict a batch; its parts are answered one after the other."""
@@ -265,12 +344,16 @@ class HostExecutors:
     async def _started(self) -> _Child:
         async with self._starting:
             if self._child is None or self._child.is_over:
-                pipe, environment = asyncio.subprocess.PIPE, {**os.environ, **self._environment}
-                process = await asyncio.create_subprocess_exec(*self._argv, stdin=pipe, stdout=pipe, env=environment)
-                self._child = _Child(process)
+                self._child = await self._spawned()
                 self._starts += 1
-                self._do(self._read(self._child))
             return self._child
+
+    async def _spawned(self) -> _Child:
+        pipe, environment = asyncio.subprocess.PIPE, {**os.environ, **self._environment}
+        process = await asyncio.create_subprocess_exec(*self._argv, stdin=pipe, stdout=pipe, env=environment)
+        child = _Child(process, self._proved)
+        self._do(self._read(child))
+        return child
 
     async def _read(self, child: _Child) -> None:
         """Hand out answers until the child ends; if it was idle then, one of its models says that all are lost."""
@@ -283,9 +366,12 @@ class HostExecutors:
                 asked = child.asked.pop(NUMBER.unpack_from(body)[0], None)
                 if asked is not None and not asked.future.done():
                     asked.future.set_result(body[NUMBER.size :])
+                    if asked.what == PREDICT and asked.copy in self._wanted:
+                        self._proved.add(asked.copy)
         is_idle = not child.asked and not child.is_over
-        child.end(None, _ENDED)
-        await child.process.wait()
+        with contextlib.suppress(ProcessLookupError):
+            child.process.kill()  # of one that has ended by itself the status stays as it is
+        child.end(None, _ENDED.format(how_ended(await child.process.wait())))
         if is_idle and child.holds:
             load = next(iter(child.holds.values()))
             self._events.loaded(load, Loaded(None, 0, is_lost=True))

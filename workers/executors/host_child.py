@@ -27,10 +27,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from policies.foreign import told
 from streams.operators.contract import Predicted
 from workers.errors import PackageError, refusing
 from workers.executors import frames
-from workers.executors.child import given
+from workers.executors.child import given, leave_interrupts
 from workers.executors.footprint import Footprint, give_back
 from workers.executors.predictor import predictor
 from workers.executors.together import Copy, headed, together
@@ -128,9 +129,14 @@ class Models:
     def _predicted(self, parts: list[tuple[int, object, Any]]) -> None:
         """Predict one batch; nothing holds its models afterwards, as they may be let go of."""
         asked = [(self._copies.get(copy, _MISSING), rows) for _, copy, rows in parts]
-        found = together(asked, HERE.recent if self._shares(asked[0][0]) else None)
-        for (number, _, _), predicted in zip(parts, found, strict=True):
-            self._answer(number, frames.pack(predicted))
+        left = [(number, len(rows)) for number, _, rows in reversed(parts)]
+        try:
+            for predicted in together(asked, HERE.recent if self._shares(asked[0][0]) else None):
+                body = frames.pack(predicted)
+                self._answer(left.pop()[0], body)
+        except BaseException as error:  # noqa: BLE001 - what a model has spoilt here, and not in its rows
+            for number, rows in reversed(left):
+                self._answer(number, frames.pack(Predicted.failed(rows, told(error))))
 
     def _count(self, copy: Copy, change: int) -> None:
         """Note how many copies have a trunk."""
@@ -175,6 +181,7 @@ def main(arguments: list[str]) -> int:
     """Serve models until the input ends."""
     output = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
+    leave_interrupts()
     lanes, *flags = arguments
     models = Models(output, Footprint(int(given(flags, "--memory=") or 0)))
     _start(partial(models.read, sys.stdin.buffer))

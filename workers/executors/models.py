@@ -4,8 +4,8 @@
     Predict ─┬▶ executor.run ───▶ predicted                      a task each: a thread or processes work meanwhile
              └▶ quick: `go_on` ─▶ run_quick ─▶ predicted         here, in the next turn of the event loop
 
-A vital model that hangs, or fails in an unforeseen way, ends the role. Any other model is dropped, and the kernel gets
-the reason.
+A vital model that hangs ends the role, and a batch that fails in an unforeseen way fails alone. Any other model is
+dropped, and the kernel gets the reason.
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ import logging
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
+from policies.foreign import pass_on_interrupt, told
 from streams.operators.contract import Predicted
 from streams.runtime.ports import Loaded, Ran
-from workers.errors import HungError, WorkerError, refusing
+from workers.errors import ENDED, HungError, WorkerError, refusing
+from workers.executors.thread import Timed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -25,7 +27,8 @@ if TYPE_CHECKING:
     from schemas.records import Model
     from streams.operators.contract import Load, Predict, Unload
     from streams.runtime.ports import ExecutorEvents
-    from workers.executors.thread import Executor, Timed
+    from workers.executors.careful import Careful
+    from workers.executors.thread import Executor
     from workers.packages.autotune import Choice
 
 _log = logging.getLogger(__name__)
@@ -48,10 +51,14 @@ class ModelExecutors:
 
     Args:
         make: returns what runs a version, not started yet; it calls the given function with the forms that run.
+        careful: loads versions; None = they are loaded at once.
     """
 
-    def __init__(self, make: Callable[[Model, Callable[[Choice], None]], Executor]) -> None:
+    def __init__(
+        self, make: Callable[[Model, Callable[[Choice], None]], Executor], careful: Careful | None = None
+    ) -> None:
         self._make = make
+        self._careful = careful
         self._copies: dict[tuple[str, int], _Copy] = {}
         self._figures: dict[str, Mapping[str, float]] = {}
         self._running: set[asyncio.Task[None]] = set()
@@ -133,15 +140,15 @@ class ModelExecutors:
 
     async def _load(self, copy: _Copy, ends: tuple[type[Exception], ...]) -> None:
         """Load a copy, or load it again; some faults end the role."""
-        load, executor = copy
+        load = copy.load
         started_s = time.perf_counter()
         leaving = self._leaving.get(load.model.name)
         if leaving:
             await asyncio.wait(tuple(leaving))
         fault = None
         try:
-            with refusing("it cannot be loaded", but=(WorkerError, OSError)):
-                await executor.start()
+            with refusing("it cannot be loaded", but=(WorkerError, OSError, *ENDED)):
+                await self._start(copy)
         except (WorkerError, OSError) as error:
             if isinstance(error, ends):
                 raise
@@ -154,17 +161,26 @@ class ModelExecutors:
                 self._loaded.set()
         self._events.loaded(load, Loaded(fault, took_us))
 
+    async def _start(self, copy: _Copy) -> None:
+        load, executor = copy
+        if self._careful is None:
+            await executor.start()
+        else:
+            await self._careful.start(load.model, executor, is_first=load.is_vital and not self._loaded.is_set())
+
     async def _run(self, predict: Predict, executor: Executor) -> None:
         """Predict in a thread or a process."""
         patience_s = predict.patience_us / 1e6
         try:
-            with refusing("it cannot be asked", but=(WorkerError, OSError)):
+            with refusing("it cannot be asked", but=(WorkerError, OSError, *ENDED)):
                 timed = await executor.run(predict.rows, patience_s)
         except (WorkerError, OSError) as error:
-            if predict.is_vital:
+            if not predict.is_vital:
+                await self._give_up(predict, str(error) or type(error).__name__)
+                return
+            if isinstance(error, HungError):
                 raise
-            await self._give_up(predict, str(error) or type(error).__name__)
-            return
+            timed = Timed(Predicted.failed(len(predict.rows), str(error) or type(error).__name__), 0)
         self._tell(predict, timed, is_lost=not executor.ready)
         if not executor.ready:
             await self._load_again(predict)
@@ -175,13 +191,13 @@ class ModelExecutors:
             asyncio.get_running_loop().call_soon(self._run_quick, quick)
             return
         for predict, executor in quick:
+            timed = _quickly(predict, executor)
+            if timed is None:
+                self._do(self._run(predict, executor))
+                continue
+            breath_s = min(timed.predict_us / 1e6 / BREATH_SHARE, BREATH_S)
+            self._breath_until_s = time.perf_counter() + breath_s
             try:
-                timed = executor.run_quick(predict.rows, predict.patience_us / 1e6)
-                if timed is None:
-                    self._do(self._run(predict, executor))
-                    continue
-                breath_s = min(timed.predict_us / 1e6 / BREATH_SHARE, BREATH_S)
-                self._breath_until_s = time.perf_counter() + breath_s
                 self._tell(predict, timed, is_blocking=True)
             except Exception as error:  # noqa: BLE001 - raised again where it ends the role
                 self._do(_raise(error))
@@ -217,6 +233,16 @@ class ModelExecutors:
     async def _drop(self, copy: _Copy) -> None:
         self._copies.pop((copy.load.model.name, copy.load.copy), None)
         await copy.executor.stop()
+
+
+def _quickly(predict: Predict, executor: Executor) -> Timed | None:
+    """Predict a batch here; None = it is left to `run`, where whatever this raised fails it."""
+    try:
+        return executor.run_quick(predict.rows, predict.patience_us / 1e6)
+    except BaseException as error:  # noqa: BLE001 - in a callback of the loop, where nobody else would hear of it
+        pass_on_interrupt(error)
+        _log.warning("a batch of model %s goes to its thread: %s", predict.model, told(error))
+        return None
 
 
 async def _raise(error: Exception) -> None:

@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from policies.allowed_sizes import padded
+from policies.foreign import pass_on_interrupt, told
 from schemas.records import Tensor
+from streams.operators.contract import Predicted
 from workers.errors import OutputError
 from workers.executors.joining import joined
 from workers.inputs.references import References
@@ -27,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from schemas.records import Input
-    from streams.operators.contract import Predicted
     from workers.manifest import Manifest, Signature
     from workers.packages.loading import LoadedModel
     from workers.runtimes.contract import Rows, Runtime
@@ -52,16 +53,32 @@ def predictor(
     runtime: Runtime = Padded(model.runtime, sizes) if sizes else model.runtime
     known, manifest = references or References(), model.manifest  # not all of the model: its rows are let go of
 
-    def predict(inputs: Sequence[Input]) -> Predicted:
+    def ask(inputs: Sequence[Input]) -> Predicted:
         if manifest.input.by_reference and any(isinstance(row, str) for row in inputs):
             return _read_and_predicted(runtime, manifest, known, inputs)
         return predict_rows(runtime, manifest, inputs)
 
+    predict = unfailing(ask)
     if sizes and (prepare := getattr(model.runtime, "prepare", None)) is not None:
         prepare(sizes)
     for size in sizes or (1,):
         predict([blank(manifest.input)] * size)
     warm_up(predict, model.warm_up)
+    return predict
+
+
+def unfailing(
+    ask: Callable[[Sequence[Input]], Predicted],
+) -> Callable[[Sequence[Input]], Predicted]:
+    """Return a function that raises nothing: where all else fails, and a model may spoil even that, all rows fail."""
+
+    def predict(inputs: Sequence[Input]) -> Predicted:
+        try:
+            return ask(inputs)
+        except BaseException as error:  # noqa: BLE001 - a lane that hears of an error instead of a batch would wait for ever
+            pass_on_interrupt(error)
+            return Predicted.failed(len(inputs), told(error))
+
     return predict
 
 

@@ -7,12 +7,13 @@ import contextlib
 import json
 import logging
 import pickle
+import signal
 import sys
 from dataclasses import astuple
 from typing import TYPE_CHECKING
 
 from streams.operators.contract import Predicted
-from workers.errors import OutputError, PackageError, WorkerError
+from workers.errors import DeadlyError, OutputError
 from workers.executors import frames
 from workers.executors.thread import LOAD_S, Elsewhere, Timed
 
@@ -87,18 +88,25 @@ class ProcessExecutor(Elsewhere):
         return self._child is not None
 
     async def start(self) -> None:
-        """Start a child and wait until its model is loaded, unless there is one; one that hangs is replaced."""
-        while self._child is None:
-            try:
-                async with asyncio.timeout(self._load_s):
-                    await self._load()
-            except TimeoutError:
-                await self.stop()
-                _log.error(
-                    "the model was not loaded within %g s: its process was killed and is started again; "
-                    "set `worker.load_s` higher if it needs longer",
-                    self._load_s,
-                )
+        """Start a child and wait until its model is loaded, unless there is one.
+
+        Raises:
+            PackageError: it cannot be loaded.
+            DeadlyError: loading it ended the child, or hung, so that the child was killed.
+        """
+        if self._child is not None:
+            return
+        try:
+            async with asyncio.timeout(self._load_s):
+                await self._load()
+        except BaseException as error:
+            await self.stop()
+            if isinstance(error, TimeoutError):
+                raise DeadlyError(
+                    f"the model was not loaded within {self._load_s:g} s: its process was killed; set `worker.load_s`"
+                    " higher if it needs longer"
+                ) from None
+            raise
 
     async def _load(self) -> None:
         self._child = await asyncio.create_subprocess_exec(
@@ -106,15 +114,12 @@ class ProcessExecutor(Elsewhere):
         )
         told = await self._read()
         if told is None:
-            await self.stop()
-            raise WorkerError(
-                "the model's process ended while it was loading: the worker's log has its output, with the reason"
+            status = await self._child.wait()
+            raise DeadlyError(
+                f"the model's process ended while it was loading ({how_ended(status)}): the worker's log has its"
+                " output, with the reason"
             )
-        try:
-            choice = frames.unpack_loaded(told)
-        except PackageError:
-            await self.stop()
-            raise
+        choice = frames.unpack_loaded(told)
         if choice is not None:
             _log.info("%s runs under %s", self._folder, choice)
             self._chose(choice)
@@ -158,3 +163,12 @@ class ProcessExecutor(Elsewhere):
             return await self._child.stdout.readexactly(length)
         except asyncio.IncompleteReadError:
             return None
+
+
+def how_ended(status: int) -> str:
+    """Say how a process has ended."""
+    if status >= 0:
+        return f"exit status {status}"
+    with contextlib.suppress(ValueError):
+        return f"signal {-status}, {signal.Signals(-status).name}"
+    return f"signal {-status}"

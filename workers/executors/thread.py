@@ -19,7 +19,8 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, TypeVar
 
-from workers.errors import HungError
+from policies.foreign import told
+from workers.errors import HungError, PackageError, WorkerError
 from workers.executors.hang_monitor import Sentinel, hung
 from workers.executors.loop_budget import Quickness
 
@@ -238,11 +239,17 @@ def _nothing() -> None:
 
 
 def _settle(loop: asyncio.AbstractEventLoop, future: asyncio.Future[R], call: Callable[[], R]) -> None:
-    """Run the call and pass its result or error to the loop, where the waiting may already have ended."""
+    """Run the call and pass its result or error to the loop, where the waiting may already have ended.
+
+    Only a refusal is passed as it is. Any other error might end the loop or the task that waits for it, or be taken for
+    the end of its patience, as a `TimeoutError`. A future does not even take a `StopIteration`.
+    """
     try:
         value = call()
-    except BaseException as error:  # noqa: BLE001 - passed on to the awaiting task, whatever it is
+    except PackageError as error:
         _tell(loop, future, partial(future.set_exception, error))
+    except BaseException as error:  # noqa: BLE001 - whatever foreign code raises
+        _tell(loop, future, partial(future.set_exception, WorkerError(told(error))))
     else:
         _tell(loop, future, partial(future.set_result, value))
 

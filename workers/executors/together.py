@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from policies.foreign import pass_on_interrupt
 from workers.inputs.rows import answered
 from workers.inputs.validation import validate
 from workers.runtimes.stages.store import Recent
@@ -98,7 +99,8 @@ def _middles(trunk: TrunkRuntime, checked: Sequence[Checked], recent: Recent) ->
             recent.grew(sum(len(key) + middle.nbytes for key, middle in new.items()))
             found |= new
         middle = trunk.joined([found[key] for key in keys])
-    except (Exception, SystemExit):  # noqa: BLE001 - foreign code: each model is asked by itself, which finds the culprit
+    except BaseException as error:  # noqa: BLE001 - foreign code: each model is asked by itself, which finds the culprit
+        pass_on_interrupt(error)
         return [None] * len(checked)
     ends = np.cumsum(counts).tolist()
     return [middle[end - count : end] for end, count in zip(ends, counts, strict=True)]

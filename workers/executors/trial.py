@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from schemas.records import Tensor
-from workers.errors import OutputError, WorkerError
+from workers.errors import OutputError, WorkerError, refusing
 from workers.executors.predictor import blank, predictor
 from workers.manifest import pinned
 from workers.packages import warm_up
@@ -60,8 +60,9 @@ def measured(folder: Path | str, digest: str, threads: int = 1) -> dict[int, flo
     Raises:
         WorkerError: it cannot be loaded, or does not answer.
     """
-    model = load_package(folder, digest=digest, threads=threads)
-    return timed(predictor(replace(model, warm_up=())), examples(folder))
+    with refusing("it cannot be tried", but=(WorkerError, OSError, MemoryError)):
+        model = load_package(folder, digest=digest, threads=threads)
+        return timed(predictor(replace(model, warm_up=())), examples(folder))
 
 
 def timed(predict: Callable[[Sequence[Input]], Predicted], rows: Sequence[Input]) -> dict[int, float]:

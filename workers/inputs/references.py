@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.lib import format as npy
 
+from policies.foreign import pass_on_interrupt, told
 from schemas.records import DTYPES, Tensor
 from workers.errors import PackageError
 from workers.extras import install
@@ -177,13 +178,14 @@ def _objects(scheme: str, paths: Sequence[str], most_bytes: int) -> list[bytes |
             found.append(content if isinstance(content, bytes) else _told(content))
             if isinstance(content, bytes) and len(content) > most_bytes:
                 found[-1] = _too_large(most_bytes)
-    except Exception as error:  # noqa: BLE001 - whatever a file system raises, e.g. that its own package is missing
+    except BaseException as error:  # noqa: BLE001 - whatever a file system raises, e.g. that its own package is missing
+        pass_on_interrupt(error)
         return [_told(error)] * len(paths)
     return found
 
 
-def _told(error: Exception) -> UnreadableError:
-    what = "there is nothing" if isinstance(error, FileNotFoundError) else f"{type(error).__name__}: {error}"
+def _told(error: BaseException) -> UnreadableError:
+    what = "there is nothing" if isinstance(error, FileNotFoundError) else told(error)
     return UnreadableError(what[:200])
 
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from schemas.records import Outcome
+from policies.foreign import pass_on_interrupt, told
+from schemas.records import DTYPES, Outcome
 from streams.operators.contract import Predicted
 from workers.errors import OutputError
 from workers.inputs.validation import validate
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 # of n rows would cost 2n calls of a model that raises on every row.
 MAX_CULPRITS = 16
 MAX_MESSAGE = 400  # characters of the message to a row's owner
+_TRAVEL: Final = frozenset(map(np.dtype, DTYPES))
 NOTHING: Final[Mapping[int, str]] = MappingProxyType({})
 
 
@@ -88,17 +90,38 @@ def _predict(runtime: Runtime, rows: Rows) -> list[tuple[int, Outputs | str]]:
 
 def _attempt(runtime: Runtime, rows: Rows) -> Outputs | str:
     try:
-        outputs = runtime.predict_batch(rows)
-        _check(outputs, len(rows))
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - foreign code: whatever it raises fails its rows alone
-        return f"{type(error).__name__}: {error}"
-    return outputs
+        return _plain(runtime.predict_batch(rows), len(rows))
+    except BaseException as error:  # noqa: BLE001 - foreign code: whatever it raises fails its rows alone
+        pass_on_interrupt(error)
+        return told(error)
 
 
-def _check(outputs: Outputs, rows: int) -> None:
-    scores = rows if outputs.scores is None else len(outputs.scores)
-    if len(outputs.answers) != rows or scores != rows:
-        raise OutputError(f"the model returned {len(outputs.answers)} answers and {scores} scores for {rows} rows")
+def _plain(outputs: Outputs, rows: int) -> Outputs:
+    """Return what a model gave as columns that travel, copied: nothing of them is computed, or changed, later.
+
+    Raises:
+        OutputError: it is not one answer for each row.
+        BaseException: whatever its values raise when they are read.
+    """
+    answers, scores = outputs.answers, outputs.scores
+    if type(answers) is tuple:
+        answers = tuple([text if type(text) is str else str.__str__(text) for text in answers])
+    else:
+        answers = _column(answers, 1)
+    if scores is not None:
+        scores = _column(scores, 2)
+    count = rows if scores is None else len(scores)
+    if len(answers) != rows or count != rows:
+        raise OutputError(f"the model returned {len(answers)} answers and {count} scores for {rows} rows")
+    return Outputs(answers, scores)
+
+
+def _column(given: object, sides: int) -> NDArray[np.generic]:
+    column = np.array(given)
+    native = column.dtype if column.dtype.isnative else column.dtype.newbyteorder("=")
+    if column.ndim != sides or native not in _TRAVEL:
+        raise OutputError(f"the model returned {column.dtype} of shape {column.shape}")
+    return column.astype(native, copy=False)
 
 
 def _columns(count: int, checked: Checked, found: list[tuple[int, Outputs | str]]) -> Predicted:

@@ -164,6 +164,8 @@ class Rollout:
         wanted = self.versions.wanted
         if self._failing != wanted.version:
             self._failing = ""
+        if self._is_lost and self._failing:  # loading it again may take long, or end this process: others go before it
+            yield from self._fall_back(wanted)
         is_served = not (self._is_lost or differs(wanted, self.served)) or (yield from self._succeed(wanted))
         if not is_served and differs(self.versions.wanted, wanted):
             return False  # another one is wanted by now

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from policies.foreign import pass_on_interrupt
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -17,7 +19,7 @@ class Compiled(Generic[T]):
     """A function of one argument."""
 
     def __init__(
-        self, original: Callable[[T], T], compiled: Callable[[T], T], failed: Callable[[Exception], None]
+        self, original: Callable[[T], T], compiled: Callable[[T], T], failed: Callable[[BaseException], None]
     ) -> None:
         """Nothing is called yet.
 
@@ -36,7 +38,8 @@ class Compiled(Generic[T]):
             return self._original(argument)
         try:
             return self._compiled(argument)
-        except Exception as error:  # noqa: BLE001 - whatever a compiler raises
+        except BaseException as error:  # noqa: BLE001 - whatever a compiler raises
+            pass_on_interrupt(error)
             answer = self._original(argument)
             self._compiled = None
             self._failed(error)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from policies.foreign import pass_on_interrupt, told
 from workers.runtimes.pipeline import SLOTS
 
 if TYPE_CHECKING:
@@ -143,8 +144,9 @@ class Cuda:
         try:
             graph = self._captured(rows)
             is_right = self._is_right(graph)
-        except Exception as error:  # noqa: BLE001 - foreign code: a module that cannot be captured runs without
-            return f"{type(error).__name__}: {error}"
+        except BaseException as error:  # noqa: BLE001 - foreign code: a module that cannot be captured runs without
+            pass_on_interrupt(error)
+            return told(error)
         if not is_right:
             return f"for {rows} rows its graph answers otherwise than the module"
         self._slots[slot].graphs[rows] = graph

@@ -28,6 +28,7 @@ from safetensors.torch import load as load_bytes
 from safetensors.torch import load_file, save_file
 from safetensors.torch import save as save_bytes
 
+from policies.foreign import told
 from workers.entry_point import resolve
 from workers.errors import OutputError, PackageError
 from workers.runtimes.compiled import Compiled
@@ -129,9 +130,8 @@ class TorchRuntime:
         least_rows = max(LEAST_ROWS, self._min_rows)
         return Pipeline(Cuda(device, lambda rows: _numbers(self._module(rows)), signature.shape, dtype), least_rows)
 
-    def _not_compiled(self, error: Exception) -> None:
-        why = str(error).strip().partition("\n")[0]
-        _log.warning("%s cannot be compiled and runs as it is: %s: %s", self._name, type(error).__name__, why)
+    def _not_compiled(self, error: BaseException) -> None:
+        _log.warning("%s cannot be compiled and runs as it is: %s", self._name, told(error))
 
 
 class TorchTrunk:

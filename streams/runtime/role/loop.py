@@ -26,6 +26,7 @@ from streams.runtime.metrics import Composer
 from streams.runtime.offsets import OffsetTracker
 from streams.runtime.ports import ExecutorEvents
 from streams.runtime.role.accumulator import Accumulator, AccumulatorEvents
+from streams.runtime.role.batch_watch import BatchWatch
 from streams.runtime.role.dead_letters import DeadLetters
 from streams.runtime.role.effects import Performer
 from streams.runtime.role.feature_reader import FeatureReader
@@ -82,7 +83,7 @@ class RoleLoop:
         self._kernel = kernel
         self._ports = ports
         self._watchdog = watchdog or Watchdog()
-        self._executors = ports.executors
+        self._executors = None if ports.executors is None else BatchWatch(ports.executors)
         self._postponed: list[tuple[str, Callable[[], Effects]]] = []  # until the kernel has started over
         self._composer = Composer(role.instance, role.name, tells_process=role.tells_process)
         self._tracker = OffsetTracker()
@@ -185,7 +186,7 @@ class RoleLoop:
 
     def _jobs(self) -> list[Coroutine[object, object, None]]:
         jobs = [self._timer.run(), self._follower.run(), self._commit_regularly(), self._report_regularly()]
-        jobs += [part.run() for part in (self._state_queue, self._features) if part is not None]
+        jobs += [part.run() for part in (self._state_queue, self._features, self._executors) if part is not None]
         return jobs
 
     async def _join(self, stop: asyncio.Event) -> None:

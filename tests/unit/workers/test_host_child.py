@@ -9,34 +9,34 @@ import queue
 import threading
 from typing import TYPE_CHECKING, TypeVar, cast
 
+import numpy as np
 import pytest
 
+from schemas.records import Outcome
 from streams.operators.contract import Predicted
 from workers.errors import PackageError
-from workers.executors import frames
+from workers.executors import frames, host_child
 from workers.executors.footprint import Footprint
-from workers.executors.host_child import BESIDE, LOAD, NUMBER, UNLOAD, Models, Package
+from workers.executors.host_child import BESIDE, LOAD, PREDICT, UNLOAD, Models, Package
 from workers.executors.together import Copy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
 T = TypeVar("T")
 
 
-class Over(BaseException):
-    """Ends a loop that has no end."""
+class Panic(BaseException):
+    """As a Rust library's: no `Exception`."""
 
 
 class Odd(Footprint):
-    """Fails as no package should, then ends the test."""
+    """Fails as no package should."""
 
     def measured(self, folder: Path, load: Callable[[], T]) -> tuple[T, int, int]:
-        """Fail."""
-        if folder.name == "odd":
-            raise ZeroDivisionError("a bug")
-        raise Over
+        """Fail in one way or another."""
+        raise {"odd": ZeroDivisionError, "panics": Panic}[folder.name]("a bug")
 
 
 class Gated(Footprint):
@@ -59,8 +59,10 @@ class Noted(Models):
     def __init__(self, footprint: Footprint) -> None:
         super().__init__(io.BytesIO(), footprint)
         self.answers: queue.Queue[int] = queue.Queue()
+        self.bodies: dict[int, bytes] = {}
 
     def _answer(self, number: int, body: bytes) -> None:
+        self.bodies[number] = body
         self.answers.put(number)
 
 
@@ -92,22 +94,41 @@ def test_whatever_comes_while_a_load_hangs_has_its_turn(monkeypatch: pytest.Monk
     assert models.answers.get(timeout=30) == 4
 
 
+@pytest.mark.parametrize("folder", ["odd", "panics"])
 def test_a_load_that_fails_in_an_unknown_way_is_answered_and_the_next_one_has_its_turn(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, folder: str
 ) -> None:
-    """The thread that loads goes on."""
+    """The thread that loads goes on, whatever was raised."""
     monkeypatch.setattr(os, "_exit", lambda _: None)  # which the reader calls at the end of its input
-    asked, output = io.BytesIO(), io.BytesIO()
-    for number, folder in enumerate(("odd", "last")):
+    asked = io.BytesIO()
+    for number in range(2):
         frames.write(asked, pickle.dumps((LOAD, [(number, (folder, 0), Package(folder))])))
     asked.seek(0)
-    models = Models(output, Odd(0))
+    models = Noted(Odd(0))
     models.read(asked)
-    with pytest.raises(Over):
-        models.load()
-    output.seek(0)
-    answer = frames.read(output)
-    assert answer is not None
-    assert NUMBER.unpack_from(answer) == (0,)
-    with pytest.raises(PackageError, match="ZeroDivisionError: a bug"):
-        frames.unpack_hosted(answer[NUMBER.size :])
+    threading.Thread(target=models.load, daemon=True).start()
+    assert [models.answers.get(timeout=30) for _ in range(2)] == [0, 1]
+    with pytest.raises(PackageError, match="a bug"):
+        frames.unpack_hosted(models.bodies[0])
+
+
+def test_a_batch_that_fails_in_an_unknown_way_is_answered_and_the_next_one_has_its_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also if what is raised is no `Exception`; of the parts of a batch those that had no answer yet fail."""
+    monkeypatch.setattr(os, "_exit", lambda _: None)
+    monkeypatch.setattr(host_child, "together", _one_then_panic)
+    asked = io.BytesIO()
+    for batch in range(2):
+        frames.write(asked, pickle.dumps((PREDICT, [(2 * batch + part, ("m", 0), ["a"]) for part in range(2)])))
+    asked.seek(0)
+    models = Noted(Gated())
+    models.read(asked)
+    threading.Thread(target=models.predict, daemon=True).start()
+    assert [models.answers.get(timeout=30) for _ in range(4)] == [0, 1, 2, 3]
+    assert [frames.unpack(models.bodies[number], 1).fault for number in range(4)] == [None, "Panic: a bug"] * 2
+
+
+def _one_then_panic(parts: Sequence[object], recent: object) -> Iterator[Predicted]:
+    yield Predicted((Outcome.OK,), np.zeros(1))
+    raise Panic("a bug")

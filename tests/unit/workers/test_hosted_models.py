@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from schemas.records import Model, Outcome
 from streams.operators.contract import Load, Predict, Unload
 from streams.runtime.ports import ExecutorEvents
+from tests.dying_import import DIES
 from tests.waiting_import import PIPE
 from workers.executors.factory import hosted_by
 from workers.manifest import digest, pinned
@@ -70,10 +71,10 @@ class Models:
 
 @asynccontextmanager
 async def child(
-    folder: Path, lanes: int = 1, memory_bytes: int = 0, cache: DiskCache | None = None
+    folder: Path, lanes: int = 1, memory_bytes: int = 0, cache: DiskCache | None = None, notes: str | None = None
 ) -> AsyncIterator[Models]:
     """Run models in a child until the block ends."""
-    executors = hosted_by(WorkerSettings(), lambda: 0, lanes, memory_bytes, cache)
+    executors = hosted_by(WorkerSettings(notes=notes), lambda: 0, lanes, memory_bytes, cache)
     models = Models(folder, executors)
     events = ExecutorEvents(
         lambda batch, ran: models.batches.put_nowait((batch.model, ran)),
@@ -127,6 +128,43 @@ async def test_a_model_that_ends_the_process_is_to_blame_and_can_be_loaded_again
         assert models.executors.pid != first
         models.ask("moody", "calm")
         assert (await models.answer())[:3] == ("moody", Outcome.OK, False)
+
+
+async def test_a_model_that_has_answered_is_not_to_blame_for_a_load_that_ends_the_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Although it is at work then: its rows have no fault, so its host asks it again."""
+    package_function("tests.dying_import:answer", tmp_path / "dying", "dying", "1", ["a"])
+    monkeypatch.setenv(DIES, "1")
+    async with child(tmp_path) as models:
+        await models.load("moody", "tests.toys:moody")
+        models.ask("moody", "calm")
+        await models.answer()
+        models.ask("moody", "hang")
+        loaded = await models.load("dying", "tests.dying_import:answer")
+        assert loaded.is_lost
+        assert loaded.fault is not None
+        assert "signal 11, SIGSEGV" in loaded.fault
+        assert await models.answer() == ("moody", Outcome.FAILED, True, None)
+
+
+async def test_a_package_that_ends_its_process_ends_none_that_serves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is tried in another child, twice, and then no more; the first child goes on all the while."""
+    package_function("tests.dying_import:answer", tmp_path / "dying", "dying", "1", ["a"])
+    monkeypatch.setenv(DIES, "1")
+    async with child(tmp_path, notes=str(tmp_path / "notes")) as models:
+        assert (await models.load("moody", "tests.toys:moody")).fault is None
+        first = models.executors.pid
+        for why in ("signal 11, SIGSEGV", "signal 11, SIGSEGV", "skysail model retry dying 1"):
+            loaded = await models.load("dying", "tests.dying_import:answer")
+            assert loaded.fault is not None
+            assert why in loaded.fault
+            assert not loaded.is_lost
+        models.ask("moody", "calm")
+        assert (await models.answer())[:3] == ("moody", Outcome.OK, False)
+        assert models.executors.pid == first
 
 
 async def test_a_model_whose_loading_hangs_keeps_no_other_one_out(

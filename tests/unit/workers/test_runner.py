@@ -80,6 +80,17 @@ class ScriptedExecutor:
         self.stopped = True
 
 
+class Silent(ScriptedExecutor):
+    """Never tells what became of its first batch, whatever patience it is given."""
+
+    async def run(self, inputs: Sequence[Input], patience_s: float) -> Timed:
+        """Predict, except for the first time."""
+        if not self.batches:
+            self.batches.append(len(inputs))
+            await asyncio.Event().wait()
+        return await super().run(inputs, patience_s)
+
+
 class Scene:
     """A worker on a fake broker with two partitions of its topic."""
 
@@ -226,6 +237,29 @@ def test_a_hung_model_ends_the_worker() -> None:
         assert scene.executor.stopped
 
     run(scene())
+
+
+def test_a_batch_of_which_nobody_tells_the_end_is_given_up_and_the_model_is_asked_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """After twice its patience of 5 s its rows fail, the log and the report say so, and others are answered."""
+
+    async def scene() -> None:
+        scene = Scene()
+        scene.executor = Silent()
+        running = asyncio.create_task(scene.serve(14))
+        await elapse(1)
+        scene.ask(0, 1)
+        await elapse(8)
+        assert not scene.batches()
+        scene.ask(1, 1, slack_us=10_000 * MS)
+        await running
+        assert scene.outcomes() == {"q0": Outcome.FAILED, "q1": Outcome.OK}
+        report = CODEC.decode(Report, scene.broker.values(topics.REPORTS)[-1])
+        assert report.counters["batches_given_up_total{model=digits}"] == 1
+
+    run(scene())
+    assert "nobody has told within 10 s what became of 1 rows" in caplog.text
 
 
 def test_what_was_predicted_is_written_while_a_lost_model_is_loaded_again() -> None:

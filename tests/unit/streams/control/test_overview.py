@@ -721,3 +721,52 @@ def test_the_busiest_applications_come_first_and_small_differences_change_no_ord
     page.later(5)
     page.report("selection@1", {names[name]: count for name, count in counts.items()})
     assert [row["name"] for row in page.shown()["applications"]] == ["b", "c", "a"]
+
+
+def muted(outcomes: dict[str, float], asked: float = 100) -> list[str]:
+    """Return what is said of a model that was asked so often, and of whose rows so many ended so."""
+    page = Page()
+    rows = {f"rows_total{{model=m,outcome={name}}}": count for name, count in outcomes.items()}
+    serving = {"serving{model=m,version=1}": 1.0}
+    for factor in (0.0, 1.0):
+        page.later(4)
+        page.everybody()
+        page.later(0.1)
+        page.report("selection@1", {"asked_total{application=digits,model=m}": factor * asked})
+        page.report("worker.m@1", {name: factor * count for name, count in rows.items()} | serving)
+    return [text for text in page.texts() if "in time" in text]
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "why", "command"),
+    [
+        ({}, "it hangs, or waits", "skysail model show m"),
+        ({"expired": 100.0}, "takes longer", "skysail run --role worker --model m"),
+        ({"ok": 3.0, "expired": 97.0}, "takes longer", "skysail run --role worker --model m"),
+        ({"unknown_version": 100.0}, "versions that do not run", "skysail model show m"),
+    ],
+)
+def test_a_model_that_answers_nothing_while_its_process_lives_is_told(
+    outcomes: dict[str, float], why: str, command: str
+) -> None:
+    """With the likely cause, by what became of its rows, and what to type."""
+    (text,) = muted(outcomes)
+    assert text.startswith("bad: m has answered")
+    assert why in text
+    assert text.endswith(f"$ {command}")
+
+
+def test_a_model_that_answers_now_and_then_or_is_asked_seldom_is_not_mute() -> None:
+    """One in ten is another matter, of which its applications' alerts speak; few questions say little."""
+    assert not muted({"ok": 10.0, "expired": 90.0})
+    assert not muted({}, asked=19)
+
+
+def test_batches_that_were_given_up_are_told() -> None:
+    """Whoever looks at the page need not read logs."""
+    page = Page()
+    page.everybody()
+    page.report("worker.m@1", {"batches_given_up_total{model=m}": 0.0})
+    page.later(1)
+    page.report("worker.m@1", {"batches_given_up_total{model=m}": 2.0})
+    assert any("m: nobody told the end of 2 of its batches" in text for text in page.texts())

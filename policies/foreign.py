@@ -1,0 +1,44 @@
+"""What code of strangers raises: models, converters, policies. Whatever it is, it may harm nothing but what was asked.
+
+Not all of it is an `Exception`: a panic of a Rust library, a `KeyboardInterrupt` that a model raises, an `exit()`, a
+`CancelledError`. An exception may even fail to say what it is.
+"""
+
+from __future__ import annotations
+
+import dis
+import signal
+import threading
+from typing import Final
+
+MOST: Final = 400  # characters of what is told of an error
+_RAISE: Final = dis.opmap["RAISE_VARARGS"]
+
+
+def told(error: BaseException) -> str:
+    """Return the name and the text of an error in one line, of which the text may raise an error of its own."""
+    try:
+        # Its own text may be of a class that overrides anything: formatting makes a plain one.
+        return " ".join(f"{type(error).__name__}: {error}"[:MOST].split())
+    except BaseException:  # noqa: BLE001 - its `__str__` may raise anything, too
+        return f"{type.__dict__['__name__'].__get__(type(error))}, which does not say why"
+
+
+def pass_on_interrupt(error: BaseException) -> None:
+    """Raise a `KeyboardInterrupt` again if it is the user's own Ctrl-C, which ends this process.
+
+    It comes in the main thread of a process that does not handle the signal otherwise, as roles do, and wherever that
+    was. A `raise` shows that it is the stranger's.
+    """
+    if not isinstance(error, KeyboardInterrupt) or threading.current_thread() is not threading.main_thread():
+        return
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler and not _is_raised(error):
+        raise error
+
+
+def _is_raised(error: BaseException) -> bool:
+    """Tell whether a statement `raise` made this error, the last one of its way."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace is not None and trace.tb_frame.f_code.co_code[trace.tb_lasti] == _RAISE
