@@ -16,7 +16,7 @@ from schemas.records import Outcome
 from streams.operators.contract import Predicted
 from workers.errors import OutputError
 from workers.inputs.validation import validate
-from workers.runtimes.contract import Outputs
+from workers.runtimes.contract import Outputs, own
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -88,7 +88,7 @@ def _predict(runtime: Runtime, rows: Rows) -> list[tuple[int, Outputs | str]]:
 
 def _attempt(runtime: Runtime, rows: Rows) -> Outputs | str:
     try:
-        outputs = runtime.predict_batch(rows)
+        outputs = runtime.predict_batch(own(rows))  # what raises may have written into it, and parts are tried again
         _check(outputs, len(rows))
     except (Exception, SystemExit) as error:  # noqa: BLE001 - foreign code: whatever it raises fails its rows alone
         return f"{type(error).__name__}: {error}"
