@@ -12,8 +12,8 @@ import warnings
 from collections import Counter
 from collections.abc import Mapping
 from datetime import date
-from functools import cache
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeGuard, cast
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeGuard, cast
 
 import numpy as np
 
@@ -82,7 +82,7 @@ def row_text(row: Mapping[str, object]) -> str:
     return json.dumps(cells, ensure_ascii=False)
 
 
-@cache
+@lru_cache(1_024)
 def _warn_once(text: str) -> None:
     warnings.warn(text, stacklevel=4)
 
@@ -226,7 +226,7 @@ def _array(x: object) -> NDArray[np.generic]:
         ValueError: lists have different lengths.
         TypeError: floats beside a large whole number would change it.
     """
-    given: object = x.to_numpy() if hasattr(x, "to_numpy") else x
+    given: object = x.to_numpy() if hasattr(x, "to_numpy") else _of_torch(x) if hasattr(x, "detach") else x
     array: NDArray[np.generic] = np.asarray(given)
     if isinstance(given, np.ndarray) and given.dtype.kind != "O":
         return array
@@ -235,6 +235,12 @@ def _array(x: object) -> NDArray[np.generic]:
             if isinstance(one, (int, np.integer)) and int(found) != one:
                 raise TypeError(f"beside floats, {one} becomes {found:.0f}: give whole numbers alone")
     return array
+
+
+def _of_torch(x: Any) -> object:
+    """Return a tensor of torch as an array, also one that learns, lies on a device or has a type numpy has not."""
+    there = x.detach().cpu()
+    return (there.float() if str(there.dtype) == "torch.bfloat16" else there).numpy()
 
 
 def _tensor(array: NDArray[np.generic]) -> Tensor:
