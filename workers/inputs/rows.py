@@ -99,6 +99,11 @@ def _check(outputs: Outputs, rows: int) -> None:
     scores = rows if outputs.scores is None else len(outputs.scores)
     if len(outputs.answers) != rows or scores != rows:
         raise OutputError(f"the model returned {len(outputs.answers)} answers and {scores} scores for {rows} rows")
+    for column in (outputs.answers, outputs.scores):  # a runtime of one's own may not have used `contract`
+        if isinstance(column, np.ndarray) and (
+            column.dtype.kind not in "iubf" or (column.dtype == np.uint64 and column.max() >= 1 << 63)
+        ):
+            raise OutputError(f"the model returned {column.dtype}s, of which some cannot travel")
 
 
 def _columns(count: int, checked: Checked, found: list[tuple[int, Outputs | str]]) -> Predicted:

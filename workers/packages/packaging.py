@@ -41,7 +41,7 @@ from workers.packages.loading import load_package
 from workers.packages.originals import HALVES, TOLERANCE, Original, expected_of, probes, require_same
 from workers.packages.variants import EXAMPLES_FILE, ON_REQUEST, STAGES, runtime_module, steps_of
 from workers.runtimes.boosters import ask
-from workers.runtimes.contract import own
+from workers.runtimes.contract import labels, own
 from workers.runtimes.tables import Frame
 
 if TYPE_CHECKING:
@@ -234,7 +234,7 @@ def package_torch(
     signature = samples.signature(sample_input, allow_nan=allow_nan, by_reference=by_reference)
     if signature.kind != "tensor":
         raise PackageError("a network takes tensors: give an array as sample input")
-    manifest = Manifest(name, _text(version), "torch", signature, output, classes=tuple(classes), options=options)
+    manifest = Manifest(name, _text(version), "torch", signature, output, classes=_classes(classes), options=options)
     runtime = runtime_module("torch")
     if isinstance(module, str | Path):
         module = runtime.rebuild(Path(module), architecture, arguments or {})
@@ -293,7 +293,7 @@ def package_function(
     sample_input = samples.batch(sample_input)
     signature = samples.signature(sample_input, allow_nan=allow_nan, by_reference=by_reference)
     manifest = Manifest(
-        name, _text(version), "function", signature, output, classes=tuple(classes), options={"function": named}
+        name, _text(version), "function", signature, output, classes=_classes(classes), options={"function": named}
     )
     ask_it = runtime_module("function").original(found if isinstance(function, str) else function, manifest)
     with _new_folder(folder) as path:
@@ -338,7 +338,7 @@ def package_onnx(
     if signature.kind != "tensor":
         raise PackageError("an ONNX model takes tensors: give an array as sample input")
     options = cast("Options", {} if graph_output is None else {"graph_output": graph_output})
-    manifest = Manifest(name, _text(version), "onnx", signature, output, classes=tuple(classes), options=options)
+    manifest = Manifest(name, _text(version), "onnx", signature, output, classes=_classes(classes), options=options)
     runtime = runtime_module("onnx")
     with _new_folder(folder) as path:
         shutil.copyfile(graph, path / runtime.ONNX_FILE)
@@ -408,7 +408,7 @@ def package_files(
     sample_input = samples.batch(sample_input)
     signature = samples.signature(sample_input, allow_nan=allow_nan, by_reference=by_reference)
     given = cast("Options", dict(options or {}))
-    manifest = Manifest(name, _text(version), runtime, signature, output, classes=tuple(classes), options=given)
+    manifest = Manifest(name, _text(version), runtime, signature, output, classes=_classes(classes), options=given)
     with _new_folder(folder) as path:
         for file in files:
             shutil.copyfile(file, path / Path(file).name)
@@ -476,6 +476,8 @@ def package_linear(
     Raises:
         PackageError: the arrays do not fit each other, or are not finite.
     """
+    if not all(np.can_cast(np.asarray(each).dtype, np.float64, "same_kind") for each in (weights, intercept)):
+        raise PackageError("weights and intercept must be real numbers")
     weights, intercept = np.asarray(weights, np.float64), np.asarray(intercept, np.float64)
     if weights.ndim != 2 or weights.shape[1] < 2 or intercept.shape != weights.shape[1:]:
         raise PackageError(
@@ -579,6 +581,13 @@ def _fitting(estimator: object, sample: Rows | Frame) -> Rows | Frame:
     return sample
 
 
+def _classes(given: Sequence[int | str]) -> tuple[int | str, ...]:
+    """Return classes as they travel: of booleans, and of numbers of numpy, whole numbers."""
+    with refusing("classes cannot travel"):
+        found = labels([*given])
+    return found if isinstance(found, tuple) else tuple(found.tolist())
+
+
 def _text(version: str | int) -> str:
     """Return a version as it is written."""
     if isinstance(version, str) or type(version) is int:
@@ -606,7 +615,7 @@ def _finish(
     has_addresses = manifest.input.by_reference and any(isinstance(row, str) for row in given)
     expected = None if original is None or has_addresses else expected_of(original, sample)
     rows = _answered(path, model, given, "the sample input", are_all=True)
-    _check_square(path, model, rows)
+    _check_form(path, model, rows)
     if original is not None and expected is not None:
         require_same(original, expected, model, sample)
     if warm_up is not None and not len(warm_up):
@@ -621,13 +630,21 @@ def _finish(
     return manifests.read(path)
 
 
-def _check_square(path: Path, model: LoadedModel, rows: list[Input]) -> None:
-    """Ask about one row fewer where there are as many rows as scores: only then columns and rows can be told apart.
+def _check_form(path: Path, model: LoadedModel, rows: list[Input]) -> None:
+    """Look for answers that have the right form by chance, or whose labels are not those that were named.
+
+    Where there are as many rows as scores, only a batch of another size tells columns and rows apart.
 
     Raises:
-        PackageError: the scores are (k, n).
+        PackageError: the scores are (k, n), or a label is none of the classes.
     """
-    found = predict_rows(model.runtime, model.manifest, rows)
+    found, classes = predict_rows(model.runtime, model.manifest, rows), model.manifest.classes
+    strangers = {*np.asarray(found.answers).tolist()} - {*classes} if classes else set()
+    if strangers and Outcome.OK in found.outcomes and not model.manifest.input.by_reference:
+        raise PackageError(
+            f"{path}: the model answers {next(iter(strangers))!s:.40}, which is none of its classes: answer a label of"
+            " these, or scores in their order, or leave classes out"
+        )
     if found.scores is None or len(rows) < 2 or found.scores.shape != (len(rows), len(rows)):
         return
     fewer = predict_rows(model.runtime, model.manifest, rows[1:])

@@ -200,7 +200,16 @@ def _filled_up(batch: NDArray[np.generic], least: int) -> NDArray[np.generic]:
 
 
 def _numbers(raw: torch.Tensor) -> torch.Tensor:
-    return raw if raw.dtype in _NUMPY else raw.float()
+    """Return numbers of a type that numpy has; whole ones stay as they are.
+
+    Raises:
+        OutputError: they are no tensor.
+    """
+    if not isinstance(raw, torch.Tensor):
+        raise OutputError(
+            f"a network must answer one tensor, not {type(raw).__name__}: end it with the one that counts"
+        )
+    return raw.float() if raw.is_floating_point() and raw.dtype not in _NUMPY else raw
 
 
 def _outputs(manifest: Manifest, answers: NDArray[np.generic], batch: int, rows: int) -> Outputs:

@@ -282,6 +282,14 @@ def test_a_sample_is_as_it_was(tmp_path: Path) -> None:
     assert (sample == before).all()
 
 
+def test_labels_that_are_none_of_the_classes_are_refused(tmp_path: Path) -> None:
+    """A function that answers places instead of names is not what its classes say."""
+    with pytest.raises(PackageError, match="none of its classes"):
+        package_function("tests.toys:parity", tmp_path / "p", "toy", "1", X[:5], classes=("even", "odd"))
+    made = package_function("tests.toys:parity", tmp_path / "p", "toy", "1", X[:5], classes=np.array([False, True]))
+    assert made.classes == (0, 1)
+
+
 class Weighed:
     """A model class that reads a file of a folder below its own, if there is one."""
 
@@ -342,6 +350,26 @@ def test_a_network_with_one_output_has_no_labels(tmp_path: Path, net: Any) -> No
         with pytest.raises(PackageError, match="output='value'"):
             package_torch(net(4, 1), tmp_path / output, "toy", "1", X[:5], output=output, **given)
     package_torch(net(4, 1), tmp_path / "value", "toy", "1", X[:5], output="value", **given)
+
+
+@pytest.mark.parametrize(
+    ("made", "output", "complaint"),
+    [
+        ("rows.to(torch.int64) + 2**60", "value", "values must be n numbers"),
+        ("rows[:, 0].to(torch.int64) + 2**60 + 1", "value", "does not hold 1152921504606846977"),
+        ("torch.complex(rows, rows)", "scores", "complex64"),
+        ("(rows, rows)", "scores", "one tensor, not tuple"),
+    ],
+)
+def test_a_network_whose_numbers_would_change_is_refused(
+    tmp_path: Path, net: Any, made: str, output: str, complaint: str
+) -> None:
+    """Large whole numbers are not rounded, and nothing imaginary is left out."""
+    torch = pytest.importorskip("torch")
+    given = {"architecture": "toy_net:Net", "arguments": {"in_features": 4, "out_features": 4}}
+    net.forward = lambda _, rows: eval(made, {"torch": torch, "rows": rows})
+    with pytest.raises(PackageError, match=complaint):
+        package_torch(net(4, 4), tmp_path / "p", "toy", "1", np.zeros((5, 4), np.float32), output=output, **given)
 
 
 def graph(folder: Path, *, batch: int | str = "n", labels: bool = False, outputs: int = 3) -> Path:

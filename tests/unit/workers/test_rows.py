@@ -250,3 +250,11 @@ def test_an_array_of_scores_may_be_used_again_by_the_model() -> None:
     predicted = predict_rows(Model(reusing), FLOATS, [row(number, 0) for number in (1, 2, -3, 4)])
     assert predicted.scores is not None
     assert predicted.scores[:, 1].tolist() == [1.0, 2.0, 0.0, 4.0]
+
+
+@pytest.mark.parametrize("answers", [np.array([2**63], np.uint64), np.array([1j]), np.array([None], dtype=object)])
+def test_answers_of_a_type_that_cannot_travel_fail_their_rows(answers: NDArray[np.generic]) -> None:
+    """Whatever made them: none is wrapped or cut."""
+    assert predict_rows(Model(lambda _: Outputs(answers)), TEXTS, ["a"]).outcomes == (FAILED,)
+    scores = Outputs(np.array([0]), answers[:, None])
+    assert predict_rows(Model(lambda _: scores), TEXTS, ["a"]).outcomes == (FAILED,)
