@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import json
 import math
+import warnings
 from collections import Counter
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeGuard, cast
+from datetime import date
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeGuard, cast
 
 import numpy as np
 
@@ -33,6 +36,8 @@ MAX_CANDIDATES: Final = 256
 MAX_ID_BYTES: Final = 128
 # Whatever `as_input` takes.
 Row: TypeAlias = "Input | NDArray[np.generic] | Sequence[object] | Mapping[str, object] | float | np.generic | Frame"
+_NOTHING: Final = object()
+_WHOLE: Final = 2.0**53  # float64 holds all whole numbers up to this
 _IDS = f"1 to {MAX_CANDIDATES} texts of at most {MAX_ID_BYTES} bytes that differ"
 _WANTED = "an input is an array or list of numbers, a row of a data frame, a mapping, a string or bytes"
 
@@ -54,25 +59,49 @@ class FrameRow(Protocol):
 
 
 def row_text(row: Mapping[str, object]) -> str:
-    """Return a row, a value for each column, as a JSON text; NaN and NA become null.
+    """Return a row, a value for each column, as a JSON text.
+
+    NaN and NA become null, moments a text in ISO 8601. What cannot travel, such as a UUID, is left out with a warning:
+    a model that reads the column refuses the row.
 
     Raises:
-        SchemaError: a value is no number, boolean, text or None.
+        SchemaError: nothing in it can travel.
 
     Examples:
         >>> row_text({"age": 41, "job": "nurse"})
         '{"age": 41, "job": "nurse"}'
     """
-    return json.dumps({str(name): _cell(str(name), value) for name, value in row.items()}, ensure_ascii=False)
+    cells = {str(name): _cell(value) for name, value in row.items()}
+    strangers = [name for name, cell in cells.items() if cell is _NOTHING]
+    for name in strangers:
+        kind = type(row.get(name, name)).__name__
+        if len(strangers) == len(cells):
+            raise SchemaError(f"column {name}: numbers, booleans, texts, moments and None can travel, not {kind}")
+        _warn_once(f"column {name} is left out of rows: {kind} cannot travel")
+        del cells[name]
+    return json.dumps(cells, ensure_ascii=False)
 
 
-def _cell(name: str, value: object) -> Json:
-    plain = value.item() if isinstance(value, np.generic) else value
-    if plain is None or type(plain).__name__ == "NAType" or (isinstance(plain, float) and math.isnan(plain)):
+@lru_cache(1_024)
+def _warn_once(text: str) -> None:
+    warnings.warn(text, stacklevel=4)
+
+
+def _cell(value: object) -> Json | object:
+    """Return a value as JSON has it; `_NOTHING` = it has none."""
+    if type(value).__name__ in {"NAType", "NaTType"}:
         return None
-    if isinstance(plain, (str, bool, int, float)):
-        return plain
-    raise SchemaError(f"column {name}: numbers, booleans, texts and None can travel, not {type(value).__name__}")
+    if isinstance(value, date):  # of pandas, too
+        return value.isoformat()
+    if isinstance(value, np.datetime64):
+        return None if np.isnat(value) else str(value)
+    if isinstance(value, np.generic):
+        value = (
+            float(value) if isinstance(value, np.floating) else value.item() if value.dtype.kind in "biuU" else _NOTHING
+        )
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return None
+    return value if isinstance(value, (str, bool, int, float)) else _NOTHING
 
 
 def as_features(values: Iterable[float]) -> tuple[float, ...]:
@@ -82,7 +111,7 @@ def as_features(values: Iterable[float]) -> tuple[float, ...]:
         SchemaError: They are not numbers, not finite, or more than a query may have.
     """
     try:
-        features = tuple([float(value) for value in values])
+        features = tuple([_float(value) for value in values])
     except (TypeError, ValueError, OverflowError) as error:
         raise SchemaError(f"features: a list of numbers is needed; {error}") from error
     if len(features) > MAX_FEATURES:
@@ -90,6 +119,16 @@ def as_features(values: Iterable[float]) -> tuple[float, ...]:
     if not all(map(math.isfinite, features)):
         raise SchemaError("features: one of them is not finite; leave such a query's features out, or put 0")
     return features
+
+
+def _float(value: object) -> float:
+    """Return a number as a float of the same value, if it is whole."""
+    if isinstance(value, (str, bytes)):
+        raise TypeError(f"{value!r:.40} is a text")
+    found = float(value)  # type: ignore[arg-type] # raises TypeError
+    if isinstance(value, (int, np.integer)) and int(found) != value:
+        raise ValueError(f"float64 does not hold {value}")
+    return found
 
 
 def asked_about(given: Input, features: Sequence[float]) -> Input:
@@ -149,7 +188,7 @@ def as_input(x: Row) -> Input:
     if isinstance(x, Mapping):
         return _text(x)
     try:
-        array = np.asarray(x.to_numpy() if hasattr(x, "to_numpy") else x)
+        array = _array(x)
     except ValueError as error:  # lists of different lengths
         raise TypeError(f"{_WANTED}, not a {type(x).__name__} that is no array: {error}") from error
     if array.dtype.kind not in "biuf" and hasattr(x, "to_dict"):
@@ -161,19 +200,47 @@ def as_input(x: Row) -> Input:
 
 
 def as_label(value: object) -> Value:
-    """Make a label: a number or text, numpy's too; a list or array of scores.
+    """Make a label: a number or text, numpy's too, also as the only one of a list or array; a list of scores.
 
     Raises:
         TypeError: it is none.
     """
-    if isinstance(value, np.generic):
+    if isinstance(value, np.floating):
+        return float(value)
+    if isinstance(value, np.generic) and value.dtype.kind in "biuU":
         value = value.item()
     if isinstance(value, (Tensor, int, float, str)):
         return value
-    array = np.asarray(value.to_numpy() if hasattr(value, "to_numpy") else value)
-    if array.dtype.kind not in "biuf":
+    array = _array(value)
+    if array.size == 1 and array.dtype.kind in "biufUO" and array.flat[0] is not value:
+        return as_label(array.flat[0])
+    if array.dtype.kind not in "biuf" or not array.size:
         raise TypeError(f"a label is a number, a text or a list of scores, not {type(value).__name__}: {value!r:.80}")
-    return _tensor(array) if array.shape else as_label(array[()])
+    return _tensor(array)
+
+
+def _array(x: object) -> NDArray[np.generic]:
+    """Return numbers as an array.
+
+    Raises:
+        ValueError: lists have different lengths.
+        TypeError: floats beside a large whole number would change it.
+    """
+    given: object = x.to_numpy() if hasattr(x, "to_numpy") else _of_torch(x) if hasattr(x, "detach") else x
+    array: NDArray[np.generic] = np.asarray(given)
+    if isinstance(given, np.ndarray) and given.dtype.kind != "O":
+        return array
+    if array.dtype.kind == "f" and array.size and not (np.abs(array) < _WHOLE).all():
+        for one, found in zip(np.asarray(given, object).flat, array.flat, strict=True):
+            if isinstance(one, (int, np.integer)) and int(found) != one:
+                raise TypeError(f"beside floats, {one} becomes {found:.0f}: give whole numbers alone")
+    return array
+
+
+def _of_torch(x: Any) -> object:
+    """Return a tensor of torch as an array, also one that learns, lies on a device or has a type numpy has not."""
+    there = x.detach().cpu()
+    return (there.float() if str(there.dtype) == "torch.bfloat16" else there).numpy()
 
 
 def _tensor(array: NDArray[np.generic]) -> Tensor:
@@ -186,8 +253,8 @@ def _tensor(array: NDArray[np.generic]) -> Tensor:
 def _named(x: FrameRow, array: NDArray[np.generic]) -> Input:
     """Make a row with texts, or of numbers that pandas keeps as objects: one number a column, or a value by name."""
     values = array.ravel().tolist()
-    if all(isinstance(value, (int, float)) for value in values):
-        return _tensor(np.asarray(values).reshape(array.shape))
+    if array.dtype.kind == "O" and all(isinstance(value, (int, float)) for value in values):
+        return _tensor(_array(values).reshape(array.shape))
     found = x.to_dict()
     if array.ndim > 1:
         if len(array) != 1:

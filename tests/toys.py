@@ -6,7 +6,8 @@ import os
 import threading
 import time
 from functools import partial
-from typing import TYPE_CHECKING
+from itertools import count
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -104,6 +105,43 @@ NUMBER = 1
 def crowd(rows: Sequence[str]) -> list[int]:
     """Answer how many rows there are."""
     return [len(rows)] * len(rows)
+
+
+def identified(frame: Any) -> list[str]:
+    """Answer a column of a data frame that cannot travel."""
+    return [str(each) for each in frame["id"]]
+
+
+def stamped(frame: Any) -> list[str]:
+    """Answer a column of moments, and of which type it is."""
+    return [f"{each.isoformat()} {frame['at'].dtype}" for each in frame["at"]]
+
+
+def greedy(rows: NDArray[np.float32]) -> NDArray[np.int64]:
+    """Overwrite what it is given, answer what was there, and refuse a batch with a negative number."""
+    given = rows[:, 0].astype(np.int64)
+    rows[:] = 7
+    if (given < 0).any():
+        raise ValueError("a negative number")
+    return given
+
+
+def whole_floats(rows: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Answer whole numbers as floats."""
+    return np.rint(rows.sum(axis=1)).astype(np.float64)
+
+
+def lying(rows: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Give scores (k, n), which are taken for (n, k) where there are as many rows."""
+    return np.stack([rows[:, 0], rows[:, 1], rows[:, 2]])
+
+
+def fickle(rows: NDArray[np.float32]) -> NDArray[np.int64]:
+    """Answer something else at each call."""
+    return np.full(len(rows), next(_CALLS))
+
+
+_CALLS = count()
 
 
 class Counting:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from types import ModuleType
 
-__all__ = ["imported", "look_here", "require_within", "resolve"]
+__all__ = ["imported", "look_here", "path_of", "require_within", "resolve"]
 
 
 def resolve(path: str) -> Callable[..., object]:
@@ -25,6 +26,24 @@ def resolve(path: str) -> Callable[..., object]:
     """
     with _refusing():
         return dotted.resolve(path)
+
+
+def path_of(function: object) -> str:
+    """Return the dotted path of a function.
+
+    Raises:
+        PackageError: it has none by which a worker could import it.
+    """
+    module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
+    if module == "__main__" and isinstance(name, str):
+        why = f"{name} is defined in the script that runs, which workers cannot import: move it into a module beside"
+    elif not isinstance(module, str) or not isinstance(name, str) or "<" in name or "." in name:
+        why = f"{name or type(function).__name__} is not defined at the top of a module: define a function there"
+    elif getattr(sys.modules.get(module), name, None) is not function:
+        why = f"{module}:{name} is something else: define a function under its own name in a module"
+    else:
+        return f"{module}:{name}"
+    raise PackageError(f"{why}, and give it or its dotted path, as 'my_model:predict'")
 
 
 def imported(module: str) -> ModuleType:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -33,7 +34,9 @@ if TYPE_CHECKING:
 
 MANIFEST = "manifest.json"
 KINDS = ("tensor", "string", "bytes", "table")
-COLUMNS = ("float64", "int64", "bool", "string", "category")
+# Of a column; a moment also has a unit and may have a zone, as `datetime64[us, UTC]`. The model does not read `any`.
+COLUMNS = ("float64", "int64", "bool", "string", "category", "any")
+MOMENT = re.compile(r"datetime64\[(s|ms|us|ns)(?:, ([\w/+:-]{1,64}))?\]")
 OUTPUTS = ("label", "scores", "value")
 # Bounds on one row (what a deployment may let travel, or read from elsewhere), and on a manifest with the names of very
 # many classes. Larger ones are refused before memory is taken for them.
@@ -66,13 +69,19 @@ class Signature:
             raise PackageError(f"a row of shape {self.shape} is larger than {MAX_ROW_BYTES:,} bytes")
         if self.by_reference and self.kind not in {"tensor", "bytes"}:
             raise PackageError(f"an address is a text, and so is an input of kind {self.kind}: package bytes instead")
-        if (self.kind == "table") != bool(self.columns) or not {kind for _, kind in self.columns} <= {*COLUMNS}:
-            raise PackageError(f"only a table has columns, and each is one of {', '.join(COLUMNS)}")
+        kinds = {kind for _, kind in self.columns if not MOMENT.fullmatch(kind)}
+        if (self.kind == "table") != bool(self.columns) or not kinds <= {*COLUMNS}:
+            raise PackageError(f"only a table has columns, and each is one of {', '.join(COLUMNS)} or datetime64[us]")
+
+    @property
+    def read(self) -> tuple[tuple[str, str], ...]:
+        """The columns that the model reads."""
+        return tuple([column for column in self.columns if column[1] != "any"])
 
     def __str__(self) -> str:
         """Return it for people: `float32[4]`, `a text`."""
         if self.kind == "table":
-            return f"columns {named(self.columns)}"
+            return f"columns {named(self.read)}"
         plain = {"string": "a text", "bytes": "bytes"}.get(self.kind) or described(str(self.dtype), self.shape)
         return f"{plain} or its address" if self.by_reference else plain
 

@@ -103,7 +103,9 @@ def model() -> None:
     " or JSON objects. Packages of convertible models keep them.",
 )
 @click.option(
-    "--output", type=click.Choice(manifests.OUTPUTS), help="[default: value of a regressor, label of anything else]"
+    "--output",
+    type=click.Choice(manifests.OUTPUTS),
+    help="[default: value of a regressor, scores of a classifier of few classes, else label]",
 )
 @click.option("--classes", help="Labels of a network's or function's scores: cat,dog [default: 0, 1, ...].")
 @click.option("--architecture", help="Builds the torch network whose state is SOURCE: module:factory.")

@@ -87,7 +87,7 @@ def package(
         convert: of an estimator, see `package_sklearn`.
         name: of the model.
         version: of the model.
-        output: `label`, `scores` or `value`; None = `value` of a regressor, `label` of anything else.
+        output: `label`, `scores` or `value`; None = as `package_sklearn` finds, `label` of anything else.
         allow_nan: rows may hold NaN.
         by_reference: a text is the address of a row.
         trunk: the state of what comes before the network, which is then a head (.safetensors).

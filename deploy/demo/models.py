@@ -149,10 +149,10 @@ def train(data: Digits, folder: Path, seed: int) -> Iterator[tuple[str, Path]]:
         package = folder / "models" / recipe.name
         sample = data.train_rows[:5]
         if recipe.name == BREAKING:
-            package_sklearn(estimator, folder / INNER, recipe.name, VERSION, sample)
+            package_sklearn(estimator, folder / INNER, recipe.name, VERSION, sample, output="label")
             package_function("deploy.demo.models:predict_breakably", package, recipe.name, VERSION, sample)
         else:
-            package_sklearn(estimator, package, recipe.name, VERSION, sample, convert=recipe.convert)
+            package_sklearn(estimator, package, recipe.name, VERSION, sample, output="label", convert=recipe.convert)
         yield recipe.name, package
 
 
@@ -161,7 +161,9 @@ def retrain(data: Digits, folder: Path, seed: int) -> Path:
     (recipe,) = (recipe for recipe in recipes(seed) if recipe.name == RETRAINED)
     package = folder / "models" / f"{recipe.name}-{NEW_VERSION}"
     estimator = recipe.estimator.fit(data.train_rows, data.train_labels)
-    package_sklearn(estimator, package, recipe.name, NEW_VERSION, data.train_rows[:5], convert=recipe.convert)
+    package_sklearn(
+        estimator, package, recipe.name, NEW_VERSION, data.train_rows[:5], output="label", convert=recipe.convert
+    )
     return package
 
 

@@ -172,7 +172,7 @@ def package_all(
     """Package estimators, converted as `package_sklearn` says; returns the folders by model name."""
     folders = {name: folder / f"{name}-1" for name in models}
     for name, estimator in models.items():
-        package_sklearn(estimator, folders[name], name, "1", sample[:_SAMPLE_ROWS], convert=convert)
+        package_sklearn(estimator, folders[name], name, "1", sample[:_SAMPLE_ROWS], output="label", convert=convert)
     return folders
 
 

@@ -181,7 +181,7 @@ def package(data: Digits, folder: Path) -> tuple[dict[str, Path], dict[str, floa
     folders = {name: folder / f"{name}-1" for name in MODELS}
     sample = data.train_x[:256]
     package_sklearn(linear, folders["linear"], "linear", "1", sample, output="scores", convert="none")
-    package_sklearn(svm, folders["svm"], "svm", "1", sample, convert="none")
+    package_sklearn(svm, folders["svm"], "svm", "1", sample, output="label", convert="none")
     answers = {"linear": linear.predict_proba, "svm": svm.predict}
     return folders, {
         "linear_error": float((linear.predict(data.test_x) != data.test_y).mean()),

@@ -62,7 +62,9 @@ async def run(stage: Stage) -> Result:
 
 def _predictor(folder: Path, data: Digits, convert: str) -> Callable[[], object]:
     """Return what predicts the same rows with the same forest, as scikit-learn or converted."""
-    package_sklearn(forest(data, TREES), folder, _MODEL, "1", data.test_x[:_SAMPLE_ROWS], convert=convert)
+    package_sklearn(
+        forest(data, TREES), folder, _MODEL, "1", data.test_x[:_SAMPLE_ROWS], output="label", convert=convert
+    )
     model, rows = load_package(folder).runtime, data.test_x[:ROWS]
     return lambda: model.predict_batch(rows)
 

@@ -282,7 +282,7 @@ def _package(stage: Stage, data: Digits, kind: str, seed: int) -> Path:
         return stage.folder / version
     rows = np.random.default_rng(seed).permutation(len(data.train_x))[:few]
     estimator = RandomForestClassifier(10, random_state=seed).fit(data.train_x[rows], data.train_y[rows])
-    package_sklearn(estimator, stage.folder / version, MODEL, version, data.test_x[:5])
+    package_sklearn(estimator, stage.folder / version, MODEL, version, data.test_x[:5], output="label")
     return stage.folder / version
 
 

@@ -182,7 +182,7 @@ def _package(stage: Stage, data: Digits) -> None:
     linear = next(iter(linear_models(data).values()))
     estimators = {("forest", "1"): forest(data, 5), ("forest", "2"): forest(data, 10), ("linear", "1"): linear}
     for (model, version), estimator in estimators.items():
-        package_sklearn(estimator, stage.folder / f"{model}-{version}", model, version, data.test_x[:5])
+        package_sklearn(estimator, stage.folder / f"{model}-{version}", model, version, data.test_x[:5], output="label")
 
 
 async def _driven(stage: Stage, driver: Driver, data: Digits) -> Troubled:

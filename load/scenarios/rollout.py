@@ -124,7 +124,7 @@ def _package(stage: Stage, data: Digits) -> dict[str, list[int]]:
         "2": RandomForestClassifier(20, random_state=stage.seed).fit(data.train_x, data.train_y),
     }
     for version, estimator in estimators.items():
-        package_sklearn(estimator, stage.folder / version, MODEL, version, data.test_x[:5])
+        package_sklearn(estimator, stage.folder / version, MODEL, version, data.test_x[:5], output="label")
     return {version: estimator.predict(data.test_x).tolist() for version, estimator in estimators.items()}
 
 

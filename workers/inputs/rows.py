@@ -17,7 +17,7 @@ from schemas.records import DTYPES, Outcome
 from streams.operators.contract import Predicted
 from workers.errors import OutputError
 from workers.inputs.validation import validate
-from workers.runtimes.contract import Outputs
+from workers.runtimes.contract import Outputs, own
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -90,7 +90,7 @@ def _predict(runtime: Runtime, rows: Rows) -> list[tuple[int, Outputs | str]]:
 
 def _attempt(runtime: Runtime, rows: Rows) -> Outputs | str:
     try:
-        return _plain(runtime.predict_batch(rows), len(rows))
+        return _plain(runtime.predict_batch(own(rows)), len(rows))  # what raises may have written into it
     except BaseException as error:  # noqa: BLE001 - foreign code: whatever it raises fails its rows alone
         pass_on_interrupt(error)
         return told(error)
@@ -121,6 +121,8 @@ def _column(given: object, sides: int) -> NDArray[np.generic]:
     native = column.dtype if column.dtype.isnative else column.dtype.newbyteorder("=")
     if column.ndim != sides or native not in _TRAVEL:
         raise OutputError(f"the model returned {column.dtype} of shape {column.shape}")
+    if native == np.uint64 and column.size and column.max() >= 1 << 63:
+        raise OutputError(f"the model returned {column.max()}, which does not fit a whole number of 64 bits")
     return column.astype(native, copy=False)
 
 

@@ -7,10 +7,14 @@ from __future__ import annotations
 
 import json
 import math
+import re
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from schemas.records import Tensor
-from workers.manifest import named
+from workers.manifest import MOMENT, named
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,29 +28,39 @@ MAGNITUDE = 1e30
 # The placeholder for a row that was not given.
 _BLANKS = {"float64": 0.0, "int64": 0, "bool": False, "string": "", "category": ""}
 _TEXTS = {"string", "category"}
+_NUMBERS = {"float64", "int64", "bool", "any"}
+# A moment's part after its seconds, and how many units a second has.
+_ZONE = re.compile(r"(?<=\d)(?:Z|[+-]\d\d(?::?\d\d){0,2})$")
+_UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
 def blank_row(signature: Signature) -> str:
     """Return a row of zeros and empty texts."""
-    return json.dumps({name: _BLANKS[kind] for name, kind in signature.columns})
+    return json.dumps({name: _blank(kind) for name, kind in signature.read})
+
+
+def _blank(kind: str) -> object:
+    moment = MOMENT.fullmatch(kind)
+    return ("1970-01-01T00:00:00Z" if moment[2] else "1970-01-01T00:00:00") if moment else _BLANKS[kind]
 
 
 def parsed(signature: Signature, row: Input) -> tuple[object, ...] | str:
-    """Return the values of a row in the order of the columns, or its fault."""
+    """Return the values of a row in the order of the columns that the model reads, or its fault."""
     values = _values(signature, row)
     if isinstance(values, str):
         return values
     found = []
     for (name, kind), value in zip(signature.columns, values, strict=True):
+        if kind == "any":
+            continue
         fits, plain = _plain(kind, value, allow_missing=signature.allow_nan)
         if not fits:
-            return f"column {name} takes {_NAMES[kind]}, got {_shown(value)}"
+            return f"column {name} takes {_named(kind)}, got {_shown(value)}"
         found.append(plain)
     return tuple(found)
 
 
 def _values(signature: Signature, row: Input) -> Sequence[object] | str:
-    names = [name for name, _ in signature.columns]
     if isinstance(row, Tensor):
         return _numbers(signature, row)
     if not isinstance(row, str):
@@ -56,17 +70,17 @@ def _values(signature: Signature, row: Input) -> Sequence[object] | str:
     except (ValueError, RecursionError):
         return f"takes {signature}, as a JSON text, got {row[:40]!r}"
     if isinstance(found, dict):
-        missing = [name for name in names if name not in found]
-        return f"has no column {missing[0]}" if missing else [found[name] for name in names]
-    if isinstance(found, list) and len(found) == len(names):
+        missing = [name for name, _ in signature.read if name not in found]
+        return f"has no column {missing[0]}" if missing else [found.get(name) for name, _ in signature.columns]
+    if isinstance(found, list) and len(found) == len(signature.columns):
         return found
     got = f"{len(found)} values" if isinstance(found, list) else _shown(found)
-    return f"takes {len(names)} columns ({named(signature.columns)}), got {got}"
+    return f"takes {len(signature.columns)} columns ({named(signature.columns)}), got {got}"
 
 
 def _numbers(signature: Signature, row: Tensor) -> Sequence[object] | str:
     """Return the numbers of an array, if all columns are numbers."""
-    is_plain = not any(kind in _TEXTS for _, kind in signature.columns)
+    is_plain = all(kind in _NUMBERS for _, kind in signature.columns)
     numbers = row.numpy().ravel().tolist() if is_plain else ()
     if len(numbers) == len(signature.columns):
         return numbers
@@ -74,11 +88,20 @@ def _numbers(signature: Signature, row: Tensor) -> Sequence[object] | str:
 
 
 def _plain(kind: str, value: object, *, allow_missing: bool) -> tuple[bool, object]:
-    """Return whether a value fits a column, and the value."""
+    """Return whether a value fits a column unchanged, and the value."""
+    moment = MOMENT.fullmatch(kind)
     if value is None or (isinstance(value, float) and math.isnan(value)):
-        return allow_missing and kind in {"float64", *_TEXTS}, math.nan
+        nothing: object = np.datetime64("NaT") if moment else math.nan
+        return allow_missing and (moment is not None or kind in {"float64", *_TEXTS}), nothing
+    if moment:
+        found = _moment(value, moment[1], is_zoned=moment[2] is not None)
+        return found is not None, found
     if kind in _TEXTS:
         return isinstance(value, str), value
+    return _number(kind, value)
+
+
+def _number(kind: str, value: object) -> tuple[bool, object]:
     if not isinstance(value, (int, float)) or not abs(value) < MAGNITUDE:
         return False, value
     if kind == "bool":
@@ -86,7 +109,23 @@ def _plain(kind: str, value: object, *, allow_missing: bool) -> tuple[bool, obje
     if kind == "int64":
         is_whole = value == int(value) and -(1 << 63) <= value < 1 << 63
         return is_whole, int(value)
-    return True, float(value)
+    return float(value) == value, float(value)
+
+
+def _moment(value: object, unit: str, *, is_zoned: bool) -> np.datetime64 | None:
+    """Return a moment in a unit, of one with a zone its time in UTC; None if it is none, or would be changed by it."""
+    try:
+        told = datetime.fromisoformat(value)  # type: ignore[arg-type] # raises TypeError
+        if (told.tzinfo is not None) != is_zoned:
+            return None
+        exact = np.datetime64(_ZONE.sub("", value) if is_zoned else value)  # type: ignore[call-overload] # a text
+        exact -= np.timedelta64(told.utcoffset() or timedelta())
+    except (TypeError, ValueError, OverflowError):
+        return None
+    if abs(int(exact.astype("M8[s]").astype(np.int64))) >= (1 << 63) // _UNITS[unit] - 1:
+        return None
+    found: np.datetime64 = exact.astype(f"M8[{unit}]")
+    return found if found == exact else None
 
 
 def _shown(value: object) -> str:
@@ -96,6 +135,13 @@ def _shown(value: object) -> str:
     if isinstance(value, (dict, list)):
         return "an object" if isinstance(value, dict) else "a list"
     return repr(value[:40]) if isinstance(value, str) else f"{value!r:.40}"
+
+
+def _named(kind: str) -> str:
+    moment = MOMENT.fullmatch(kind)
+    if moment is None:
+        return _NAMES[kind]
+    return f"a moment in ISO 8601 {'with' if moment[2] else 'without'} its zone, in whole {moment[1]}"
 
 
 _NAMES = {

@@ -18,6 +18,7 @@ package never changes once it is written; a new model is a new version in a new 
 
 from __future__ import annotations
 
+import logging
 import shutil
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -29,7 +30,7 @@ import numpy as np
 
 from schemas.records import Outcome
 from workers import manifest as manifests
-from workers.entry_point import resolve
+from workers.entry_point import path_of, resolve
 from workers.errors import PackageError, refusing
 from workers.inputs.rows import predict_rows
 from workers.manifest import Manifest
@@ -37,11 +38,14 @@ from workers.packages import samples
 from workers.packages import warm_up as keeping
 from workers.packages.conversion import converted, convertible
 from workers.packages.loading import load_package
-from workers.packages.variants import EXAMPLES_FILE, ON_REQUEST, STAGES, answers, apart, runtime_module, steps_of
+from workers.packages.originals import HALVES, TOLERANCE, Original, expected_of, probes, require_same
+from workers.packages.variants import EXAMPLES_FILE, ON_REQUEST, STAGES, runtime_module, steps_of
+from workers.runtimes.boosters import ask
+from workers.runtimes.contract import labels, own
 from workers.runtimes.tables import Frame
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -49,6 +53,9 @@ if TYPE_CHECKING:
     from workers.manifest_form import Options, Parity, TrunkDocument
     from workers.packages.loading import LoadedModel
     from workers.runtimes.contract import Rows
+
+
+_log = logging.getLogger(__name__)
 
 
 def package_sklearn(
@@ -74,7 +81,7 @@ def package_sklearn(
         sample_input: a batch such as `X[:5]`, a list of strings for a text pipeline, or rows of a data frame for what
             was fitted on one.
         output: `label` (a class), `scores` (a class and its probabilities) or `value` (a number); None = `value` of a
-            regressor, `label` of anything else.
+            regressor, `scores` of a classifier with 2 to 32 classes that answers its most probable one, else `label`.
         allow_nan: rows may hold NaN.
         allow_pickle: store a pickle; loading it may need any type and run any code.
         convert: `load` = whoever loads it converts trees and linear models to arrays, measures both, and keeps the
@@ -92,34 +99,57 @@ def package_sklearn(
         PackageError: the estimator cannot be stored or converted, does not answer the sample, or the converted one
             answers otherwise.
     """
-    if output == "scores" and not hasattr(estimator, "predict_proba"):
-        raise PackageError(
-            "the estimator has no predict_proba: use output='label', or wrap it in CalibratedClassifierCV"
-        )
     module = runtime_module("sklearn")
     sample_input = _fitting(estimator, samples.batch(sample_input))
-    output = output or ("value" if module.is_regressor(estimator) else "label")
-    manifest = Manifest(
-        name,
-        _text(version),
-        "sklearn",
-        samples.signature(sample_input, allow_nan=allow_nan),
-        output,
-        classes=() if output == "value" else module.classes_of(estimator),
-    )
+    signature = samples.signature(sample_input, allow_nan=allow_nan, unused=module.unused(estimator))
+    output = _output(module, estimator, output, sample_input, allow_nan=allow_nan)
+    classes = () if output == "value" else module.classes_of(estimator)
+    manifest = Manifest(name, _text(version), "sklearn", signature, output, classes=classes)
+    original = Original("the estimator", ask(estimator, manifest))
     if convert == STAGES:
-        return _package_steps(estimator, Path(folder), manifest, sample_input, warm_up)
+        return _package_steps(estimator, Path(folder), manifest, sample_input, warm_up, original)
     with _new_folder(folder) as path:
         manifest = replace(manifest, files={module.save(estimator, path, allow_pickle=allow_pickle): ""})
         if convert in {"load", *ON_REQUEST}:
             manifest = convertible(path, manifest, estimator, sample_input, convert)
         elif convert != "none":
             manifest = converted(path, manifest, estimator, sample_input, convert)
-        return _finish(path, manifest, sample_input, warm_up, allow_pickle=allow_pickle)
+        return _finish(path, manifest, sample_input, warm_up, original, allow_pickle=allow_pickle)
+
+
+def _output(module: Any, estimator: object, output: str | None, sample: Rows | Frame, *, allow_nan: bool) -> str:
+    """Return the output of an estimator.
+
+    Raises:
+        PackageError: it has no such scores, or answers otherwise than its highest one.
+    """
+    mixed = probes(sample, allow_nan=allow_nan)
+    if output is None:
+        with refusing("the estimator cannot be packaged"):
+            found: str = module.output_of(estimator, own(sample if mixed is None else mixed))
+        return found
+    if output != "scores":
+        return output
+    if not hasattr(estimator, "predict_proba"):
+        raise PackageError(
+            "the estimator has no predict_proba: use output='label', or wrap it in CalibratedClassifierCV"
+        )
+    with refusing("the estimator does not answer the sample input itself"):
+        if not module.answers_best(estimator, own(sample)):
+            raise PackageError(
+                "the estimator's predict does not answer its most probable class, but goes by a threshold or a vote of"
+                " its own: package it with output='label'"
+            )
+    return output
 
 
 def _package_steps(
-    pipeline: object, folder: Path, manifest: Manifest, sample: Rows | Frame, warm_up: Rows | Frame | None
+    pipeline: object,
+    folder: Path,
+    manifest: Manifest,
+    sample: Rows | Frame,
+    warm_up: Rows | Frame | None,
+    original: Original,
 ) -> Manifest:
     """Package a pipeline step by step.
 
@@ -136,10 +166,7 @@ def _package_steps(
         for name, content in found.files.items():
             (path / name).write_bytes(content)
         manifest = replace(manifest, runtime="stages", files=dict.fromkeys(found.files, ""), options=options)
-        done = _finish(path, manifest, sample, warm_up)
-        original = runtime_module("sklearn").SklearnRuntime(replace(manifest, runtime="sklearn"), pipeline, 1)
-        apart(answers(original, sample), load_package(path).runtime, sample)
-        return done
+        return _finish(path, manifest, sample, warm_up, original)
 
 
 def package_torch(
@@ -207,7 +234,7 @@ def package_torch(
     signature = samples.signature(sample_input, allow_nan=allow_nan, by_reference=by_reference)
     if signature.kind != "tensor":
         raise PackageError("a network takes tensors: give an array as sample input")
-    manifest = Manifest(name, _text(version), "torch", signature, output, classes=tuple(classes), options=options)
+    manifest = Manifest(name, _text(version), "torch", signature, output, classes=_classes(classes), options=options)
     runtime = runtime_module("torch")
     if isinstance(module, str | Path):
         module = runtime.rebuild(Path(module), architecture, arguments or {})
@@ -223,11 +250,13 @@ def package_torch(
                 "arguments": dict(trunk_arguments or {}),
             }
             manifest, files[name] = replace(manifest, options={**options, "trunk": its}), ""
-        return _finish(path, replace(manifest, files=files), sample_input, warm_up)
+        tolerance = HALVES if runtime.is_short(module) else TOLERANCE
+        original = Original("the network", runtime.original(module, trunk, manifest), tolerance=tolerance)
+        return _finish(path, replace(manifest, files=files), sample_input, warm_up, original)
 
 
 def package_function(
-    function: str,
+    function: str | Callable[..., object],
     folder: Path | str,
     name: str,
     version: str | int,
@@ -242,9 +271,9 @@ def package_function(
     """Package a Python function by its dotted path; the function itself is not copied.
 
     Args:
-        function: `package.module:name`; takes a whole batch (see `runtimes.function`). Its module must be importable
-            here and in the worker: installed, beside the script that is run, or on PYTHONPATH; `skysail` looks in the
-            folder where it is started, too.
+        function: `package.module:name`, or the function itself; takes a whole batch (see `runtimes.function`). Its
+            module must be importable here and in the worker: installed, beside the script that is run, or on
+            PYTHONPATH; `skysail` looks in the folder where it is started, too.
         folder: created; must be empty.
         name: of the model, as applications name it.
         version: of the model.
@@ -259,14 +288,16 @@ def package_function(
     Raises:
         PackageError: the function cannot be imported, or does not answer the sample.
     """
-    resolve(function)
+    named = function if isinstance(function, str) else path_of(function)
+    found = resolve(named)
     sample_input = samples.batch(sample_input)
     signature = samples.signature(sample_input, allow_nan=allow_nan, by_reference=by_reference)
     manifest = Manifest(
-        name, _text(version), "function", signature, output, classes=tuple(classes), options={"function": function}
+        name, _text(version), "function", signature, output, classes=_classes(classes), options={"function": named}
     )
+    ask_it = runtime_module("function").original(found if isinstance(function, str) else function, manifest)
     with _new_folder(folder) as path:
-        return _finish(path, manifest, sample_input, warm_up)
+        return _finish(path, manifest, sample_input, warm_up, Original("the function", ask_it, is_mixed=False))
 
 
 def package_onnx(
@@ -278,6 +309,7 @@ def package_onnx(
     *,
     output: str = "label",
     classes: Sequence[int | str] = (),
+    graph_output: str | None = None,
     allow_nan: bool = False,
     by_reference: bool = False,
     warm_up: Rows | Frame | None = None,
@@ -292,6 +324,7 @@ def package_onnx(
         sample_input: a batch: an array (n, ...).
         output: `label` (its n labels, or the class of its highest score), `scores` (its (n, k) output) or `value`.
         classes: label of each score; empty = its index.
+        graph_output: name of the graph's output that answers, where it has several that could be meant.
         allow_nan: rows may hold NaN.
         by_reference: a text is the address of a row, which the worker reads (`worker.references`).
         warm_up: up to 1,000 rows, kept in the package, that a process has answered before it takes queries; None = the
@@ -304,11 +337,34 @@ def package_onnx(
     signature = samples.signature(sample_input, allow_nan=allow_nan, by_reference=by_reference)
     if signature.kind != "tensor":
         raise PackageError("an ONNX model takes tensors: give an array as sample input")
-    manifest = Manifest(name, _text(version), "onnx", signature, output, classes=tuple(classes))
-    file = runtime_module("onnx").ONNX_FILE
+    options = cast("Options", {} if graph_output is None else {"graph_output": graph_output})
+    manifest = Manifest(name, _text(version), "onnx", signature, output, classes=_classes(classes), options=options)
+    runtime = runtime_module("onnx")
     with _new_folder(folder) as path:
-        shutil.copyfile(graph, path / file)
-        return _finish(path, replace(manifest, files={file: ""}), sample_input, warm_up)
+        shutil.copyfile(graph, path / runtime.ONNX_FILE)
+        content = (path / runtime.ONNX_FILE).read_bytes()
+        _check_batch(runtime.fixed_batch(content), name)
+        original = Original("the graph", runtime.original(content, manifest), is_mixed=not by_reference)
+        return _finish(path, replace(manifest, files={runtime.ONNX_FILE: ""}), sample_input, warm_up, original)
+
+
+def _check_batch(rows: int, name: str) -> None:
+    """Say what it means that a graph was exported for batches of one size.
+
+    Raises:
+        PackageError: of several rows.
+    """
+    if rows > 1:
+        raise PackageError(
+            f"the graph takes batches of exactly {rows} rows: export it with a free first dimension (dynamic_axes)"
+        )
+    if rows == 1:
+        _log.warning(
+            "%s takes one row at a time, so batches cost time: export it with a free first dimension (dynamic_axes), or"
+            " set worker.allowed_batch_sizes.%s to [1]",
+            name,
+            name,
+        )
 
 
 def package_files(
@@ -325,6 +381,7 @@ def package_files(
     allow_nan: bool = False,
     by_reference: bool = False,
     warm_up: Rows | Frame | None = None,
+    original: Callable[[Manifest], Original] | None = None,
 ) -> Manifest:
     """Package files for a runtime of your own, or one of those that read such files.
 
@@ -342,6 +399,7 @@ def package_files(
         by_reference: a text is the address of a row, which the worker reads (`worker.references`).
         warm_up: up to 1,000 rows, kept in the package, that a process has answered before it takes queries; None = the
             sample, an empty list = no rows.
+        original: makes what the files were made of, which must answer as the package does; None = nothing is known.
 
     Raises:
         PackageError: the runtime cannot be imported or does not load them, or the model does not answer the sample.
@@ -350,12 +408,12 @@ def package_files(
     sample_input = samples.batch(sample_input)
     signature = samples.signature(sample_input, allow_nan=allow_nan, by_reference=by_reference)
     given = cast("Options", dict(options or {}))
-    manifest = Manifest(name, _text(version), runtime, signature, output, classes=tuple(classes), options=given)
+    manifest = Manifest(name, _text(version), runtime, signature, output, classes=_classes(classes), options=given)
     with _new_folder(folder) as path:
         for file in files:
             shutil.copyfile(file, path / Path(file).name)
         manifest = replace(manifest, files={Path(file).name: "" for file in files})
-        return _finish(path, manifest, sample_input, warm_up)
+        return _finish(path, manifest, sample_input, warm_up, None if original is None else original(manifest))
 
 
 def package_container(
@@ -382,9 +440,15 @@ def package_container(
     Raises:
         PackageError: the class cannot be imported, or does not answer the sample.
     """
-    resolve(model)
+    maker = resolve(model)
     found = sorted(file for file in Path(files).iterdir() if file.is_file())
-    given = {"runtime": "container", "options": {"model": model}, **more}
+
+    def original(manifest: Manifest) -> Original:
+        with refusing("the class does not load the files where they lie"):
+            predict = cast("Any", maker(Path(files))).predict_batch
+        return Original("the model", runtime_module("function").original(predict, manifest), is_mixed=False)
+
+    given = {"runtime": "container", "options": {"model": model}, "original": original, **more}
     return package_files(found, folder, name, version, sample_input, **given)
 
 
@@ -412,6 +476,8 @@ def package_linear(
     Raises:
         PackageError: the arrays do not fit each other, or are not finite.
     """
+    if not all(np.can_cast(np.asarray(each).dtype, np.float64, "same_kind") for each in (weights, intercept)):
+        raise PackageError("weights and intercept must be real numbers")
     weights, intercept = np.asarray(weights, np.float64), np.asarray(intercept, np.float64)
     if weights.ndim != 2 or weights.shape[1] < 2 or intercept.shape != weights.shape[1:]:
         raise PackageError(
@@ -466,9 +532,22 @@ def _package_booster(
     sample: Rows,
     more: Mapping[str, Any],
 ) -> Manifest:
-    with TemporaryDirectory() as place, refusing("it cannot be stored"):
-        file, found = runtime_module(runtime).save(booster, Path(place))
-        return package_files([file], folder, name, version, sample, runtime=runtime, **{**found, **more})
+    module = runtime_module(runtime)
+    with TemporaryDirectory() as place, refusing("it cannot be packaged"):
+        file, found = module.save(booster, Path(place))
+        if found["output"] == "value" != more.get("output", "value"):
+            raise PackageError(
+                "its objective gives numbers, not probabilities of classes: package it with output='value'"
+            )
+        if more.get("output") == "value" != found["output"]:
+            raise PackageError("it classifies: package its probabilities with output='scores'")
+        given = {**found, **more, "options": {**found.get("options", {}), **more.get("options", {})}}
+
+        def original(manifest: Manifest) -> Original:
+            what = "the booster" if type(booster).__name__ == "Booster" else "the estimator"
+            return Original(what, module.original(booster, manifest))
+
+        return package_files([file], folder, name, version, sample, runtime=runtime, original=original, **given)
 
 
 @contextmanager
@@ -490,14 +569,23 @@ def _fitting(estimator: object, sample: Rows | Frame) -> Rows | Frame:
     Raises:
         PackageError: it was fitted on something else.
     """
+    names = [*map(str, getattr(estimator, "feature_names_in_", ()))]
+    has_names = bool(names) and names != [f"Column_{at}" for at in range(len(names))]  # as LightGBM names an array's
     if isinstance(sample, Frame):
-        return sample if hasattr(estimator, "feature_names_in_") else samples.numbers_of(sample)
-    if hasattr(estimator, "feature_names_in_"):
+        return sample if has_names else samples.numbers_of(sample)
+    if has_names:
         raise PackageError(
             "the estimator was fitted on a data frame: give the sample input as one, too, such as X.head(), "
             "or fit it on X.to_numpy()"
         )
     return sample
+
+
+def _classes(given: Sequence[int | str]) -> tuple[int | str, ...]:
+    """Return classes as they travel: of booleans, and of numbers of numpy, whole numbers."""
+    with refusing("classes cannot travel"):
+        found = labels([*given])
+    return found if isinstance(found, tuple) else tuple(found.tolist())
 
 
 def _text(version: str | int) -> str:
@@ -508,15 +596,28 @@ def _text(version: str | int) -> str:
 
 
 def _finish(
-    path: Path, manifest: Manifest, sample: Rows | Frame, warm_up: Rows | Frame | None, *, allow_pickle: bool = False
+    path: Path,
+    manifest: Manifest,
+    sample: Rows | Frame,
+    warm_up: Rows | Frame | None,
+    original: Original | None = None,
+    *,
+    allow_pickle: bool = False,
 ) -> Manifest:
     """Write the manifest, load the package as a worker would, let it answer the sample, and keep rows to warm it up.
 
-    Where the package keeps example rows already, the sample is not kept a second time.
+    What the package was made of has to answer the same. Where the package keeps example rows already, the sample is not
+    kept a second time.
     """
     manifests.write(path, manifest)
     model = load_package(path, allow_pickle=allow_pickle, digest=manifests.digest(path), sizes=(1,))
-    rows = _answered(path, model, samples.inputs(sample), "the sample input", are_all=True)
+    given = samples.inputs(samples.kept(sample, manifest.input))
+    has_addresses = manifest.input.by_reference and any(isinstance(row, str) for row in given)
+    expected = None if original is None or has_addresses else expected_of(original, sample)
+    rows = _answered(path, model, given, "the sample input", are_all=True)
+    _check_form(path, model, rows)
+    if original is not None and expected is not None:
+        require_same(original, expected, model, sample)
     if warm_up is not None and not len(warm_up):
         return model.manifest
     if warm_up is not None:
@@ -527,6 +628,30 @@ def _finish(
     name = keeping.write(path, keeping.bounded(rows))
     manifests.write(path, replace(manifest, files={**manifest.files, name: ""}))
     return manifests.read(path)
+
+
+def _check_form(path: Path, model: LoadedModel, rows: list[Input]) -> None:
+    """Look for answers that have the right form by chance, or whose labels are not those that were named.
+
+    Where there are as many rows as scores, only a batch of another size tells columns and rows apart.
+
+    Raises:
+        PackageError: the scores are (k, n), or a label is none of the classes.
+    """
+    found, classes = predict_rows(model.runtime, model.manifest, rows), model.manifest.classes
+    strangers = {*np.asarray(found.answers).tolist()} - {*classes} if classes else set()
+    if strangers and Outcome.OK in found.outcomes and not model.manifest.input.by_reference:
+        raise PackageError(
+            f"{path}: the model answers {next(iter(strangers))!s:.40}, which is none of its classes: answer a label of"
+            " these, or scores in their order, or leave classes out"
+        )
+    if found.scores is None or len(rows) < 2 or found.scores.shape != (len(rows), len(rows)):
+        return
+    fewer = predict_rows(model.runtime, model.manifest, rows[1:])
+    if any(outcome is not Outcome.OK for outcome in fewer.outcomes):
+        raise PackageError(
+            f"{path}: scores must be (n, k), a row for each row, but these seem to be (k, n): {fewer.fault}"
+        )
 
 
 def _answered(path: Path, model: LoadedModel, rows: list[Input], what: str, *, are_all: bool) -> list[Input]:

@@ -24,6 +24,7 @@ from workers.entry_point import resolve
 from workers.errors import PackageError
 from workers.packages.loading import load_package
 from workers.packages.packaging import package_torch
+from workers.runtimes.contract import own
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -182,7 +183,8 @@ def _answered(model: LoadedModel, rows: NDArray[np.generic]) -> _Coded:
     """Return what a model answers to rows, which the parity model gets as floating-point numbers."""
     given = rows.astype(model.manifest.input.dtype or "float32", copy=False)
     found = [
-        model.runtime.predict_batch(given[start : start + _BATCH_ROWS]) for start in range(0, len(given), _BATCH_ROWS)
+        model.runtime.predict_batch(own(given[start : start + _BATCH_ROWS]))
+        for start in range(0, len(given), _BATCH_ROWS)
     ]
     numbers = np.concatenate([_numbers(each) for each in found])
     labels = None if model.manifest.output == "value" else np.concatenate([np.asarray(each.answers) for each in found])
@@ -217,7 +219,7 @@ def _affine(model: LoadedModel, coded: _Coded, k: int) -> object | None:
 
 def _asked(model: LoadedModel, rows: NDArray[np.floating]) -> NDArray[np.float64]:
     parts = [
-        _numbers(model.runtime.predict_batch(rows[start : start + _BATCH_ROWS]))
+        _numbers(model.runtime.predict_batch(own(rows[start : start + _BATCH_ROWS])))
         for start in range(0, len(rows), _BATCH_ROWS)
     ]
     return np.concatenate(parts).astype(np.float64)

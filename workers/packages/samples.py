@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,16 +12,19 @@ from schemas.errors import SchemaError
 from schemas.inputs import row_text
 from schemas.records import Tensor
 from workers.errors import PackageError
-from workers.manifest import Signature
+from workers.manifest import MOMENT, Signature
 from workers.runtimes.tables import Frame
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from numpy.typing import NDArray
 
     from schemas.records import Input
     from workers.runtimes.contract import Rows
     from workers.runtimes.tables import Series
 
+_log = logging.getLogger(__name__)
 _KINDS = {"f": "float64", "i": "int64", "u": "int64", "b": "bool"}  # of a column, by the kind of its dtype
 
 
@@ -60,19 +64,36 @@ def numbers_of(frame: Frame) -> NDArray[np.generic]:
     )
 
 
-def signature(sample: Rows | Frame, *, allow_nan: bool, by_reference: bool = False) -> Signature:
+def signature(
+    sample: Rows | Frame, *, allow_nan: bool, by_reference: bool = False, unused: Collection[str] = ()
+) -> Signature:
     """Return the signature of one row.
+
+    Args:
+        sample: a batch.
+        allow_nan: rows may hold NaN.
+        by_reference: a text is the address of a row.
+        unused: columns of a data frame that the model does not read; those that cannot travel are taken for such.
 
     Raises:
         PackageError: these rows cannot travel.
     """
     if isinstance(sample, Frame):
-        return replace(_table(sample, allow_nan=allow_nan), by_reference=by_reference)
+        return replace(_table(sample, unused, allow_nan=allow_nan), by_reference=by_reference)
     if isinstance(sample, np.ndarray):
         if sample.ndim == 0 or len(sample) == 0:
             raise PackageError("the sample input must be a batch of at least one row, such as X[:5]")
         return Signature("tensor", sample.dtype.name, sample.shape[1:], allow_nan, by_reference=by_reference)
     return Signature("string" if isinstance(sample[0], str) else "bytes", by_reference=by_reference)
+
+
+def kept(sample: Rows | Frame, its: Signature) -> Rows | Frame:
+    """Return a sample without the columns that the model does not read."""
+    if not isinstance(sample, Frame):
+        return sample
+    frame: Any = sample
+    found: Frame = frame[[name for name, _ in its.read]]
+    return found
 
 
 def inputs(sample: Rows | Frame) -> list[Input]:
@@ -94,22 +115,29 @@ def inputs(sample: Rows | Frame) -> list[Input]:
         raise PackageError(f"the sample input: {error}") from error
 
 
-def _table(frame: Frame, *, allow_nan: bool) -> Signature:
+def _table(frame: Frame, unused: Collection[str], *, allow_nan: bool) -> Signature:
     if not len(frame):
         raise PackageError("the sample input must be a batch of at least one row, such as X.head()")
     names = [name for name in frame.columns if isinstance(name, str)]
     if len(names) < len([*frame.columns]) or len({*names}) < len(names):
         raise PackageError("the columns of the data frame must have names, each its own: rows are given by them")
-    columns = tuple((name, _column(name, frame[name])) for name in names)
-    return Signature("table", allow_nan=allow_nan, columns=columns)
+    columns = tuple((name, "any" if name in unused else _column(frame[name])) for name in names)
+    strangers = [f"{name} ({frame[name].dtype})" for name, kind in columns if kind == "any" and name not in unused]
+    if strangers:
+        _log.warning("the model is not given what cannot travel: %s", ", ".join(strangers))
+    found = Signature("table", allow_nan=allow_nan, columns=columns)
+    if not found.read:
+        raise PackageError(f"no column can travel: {', '.join(strangers)}; make numbers, texts or moments of them")
+    return found
 
 
-def _column(name: str, values: Series) -> str:
+def _column(values: Series) -> str:
+    """Return the kind of a column; `any` of one whose values cannot travel."""
     kind = _KINDS.get(values.dtype.kind)
     if kind is not None:
         return kind
+    if MOMENT.fullmatch(str(values.dtype)):
+        return str(values.dtype)
     if all(isinstance(value, str) for value in values.dropna()):
         return "category" if str(values.dtype) == "category" else "string"
-    raise PackageError(
-        f"column {name} holds {values.dtype}, which cannot travel: make numbers, booleans or texts of it before fitting"
-    )
+    return "any"

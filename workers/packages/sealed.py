@@ -5,6 +5,7 @@ Only files that the manifest lists are read, and no link is followed. So the man
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import stat
@@ -105,6 +106,11 @@ def _opened(folder: Path, name: str) -> BufferedReader:
     except FileNotFoundError as error:
         raise PackageError(f"{folder}: {name} is missing: copy the whole folder again") from error
     except (OSError, ValueError) as error:
+        if isinstance(error, OSError) and error.errno == errno.ELOOP:
+            raise PackageError(
+                f"{folder}: {name!r} is not a plain file of the package but a link, which is not followed: copy the"
+                " files, or link the whole folder (of a volume of Kubernetes name its folder ..data)"
+            ) from error
         raise PackageError(f"{folder}: {name!r} is not a plain file of the package ({error})") from error
     file = os.fdopen(number, "rb")
     if not stat.S_ISREG(os.fstat(number).st_mode):

@@ -12,6 +12,7 @@ from workers.errors import PackageError, refusing
 from workers.extras import EXTRAS, install
 from workers.packages import autotune as choices
 from workers.packages.sealed import contents
+from workers.runtimes.contract import own
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -180,7 +181,7 @@ def answers(runtime: Runtime, rows: Rows) -> Outputs:
         PackageError: it has none, whatever the reason.
     """
     with refusing("does not answer"):
-        return runtime.predict_batch(rows)
+        return runtime.predict_batch(own(rows))
 
 
 def steps_of(pipeline: object, dtype: np.dtype[np.generic] | None) -> Steps:

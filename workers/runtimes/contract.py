@@ -7,7 +7,7 @@ may not depend on the rows beside it: labels equal, scores and values within 1e-
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 import numpy as np
 
@@ -29,6 +29,8 @@ Files: TypeAlias = "Mapping[str, bytes]"
 Answers: TypeAlias = "NDArray[np.generic] | tuple[str, ...]"
 # What a trunk gives for n rows: an array or a tensor, which has a length and takes slices and lists of places.
 Middle: TypeAlias = Any
+FEW: Final = 32  # classes: of so many the scores travel unasked, in 256 bytes
+_FIRST_BEYOND: Final = 2.0**63  # the first number that int64 does not hold
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,13 @@ class RuntimeModule(Protocol):
         ...
 
 
+def own(rows: Any) -> Any:
+    """Return a copy of rows for one call: a model may write into what it is given."""
+    if isinstance(rows, list | tuple):
+        return list(rows)
+    return rows.clone() if hasattr(rows, "clone") else rows.copy()  # a tensor; an array or a data frame
+
+
 def part(files: Files, name: str) -> bytes:
     """Return one file.
 
@@ -106,33 +115,77 @@ def labels(raw: object) -> Answers:
     """Bring n labels into the form that travels: int64 (n,), or a tuple of strings.
 
     Raises:
-        OutputError: labels are neither all whole numbers nor all strings.
+        OutputError: labels are neither all whole numbers of 64 bits nor all strings.
     """
-    array = np.asarray(raw)
-    if array.ndim == 1 and array.dtype.kind == "O":
-        array = np.asarray(array.tolist())
-    if array.ndim == 1 and array.dtype.kind in "iub":
-        return array.astype(np.int64)
-    if array.ndim == 1 and array.dtype.kind == "U":
-        return tuple(array.tolist())
-    if array.ndim == 1 and array.dtype.kind == "f" and np.array_equal(array, np.trunc(array)):
-        return array.astype(np.int64)  # estimators fitted on 0.0 and 1.0 answer floats
-    hint = "; of numbers such as a regressor's the output is `value`" if array.dtype.kind == "f" else ""
-    raise OutputError(f"labels must be n whole numbers or n strings, not {array.dtype} of shape {array.shape}{hint}")
+    array = raw if isinstance(raw, list | tuple) else np.asarray(raw)
+    if isinstance(array, list | tuple) or (array.ndim == 1 and array.dtype.kind in "OUT"):
+        return _one_by_one([*array] if isinstance(array, list | tuple) else array.tolist())
+    if array.ndim != 1 or array.dtype.kind not in "iubf":
+        hint = "" if array.ndim != 2 else "; give one dimension" if array.shape[1] == 1 else SEVERAL
+        if array.ndim == 2 and array.shape[1] > 1 and array.dtype.kind == "f":
+            hint = "; of one score a class the output is `scores`"
+        raise OutputError(
+            f"labels must be n whole numbers or n strings, not {array.dtype} of shape {array.shape}{hint}"
+        )
+    if array.dtype.kind == "f":  # estimators fitted on 0.0 and 1.0 answer floats
+        wide = array.astype(np.float64)  # NaN is not below anything
+        fits = (wide >= -_FIRST_BEYOND) & (wide < _FIRST_BEYOND) & (array == np.trunc(array))
+    else:
+        fits = array <= int(_FIRST_BEYOND) - 1
+    if not fits.all():
+        raise _no_label(array[int(fits.argmin())])
+    return array.astype(np.int64)
+
+
+def _one_by_one(found: Sequence[object]) -> Answers:
+    """Bring labels of Python into that form: their array would make texts of numbers, and floats of large ones."""
+    if all(isinstance(label, str) for label in found):
+        return tuple([str(label) for label in found])
+    plain = [label.item() if isinstance(label, np.generic) else label for label in found]
+    for label in plain:
+        if isinstance(label, str):
+            raise OutputError("labels must be n whole numbers or n strings, not both")
+        if not isinstance(label, int | float) or not -_FIRST_BEYOND <= label < _FIRST_BEYOND or label != int(label):
+            raise _no_label(label)  # NaN is not below anything
+    return np.array([int(label) for label in plain], np.int64)  # type: ignore[call-overload] # all are numbers
+
+
+def _no_label(label: object) -> OutputError:
+    hint = "; of numbers such as a regressor's the output is `value`" if isinstance(label, float | np.floating) else ""
+    shown = "a list" if isinstance(label, list) else f"{label!s:.40} ({type(label).__name__})"
+    return OutputError(f"labels must be n whole numbers of 64 bits or n strings, not {shown}{hint}")
 
 
 def values(raw: object) -> Outputs:
     """Bring n numbers into the form that travels: float64 (n,); (n, 1) is taken as (n,).
 
     Raises:
-        OutputError: not one number for each row.
+        OutputError: not one number for each row, or a whole one that float64 does not hold.
     """
     array = np.asarray(raw)
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.ndim != 1 or array.dtype.kind not in "iubf":
-        raise OutputError(f"values must be n numbers, not {array.dtype} of shape {array.shape}")
-    return Outputs(array.astype(np.float64))
+        several = array.ndim > 1 and array.dtype.kind in "iubf"
+        raise OutputError(f"values must be n numbers, not {array.dtype} of shape {array.shape}{SEVERAL * several}")
+    return Outputs(_floats(array, "values"))
+
+
+SEVERAL: Final = (
+    ": a model answers one number a row; package a model for each output, or answer a text with all of them, such as"
+    " JSON, from a function with output='label'"
+)
+
+
+def _floats(array: NDArray[np.generic], what: str) -> NDArray[np.float64]:
+    """Return numbers as float64; floats may be rounded, whole numbers stay equal."""
+    found = array.astype(np.float64)
+    if array.dtype.kind in "iu" and array.dtype.itemsize > 4:
+        with np.errstate(invalid="ignore"):
+            fits = (found < float(np.iinfo(array.dtype).max)) & (found.astype(array.dtype) == array)
+        if not fits.all():
+            raise OutputError(f"{what} travel as float64, which does not hold {array[~fits].flat[0]}: answer labels")
+    return found
 
 
 def scored(raw: object, classes: tuple[int | str, ...], *, keep: bool = True) -> Outputs:
@@ -140,13 +193,19 @@ def scored(raw: object, classes: tuple[int | str, ...], *, keep: bool = True) ->
 
     Args:
         raw: one score a class.
-        classes: the label of each column; empty = the column's index.
+        classes: the label of each column; empty = the column's index. Only a single one allows a single column.
         keep: give the scores besides the labels.
 
     Raises:
-        OutputError: not one score for each row and class.
+        OutputError: not one score for each row and class, or a single column, whose highest is always the first.
     """
     scores = np.asarray(raw)
+    is_named = keep and len(classes) == 1  # a number that a policy takes as a feature
+    if scores.dtype.kind in "iubf" and (scores.ndim == 1 or (scores.shape[1:] == (1,) and not is_named)):
+        raise OutputError(
+            f"one number a row, {scores.shape}, is no score of several classes: package it with output='value', or"
+            " answer the scores of both classes, (n, 2); as a feature for a policy, give its one name in classes"
+        )
     if scores.ndim != 2 or scores.dtype.kind not in "iubf" or (classes and scores.shape[1] != len(classes)):
         wanted = f"(n, {len(classes)})" if classes else "(n, k)"
         raise OutputError(f"scores must be numbers of shape {wanted}, not {scores.dtype} of shape {scores.shape}")
@@ -154,4 +213,6 @@ def scored(raw: object, classes: tuple[int | str, ...], *, keep: bool = True) ->
     answers = labels(np.asarray(classes)[best]) if classes else best.astype(np.int64)
     if not keep:
         return Outputs(answers)
-    return Outputs(answers, scores.astype(np.float32 if scores.dtype.itemsize <= 4 else np.float64, copy=False))
+    is_short = scores.dtype.itemsize <= (4 if scores.dtype.kind == "f" else 2)  # float32 holds whole numbers of 16 bits
+    # Always a copy: a model may answer the next batch in the same array.
+    return Outputs(answers, scores.astype(np.float32) if is_short else _floats(scores, "scores"))

@@ -6,10 +6,12 @@ scores (`scores`), or n numbers (`value`), as the output kind says. It is called
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from workers.entry_point import resolve
-from workers.errors import PackageError
+from workers.errors import OutputError, PackageError
 from workers.runtimes.contract import Outputs, labels, scored, values
 from workers.runtimes.tables import shaper
 
@@ -36,12 +38,40 @@ class FunctionRuntime:
 
     def predict_batch(self, rows: Rows) -> Outputs:
         """Call the function and check the form of what it returns."""
-        raw = self._function(self._shaped(rows))
-        if self._manifest.output == "label":
-            return Outputs(labels(raw))
-        if self._manifest.output == "scores":
-            return scored(raw, self._manifest.classes)
-        return values(raw)
+        return answered(self._manifest, self._function(self._shaped(rows)))
+
+
+def answered(manifest: Manifest, raw: object) -> Outputs:
+    """Check the form of what a function returned."""
+    if manifest.output == "label":
+        return Outputs(labels(raw))
+    return scored(raw, manifest.classes) if manifest.output == "scores" else values(raw)
+
+
+def original(function: Callable[[Any], object], manifest: Manifest) -> Callable[[Any], Outputs]:
+    """Return what asks a function itself; floats may be labels or values, so a function has to say which.
+
+    Raises:
+        OutputError: when it is asked, and answers floats as labels.
+    """
+
+    def asked(rows: Any) -> Outputs:
+        raw = function(rows)
+        if manifest.output == "label" and is_float(raw):
+            raise OutputError(
+                "floats can be labels or values: package it with output='value', or answer whole numbers (astype(int))"
+            )
+        return answered(manifest, raw)
+
+    return asked
+
+
+def is_float(raw: object) -> bool:
+    """Tell whether answers are one float a row."""
+    if isinstance(raw, list | tuple):
+        return any(isinstance(each, float) for each in raw)
+    found = np.asarray(raw)
+    return found.dtype.kind == "f" and found.ndim == 1
 
 
 def load(manifest: Manifest, files: Files, *, allow_pickle: bool, threads: int) -> FunctionRuntime:  # noqa: ARG001 - the contract's

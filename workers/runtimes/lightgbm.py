@@ -8,11 +8,13 @@ import lightgbm
 import numpy as np
 
 from workers.errors import PackageError
-from workers.runtimes.boosters import answered, as_arrays, classes_of
+from workers.runtimes.boosters import answered, as_arrays, ask, classes_of, output_of, plain
 from workers.runtimes.contract import part
+from workers.runtimes.tables import shaper
 from workers.runtimes.trees_conversion import Ensemble, OneTree
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from workers.manifest import Manifest
@@ -33,10 +35,12 @@ class LightGBMRuntime:
 
     def __init__(self, manifest: Manifest, booster: lightgbm.Booster, threads: int) -> None:
         self._manifest, self._booster, self._threads = manifest, booster, threads
+        self._shaped = None if plain(manifest) else shaper(manifest.input)
 
     def predict_batch(self, rows: Rows) -> Outputs:
         """Send the whole batch down all trees."""
-        predicted = self._booster.predict(np.ascontiguousarray(rows), num_threads=self._threads)
+        given = np.ascontiguousarray(rows) if self._shaped is None else self._shaped(rows)
+        predicted = self._booster.predict(given, num_threads=self._threads)
         return answered(self._manifest, np.asarray(predicted))
 
 
@@ -54,8 +58,18 @@ def save(booster: Any, folder: Path) -> tuple[Path, dict[str, Any]]:
         raise PackageError(f"{type(booster).__name__} is no booster of LightGBM and no estimator with one")
     file = folder / FILE
     found.save_model(file)
-    is_classifier = str(found.dump_model(num_iteration=1).get("objective", "")).partition(" ")[0] in _CLASSIFYING
-    return file, {"output": "label" if is_classifier else "value", "classes": classes_of(booster)}
+    told = found.dump_model(num_iteration=1)
+    said: dict[str, Any] = {"output": "value", "classes": classes_of(booster)}
+    if str(told.get("objective", "")).partition(" ")[0] in _CLASSIFYING:
+        said["output"] = output_of(max(2, int(told["num_class"])))
+    return file, said
+
+
+def original(booster: Any, manifest: Manifest) -> Callable[[Any], Outputs]:
+    """Return what asks a trained booster or estimator itself."""
+    if hasattr(booster, "booster_"):
+        return ask(booster, manifest)
+    return lambda rows: answered(manifest, np.asarray(booster.predict(rows)))
 
 
 def load(manifest: Manifest, files: Files, *, allow_pickle: bool, threads: int) -> Runtime:  # noqa: ARG001 - the contract's

@@ -12,13 +12,17 @@ import pickle
 import sys
 import threading
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import threadpoolctl  # type: ignore[import-untyped] # has no annotations
 
 from workers.entry_point import look_here
 from workers.errors import PackageError
+from workers.runtimes import boosters
+from workers.runtimes.boosters import classes_of
 from workers.runtimes.contract import Outputs, labels, part, scored, values
+from workers.runtimes.estimators import Family
 from workers.runtimes.tables import shaper
 
 if TYPE_CHECKING:
@@ -31,8 +35,14 @@ if TYPE_CHECKING:
     from workers.runtimes.estimators import Estimator
 
 # The types beyond skops's own list that packages may hold. Loading one never runs code of the file. But the trees and
-# the KD tree index memory by numbers in the file, so a forged file can crash the process (not run code).
+# the KD tree index memory by numbers in the file, so a forged file can crash the process (not run code). A booster is
+# bytes in its library's own format, which that library parses.
 TRUSTED_TYPES = (
+    "collections.OrderedDict",
+    "lightgbm.basic.Booster",
+    "lightgbm.sklearn.LGBMClassifier",
+    "lightgbm.sklearn.LGBMRanker",
+    "lightgbm.sklearn.LGBMRegressor",
     "numpy.dtype",
     "sklearn.calibration._CalibratedClassifier",
     "sklearn.calibration._SigmoidCalibration",
@@ -43,12 +53,23 @@ TRUSTED_TYPES = (
     "sklearn.neural_network._stochastic_optimizers.SGDOptimizer",
     "sklearn.tree._tree.Tree",
     "sklearn.utils._bunch.Bunch",
+    "xgboost.core.Booster",
+    "xgboost.sklearn.XGBClassifier",
+    "xgboost.sklearn.XGBRFClassifier",
+    "xgboost.sklearn.XGBRFRegressor",
+    "xgboost.sklearn.XGBRanker",
+    "xgboost.sklearn.XGBRegressor",
 )
 SKOPS_FILE = "model.skops"
 PICKLE_FILE = "model.pickle"
 # Importing skops walks through all of scikit-learn, which imports these modules if they are installed. That takes
 # 500 MB and three seconds for nothing (skops 0.16, scikit-learn 1.9, torch 2.15).
 _NOT_NEEDED = frozenset({"torch", "pytest", "dask", "cupy", "jax"})
+
+
+# These answer by a threshold or a vote of their own, which may differ from the highest score on other rows.
+_DECIDES = Family[object]("FixedThresholdClassifier", "TunedThresholdClassifierCV", "SVC", "NuSVC")
+_COLUMNS = Family[Any]("ColumnTransformer")
 
 
 class _Absent(importlib.abc.MetaPathFinder):
@@ -111,9 +132,21 @@ def save(estimator: object, folder: Path, *, allow_pickle: bool) -> str:
         (folder / PICKLE_FILE).write_bytes(pickle.dumps(estimator, protocol=5))
         return PICKLE_FILE
     content = _skops().dumps(estimator)
-    _check_types(content)
+    with _hinting(estimator):
+        _check_types(content)
     (folder / SKOPS_FILE).write_bytes(content)
     return SKOPS_FILE
+
+
+@contextmanager
+def _hinting(estimator: object) -> Iterator[None]:
+    """Say of a search over parameters what of it is the model."""
+    try:
+        yield
+    except PackageError as error:
+        if not hasattr(estimator, "best_estimator_"):
+            raise
+        raise PackageError(f"{error}; of a search, package its best_estimator_") from error
 
 
 def load(manifest: Manifest, files: Files, *, allow_pickle: bool, threads: int) -> SklearnRuntime:
@@ -139,13 +172,52 @@ def load(manifest: Manifest, files: Files, *, allow_pickle: bool, threads: int) 
     return SklearnRuntime(manifest, _single_threaded(estimator), threads)
 
 
-def classes_of(estimator: object) -> tuple[int | str, ...]:
-    """Return the labels that a fitted classifier answers, in the order of its scores; empty for a regressor."""
-    found = getattr(estimator, "classes_", None)
-    if found is None:
-        return ()
-    plain = labels(found)
-    return plain if isinstance(plain, tuple) else tuple(plain.tolist())
+def output_of(estimator: Any, rows: object) -> str:
+    """Return the output of a fitted estimator, unless it is said.
+
+    A classifier gives its scores if their classes are few, and if it answers the class of its highest score.
+    """
+    if is_regressor(estimator):
+        return "value"
+    if not hasattr(estimator, "predict_proba") or boosters.output_of(len(classes_of(estimator))) == "label":
+        return "label"
+    try:
+        return "scores" if answers_best(estimator, rows) else "label"
+    except Exception:  # noqa: BLE001 - foreign code, and rows that nobody has seen
+        return "label"
+
+
+def answers_best(estimator: Any, rows: object) -> bool:
+    """Tell whether it answers the class of its highest score: not behind a threshold, nor by another vote."""
+    if _DECIDES.has(_last(estimator)):
+        return False
+    known = np.asarray(classes_of(estimator))
+    best = known[np.asarray(estimator.predict_proba(rows)).argmax(axis=1)]
+    return np.array_equal(best, np.asarray(labels(estimator.predict(rows))))
+
+
+def _last(estimator: Any) -> object:
+    """Return what answers of a pipeline or a search over parameters."""
+    while (
+        inner := getattr(estimator, "best_estimator_", None)
+        or (getattr(estimator, "steps", None) or [("", None)])[-1][1]
+    ):
+        estimator = inner
+    return estimator
+
+
+def unused(estimator: Any) -> frozenset[str]:
+    """Return the columns of a data frame that an estimator does not read: its first step drops them."""
+    step = getattr(estimator, "best_estimator_", estimator)
+    while getattr(step, "steps", None):
+        step = step.steps[0][1]
+    if not _COLUMNS.has(step) or not hasattr(step, "feature_names_in_"):
+        return frozenset()
+    places = step._transformer_to_input_indices  # noqa: SLF001 - columns may be said by place, mask or function
+    used = {
+        at for name, made, _ in step.transformers_ if not isinstance(made, str) or made != "drop" for at in places[name]
+    }
+    return frozenset(str(name) for at, name in enumerate(step.feature_names_in_) if at not in used)
 
 
 def is_regressor(estimator: object) -> bool:
@@ -159,8 +231,8 @@ def _check_types(content: bytes) -> None:
     unknown = sorted(set(_skops().get_untrusted_types(data=content)) - set(TRUSTED_TYPES))
     if unknown:
         raise PackageError(
-            f"the estimator needs types that are not trusted: {', '.join(unknown)}; use an estimator without them, "
-            "review and add them to TRUSTED_TYPES in workers/runtimes/sklearn.py, or package with allow_pickle=True"
+            f"the estimator needs types that are not trusted: {', '.join(unknown)}; use an estimator without them,"
+            " package a function that calls it (package_container), or package with allow_pickle=True"
         )
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from workers.errors import PackageError
 from workers.extras import install
+from workers.manifest import MOMENT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from workers.manifest import Signature
     from workers.runtimes.contract import Rows
 
-_DTYPES = {"string": object, "category": object}
+_TEXTS = frozenset({"string", "category"})
 
 
 class Series(Protocol):
@@ -69,12 +70,23 @@ def shaper(signature: Signature) -> Callable[[Rows], Rows | Frame]:
         raise PackageError(
             f"a model fitted on data frames needs pandas where it runs, too: {install('pandas')}"
         ) from error
-    categories = {name: "category" for name, kind in signature.columns if kind == "category"}
+    columns = signature.read
+    categories = {name: "category" for name, kind in columns if kind == "category"}
+    zones = {name: found[2] for name, kind in columns if (found := MOMENT.fullmatch(kind)) and found[2]}
+    dtypes = [_dtype(kind) for _, kind in columns]
 
     def shaped(rows: Rows) -> Frame:
-        columns = zip(signature.columns, zip(*rows, strict=True), strict=True)
-        arrays = {name: np.array(values, dtype=_DTYPES.get(kind, kind)) for (name, kind), values in columns}
-        frame: Frame = pandas.DataFrame(arrays).astype(categories)
-        return frame
+        values = zip(columns, dtypes, zip(*rows, strict=True), strict=True)
+        arrays = {name: np.array(column, dtype=dtype) for (name, _), dtype, column in values}
+        frame: Any = pandas.DataFrame(arrays).astype(categories)
+        for name, zone in zones.items():
+            frame[name] = frame[name].dt.tz_localize("UTC").dt.tz_convert(zone)
+        return frame  # type: ignore[no-any-return] # a data frame
 
     return shaped
+
+
+def _dtype(kind: str) -> str | type[object]:
+    """Return the type of a column's array; of moments in UTC."""
+    found = MOMENT.fullmatch(kind)
+    return f"datetime64[{found[1]}]" if found else object if kind in _TEXTS else kind

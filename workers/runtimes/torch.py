@@ -17,6 +17,7 @@ import inspect
 import logging
 import threading
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any
@@ -199,7 +200,16 @@ def _filled_up(batch: NDArray[np.generic], least: int) -> NDArray[np.generic]:
 
 
 def _numbers(raw: torch.Tensor) -> torch.Tensor:
-    return raw if raw.dtype in _NUMPY else raw.float()
+    """Return numbers of a type that numpy has; whole ones stay as they are.
+
+    Raises:
+        OutputError: they are no tensor.
+    """
+    if not isinstance(raw, torch.Tensor):
+        raise OutputError(
+            f"a network must answer one tensor, not {type(raw).__name__}: end it with the one that counts"
+        )
+    return raw.float() if raw.is_floating_point() and raw.dtype not in _NUMPY else raw
 
 
 def _outputs(manifest: Manifest, answers: NDArray[np.generic], batch: int, rows: int) -> Outputs:
@@ -209,6 +219,30 @@ def _outputs(manifest: Manifest, answers: NDArray[np.generic], batch: int, rows:
     if manifest.output == "value":
         return values(answers)
     return scored(answers, manifest.classes, keep=manifest.output == "scores")
+
+
+def original(module: torch.nn.Module, trunk: torch.nn.Module | None, manifest: Manifest) -> Callable[[Any], Outputs]:
+    """Return what asks a network itself, where it is, in evaluation mode; its own mode stays."""
+    whole = module if trunk is None else torch.nn.Sequential(trunk, module)
+    scoring = manifest if manifest.output == "value" else replace(manifest, output="scores")
+
+    def asked(rows: Any) -> Outputs:
+        modes = {each: each.training for each in whole.modules()}
+        where = next((each.device for each in (*whole.parameters(), *whole.buffers())), torch.device("cpu"))
+        try:
+            with torch.inference_mode():
+                found = _numbers(whole.eval()(torch.from_numpy(rows).to(where))).cpu().numpy()
+        finally:
+            for each, mode in modes.items():
+                each.training = mode
+        return _outputs(scoring, found, len(rows), len(rows))
+
+    return asked
+
+
+def is_short(module: torch.nn.Module) -> bool:
+    """Tell whether a network computes in 16 bits."""
+    return any(each.dtype in {torch.float16, torch.bfloat16} for each in module.parameters())
 
 
 def save(module: torch.nn.Module, folder: Path) -> str:

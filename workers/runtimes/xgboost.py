@@ -6,14 +6,15 @@ Rows are rounded to float32, as XGBoost does. NaN is a missing value.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 import xgboost
 
 from workers.errors import PackageError
-from workers.runtimes.boosters import answered, as_arrays, classes_of
-from workers.runtimes.contract import part
+from workers.runtimes.boosters import answered, as_arrays, ask, classes_of, output_of, plain
+from workers.runtimes.contract import Outputs, labels, part
+from workers.runtimes.tables import shaper
 from workers.runtimes.trees_conversion import Ensemble, OneTree
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from workers.manifest import Manifest
-    from workers.runtimes.contract import Files, Outputs, Rows, Runtime
+    from workers.runtimes.contract import Files, Rows, Runtime
 
 FILE = "booster.ubj"
 # Of these objectives a prediction is a probability of the second class, or one of each class.
@@ -42,13 +43,15 @@ class XGBoostRuntime:
     def __init__(self, manifest: Manifest, booster: xgboost.Booster) -> None:
         self._manifest, self._booster = manifest, booster
         self._is_label_alone = objective(booster) == "multi:softmax"
+        self._missing = float(cast("Mapping[str, float]", manifest.options).get("missing", np.nan))
+        self._shaped = None if plain(manifest) else shaper(manifest.input)
 
     def predict_batch(self, rows: Rows) -> Outputs:
         """Send the whole batch down all trees."""
-        given = np.asarray(rows, dtype=np.float32)
+        given = np.asarray(rows, dtype=np.float32) if self._shaped is None else self._shaped(rows)
         if not self._is_label_alone:
-            return answered(self._manifest, self._booster.inplace_predict(given))
-        margins = self._booster.inplace_predict(given, predict_type="margin")
+            return answered(self._manifest, self._booster.inplace_predict(given, missing=self._missing))
+        margins = self._booster.inplace_predict(given, predict_type="margin", missing=self._missing)
         powers = np.exp(margins - margins.max(axis=1, keepdims=True))
         return answered(self._manifest, powers / powers.sum(axis=1, keepdims=True))
 
@@ -62,22 +65,52 @@ def objective(booster: xgboost.Booster) -> str:
 def save(booster: Any, folder: Path) -> tuple[Path, dict[str, Any]]:
     """Write a booster, or that of an estimator, into `folder`.
 
+    After early stopping an estimator answers with the trees up to its best round, so these alone are kept.
+
     Returns:
-        The file, and what the package says of it: output and classes.
+        The file, and what the package says of it: output, classes, and the number that an estimator takes for missing.
 
     Raises:
         PackageError: it is none, or its predictions are neither numbers nor probabilities.
     """
-    found = booster.get_booster() if hasattr(booster, "get_booster") else booster
+    is_estimator = hasattr(booster, "get_booster")
+    found = booster.get_booster() if is_estimator else booster
     if not isinstance(found, xgboost.Booster):
         raise PackageError(f"{type(booster).__name__} is no booster of XGBoost and no estimator with one")
     kind = objective(found)
     if kind.startswith(("binary:", "multi:")) and kind not in (_BINARY, *_SEVERAL):
         raise PackageError(f"the objective {kind} gives no probabilities: train with {_BINARY} or {_SEVERAL[0]}")
+    if (
+        is_estimator
+        and booster.booster != "gblinear"
+        and (best := getattr(booster, "best_iteration", None)) is not None
+    ):
+        found = found[: best + 1]
     file = folder / FILE
     found.save_model(file)
-    is_classifier = kind.startswith(("binary:", "multi:"))
-    return file, {"output": "label" if is_classifier else "value", "classes": classes_of(booster)}
+    said: dict[str, Any] = {"output": "value", "classes": classes_of(booster)}
+    if kind.startswith(("binary:", "multi:")):
+        several = json.loads(found.save_config())["learner"]["learner_model_param"]["num_class"]
+        said["output"] = output_of(max(2, int(several)))
+    missing = getattr(booster, "missing", None)
+    if missing is not None and not np.isnan(missing):
+        said["options"] = {"missing": float(missing)}
+    return file, said
+
+
+def original(booster: Any, manifest: Manifest) -> Callable[[Any], Outputs]:
+    """Return what asks a trained booster or estimator itself."""
+    if hasattr(booster, "get_booster"):
+        return ask(booster, manifest)
+
+    def asked(rows: Any) -> Outputs:
+        given = xgboost.DMatrix(rows, enable_categorical=True)
+        if objective(booster) != "multi:softmax":
+            return answered(manifest, booster.predict(given, validate_features=False))
+        places = booster.predict(given, validate_features=False).astype(int)
+        return Outputs(labels(np.asarray(manifest.classes)[places] if manifest.classes else places))
+
+    return asked
 
 
 def load(manifest: Manifest, files: Files, *, allow_pickle: bool, threads: int) -> Runtime:  # noqa: ARG001 - the contract's
@@ -95,6 +128,8 @@ def load(manifest: Manifest, files: Files, *, allow_pickle: bool, threads: int) 
         ) from error
     booster.set_param({"nthread": threads})
     own = XGBoostRuntime(manifest, booster)
+    if "missing" in manifest.options:
+        return own
     return as_arrays(manifest, lambda: _ensemble(booster), own.predict_batch) or own
 
 

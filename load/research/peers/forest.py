@@ -228,6 +228,6 @@ def _ground(stage: Stage) -> tuple[Ground, str]:
     joblib.dump(estimator, model)
     packages = {name: stage.folder / f"{name}-1" for name in (batching.MODEL, batching.CONVERTED)}
     for name, convert in zip(packages, ("none", "auto"), strict=True):
-        package_sklearn(estimator, packages[name], name, "1", data.test_x[:_SAMPLE], convert=convert)
+        package_sklearn(estimator, packages[name], name, "1", data.test_x[:_SAMPLE], output="label", convert=convert)
     said = estimator.predict(data.test_x).tolist()
     return Ground(stage, data, model, packages, dict.fromkeys(packages, said)), source

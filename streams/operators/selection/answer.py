@@ -178,6 +178,8 @@ def confidence_in(query: Pending, output: ModelOutput) -> float:
     if output.scores is None and output.answer.__class__ is not Tensor:  # as a rule
         return 1.0
     own, decision = own_confidence(output), query.decision
+    if own is not None and decision is None:  # the query names a version: nothing is known of it but what it says
+        return own
     if own is None or decision is None or query.confidences is None:
         return 1.0
     return calibrated(query.confidences, decision.chosen[0], own)

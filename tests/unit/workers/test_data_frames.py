@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
+from schemas.inputs import row_text
 from schemas.records import Outcome, Tensor
 from streams.client import as_input
 from workers.errors import PackageError
@@ -48,7 +50,7 @@ def test_a_pipeline_fitted_on_a_data_frame_answers_rows_as_they_travel(frame: An
     fitted = pipeline(frame)
     package_sklearn(fitted, tmp_path / "p", "churn", "1", frame.head(), output="scores")
     model = load_package(tmp_path / "p")
-    columns = (("age", "float64"), ("visits", "int64"), ("is_new", "bool"), ("job", "string"))
+    columns = (("age", "float64"), ("visits", "int64"), ("is_new", "any"), ("job", "string"))
     assert model.manifest.input == Signature("table", columns=columns)
     asked = [as_input(dict(frame.iloc[1])), as_input(frame.iloc[1]), as_input(frame.iloc[[1]])]
     assert asked == ['{"age": 21.0, "visits": 1, "is_new": false, "job": "smith"}'] * 3
@@ -72,13 +74,58 @@ def test_numbers_alone_need_no_names(frame: Any, tmp_path: Path) -> None:
         package_sklearn(plain, tmp_path / "c", "n", "1", frame.head())
 
 
-def test_a_column_that_cannot_travel_is_refused(frame: Any, tmp_path: Path) -> None:
-    """With what to make of it."""
-    frame["when"] = frame.age.astype("datetime64[s]")
-    with pytest.raises(PackageError, match="column when holds datetime64"):
-        package_function("tests.toys:crowd", tmp_path / "p", "n", "1", frame)
+def test_a_column_that_the_model_does_not_read_may_be_anything(frame: Any, tmp_path: Path) -> None:
+    """In the sample and in rows, by name, in order, or not at all; what cannot travel is left out with one warning."""
+    frame["id"] = [uuid.UUID(int=number) for number in range(12)]
+    fitted = pipeline(frame)
+    made = package_sklearn(fitted, tmp_path / "p", "churn", "1", frame.head(), output="label")
+    assert dict(made.input.columns)["is_new"] == dict(made.input.columns)["id"] == "any"
+    model = load_package(tmp_path / "p")
+    with pytest.warns(UserWarning, match="column id is left out of rows: UUID cannot travel") as warned:
+        asked = [as_input(frame.iloc[3]), as_input(frame.iloc[[3]])]
+    assert len(warned) == 1
+    rows = [*asked, '{"age": 23, "visits": 3, "job": "nurse", "is_new": {}}', '[23, 3, "what", "nurse", []]']
+    predicted = predict_rows(model.runtime, model.manifest, rows)
+    assert predicted.answers == (*fitted.predict(frame.iloc[[3]]),) * 4
+    assert "is_new" not in str(made)
+
+
+def test_a_column_that_cannot_travel_is_not_given_to_the_model(frame: Any, tmp_path: Path) -> None:
+    """One that reads it is refused; frames without names are, too."""
+    frame["id"] = [uuid.UUID(int=number) for number in range(12)]
+    with pytest.raises(PackageError, match="KeyError: 'id'"):
+        package_function("tests.toys:identified", tmp_path / "p", "n", "1", frame)
+    with pytest.raises(PackageError, match="no column can travel: id"):
+        package_function("tests.toys:identified", tmp_path / "p", "n", "1", frame[["id"]])
     with pytest.raises(PackageError, match="must have names"):
         package_function("tests.toys:crowd", tmp_path / "p", "n", "1", frame.set_axis(range(5), axis=1))
+
+
+@pytest.mark.parametrize("zone", [None, "Europe/Berlin"])
+@pytest.mark.parametrize("unit", ["s", "ns"])
+def test_moments_travel_as_texts_and_arrive_as_they_were(frame: Any, tmp_path: Path, unit: str, zone: Any) -> None:
+    """In the unit and zone of the sample; what these do not hold is refused."""
+    pandas = pytest.importorskip("pandas")
+    at = pandas.Series(pandas.date_range("2024-03-31", periods=12, freq="h", unit=unit))
+    frame["at"] = at if zone is None else at.dt.tz_localize("UTC").dt.tz_convert(zone)
+    package_function("tests.toys:stamped", tmp_path / "p", "n", "1", frame)
+    model = load_package(tmp_path / "p")
+    rows = [as_input(frame.iloc[place]) for place in range(12)]
+    answers = predict_rows(model.runtime, model.manifest, rows).answers
+    assert answers == tuple(f"{moment.isoformat()} {frame['at'].dtype}" for moment in frame["at"])
+    wrong = {"s": "2024-01-01T00:00:00.5", "ns": "9999-01-01T00:00:00"}[unit] + ("Z" if zone else "")
+    other = "2024-01-01T00:00:00" + ("" if zone else "Z")
+    for text in (wrong, other, "yesterday", 5):
+        predicted = predict_rows(model.runtime, model.manifest, [row_text({**dict(frame.iloc[0]), "at": text})])
+        assert predicted.outcomes == (Outcome.INVALID,), text
+
+
+def test_a_whole_number_that_a_column_does_not_hold_is_refused(frame: Any, tmp_path: Path) -> None:
+    """It is neither rounded nor wrapped."""
+    package_function("tests.toys:crowd", tmp_path / "p", "n", "1", frame[["age", "visits"]])
+    model = load_package(tmp_path / "p")
+    rows = ['{"age": 9007199254740993, "visits": 1}', '{"age": 1, "visits": 9223372036854775808}', "[1, 1.5]"]
+    assert predict_rows(model.runtime, model.manifest, rows).outcomes == (Outcome.INVALID,) * 3
 
 
 def test_a_worker_without_pandas_says_that_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -160,7 +160,7 @@ def test_a_link_inside_the_folder_is_refused(folder: Path) -> None:
     """So that a file cannot become another one between two looks."""
     (folder / "model.skops").rename(folder / "other")
     (folder / "model.skops").symlink_to("other")
-    with pytest.raises(PackageError, match="not a plain file"):
+    with pytest.raises(PackageError, match=r"not a plain file .* a link, .* copy the files, or link the whole folder"):
         load_package(folder)
 
 
@@ -444,14 +444,50 @@ def test_whole_numbers_become_integer_labels(raw: Any) -> None:
     assert (found.dtype, found.tolist()) == (np.int64, [int(number) for number in raw])
 
 
+def test_no_label_is_changed_on_its_way() -> None:
+    """Not by an array that would make floats of them, or cut them."""
+    assert contract.labels([2**53 + 1, 1.0]).tolist() == [2**53 + 1, 1]  # type: ignore[union-attr] # an array
+    assert contract.labels(np.array([2**63 - 1], np.uint64)).tolist() == [2**63 - 1]  # type: ignore[union-attr]
+    assert contract.labels(["a\0"]) == ("a\0",)
+
+
+def test_numbers_that_float64_does_not_hold_are_neither_values_nor_scores() -> None:
+    """Whole ones; and none is cut to 32 bits."""
+    for answer in (contract.values, lambda raw: contract.scored(np.stack([raw, raw], axis=1), ())):
+        for raw in (np.array([2**53 + 1]), np.array([2**64 - 1], np.uint64)):
+            with pytest.raises(OutputError, match="does not hold"):
+                answer(raw)
+    scores = contract.scored(np.array([[2**24 + 1, 2**24]], np.int32), ()).scores
+    assert scores is not None
+    assert scores.tolist() == [[2**24 + 1, 2**24]]
+
+
+@pytest.mark.parametrize("keep", [True, False])
+@pytest.mark.parametrize("raw", [np.zeros((3, 1)), np.zeros(3)])
+def test_one_number_a_row_is_no_score_of_several_classes(raw: Any, keep: bool) -> None:
+    """Its highest would be the first for ever; a single named column is a feature, and is asked for as scores."""
+    with pytest.raises(OutputError, match="output='value'"):
+        contract.scored(raw, (), keep=keep)
+    with pytest.raises(OutputError):
+        contract.scored(raw, (0,), keep=False)
+    assert contract.scored(np.zeros((3, 1)), (0,)).scores is not None
+
+
 def test_strings_become_a_tuple() -> None:
     """Also those in an array of objects, as pandas makes them."""
     assert contract.labels(np.array(["a", "bc"], dtype=object)) == ("a", "bc")
 
 
-@pytest.mark.parametrize("raw", [[1.5], [[1], [2]], [None], 3])
+@pytest.mark.parametrize(
+    "raw",
+    [
+        *([1.5], [[1], [2]], [None], 3, [1, "a"], [True, "a"], [1j], [b"a"], [2**63], [7, 2**63 + 5]),
+        *(np.array([7, 2**63 + 5], np.uint64), np.array([np.inf]), np.array([-1e19]), np.array([np.nan])),
+        *(np.array(["2024-01-01"], "M8[D]"), np.array([1j]), np.array([1, "a"], dtype=object), np.zeros((2, 2))),
+    ],
+)
 def test_what_is_no_label_is_refused(raw: Any) -> None:
-    """Half labels, columns and holes are not answers."""
+    """Half labels, columns, holes, mixtures and what 64 bits do not hold are not answers."""
     with pytest.raises(OutputError):
         contract.labels(raw)
 
@@ -471,7 +507,7 @@ def test_the_first_of_equal_scores_wins() -> None:
 def test_a_column_of_values_is_taken_as_values() -> None:
     """Networks with one output answer (n, 1)."""
     assert np.asarray(contract.values([[1], [2]]).answers).tolist() == [1.0, 2.0]
-    with pytest.raises(OutputError):
+    with pytest.raises(OutputError, match="a text with all of them"):
         contract.values([[1, 2]])
 
 

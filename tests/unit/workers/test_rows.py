@@ -11,7 +11,7 @@ from schemas.records import Outcome, Tensor
 from workers.inputs.rows import MAX_CULPRITS, predict_rows
 from workers.inputs.validation import validate
 from workers.manifest import Manifest, Signature
-from workers.runtimes.contract import Outputs
+from workers.runtimes.contract import Outputs, scored
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -209,3 +209,52 @@ def test_several_culprits_are_each_found() -> None:
     answers, outcomes = outcomes_of([0, 3, 4, 11], 12)
     assert [i for i, outcome in enumerate(outcomes) if outcome is FAILED] == [0, 3, 4, 11]
     assert answers[10] == 10.0
+
+
+def test_no_attempt_sees_what_another_wrote_into_its_rows() -> None:
+    """A model that overwrites its rows and then raises costs its neighbours nothing."""
+
+    def overwriting(rows: Rows) -> Outputs:
+        given = np.array(rows)
+        np.asarray(rows)[:] = 7.0
+        if (given < 0.0).any():
+            raise ValueError("a negative number")
+        return sums(given)
+
+    predicted = predict_rows(Model(overwriting), FLOATS, [row(number, 0) for number in (1, 2, -3, 4, 5)])
+    assert predicted.outcomes == (OK, OK, FAILED, OK, OK)
+    assert np.asarray(predicted.answers).tolist() == [1.0, 2.0, 0.0, 4.0, 5.0]
+    texts = [*"abxcd"]
+
+    def taking(rows: Rows) -> Outputs:
+        given = tuple(map(str, rows))
+        rows.clear()  # type: ignore[union-attr] # a list
+        if "x" in given:
+            raise ValueError("an x")
+        return Outputs(given)
+
+    predicted = predict_rows(Model(taking), TEXTS, texts)
+    assert predicted.answers == ("a", "b", "", "c", "d")
+
+
+def test_an_array_of_scores_may_be_used_again_by_the_model() -> None:
+    """The answers to a part of a batch are not those to the next part."""
+    scores = np.zeros((8, 2))
+
+    def reusing(rows: Rows) -> Outputs:
+        if (np.asarray(rows)[:, 0] < 0).any():
+            raise ValueError("a negative number")
+        scores[: len(rows), 1] = np.asarray(rows)[:, 0]
+        return scored(scores[: len(rows)], ())
+
+    predicted = predict_rows(Model(reusing), FLOATS, [row(number, 0) for number in (1, 2, -3, 4)])
+    assert predicted.scores is not None
+    assert predicted.scores[:, 1].tolist() == [1.0, 2.0, 0.0, 4.0]
+
+
+@pytest.mark.parametrize("answers", [np.array([2**63], np.uint64), np.array([1j]), np.array([None], dtype=object)])
+def test_answers_of_a_type_that_cannot_travel_fail_their_rows(answers: NDArray[np.generic]) -> None:
+    """Whatever made them: none is wrapped or cut."""
+    assert predict_rows(Model(lambda _: Outputs(answers)), TEXTS, ["a"]).outcomes == (FAILED,)
+    scores = Outputs(np.array([0]), answers[:, None])
+    assert predict_rows(Model(lambda _: scores), TEXTS, ["a"]).outcomes == (FAILED,)

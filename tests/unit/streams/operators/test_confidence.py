@@ -82,6 +82,17 @@ def test_a_model_without_scores_and_a_vote_are_as_sure_as_ever(policy: str) -> N
     assert loop.driver.store.states[StateKey(0, "digits")].confidences == ()
 
 
+def test_a_version_that_a_query_names_is_as_sure_as_it_says() -> None:
+    """Nobody's policy asked it, so nothing is known of it but what it says; a floor holds for it, too."""
+    application = digits(policy="single", models=("net",), confidence_floor=0.7, default_output=-1)
+    for answer, status, confidence in ((boastful, Status.COMPLETE, 0.99), (modest, Status.DEFAULT, 0.6)):
+        loop = Loop({"net": answer}, application)
+        query_id = loop.query(version="net@1")
+        loop.driver.run(seconds=1)
+        found = loop.answer(query_id)
+        assert (found.status, found.confidence) == (status, pytest.approx(confidence))
+
+
 def test_below_the_floor_the_answer_is_the_default() -> None:
     """As soon as feedback has shown that the model claims too much."""
     loop = Loop({"net": boastful}, digits(policy="single", models=("net",), confidence_floor=0.9, default_output=-1))
