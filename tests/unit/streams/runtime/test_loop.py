@@ -643,7 +643,7 @@ def test_a_kernel_that_gets_ready_takes_queries_when_it_is_ready_and_after_a_min
         async with running(kernel, broker=broker, broadcast=FakeBroadcast(broker, ["applications"])) as s:
             await elapse(joins_s - 1)
             assert (kernel.seen(), s.loop.ready.is_set()) == ([], False)
-            await elapse(2)
+            await elapse(3)
             assert (kernel.seen(), s.loop.ready.is_set()) == ([b"query"], True)
 
     run(scene(10, 10))
