@@ -97,7 +97,7 @@ def test_where_models_run_that_came_later_is_noted(tmp_path: Path) -> None:
 def test_the_columns_of_tables_are_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """In the list by name, and each with its type; nothing is made up where the package is another one by now."""
     frame = pd.DataFrame({"traffic": [1.0, 2.0], "day": ["mo", "tu"]})
-    package_function("tests.toys:parity", tmp_path / "m", "m", "1", frame)
+    package_function("tests.toys:nought", tmp_path / "m", "m", "1", frame, output="value")
     record = replace(SERVING, runtime="function", path=str(tmp_path / "m"), dtype=None, shape=(), shares={})
     deployed = replace(record, digest=digest(tmp_path / "m"))
     print_versions([(deployed, deployed)], Whereabouts(), as_json=False)
