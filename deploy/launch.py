@@ -287,6 +287,7 @@ class System:
         if not models.keys() - self._served:
             return
         await self._share(models)
+        await asyncio.to_thread(self._note_places, models)
         there = {child.name for child in self.status()}
         for process in self._plan(models):
             if (process.model is None and process.pool is None) or process.name in there or self._supervisor is None:
@@ -296,6 +297,11 @@ class System:
             await asyncio.to_thread(self._supervisor.add, self._child(process))
             what = f"model {process.model}" if process.model is not None else f"pool {process.pool}"
             _log.info("%s is new here: %s starts (log %s)", what, process.name, self.log(process.name))
+
+    def _note_places(self, models: Mapping[str, Model]) -> None:
+        """Note where models run that are new and here."""
+        news = {name: model for name, model in models.items() if name not in self._served and Path(model.path).is_dir()}
+        placement.add(self._settings, news, self._folder)
 
     async def retire(self, models: Iterable[str]) -> None:
         """Stop the workers of removed models; returns when they are gone. A model that comes back gets new ones."""

@@ -44,6 +44,7 @@ HELD_US = 5_000.0
 # A larger package takes memory that the loop should not have to give back.
 MAX_BYTES = 64 << 20
 # Runtimes that do arithmetic of ours or of a library on the CPU; the others run code of the package, or want a GPU.
+NEWS: Final = "new since the start"
 RUNTIMES: Final = ("linear", "trees", "onnx", "sklearn", "stages")
 
 
@@ -107,6 +108,15 @@ def read(folder: Path) -> dict[str, Placement]:
         return {name: Placement(**placed) for name, placed in json.loads((folder / FILE).read_text()).items()}
     except (OSError, ValueError, TypeError, AttributeError):
         return {}
+
+
+def add(settings: Settings, models: Mapping[str, Model], folder: Path) -> None:
+    """Note where models run that have come since the start: in the host of their pool, or in workers."""
+    named = settings.selection.named_inline
+    pools = {name: settings.pool_of(name) or "" for name in models}
+    news = {name: Placement(model.digest, name in named, NEWS, pool=pools[name]) for name, model in models.items()}
+    if news:
+        _write(folder, read(folder) | news)
 
 
 def with_pool(settings: Settings, placements: Mapping[str, Placement]) -> Settings:

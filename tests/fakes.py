@@ -348,6 +348,7 @@ class ScriptedKernel(Operator):
     revoked: list[tuple[int, ...]] = field(default_factory=list)
     held: int = 0
     spread: object = None
+    is_getting_ready: bool = False
     recalled_us: int = 0
     recalled: list[Record] = field(default_factory=list)
     last: Effects = field(default_factory=list)
@@ -357,7 +358,8 @@ class ScriptedKernel(Operator):
         """Return what the script says."""
         wake = self.wakes[0] if self.wakes else None
         window_us, recalled_us = self.window_us, self.recalled_us
-        return Needs(wake, self.held, self.pauses, window_us, self.others, spread=self.spread, recalled_us=recalled_us)
+        needs = Needs(wake, self.held, self.pauses, window_us, self.others, spread=self.spread, recalled_us=recalled_us)
+        return needs._replace(is_getting_ready=self.is_getting_ready)
 
     def on_stop(self, now_us: int) -> Effects:
         """Say the last words."""

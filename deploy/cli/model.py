@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from deploy import placement
 from deploy.cli import going_back, packing
 from deploy.cli import promote as promotions
 from deploy.cli.common import VerbGroup, json_option, print_json, with_settings
-from deploy.cli.versions import print_package, print_timings, print_versions
+from deploy.cli.versions import print_columns, print_package, print_timings, print_versions
 from deploy.cli.watch import watch
-from deploy.config.folder import run_folder
 from deploy.connect.schema_registry import codec_for
 from deploy.errors import UsageError
 from deploy.state import catalog, desired, labels
 from deploy.state.history import way_back
+from deploy.whereabouts import whereabouts
 from schemas.records import Application, Model
 from schemas.topics import MODEL_VERSION
 from streams.promotion.lifecycle import VERSION
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from deploy.config.settings import Settings
-    from deploy.placement import Placement
     from schemas.codec import Codec
     from streams.control.alerts import LoadFault
     from streams.control.hosts import HostRow
@@ -530,16 +528,12 @@ def list_(settings: Settings, *, as_json: bool) -> None:
         faults = load_faults_lately(settings, codec) if as_json else {}
         hosts = hosts_lately(settings, codec)
     found = [(r, serving[name]) for name, versions in listed for r in versions]
-    print_versions(found, _placements(settings), as_json=as_json, faults=faults, hosts=hosts)
+    print_versions(found, whereabouts(settings, hosts), as_json=as_json, faults=faults, hosts=hosts)
     if serving and not as_json:
         from deploy.diagnose.health import failing_versions
 
         for check in failing_versions(settings, codec):
             click.echo(f"{check.found}; {check.advice}", err=True)
-
-
-def _placements(settings: Settings) -> Mapping[str, Placement]:
-    return placement.read(run_folder(settings.prefix))
 
 
 @model.command()
@@ -550,7 +544,8 @@ def _placements(settings: Settings) -> Mapping[str, Placement]:
 def show(settings: Settings, package: str, version: str | None, *, as_json: bool) -> None:
     """Show a package, its files checked against the manifest, or the versions of a model.
 
-    Of a model that a host runs, it also shows what batches of each size took, as the host predicts them.
+    Of a model that a host runs, it also shows what batches of each size took, as the host predicts them. Of one that
+    takes tables it shows the columns.
 
     PACKAGE is a folder, or the name of a deployed model. With VERSION, that version's package is shown.
     """
@@ -564,8 +559,12 @@ def show(settings: Settings, package: str, version: str | None, *, as_json: bool
     versions = catalog.versions(settings, codec)[package]
     if version is None:
         profile = catalog.profiles(settings, codec).get(package)
-        print_versions([(r, serving) for r in versions], _placements(settings), as_json=as_json, profile=profile)
+        from deploy.diagnose.health import hosts_lately
+
+        where = whereabouts(settings, hosts_lately(settings, codec))
+        print_versions([(r, serving) for r in versions], where, as_json=as_json, profile=profile)
         if not as_json:
+            print_columns(serving)
             promotions.print_course(settings, codec, VERSION, package)
         return
     found = {record.version: record for record in versions}

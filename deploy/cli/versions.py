@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import asdict
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypedDict
 
@@ -11,14 +13,15 @@ import click
 
 from deploy.cli.common import print_json, print_table
 from deploy.state.labels import labels_of, loaded
+from workers.errors import PackageError
 from workers.kernel.routing import STABLE, label
+from workers.manifest import pinned
 from workers.packages.loading import checked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
 
-    from deploy.placement import Placement
+    from deploy.whereabouts import Whereabouts
     from schemas.records import Model, Profile
     from streams.control.alerts import LoadFault
     from streams.control.hosts import HostRow
@@ -30,7 +33,7 @@ MIB = 1 << 20
 
 def print_versions(
     found: Sequence[tuple[Model, Model]],
-    placements: Mapping[str, Placement],
+    where: Whereabouts,
     *,
     as_json: bool,
     faults: Mapping[tuple[str, str], LoadFault] = MappingProxyType({}),
@@ -41,16 +44,21 @@ def print_versions(
 
     Args:
         found: the versions.
-        placements: by model, as decided when the deployment was started from this folder; empty = it was not.
+        where: they run.
         as_json: for scripts.
         faults: why versions could not be loaded, for scripts; people are told otherwise.
-        hosts: that run; what they have in memory is told with the models.
+        hosts: that are told below, with what they have in memory.
         profile: what batches of the model took in a host, of the version that it names.
     """
-    rows = [(r, _standing(r, serving), _place(r, serving, placements)) for r, serving in found]
+    rows = [(r, _standing(r, serving), where.of(r, serving)) for r, serving in found]
     if as_json:
         more = [
-            {"runs": place, "fault": _fault(r, faults), "in_memory": _held(r, hosts), "profile": _profile(r, profile)}
+            {
+                "runs": place,
+                "fault": _fault(r, faults),
+                "in_memory": _held(r, where.hosts),
+                "profile": _profile(r, profile),
+            }
             for r, _, place in rows
         ]
         print_json([asdict(r) | at | told for (r, at, _), told in zip(rows, more, strict=True)])
@@ -110,18 +118,6 @@ def _held(version: Model, hosts: Sequence[HostRow]) -> bool | None:
     return any(f"{version.name} {version.version}" in host["models"] for host in hosts) if hosts else None
 
 
-def _place(version: Model, serving: Model, placements: Mapping[str, Placement]) -> str:
-    """Say where a version runs and why; nothing if it does not run, or nobody knows."""
-    if not placements or version.version not in loaded(serving):
-        return ""
-    placed = placements.get(version.name)
-    if placed is None:
-        return "own process: new since the start"
-    if placed.is_inside and placed.is_measured and placed.digest != version.digest:
-        return "inline, in a child process: new since the start"
-    return str(placed)
-
-
 def _fault(version: Model, faults: Mapping[tuple[str, str], LoadFault]) -> dict[str, object] | None:
     """Return why a version could not be loaded; None if that is not known to have failed."""
     fault = faults.get((version.name, version.version))
@@ -152,7 +148,26 @@ def _named(at: _Standing) -> str:
 
 
 def _input(record: Model) -> str:
-    return f"{record.dtype}{list(record.shape)}" if record.dtype else "text or bytes"
+    if record.dtype:
+        return f"{record.dtype}{list(record.shape)}"
+    manifest = _manifest(record)
+    return "text or bytes" if manifest is None else str(manifest.input)
+
+
+def _manifest(record: Model) -> Manifest | None:
+    """Return the manifest of a version; None = its package is not here as it was deployed."""
+    with suppress(PackageError):
+        found = pinned(Path(record.path))
+        return found.manifest if found.digest == record.digest else None
+    return None
+
+
+def print_columns(record: Model) -> None:
+    """Print the columns that a version takes, each with its type; nothing if it takes no tables, or is not here."""
+    manifest = _manifest(record)
+    if manifest is not None and manifest.input.columns:
+        click.echo(f"version {record.version} takes tables with these columns:")
+        print_table(("column", "type"), manifest.input.columns)
 
 
 def print_package(package: Path, *, as_json: bool) -> None:

@@ -6,7 +6,7 @@ It changes nothing. It takes a second if all is well, three if a role is silent.
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
+from collections import Counter, defaultdict
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +22,7 @@ from deploy.grouping import plan
 from deploy.launch import PAGE
 from deploy.state import catalog, desired, topics
 from deploy.state.labels import labels_of, loaded
+from deploy.whereabouts import Whereabouts, whereabouts
 from schemas import topics as names
 from schemas.errors import DecodeError, RegistryError
 from schemas.records import Application, Model, Report
@@ -56,6 +57,7 @@ REPORTS_S = 3.0  # every role reports once a second
 POLL_MS = 200
 ALIVE = ("serving", "model_not_loaded")  # gauges of models with a version, of those without any
 MINUTE_US = 60_000_000
+NOWHERE = Whereabouts()
 ANSWERING = ("serving", CANARY, STANDBY)  # gauges of the versions that a query may name
 LAST_REPORTS = 256  # enough for this many processes
 
@@ -88,10 +90,16 @@ def _deployed(settings: Settings, codec: Codec) -> Iterator[Check]:
     models, versions = catalog.read(settings, codec, Model), catalog.versions(settings, codec)
     applications = catalog.read(settings, codec, Application)
     yield from check_topics(settings, codec)
-    yield from check_models(models, versions)
+    reports = _reported(settings, codec, models)
+    yield from check_models(models, versions, _whereabouts(settings, reports))
     yield from check_applications(applications, models)
-    yield from check_roles(settings, codec, models, applications)
+    yield from check_roles(settings, models, reports, applications)
     yield from check_answering(_recent(settings, codec))
+
+
+def _whereabouts(settings: Settings, reports: Mapping[str, Sequence[Report]]) -> Whereabouts:
+    heard = (Heard(each.instance, each.role, each.counters, each.gauges) for its in reports.values() for each in its)
+    return whereabouts(settings, host_rows(heard))
 
 
 def _fresh(settings: Settings) -> Check:
@@ -129,18 +137,30 @@ def check_topics(settings: Settings, codec: Codec) -> Iterator[Check]:
         yield Check("topics", Level.DOWN if finding.fault else Level.WARN, finding.aspect, finding.message)
 
 
-def check_models(models: Mapping[str, Model], versions: Mapping[str, Sequence[Model]] = {}) -> Iterator[Check]:
-    """Check that the packages that serve, and those of canaries and shadows, are on this machine and unchanged."""
+def check_models(
+    models: Mapping[str, Model], versions: Mapping[str, Sequence[Model]] = {}, where: Whereabouts = NOWHERE
+) -> Iterator[Check]:
+    """Check that the packages that serve, and those of canaries and shadows, are on this machine and unchanged.
+
+    Args:
+        models: that serve, by name.
+        versions: of each.
+        where: they run, which is told with each.
+    """
     if not models:
         advice = "package one (skysail model package --help) and name it under `models` in skysail.yaml"
         yield Check("models", Level.DOWN, "none is deployed", advice)
     for name, model in sorted(models.items()):
-        yield _package(model, "serves", f"skysail model rollback {name}, or add another version")
+        yield _package(
+            model, where.of(model, model), "serves", f"skysail model rollback {name}, or add another version"
+        )
         for beside in versions.get(name, ()):
             if beside.version in loaded(model) - {model.version}:
                 share = model.shares.get(beside.version)
                 stands = f"{label(share)} {share:.0%}" if share else label(share)
-                yield _package(beside, stands, f"skysail model {_ended(model, beside.version)}")
+                yield _package(
+                    beside, where.of(beside, model), stands, f"skysail model {_ended(model, beside.version)}"
+                )
 
 
 def _ended(model: Model, version: str) -> str:
@@ -155,9 +175,17 @@ def _ended(model: Model, version: str) -> str:
     return f"unlabel {model.name} {given[0]}" if given else f"keep {model.name} --none"
 
 
-def _package(model: Model, stands: str, instead: str) -> Check:
-    """Check one version's package; `stands` says what the version is for, `instead` what to do if it has changed."""
+def _package(model: Model, runs: str, stands: str, instead: str) -> Check:
+    """Check one version's package.
+
+    Args:
+        model: the version.
+        runs: where it runs; empty = nobody knows.
+        stands: what it is for.
+        instead: what to do if its package has changed.
+    """
     name, found = f"model {model.name}", f"{model.version} ({stands}), {model.runtime}, {model.path}"
+    found += f"; {runs}" if runs else ""
     try:
         is_same = manifests.digest(Path(model.path)) == model.digest
     except PackageError:
@@ -199,20 +227,29 @@ def _uncoded(application: Application, models: Mapping[str, Model]) -> str:
 
 
 def check_roles(
-    settings: Settings, codec: Codec, models: Mapping[str, Model], applications: Mapping[str, Application] = {}
+    settings: Settings,
+    models: Mapping[str, Model],
+    reports: Mapping[str, Sequence[Report]],
+    applications: Mapping[str, Application] = {},
 ) -> Iterator[Check]:
-    """Check that every role reports and owns partitions, and that the page answers."""
-    known = placement.with_pool(settings, placement.read(run_folder(settings.prefix)))
-    expected = [instance for process in plan(known, models) for instance in process.instances]
-    is_there = names.REPORTS in topics.partition_counts(settings)
-    reports = dict(asyncio.run(_reports(settings, codec, {*expected}))) if is_there else {}
-    page = reports.pop(PAGE, [])
-    expected = [name for name in expected if name.removeprefix("worker.") not in _inside(reports)]
+    """Check that every role reports, in as many processes as are asked for, and owns partitions; and the page.
+
+    Args:
+        settings: of the deployment.
+        models: that serve, by name.
+        reports: of lately, by role.
+        applications: by name, for what they learn of versions.
+    """
+    page, reports = reports.get(PAGE, []), {role: its for role, its in reports.items() if role != PAGE}
+    inside = _inside(reports)
+    expected = {
+        name: n for name, n in _expected(settings, models).items() if name.removeprefix("worker.") not in inside
+    }
     if not reports:
         yield Check("roles", Level.DOWN, f"none of {', '.join(expected)} reports", "skysail run")
         return
-    for name in expected:
-        yield check_page(settings) if name == PAGE else _role(name, reports.get(name, []))
+    for name, wanted in expected.items():
+        yield check_page(settings) if name == PAGE else _role(name, reports.get(name, []), wanted)
     yield from check_clocks(report for found in reports.values() for report in found)
     yield from check_versions(report for found in reports.values() for report in found)
     yield from check_evidence(page, models, applications)
@@ -237,6 +274,20 @@ def check_answering(reports: Iterable[Report]) -> Iterator[Check]:
     shadows = {(labels.get("model", ""), labels.get("version", "")) for what, labels in gauges if what == SHADOW}
     for each in mute(history.since(MINUTE_US, end_us)[1], models["serving"] - models["model_not_loaded"], shadows):
         yield Check(f"answers of {each.model}", Level.DOWN, each.text, each.command)
+
+
+def _expected(settings: Settings, models: Mapping[str, Model]) -> Counter[str]:
+    """Return the roles that are to run, and in how many processes each."""
+    known = placement.with_pool(settings, placement.read(run_folder(settings.prefix)))
+    planned = plan(known, models, settings.worker.replicas)
+    return Counter(_role_of(instance) for process in planned for instance in process.instances)
+
+
+def _reported(settings: Settings, codec: Codec, models: Mapping[str, Model]) -> Mapping[str, Sequence[Report]]:
+    """Return the last report of each process that is heard within `REPORTS_S`, by role."""
+    if names.REPORTS not in topics.partition_counts(settings):
+        return {}
+    return asyncio.run(_reports(settings, codec, _expected(settings, models)))
 
 
 def check_clocks(reports: Iterable[Report]) -> Iterator[Check]:
@@ -342,11 +393,12 @@ def newest(reports: Iterable[Report], end_us: int) -> Iterator[Report]:
     return (report for report in latest.values() if end_us - report.time_us < REPORTS_S * 1e6)
 
 
-def _role(name: str, reports: list[Report]) -> Check:
+def _role(name: str, reports: Sequence[Report], wanted: int) -> Check:
+    advice = f"see why in its log, or start it: skysail run --role {_as_words(name)}"
     if not reports:
-        how = f"worker --model {name.removeprefix('worker.')}" if name.startswith("worker.") else name
-        advice = f"see why in its log, or start it: skysail run --role {how}"
         return Check(name, Level.DOWN, f"no report within {REPORTS_S:g} s", advice)
+    if len(reports) < wanted:
+        return Check(name, Level.WARN, f"{len(reports)} of {wanted} processes report within {REPORTS_S:g} s", advice)
     partitions = sum(report.gauges.get("partitions", 0) for report in reports)
     found = f"{partitions:g} partitions" + (f" in {len(reports)} processes" if len(reports) > 1 else "")
     advice = "" if partitions else "it is joining its group, which takes seconds; if it stays so, see its log"
@@ -359,7 +411,13 @@ def _inside(reports: Mapping[str, Sequence[Report]]) -> set[str]:
     return {labels.get("model", "") for name, labels in figures if name == "serving"}
 
 
-async def _reports(settings: Settings, codec: Codec, expected: set[str]) -> dict[str, list[Report]]:
+def _as_words(role: str) -> str:
+    """Return how a role is named on the command line."""
+    kind, _, of = role.partition(".")
+    return f"{kind} --{'model' if kind == 'worker' else 'pool'} {of}" if of else role
+
+
+async def _reports(settings: Settings, codec: Codec, expected: Mapping[str, int]) -> dict[str, list[Report]]:
     """Return by role the latest report of each of its processes that reports within `REPORTS_S`."""
     latest: dict[str, Report] = {}
     reader = KafkaTail(connection(settings, "skysail-doctor"), (names.REPORTS,))
@@ -376,10 +434,11 @@ async def _reports(settings: Settings, codec: Codec, expected: set[str]) -> dict
     return found
 
 
-def _are_there(expected: set[str], latest: Mapping[str, Report]) -> bool:
-    """Tell whether all report; models inside selection need no worker."""
+def _are_there(expected: Mapping[str, int], latest: Mapping[str, Report]) -> bool:
+    """Tell whether all report, in as many processes as are wanted; models inside selection need no worker."""
     inside = _inside({"selection": [report for report in latest.values() if report.role == "selection"]})
-    return {name for name in expected if name.removeprefix("worker.") not in inside} <= {*map(_role_of, latest)}
+    there = Counter(map(_role_of, latest))
+    return all(there[name] >= n for name, n in expected.items() if name.removeprefix("worker.") not in inside)
 
 
 def _decoded(codec: Codec, records: Iterable[Record]) -> Iterator[Report]:

@@ -213,6 +213,8 @@ class Needs(NamedTuple):
             says that it would spread them otherwise now: the runtime joins the group anew.
         recalled_us: how old the first incomplete record of the main topic may be at a start. If it is older, the
             operator gets what its role has written since; 0 = never.
+        is_getting_ready: whether it would rather not take records of its group yet: it has what it follows, and
+            prepares for them. The runtime joins the group without it after a while.
     """
 
     deadline_us: int | None = None
@@ -224,6 +226,7 @@ class Needs(NamedTuple):
     topics: frozenset[str] | None = None
     spread: object = None
     recalled_us: int = 0
+    is_getting_ready: bool = False
 
 
 NO_NEEDS: Final = Needs()
@@ -252,6 +255,10 @@ class Operator(Protocol):
                 not known, and no partition without any. Operators with `is_told_unread` get it when they are due, and
                 twice a second.
         """
+        return []
+
+    def on_caught_up(self, now_us: int) -> Effects:
+        """Take that everything has been given which lay in the topics that it follows at the start."""
         return []
 
     def on_states(self, states: Mapping[StateKey, PolicyState | None], now_us: int) -> Effects:

@@ -82,6 +82,7 @@ class _Role:
     states_at: dict[int, int | None] = field(init=False, default_factory=dict)  # the offsets that its states stand for
     starts: int = field(init=False, default=0)
     is_blocked: bool = field(init=False, default=False)  # by a model that predicts
+    is_caught_up: bool = field(init=False, default=False)  # and has been told so
     due_us: int | None = field(init=False, default=None)  # its timer, as it was after its operator's last call
     every_us: int = 0  # between polls
     poll_us: int = field(init=False, default=0)  # its next poll, if there is anything to deliver
@@ -192,7 +193,7 @@ class Driver:
         if role.starts and not self._pace.keeps:
             raise RuntimeError(f"{role.node.role} cannot be started again: what it would read has not been kept")
         self._asked = [asked for asked in self._asked if asked[0] is not role]
-        role.starts, role.is_blocked = role.starts + 1, False
+        role.starts, role.is_blocked, role.is_caught_up = role.starts + 1, False, False
         role.operator, role.tracker = role.make(), OffsetTracker()
         committed = self._committed[role.node.group]
         role.positions = {place: committed.get(place, 0) for place in self._places(role.node.consumes)}
@@ -236,7 +237,12 @@ class Driver:
             polling = [role for role in self._roles if role.unread and not role.is_blocked]
             delivered = [self._deliver(role) for role in polling if role.poll_us <= self.now_us]
             busy = (
-                any(delivered) or self._fire() or self._tell() or self._ask_store() or self._logs.release(self.now_us)
+                any(delivered)
+                or self._catch_up()
+                or self._fire()
+                or self._tell()
+                or self._ask_store()
+                or self._logs.release(self.now_us)
             )
             if self.now_us >= self._next_commit_us:
                 self._commit()
@@ -261,6 +267,17 @@ class Driver:
             return False
         self._perform(role, role.operator.on_records(followed + consumed, self.now_us))
         return True
+
+    def _catch_up(self) -> bool:
+        """Tell roles that they have been given all that they follow, once each start."""
+        told = False
+        for role in self._roles:
+            if not (
+                role.is_caught_up or role.is_blocked or any(place[0] in role.node.follows for place in role.unread)
+            ):
+                role.is_caught_up = told = True
+                self._perform(role, role.operator.on_caught_up(self.now_us))
+        return told
 
     def _fire(self) -> bool:
         fired = False

@@ -163,6 +163,7 @@ def hosted_by(
         lanes=lanes,
         load_s=settings.load_s,
         memory_bytes=memory_bytes + room,
+        models_bytes=memory_bytes,
         threads=settings.threads,
         notes=None if settings.notes is None else LoadNotes(Path(settings.notes)),
     )

@@ -4,6 +4,8 @@
     a library       comes with the first model that needs it, and on top of the bound; that model is loaded once more
     a model         takes what the process grew by when it was loaded, at least what its files take that are new here,
                     and its trunk, whether that was here already or not
+    not alone       where another thread imports or loads meanwhile, the model is loaded once more, as where it would
+                    not fit; one that is never alone is reckoned by its files
 
 The bound is on data (setrlimit(2): RLIMIT_DATA), not on addresses, of which libraries reserve many gigabytes. What
 exceeds it fails in the model that asks for it, and the machine goes on.
@@ -17,7 +19,8 @@ import resource
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from itertools import count
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
 import psutil
 
@@ -37,6 +40,8 @@ T = TypeVar("T")
 FUNCTION: Final = "function"  # the runtime of functions: what their modules hold is the model
 # So much more is there while a package is loaded, which may bring a library: torch takes 780 MiB.
 LIBRARY_BYTES: Final = 1 << 30
+# How often a model is loaded until it was measured alone.
+TRIES: Final = 3
 
 
 class _Taken(NamedTuple):
@@ -46,19 +51,34 @@ class _Taken(NamedTuple):
     data: int
 
 
+class _Tried(NamedTuple, Generic[T]):
+    """What loading once gave: what, how long it took (us), by how much the process grew (bytes).
+
+    And whether no other package was being loaded meanwhile.
+    """
+
+    loaded: T
+    took_us: int
+    grown_bytes: int
+    were_no_others: bool
+
+
 class Footprint:
     """The memory of this process.
 
     Args:
         most_bytes: that models and batches may take; 0 = as much as there is.
+        models_bytes: of these, that models may take; 0 = as much as there is. What exceeds it is measured again.
     """
 
-    def __init__(self, most_bytes: int) -> None:
+    def __init__(self, most_bytes: int, models_bytes: int = 0) -> None:
         self._process = psutil.Process()
         self._most = most_bytes
         self._libraries = self._taken().data
         self._lock = threading.Lock()
+        self._models = models_bytes or sys.maxsize
         self._loading = 0  # packages: one that takes long, and others beside it
+        self._begun = 0  # how many so far
         self._bound(0)
 
     def measured(self, folder: Path, load: Callable[[], T]) -> tuple[T, int, int]:
@@ -69,30 +89,59 @@ class Footprint:
             MemoryError: it does not fit.
         """
         manifest = manifests.pinned(folder).manifest
-        (least, trunk_bytes), modules, before = _sizes(folder, manifest), len(sys.modules), self._taken()
+        least, trunk_bytes = _sizes(folder, manifest)
         self._bound(1)
         try:
-            loaded, took_us = _timed(load)
-            if len(sys.modules) > modules and manifest.runtime != FUNCTION:
-                del loaded  # what was imported stays: the second time it is the model alone
-                give_back()
-                gc.freeze()  # libraries are not looked through again: that took 21 ms out of whatever ran
-                self._libraries += max(0, self._taken().data - before.data)
-                before = self._taken()
-                loaded, took_us = _timed(load)
-            after = self._taken()
+            if manifest.runtime == FUNCTION:
+                tried = self._function(load, least)
+            else:
+                tried = self._alone(load, self._models - trunk_bytes)
         finally:
             self._bound(-1)
-        grown = max(after.rss - before.rss, least)
-        if len(sys.modules) > modules and manifest.runtime == FUNCTION:
-            self._libraries += max(0, after.data - before.data - grown)
-            self._bound(0)
-        return loaded, grown + trunk_bytes, took_us
+        return tried.loaded, max(tried.grown_bytes, least) + trunk_bytes, tried.took_us
+
+    def _function(self, load: Callable[[], T], least: int) -> _Tried[T]:
+        """Load a function once: what it has imported does not come again."""
+        modules, data = len(sys.modules), self._taken().data
+        tried = self._tried(load)
+        if len(sys.modules) > modules:
+            self._libraries += max(0, self._taken().data - data - max(tried.grown_bytes, least))
+        return tried if tried.were_no_others else tried._replace(grown_bytes=0)
+
+    def _alone(self, load: Callable[[], T], most_bytes: int) -> _Tried[T]:
+        """Load until it was measured by itself and fits, a few times at most; the least counts."""
+        sizes: list[int] = []
+        for tries in count(1):
+            modules, data = len(sys.modules), self._taken().data
+            tried = self._tried(load)
+            is_library = len(sys.modules) > modules
+            if tried.were_no_others and not is_library:
+                sizes.append(tried.grown_bytes)
+            if tries == TRIES or self._are_others or (sizes and min(sizes) <= most_bytes):
+                return tried._replace(grown_bytes=min(sizes, default=0))
+            del tried  # what was imported stays: the next time it is the model alone
+            give_back()
+            if is_library:
+                gc.freeze()  # libraries are not looked through again: that took 21 ms out of whatever ran
+                self._libraries += max(0, self._taken().data - data)
+        raise AssertionError("it is not tried for ever")
+
+    def _tried(self, load: Callable[[], T]) -> _Tried[T]:
+        """Load once."""
+        begun, were_others, before = self._begun, self._are_others, self._taken().rss
+        loaded, took_us = _timed(load)
+        grown_bytes = self._taken().rss - before
+        return _Tried(loaded, took_us, grown_bytes, not were_others and begun == self._begun)
+
+    @property
+    def _are_others(self) -> bool:
+        return self._loading > 1
 
     def _bound(self, loads: int) -> None:
         """Set the bound, when so many more packages are being loaded."""
         with self._lock:
             self._loading += loads
+            self._begun += max(0, loads)
             if self._most:
                 self._limit(LIBRARY_BYTES if self._loading else 0)
 

@@ -138,6 +138,7 @@ class HostExecutors:
         lanes: batches that run at a time.
         load_s: how long one attempt to load may take.
         memory_bytes: that models and batches may take in the child, beside libraries; 0 = as much as there is.
+        models_bytes: of these, that models may take; 0 = as much as there is.
         threads: for the arithmetic of one batch.
         notes: of what became of loading packages here; None = versions are loaded without care.
     """
@@ -150,15 +151,16 @@ class HostExecutors:
         lanes: int = 1,
         load_s: float = 120.0,
         memory_bytes: int = 0,
+        models_bytes: int = 0,
         threads: int = 1,
         notes: LoadNotes | None = None,
     ) -> None:
         self._package = package
         self._now_us = now_us
         self._load_s = load_s
-        bound = (f"--memory={memory_bytes}",) if memory_bytes else ()
+        bounds = [f"--memory={memory_bytes}"] * bool(memory_bytes) + [f"--models={models_bytes}"] * bool(models_bytes)
         # -P: the child looks for modules in the current folder last, so no file there can shadow a module of ours.
-        self._argv = (sys.executable, "-P", "-m", "workers.executors.host_child", str(lanes), *bound)
+        self._argv = (sys.executable, "-P", "-m", "workers.executors.host_child", str(lanes), *bounds)
         # Models are loaded in another thread than they are asked in, and OpenMP's limits belong to a thread.
         self._environment = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), str(threads))
         self._child: _Child | None = None

@@ -1,6 +1,8 @@
 """The child process of a host: holds several models, and answers frame by frame until its input ends.
 
-    python -m workers.executors.host_child LANES [--memory=BYTES]    that models and batches may take beside libraries
+    python -m workers.executors.host_child LANES [--memory=BYTES] [--models=BYTES]
+
+--memory is what models and batches may take beside libraries, --models what of it is for models.
 
     host ── (what, parts), pickled ───────────────────▶ child      a part: number, copy, and to load a `Package`,
                                                                    to predict rows, to unload nothing
@@ -183,7 +185,8 @@ def main(arguments: list[str]) -> int:
     os.dup2(2, 1)
     leave_interrupts()
     lanes, *flags = arguments
-    models = Models(output, Footprint(int(given(flags, "--memory=") or 0)))
+    bounds = (int(given(flags, name) or 0) for name in ("--memory=", "--models="))
+    models = Models(output, Footprint(*bounds))
     _start(partial(models.read, sys.stdin.buffer))
     _start(models.load)
     for _ in range(int(lanes) - 1):

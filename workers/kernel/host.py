@@ -15,6 +15,7 @@ and asked again about the rows that they had.
     memory        which copies are in memory, are being loaded, or are taken out
     turns         whose batch is next, and what runs
     outcomes      what comes of loading copies and of losing them
+    ahead         which models are loaded before anybody asks them
     host_figures  what reports say
 """
 
@@ -28,6 +29,7 @@ from schemas import topics
 from schemas.errors import DecodeError
 from schemas.records import Model
 from streams.operators.contract import NONE_UNREAD, Load, Log, Needs, Operator, Predict, Unload
+from workers.kernel.ahead import Ahead
 from workers.kernel.alarms import Alarms
 from workers.kernel.asked import AskedLately
 from workers.kernel.host_figures import figures_of
@@ -36,7 +38,6 @@ from workers.kernel.memory import Memory
 from workers.kernel.outcomes import Outcomes
 from workers.kernel.plan_follower import PlanFollower
 from workers.kernel.profile_log import ProfileLog
-from workers.kernel.schedule.residency import UNKNOWN_BYTES
 from workers.kernel.turns import Turns
 from workers.kernel.worker import ModelWorker
 
@@ -96,7 +97,14 @@ class Host(Operator):
         self._turns = Turns(schedule, memory, settings, lanes, self._touch, self.counters)
         self._outcomes = Outcomes(memory, self._measured, self._of_worker)
         self._follower = PlanFollower(codec, pool, instance)
+        self._ahead = Ahead(self._follower, self._profile_log)
         self._asked = AskedLately()
+
+    def on_caught_up(self, now_us: int) -> Effects:
+        """Load what fits before anybody asks: all models are known."""
+        self._ahead.is_on = True
+        self._ahead.begin_anew()
+        return self._advance(now_us)
 
     def on_records(self, records: Sequence[Record], now_us: int) -> Effects:
         """Let each model's worker take its records, and all hear of versions."""
@@ -118,6 +126,8 @@ class Host(Operator):
             before = hosted.worker.asked
             effects += self._of_worker(hosted, hosted.worker.on_records(its, now_us), now_us)
             self._asked.add(name, hosted.worker.asked - before, now_us)
+            if not before:
+                self._begin_to_need(hosted, now_us)
         return effects + self._advance(now_us)
 
     def on_timer(self, now_us: int, unread: Unread = NONE_UNREAD) -> Effects:
@@ -135,7 +145,8 @@ class Host(Operator):
             effects += self._profile_log.write(now_us)
         if (due_us := self._follower.due_us) is not None and due_us <= now_us:
             self._follower.advance(now_us)
-            effects += self._follow(now_us)
+            self._follow()
+            self._ahead.begin_anew()
         return effects + self._advance(now_us)
 
     def on_stop(self, now_us: int) -> Effects:
@@ -151,7 +162,9 @@ class Host(Operator):
         """Tell when something is due, how many rows wait, and which topics belong to the models."""
         parts = (self._timers, self._turns, self._memory, self._profile_log, self._follower)
         due_us = min((part.due_us for part in parts if part.due_us is not None), default=None)
-        return Needs(due_us, self._held, self._paused, topics=self._topics, spread=self._follower.homes)
+        is_ready = self._ahead.is_over and not self._memory.moving
+        homes = self._follower.homes
+        return Needs(due_us, self._held, self._paused, topics=self._topics, spread=homes, is_getting_ready=not is_ready)
 
     @property
     def last_eviction(self) -> Eviction | None:
@@ -207,13 +220,17 @@ class Host(Operator):
         epoch = memory.ended(model, copy)
         if is_lost and epoch in (None, memory.epoch):
             memory.lose(self._turns.busy, now_us)
+            self._ahead.begin_anew()
         hosted = self._models.get(model)
         known = hosted.copies.get(copy) if hosted is not None else None
         if hosted is None or known is None or not (epoch is not None or is_lost):
             return self._advance(now_us)
         if is_lost:
             return self._outcomes.on_lost(hosted, known, fault, now_us) + self._advance(now_us)
-        return self._outcomes.on_loaded(hosted, known, fault, took_us, size_bytes, now_us) + self._advance(now_us)
+        effects = self._outcomes.on_loaded(hosted, known, fault, took_us, size_bytes, now_us)
+        if not (hosted.is_asked or model in self._follower.expected):
+            memory.residency.release(known.unit)
+        return effects + self._advance(now_us)
 
     def on_assigned(self, starts: Mapping[int, int]) -> None:
         """Start with nothing queued."""
@@ -252,6 +269,7 @@ class Host(Operator):
             if name not in self._models:
                 self._models[name] = Hosted(model, records)
                 self._topics |= {topics.model_queries(name)}
+                self._ahead.begin_anew()
             self._models[name].model = model
         hosted = self._models.get(name)
         if hosted is None or hosted.worker is None:
@@ -277,33 +295,50 @@ class Host(Operator):
         before = self._follower.homes
         effects = self._follower.on_record(record, now_us)
         if self._follower.homes is not before:
-            return effects + self._follow(now_us)
-        free_bytes = self._memory.free_bytes
-        for name, per_s in self._follower.coming.items():
-            hosted = self._models.get(name)
-            size_bytes = hosted.size_of(hosted.model) or UNKNOWN_BYTES if hosted is not None else 0
-            if per_s and hosted is not None and size_bytes <= free_bytes:
-                free_bytes -= size_bytes
-                effects += self._load(hosted, now_us)
+            self._follow()
+        self._ahead.begin_anew()
         return effects
 
-    def _follow(self, now_us: int) -> Effects:
-        """Load what is asked here from now on; what is not read here any more makes room before all others."""
+    def _follow(self) -> None:
+        """Let what is not read here any more make room before all others."""
         own, memory = self._follower.own, self._memory
         for unit in [*memory] if self._follower.plan is not None else ():
             if memory.units[unit][0].model.name not in own:
                 memory.residency.release(unit)
-        effects: Effects = []
-        for name, per_s in own.items():
-            if per_s and (hosted := self._models.get(name)) is not None:
-                effects += self._load(hosted, now_us)
-        return effects
 
     def _load(self, hosted: Hosted, now_us: int) -> Effects:
         """Have the version that serves loaded, although it may not have been asked yet."""
         effects = self._made(hosted, now_us)
         self._memory.want(hosted.model.name, now_us)
         return effects
+
+    def _load_ahead(self, now_us: int) -> Effects:
+        """Have the next model loaded that nobody asks yet, if nothing else is to be loaded, and there is room."""
+        effects: Effects = []
+        while self._memory.residency.is_at_rest and not self._ahead.is_over:
+            name = self._ahead.next(self._models, self._fits)
+            if name is not None:
+                effects += self._load(self._models[name], now_us)
+        return effects
+
+    def _fits(self, name: str) -> bool:
+        """Tell whether a model that is not there would fit; one that is expected here may take the place of others."""
+        hosted, memory = self._models[name], self._memory
+        if name in memory or any(map(memory.is_loading, hosted.copies.values())):
+            return False
+        spare_bytes = self._spare_bytes() if name in self._follower.expected else 0
+        return memory.has_room(hosted, hosted.model, spare_bytes)
+
+    def _spare_bytes(self) -> int:
+        """Return what models take that are here, and are asked elsewhere or nowhere."""
+        own, planned, memory = self._follower.own, self._follower.per_s, self._memory
+        found = 0
+        for unit in memory:
+            hosted, _ = memory.units[unit]
+            name = hosted.model.name
+            if name not in own and (not hosted.is_asked or name in planned):
+                found += memory.residency.bytes_of(unit)
+        return found
 
     def _forget(self, name: str, now_us: int) -> Effects:
         """Drop a model that was removed, with what waits for it: its topic is read no more."""
@@ -315,6 +350,7 @@ class Host(Operator):
         self._paused -= {topics.model_queries(name)}
         self._held -= hosted.held
         self._turns.forget(hosted)
+        self._ahead.begin_anew()
         return [effect for number in [*hosted.copies] for effect in self._memory.release(hosted, number)]
 
     def _made(self, hosted: Hosted, now_us: int) -> Effects:
@@ -336,6 +372,7 @@ class Host(Operator):
                 self._on_wanted(hosted, effect, now_us)
             elif isinstance(effect, Unload):
                 kept += self._memory.release(hosted, effect.copy)
+                self._ahead.begin_anew()
             elif isinstance(effect, Predict):
                 self._turns.add_trial(hosted, effect)
             else:
@@ -377,14 +414,24 @@ class Host(Operator):
 
     def _on_wanted(self, hosted: Hosted, load: Load, now_us: int) -> None:
         """Note that a worker wants a copy of a version."""
-        copy = self._memory.add(hosted, load)
+        memory, worker = self._memory, hosted.worker
+        copy = memory.add(hosted, load)
         if copy.unit == load.model.name:
             self._profile_log.restore(copy.unit, load.model.version)
-        self._memory.want(copy.unit, now_us)
+        # What nobody needs yet, and what could not be loaded the last time, is not worth another model's place.
+        is_spare = not hosted.is_asked and (load.is_beside or (worker is not None and worker.serving.fault is not None))
+        if not is_spare or memory.has_room(hosted, load.model):
+            memory.want(copy.unit, now_us)
+
+    def _begin_to_need(self, hosted: Hosted, now_us: int) -> None:
+        """Have all copies loaded that a model's worker wants: it is asked for the first time."""
+        for copy in hosted.copies.values():
+            self._memory.want(copy.unit, now_us)
 
     def _advance(self, now_us: int) -> Effects:
         """Do everything that can be done now: batches start, copies are loaded and unloaded."""
         self._now_us = now_us
         effects = self._turns.advance(now_us)
+        effects += self._load_ahead(now_us)
         effects += self._memory.moves(now_us)
         return effects + self._outcomes.give_up_too_large(now_us)

@@ -72,6 +72,11 @@ class Hosted:
     due_us: int | None = None
     held: int = 0
 
+    @property
+    def is_asked(self) -> bool:
+        """Whether it was asked since this host began."""
+        return self.worker is not None and self.worker.asked > 0
+
     def unit_of(self, lane: Lane) -> str:
         """Return the name of what a lane asks: the model, or one of its versions beside the one that serves."""
         assert self.worker is not None, "lanes are a worker's"

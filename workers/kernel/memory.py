@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Collection, Iterator
 
+    from schemas.records import Model
     from streams.operators.contract import Effects, Load
     from workers.kernel.hosted import Hosted
     from workers.kernel.schedule.profiles import Profiles
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 # then they are loaded beside it. A library that is imported takes some seconds.
 SLOW_US: Final = 5_000_000
 SLOWER: Final = 10
+# While nobody waits, it is left alone for so long (us), as what it takes is measured best so; looked at as often.
+ALONE_US: Final = 20_000_000
+ALONE_LOOK_US: Final = 100_000
 
 
 class Memory:
@@ -76,9 +80,19 @@ class Memory:
         return min((due_us for due_us in dues if due_us is not None), default=None)
 
     @property
-    def free_bytes(self) -> int:
-        """What is left of the budget."""
-        return self.residency.budget_bytes - self.residency.used_bytes
+    def moving(self) -> int:
+        """How many units are to be loaded, or are being loaded."""
+        return self.residency.wishes + self.residency.loading
+
+    def has_room(self, hosted: Hosted, model: Model, more_bytes: int = 0) -> bool:
+        """Tell whether a version fits beside all that is there.
+
+        Args:
+            hosted: its model.
+            model: the version.
+            more_bytes: that would be given up for it.
+        """
+        return self.residency.lacks(hosted.size_of(model), model.trunk, model.trunk_bytes) <= more_bytes
 
     def on_timer(self, now_us: int) -> None:
         """Want again what is not taken out any more, and put aside what is slow."""
@@ -219,6 +233,8 @@ class Memory:
             return
         if (slow_us := self._slow_us(copy)) > now_us:  # it is another time that it is loaded
             self._slow.set(slow_us, unit)
+        elif not self.residency.wishes and now_us < copy.loading_us + ALONE_US:
+            self._slow.set(now_us + ALONE_LOOK_US, unit)
         elif self.residency.put_aside(unit):
             self._counters["host_slow_loads_total"] += 1
         else:

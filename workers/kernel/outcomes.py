@@ -113,6 +113,7 @@ class Outcomes:
     def _loaded(self, hosted: Hosted, copy: Copy, took_us: int, size_bytes: int, now_us: int) -> Effects:
         """Note that a copy is in memory; its worker hears of it for the first time, or if it has lost it."""
         worker, model = hosted.worker, copy.load.model
+        size_bytes = min(size_bytes, hosted.sizes.get(model.version, size_bytes))
         if size_bytes > self._memory.residency.budget_bytes:
             unload = Unload(model.name, model.version, copy.load.copy)
             self._memory.drop(copy.unit)

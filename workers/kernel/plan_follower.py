@@ -47,6 +47,7 @@ class PlanFollower:
         self.plan: Plan | None = None
         self.homes: _Homes | None = None
         self.due_us: int | None = None
+        self._expected: frozenset[str] = frozenset()
 
     def on_record(self, record: Record, now_us: int) -> Effects:
         """Take a record of topic `plan`; what is no plan of this pool is skipped."""
@@ -63,6 +64,7 @@ class PlanFollower:
             self._follow(plan)
         else:
             self._next, self.due_us = plan, min(plan.from_us, now_us + MOST_US)
+            self._expected = self._asked_here()
         return []
 
     def advance(self, now_us: int) -> None:
@@ -76,16 +78,28 @@ class PlanFollower:
         return _of(self.plan, self._instance)
 
     @property
-    def coming(self) -> Mapping[str, float]:
-        """Those that only the next plan gives to it."""
-        own = self.own
-        return {model: per_s for model, per_s in _of(self._next, self._instance).items() if model not in own}
+    def per_s(self) -> Mapping[str, float]:
+        """The rows a second that are provided for in all hosts of the pool, by model."""
+        found: dict[str, float] = {}
+        for place in self.plan.places if self.plan is not None else ():
+            found[place.model] = found.get(place.model, 0.0) + place.per_s
+        return found
+
+    @property
+    def expected(self) -> frozenset[str]:
+        """The models that are asked here, or will be by the next plan."""
+        return self._expected
 
     def _follow(self, plan: Plan | None) -> None:
         self.plan, self._next, self.due_us = plan, None, None
+        self._expected = self._asked_here()
         homes = None if plan is None else _homes_of(plan)
         if homes != self.homes:
             self.homes = homes
+
+    def _asked_here(self) -> frozenset[str]:
+        both = (*_of(self.plan, self._instance).items(), *_of(self._next, self._instance).items())
+        return frozenset(model for model, per_s in both if per_s)
 
 
 def _homes_of(plan: Plan) -> _Homes:

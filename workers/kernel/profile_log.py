@@ -66,6 +66,11 @@ class ProfileLog:
         if known is not None and known[0].version == version:
             self._profiles.restore(known[0])
 
+    def written_us(self, model: str) -> int:
+        """Return when what a model's batches take was written last (us); 0 = never, so it was not asked."""
+        known = self._known.get(model)
+        return 0 if known is None else known[1]
+
     def measured(self, model: str, now_us: int) -> None:
         """Note that the version that serves was run or loaded."""
         if model in self._measured:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from dataclasses import replace
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from workers.entry_point import imported
 from workers.errors import PackageError, refusing
 from workers.extras import EXTRAS, install
+from workers.imports import library
 from workers.packages import autotune as choices
 from workers.packages.sealed import contents
 from workers.runtimes.contract import own
@@ -205,7 +205,7 @@ def _imported(module: str, runtime: str) -> ModuleType:
         PackageError: what it needs is not installed.
     """
     try:
-        return importlib.import_module(module)
+        return library(module)
     except ModuleNotFoundError as error:
         extra = runtime if runtime in EXTRAS.values() else EXTRAS.get(error.name or "", "worker")
         raise PackageError(f"the {runtime} runtime needs {error.name}: {install(extra)}") from error

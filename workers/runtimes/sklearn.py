@@ -6,10 +6,7 @@ several workers fight for the cores. With one thread the order of a sum never ch
 
 from __future__ import annotations
 
-import importlib
-import importlib.abc
 import pickle
-import sys
 import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -19,6 +16,7 @@ import threadpoolctl  # type: ignore[import-untyped] # has no annotations
 
 from workers.entry_point import look_here
 from workers.errors import PackageError
+from workers.imports import library
 from workers.runtimes import boosters
 from workers.runtimes.boosters import classes_of
 from workers.runtimes.contract import Outputs, labels, part, scored, values
@@ -72,28 +70,9 @@ _DECIDES = Family[object]("FixedThresholdClassifier", "TunedThresholdClassifierC
 _COLUMNS = Family[Any]("ColumnTransformer")
 
 
-class _Absent(importlib.abc.MetaPathFinder):
-    """An import finder that reports a module as not installed."""
-
-    def find_spec(self, fullname: str, *_: object) -> None:
-        if fullname in _NOT_NEEDED:
-            raise ModuleNotFoundError(f"{fullname} is kept out while skops is imported", name=fullname)
-
-
-@contextmanager
-def _light_import() -> Iterator[None]:
-    finder = _Absent()
-    sys.meta_path.insert(0, finder)
-    try:
-        yield
-    finally:
-        sys.meta_path.remove(finder)
-
-
 def _skops() -> ModuleType:
     """Return skops.io; slow the first time."""
-    with _light_import():
-        return importlib.import_module("skops.io")
+    return library("skops.io", without=_NOT_NEEDED)
 
 
 class SklearnRuntime:

@@ -56,6 +56,9 @@ BACKOFF_S = 0.5
 # How long a role waits for the policy states that its configuration names before it takes queries. A store that is slow
 # or being connected to has answered by then; without one that is down the role goes on.
 STATES_S = 5.0
+# How long a role may get ready before it takes queries all the same: a model whose loading hangs, or takes minutes,
+# keeps no other one out for longer.
+READY_S = 60.0
 
 
 class RoleLoop:
@@ -96,6 +99,7 @@ class RoleLoop:
         self._topics: frozenset[str] | None = None
         self._has_topics = asyncio.Event()  # set where the role says which they are
         self._spread: object = None
+        self._is_ready = asyncio.Event()  # the kernel has prepared for queries
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run until `stop` is set, then finish what is in hand, commit and leave, each by its deadline.
@@ -129,6 +133,8 @@ class RoleLoop:
             self._spread = needs.spread
             if self._joined:
                 self._ports.consumer.rejoin()
+        if not needs.is_getting_ready:
+            self._is_ready.set()
         if self._executors is not None:
             self._executors.go_on()
         self._reader.relieve(needs.held)
@@ -190,7 +196,7 @@ class RoleLoop:
         return jobs
 
     async def _join(self, stop: asyncio.Event) -> None:
-        """Join the group once models, what is followed, and the states it asks for are there.
+        """Join the group once models, what is followed, the states it asks for, and what it prepares are there.
 
         No query waits for a model that is not loaded. Who is not up is waited for.
         """
@@ -198,10 +204,14 @@ class RoleLoop:
             self._call("its start", lambda: self._kernel.on_timer(self._ports.clock.now_us()))
             await _first(stop.wait(), self._executors.loaded())
         await _first(stop.wait(), self._follower.caught_up.wait())
+        if self._ports.broadcast is not None:
+            self._call("what it follows", lambda: self._kernel.on_caught_up(self._ports.clock.now_us()))
         if self._state_queue is not None and not stop.is_set():
             await self._read_states(self._state_queue, stop)
         if self._topics is not None:
             await _first(stop.wait(), self._has_topics.wait())
+        if self._kernel.needs().is_getting_ready:
+            await self._get_ready(stop)
         self._spread = self._kernel.needs().spread
         while not stop.is_set() and not self._joined:
             try:
@@ -211,6 +221,16 @@ class RoleLoop:
                 await asyncio.sleep(BACKOFF_S)
             else:
                 self._joined = True
+
+    async def _get_ready(self, stop: asyncio.Event) -> None:
+        """Wait until the kernel has prepared for queries, but not for ever."""
+        self._is_ready.clear()
+        _log.info("%s gets ready; it takes queries in %g s at the latest", self._role.name, READY_S)
+        try:
+            async with asyncio.timeout(READY_S):
+                await _first(stop.wait(), self._is_ready.wait())
+        except TimeoutError:
+            _log.warning("%s is not ready after %g s: takes queries all the same", self._role.name, READY_S)
 
     async def _read_states(self, state_queue: StateQueue, stop: asyncio.Event) -> None:
         """Wait for what has been asked of the store."""

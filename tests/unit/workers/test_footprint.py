@@ -6,6 +6,9 @@ import gc
 import importlib
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -80,3 +83,64 @@ def test_a_process_may_take_so_much_beside_what_it_has() -> None:
     """What exceeds it fails where it is asked for."""
     done = subprocess.run([sys.executable, "-c", _BOUNDED], capture_output=True, text=True, check=True)
     assert done.stdout == "bounded\n"
+
+
+def _estimator(folder: Path) -> Path:
+    model = LinearRegression().fit(np.eye(2), np.arange(2))
+    package_sklearn(model, folder, "m", "1", np.eye(2), output="value", convert="linear")
+    return folder
+
+
+def test_a_library_that_another_thread_imports_meanwhile_is_not_the_models(tmp_path: Path) -> None:
+    """It is loaded once more, and takes what it takes then."""
+    folder, brought, loads = _estimator(tmp_path / "m"), [], []
+
+    def load() -> object:
+        loads.append(1)
+        if len(loads) == 1:
+            sys.modules["library_of_another_thread"] = ModuleType("library_of_another_thread")
+            brought.append(np.ones(64 * MIB, np.uint8))
+        return object()
+
+    try:
+        _, size_bytes, _ = Footprint(0).measured(folder, load)
+    finally:
+        del sys.modules["library_of_another_thread"]
+    assert len(loads) == 2
+    assert size_bytes < 8 * MIB
+
+
+def test_what_is_loaded_beside_is_not_the_models(tmp_path: Path) -> None:
+    """One that hangs has begun before; another one begins and ends meanwhile. Of the first time nothing counts."""
+    folder, footprint, kept = _estimator(tmp_path / "m"), Footprint(0), []
+    began, go_on = threading.Event(), threading.Event()
+
+    def hang() -> None:
+        began.set()
+        assert go_on.wait(30)
+
+    with ThreadPoolExecutor() as threads:
+        hanging = threads.submit(footprint.measured, folder, hang)
+        assert began.wait(30)
+        _, beside_bytes, _ = footprint.measured(folder, lambda: kept.append(np.ones(64 * MIB, np.uint8)))
+        go_on.set()
+        hanging.result(30)
+
+    def with_another() -> None:
+        if len(kept) < 2:
+            footprint.measured(folder, lambda: kept.append(np.ones(64 * MIB, np.uint8)))
+
+    _, size_bytes, _ = footprint.measured(folder, with_another)
+    assert max(beside_bytes, size_bytes) < 8 * MIB
+
+
+def test_what_would_not_fit_is_measured_again_and_the_least_counts(tmp_path: Path) -> None:
+    """The first time a batch ran beside it; one that is as large each time takes what it takes."""
+    folder, kept, footprint = _estimator(tmp_path / "m"), [], Footprint(0, 32 * MIB)
+
+    def once() -> None:
+        if not kept:
+            kept.append(np.ones(64 * MIB, np.uint8))
+
+    assert footprint.measured(folder, once)[1] < 8 * MIB
+    assert footprint.measured(folder, lambda: kept.append(np.ones(64 * MIB, np.uint8)))[1] > 60 * MIB

@@ -40,11 +40,11 @@ def test_the_next_plan_is_followed_when_it_says() -> None:
     """Until then the host knows what comes."""
     follower = _follower(_plan(one="a", two="bc"), _plan(5 * S, one="ab", two="c"), now_us=S)
     before = follower.homes
-    assert (follower.own, follower.coming, follower.due_us) == ({"a": 5.0}, {"b": 5.0}, 5 * S)
+    assert (follower.own, follower.expected, follower.due_us) == ({"a": 5.0}, {"a", "b"}, 5 * S)
     follower.advance(4 * S)
     assert follower.homes is before
     follower.advance(5 * S)
-    assert (follower.own.keys(), follower.coming, follower.due_us) == ({"a", "b"}, {}, None)
+    assert (follower.own.keys(), follower.expected, follower.due_us) == ({"a", "b"}, {"a", "b"}, None)
     assert follower.homes is not before
 
 

@@ -137,6 +137,30 @@ class Residency:
         """When `changes` may have something that it did not look for when it was called last; None = never."""
         return self._look_us if self._is_late else None
 
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether nothing is to be loaded; what is put aside counts as loaded."""
+        return not self._wishes and self._loading == self._aside
+
+    @property
+    def wishes(self) -> int:
+        """How many units are to be loaded."""
+        return len(self._wishes)
+
+    @property
+    def loading(self) -> int:
+        """How many units are being loaded."""
+        return self._loading
+
+    def lacks(self, size_bytes: int, trunk: str = "", trunk_bytes: int = 0) -> int:
+        """Return how many bytes would have to be given up for a unit, none if it is not above 0; see `want`."""
+        return self._lacks(_wish(size_bytes, trunk, trunk_bytes))
+
+    def bytes_of(self, unit: str) -> int:
+        """Return what a unit in memory takes by itself; 0 = it is not there."""
+        known = self._units.get(unit)
+        return 0 if known is None else known.size_bytes
+
     def want(self, unit: str, size_bytes: int, trunk: str = "", trunk_bytes: int = 0) -> None:
         """Wish that a unit is loaded, unless it is.
 
@@ -147,8 +171,7 @@ class Residency:
             trunk_bytes: of the trunk.
         """
         if unit not in self._units:
-            shared = min(trunk_bytes, size_bytes) if trunk else 0
-            self._wishes.setdefault(unit, _Wish((size_bytes or UNKNOWN_BYTES) - shared, trunk, shared))
+            self._wishes.setdefault(unit, _wish(size_bytes, trunk, trunk_bytes))
 
     def unwant(self, unit: str) -> None:
         """Wish it no longer."""
@@ -346,6 +369,11 @@ class Residency:
             if room.is_enough():
                 return chosen
         return None
+
+
+def _wish(size_bytes: int, trunk: str, trunk_bytes: int) -> _Wish:
+    shared = min(trunk_bytes, size_bytes) if trunk else 0
+    return _Wish((size_bytes or UNKNOWN_BYTES) - shared, trunk, shared)
 
 
 class _Room:

@@ -29,7 +29,7 @@ from streams.runtime.errors import BrokerUnavailableError, KernelError, Misconfi
 from streams.runtime.ports import Loaded, Ran
 from streams.runtime.role.definition import Role
 from streams.runtime.role.kernel_calls import Guard, Timer
-from streams.runtime.role.loop import RoleLoop
+from streams.runtime.role.loop import READY_S, RoleLoop
 from streams.testing.broker import FakeBroker
 from tests.fakes import (
     FakeBroadcast,
@@ -624,6 +624,43 @@ def test_followed_topics_are_known_before_the_first_query() -> None:
             s.broker.put("applications", 0, b"digits 2")
             await elapse(2)
             assert kernel.seen()[-1] == b"digits 2"
+
+    run(scene())
+
+
+def test_a_kernel_that_gets_ready_takes_queries_when_it_is_ready_and_after_a_minute_all_the_same() -> None:
+    """What it prepares for them is there before; if it never is, they are not kept waiting for ever."""
+
+    async def scene(ready_s: float, joins_s: float) -> None:
+        kernel, broker = ScriptedKernel(is_getting_ready=True, wakes=[START_US + int(ready_s * SECOND)]), FakeBroker()
+
+        def prepared(_now_us: int) -> Effects:
+            kernel.is_getting_ready = False
+            return []
+
+        kernel.timer = prepared
+        broker.put(*Q, b"query")
+        async with running(kernel, broker=broker, broadcast=FakeBroadcast(broker, ["applications"])) as s:
+            await elapse(joins_s - 1)
+            assert (kernel.seen(), s.loop.ready.is_set()) == ([], False)
+            await elapse(3)
+            assert (kernel.seen(), s.loop.ready.is_set()) == ([b"query"], True)
+
+    run(scene(10, 10))
+    run(scene(1_000, READY_S))
+
+
+def test_a_kernel_that_is_ready_again_and_again_keeps_nobody_waiting() -> None:
+    """Only a start waits: whoever takes queries already goes on with them."""
+
+    async def scene() -> None:
+        kernel = ScriptedKernel(decide=lambda record: [])
+        async with running(kernel) as s:
+            await elapse(1)
+            kernel.is_getting_ready = True
+            s.broker.put(*Q, b"query")
+            await elapse(1)
+            assert kernel.seen() == [b"query"]
 
     run(scene())
 
