@@ -377,6 +377,7 @@ def _loop(
         version=VERSION,
         executors=executors,
         features=features,
+        partitions=common.settings.partitions,
     )
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from schemas.sizes import ROOM_BYTES
-from schemas.topics import dead_letters
+from schemas.topics import FEEDBACK, PREDICTIONS, QUERIES, dead_letters
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 DEAD_LETTER_BYTES: Final = 144 * 1024
 VERBATIM: Final = "verbatim"
 ASKED: Final = "ModelQueries"
+# From whose counts a client knows how many partitions are served.
+WRITTEN: Final = (QUERIES, FEEDBACK, PREDICTIONS)
 MIN_IN_SYNC: Final = "min.insync.replicas"
 # What a role relies on; a broker may keep some of it to itself.
 COMPRESSION: Final = "compression.type"
@@ -40,12 +42,16 @@ class Found:
         replicas: of the partition with the fewest.
         leaderless: partitions that no broker leads at the moment.
         config: as Kafka names it; empty if the broker does not tell.
+        waiting: records in partitions beyond those of the topology.
+        used: partitions up to the last one that has ever had a record; told only where there are some beyond.
     """
 
     partitions: int
     replicas: int = 1
     leaderless: int = 0
     config: Mapping[str, str] = field(default_factory=dict)
+    waiting: int = 0
+    used: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,14 +138,46 @@ class _Comparison:
         wanted = {name: self.topology.topics[name].partitions for name in names}
         if counts == wanted:
             return
-        listed = ", ".join(f"{self._real(name)} has {count}" for name, count in counts.items())
         number = next(iter(wanted.values()))
+        more = [name for name in names if counts[name] > number]
+        if min(counts.values()) >= number and self._has_grown(counts, number):
+            yield self._warning("partitions", names, self._unserved(more, number))
+            return
+        listed = ", ".join(f"{self._real(name)} has {count}" for name, count in counts.items())
         advice = f"recreate those that have not {number}, or set `partitions` to what all have"
         if len(set(counts.values())) == 1:
             listed = f"the circle of data has {next(iter(counts.values()))} partitions"
             advice = f"set `partitions` to that, or recreate {self._names(names)}"
         yield self._fault(
             "partitions", names, f"{listed}, but the settings say {number} for each, since their records meet; {advice}"
+        )
+
+    def _has_grown(self, counts: Mapping[str, int], number: int) -> bool:
+        """Whether somebody has added partitions, and it is not the settings that are wrong.
+
+        What roles have written lies in all partitions that were ever served. Where there is nothing yet, equal counts
+        are as created.
+        """
+        used = max((self.found[name].used for name in counts if name not in (QUERIES, FEEDBACK)), default=0)
+        return used <= number and (used > 0 or len(set(counts.values())) > 1)
+
+    def _unserved(self, names: list[str], number: int) -> str:
+        """Say what is served where somebody has added partitions, and what is not."""
+        listed = ", ".join(
+            f"{self._real(name)} has {self.found[name].partitions} partitions"
+            + (
+                f" ({self.found[name].waiting} records wait beyond the first {number})"
+                if self.found[name].waiting
+                else ""
+            )
+            for name in names
+        )
+        told = f"{listed}, and the settings say {number}: the first {number} are served, what is in others is not read"
+        client = "Skysail's client keeps to them"
+        if set(WRITTEN) <= set(names):
+            client = f"clients must be told: Client(..., partitions={number})"
+        return (
+            f"{told}. {client}; other writers must, too. Kafka takes no partition away: see docs/limits.md, Partitions"
         )
 
     def _alone(self, topic: Topic, found: Found) -> Iterator[Finding]:
@@ -158,7 +196,11 @@ class _Comparison:
         elif found.partitions > topic.partitions > 1:
             yield self._warning("partitions", [topic.name], f"{has}; the others stay empty, and their readers idle")
         elif found.partitions > topic.partitions and topic.value != VERBATIM:
-            yield self._fault("partitions", [topic.name], f"{has}, and only the first is read; recreate it")
+            yield self._warning(
+                "partitions",
+                [topic.name],
+                f"{has}; the first is used, so nobody may write to others. To go back, recreate it",
+            )
 
     def _replication(self) -> Iterator[Finding]:
         copies: dict[int, list[str]] = {}

@@ -64,7 +64,8 @@ def check(settings: Settings, topology: Topology) -> list[Finding]:
         Unreachable: no broker answers.
     """
     real = {f"{settings.prefix}.{name}": name for name in topology.topics}
-    found = {real[name]: topic for name, topic in kafka_admin.find(admin(settings), real).items()}
+    counts = {name: topology.topics[logical].partitions for name, logical in real.items()}
+    found = {real[name]: topic for name, topic in kafka_admin.find(admin(settings), counts).items()}
     return checks.check(topology, found, replication=settings.replication, prefix=settings.prefix)
 
 

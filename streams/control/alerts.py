@@ -74,6 +74,7 @@ def alerts(
     versions: WorkerVersions,
     view: View,
     now_us: int,
+    unserved: Mapping[str, float] = MappingProxyType({}),
 ) -> list[Alert]:
     """Return the alerts; if a server is down, those that follow from it are left out.
 
@@ -85,6 +86,7 @@ def alerts(
         versions: of the models that a worker serves.
         view: the page's knowledge of itself.
         now_us: the time.
+        unserved: records in partitions that nobody serves, by topic, where there are such partitions.
     """
     if cause := kafka_down(view, now_us):
         return [cause]
@@ -108,6 +110,7 @@ def alerts(
         *_failures(minute),
         *_lags(others),
         *_letters(letters),
+        *_unserved(unserved),
     ]
     causes = [cause for cause in (redis, back) if cause]
     return [*causes, *sorted(found, key=lambda alert: alert["level"])]
@@ -200,3 +203,15 @@ def _letters(letters: Sequence[LetterRow]) -> Iterator[Alert]:
             letter = "dead letter" if round(row["minute"]) == 1 else "dead letters"
             text = f"{row['minute']:.0f} {letter} in the last minute: {row['topic']}, cause {row['cause']}"
             yield Alert(level="warn", text=text, command=row["command"])
+
+
+def _unserved(topics: Mapping[str, float]) -> Iterator[Alert]:
+    """Tell of partitions beyond those of the deployment: users notice where somebody writes to them."""
+    if waiting := [f"{count:,.0f} records in {topic}" for topic, count in sorted(topics.items()) if count]:
+        text = (
+            f"{' and '.join(waiting)} are read by nobody: they lie in partitions that were added, which are not served"
+        )
+        yield Alert(level="bad", text=text, command=skysail("topics", "check"))
+    elif topics:
+        text = f"partitions were added to {', '.join(sorted(topics))}; the ones from before are served"
+        yield Alert(level="warn", text=text, command=skysail("topics", "check"))

@@ -27,6 +27,7 @@ from streams.control.page_types import (
 )
 from streams.control.promises import at_most
 from streams.control.visibility import View
+from streams.operators.statistics import UNSERVED
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -66,6 +67,7 @@ class _Gauges:
         # By model and version: what it is for, and its share of the queries.
         self.beside: dict[str, dict[str, tuple[str, float]]] = {}
         self.labels: dict[tuple[str, str], set[str]] = {}  # by model and version
+        self.unserved: dict[str, float] = {}  # records that nobody reads, by topic
         for entry in live:
             for full, value in entry["gauges"].items():
                 name, labels = parse(full)
@@ -80,16 +82,20 @@ class _Gauges:
                 elif name in ("canary", "shadow", "standby"):
                     beside = self.beside.setdefault(labels.get("model", ""), {})
                     beside[labels.get("version", "")] = name, value if name == "canary" else 0.0
-                elif name in ("labelled", "looked_up"):
-                    self._gather(name, labels)
+                elif name in ("labelled", "looked_up", UNSERVED):
+                    self._gather(name, labels, value)
                 elif labels.keys() == {"application"} and not name.endswith(("_us", "_share", PROMISED)):
                     held = self.holds.setdefault(labels["application"], {})
                     held[name] = held.get(name, 0.0) + value
                 key = Key(name, labels.get("application", ""), labels.get("model", ""))
                 self._values.setdefault(key, []).append(value)
 
-    def _gather(self, name: str, labels: Mapping[str, str]) -> None:
-        """Take one of several labels of a version, or one of several sources of an application."""
+    def _gather(self, name: str, labels: Mapping[str, str], value: float) -> None:
+        """Take one of several labels of a version, sources of an application, or topics with partitions too many."""
+        if name == UNSERVED:
+            topic = labels.get("topic", "")
+            self.unserved[topic] = max(value, self.unserved.get(topic, 0.0))
+            return
         if name == "looked_up":
             self.sources.setdefault(labels.get("application", ""), set()).add(labels.get("source", ""))
             return
@@ -142,7 +148,7 @@ def overview(
     lately = history.since(LATELY_US, then_us)[1]
     faults = load_faults(entry["gauges"] for entry in known if not is_silent(entry, then_us))
     versions = WorkerVersions(gauges.versions, gauges.failing, gauges.not_loaded, faults, hosted)
-    found = alerts(applications, processes, letters, (risen, lately), versions, view, now_us)
+    found = alerts(applications, processes, letters, (risen, lately), versions, view, now_us, gauges.unserved)
     return Overview(
         prefix=view.place.prefix,
         kafka=view.place.kafka,

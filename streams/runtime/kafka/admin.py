@@ -44,14 +44,21 @@ def partitions(client: AdminClient) -> dict[str, int]:
     return {name: len(topic.partitions) for name, topic in _listed(client).topics.items() if topic.error is None}
 
 
-def find(client: AdminClient, names: Iterable[str]) -> dict[str, Found]:
+def find(client: AdminClient, counts: Mapping[str, int]) -> dict[str, Found]:
     """Return those of the topics that are there, with their configuration if the broker tells it.
+
+    Args:
+        client: of any of the brokers.
+        counts: partitions that are served, by full name; what is in others is counted.
 
     Raises:
         BrokerUnavailableError: no broker answers.
     """
     listed = _listed(client)
-    there = {name: listed.topics[name] for name in names if name in listed.topics and not listed.topics[name].error}
+    there = {name: listed.topics[name] for name in counts if name in listed.topics and not listed.topics[name].error}
+    logs = _logs(
+        client, {name: len(topic.partitions) for name, topic in there.items() if len(topic.partitions) > counts[name]}
+    )
     # A broker without a controller (librdkafka's mock) would let the question time out.
     configs = _configs(client, list(there)) if listed.controller_id in listed.brokers else {}
     found = {}
@@ -62,7 +69,33 @@ def find(client: AdminClient, names: Iterable[str]) -> dict[str, Found]:
             replicas=min((len(place.replicas) for place in places), default=0),
             leaderless=sum(place.leader < 0 for place in places),
             config=configs.get(name, {}),
+            waiting=sum(end - begin for number, begin, end in logs.get(name, ()) if number >= counts[name]),
+            used=max((number + 1 for number, _, end in logs.get(name, ()) if end), default=0),
         )
+    return found
+
+
+def _logs(client: AdminClient, counts: Mapping[str, int]) -> dict[str, list[tuple[int, int, int]]]:
+    """Return number, begin and end of each partition's log, by topic, as far as the broker tells."""
+    places = [TopicPartition(name, number) for name, count in counts.items() for number in range(count)]
+    found: dict[str, list[tuple[int, int, int]]] = {}
+    if not places:
+        return found
+    earliest, latest = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call]
+    begins, ends = _offsets(client, places, earliest), _offsets(client, places, latest)
+    for place in begins.keys() & ends.keys():
+        found.setdefault(place.topic, []).append((place.partition, begins[place], ends[place]))
+    return found
+
+
+def _offsets(client: AdminClient, places: Iterable[TopicPartition], spec: OffsetSpec) -> dict[TopicPartition, int]:
+    """Return the offset of each partition that its leader tells."""
+    found = {}
+    for place, future in client.list_offsets(dict.fromkeys(places, spec), request_timeout=ANSWER_S).items():
+        try:
+            found[place] = future.result(ANSWER_S).offset
+        except (KafkaException, TimeoutError):
+            continue  # without a leader, or no right to look
     return found
 
 

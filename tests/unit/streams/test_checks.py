@@ -153,12 +153,51 @@ def test_a_model_topic_of_one_partition_may_have_more() -> None:
 
 
 @pytest.mark.parametrize("name", [topics.APPLICATIONS, topics.MODELS, topics.REPORTS])
-def test_a_topic_of_one_partition_must_have_one(name: str) -> None:
-    """Only the first is read."""
-    (fault,) = counted(name, 2)
+def test_partitions_that_were_added_to_a_topic_of_one_are_told_and_stop_nothing(name: str) -> None:
+    """Only the first is written."""
+    (warning,) = counted(name, 2)
+
+    assert (warning.aspect, warning.fault) == ("partitions", False)
+    assert "recreate it" in warning.message
+
+
+@pytest.mark.parametrize("name", TOPOLOGY.copartitioned[0])
+def test_partitions_that_were_added_to_one_topic_of_the_circle_are_told_and_stop_nothing(name: str) -> None:
+    """The first ones are served; the sentence says how many, and what waits in the others."""
+    (warning,) = checked({name: replace(perfect()[name], partitions=6, waiting=3)})
+
+    assert (warning.aspect, warning.fault) == ("partitions", False)
+    assert f"sky.{name} has 6 partitions (3 records wait beyond the first 4)" in warning.message
+    assert "the first 4 are served" in warning.message
+    assert "Skysail's client keeps to them" in warning.message
+
+
+def test_partitions_that_were_added_to_all_topics_after_the_first_answers_stop_nothing() -> None:
+    """Answers lie in the first ones alone, so these were served; a client cannot see that, and must be told."""
+    circle = {name: replace(perfect()[name], partitions=6, used=4) for name in TOPOLOGY.copartitioned[0]}
+    (warning,) = checked(circle)
+
+    assert not warning.fault
+    assert "Client(..., partitions=4)" in warning.message
+
+
+@pytest.mark.parametrize("role", ["selection", "joiner", "learner", "worker.knn"])
+def test_each_role_alone_sees_that_partitions_were_added(role: str) -> None:
+    """By what was written to the topics that it touches."""
+    part = TOPOLOGY.used_by([role])
+    circle = {name: replace(perfect()[name], partitions=6, used=2) for name in part.copartitioned[0]}
+    (warning,) = checked(circle, part)
+
+    assert not warning.fault
+
+
+def test_settings_that_name_fewer_partitions_than_have_been_served_are_a_fault() -> None:
+    """Answers lie in all eight: queries in four of them would wait for ever."""
+    circle = {name: replace(perfect()[name], partitions=8, used=8) for name in TOPOLOGY.copartitioned[0]}
+    (fault,) = checked(circle)
 
     assert fault.fault
-    assert "recreate it" in fault.message
+    assert "set `partitions` to that" in fault.message
 
 
 def test_dead_letters_may_have_more_partitions() -> None:
