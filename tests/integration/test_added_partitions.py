@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import aiohttp
@@ -55,6 +56,8 @@ async def test_partitions_that_are_added_to_every_topic_end_no_service(
         async with PatientClient(kafka.bootstrap, prefix, partitions=SERVED) as client:
             await learnt(there, client)
 
+        await there.watch.all_committed("learner", topics.OBSERVATIONS)
+
         there.put_record(topics.QUERIES, Query("strange", "sums", ROW), partition=MORE - 1)
         await told(there, "1 records in queries")
         found = await asyncio.to_thread(
@@ -106,6 +109,7 @@ async def told(there: Deployed, text: str) -> None:
     async with aiohttp.ClientSession() as session, asyncio.timeout(UNTIL_S):
         alerts: list[dict[str, str]] = []
         while not any(text in alert["text"] for alert in alerts):
-            async with session.get(address) as response:
+            with suppress(aiohttp.ClientConnectorError):  # the page is starting
+                response = await session.get(address)
                 alerts = (await response.json())["overview"]["alerts"]
             await asyncio.sleep(0.2)
