@@ -278,3 +278,25 @@ def test_outputs_of_shadows_whose_clock_is_ahead_are_found() -> None:
     report = replayed(trace)
     assert report.differences == []
     assert not report.unchecked
+
+
+def test_an_id_that_two_applications_were_asked_with_leaves_nothing_missing() -> None:
+    """Neither has an observation, and the feedback is a dead letter; no window of theirs teaches at its end."""
+    loop = asked(default_loss=1.0)
+    loop.configure(replace(digits(window_s=20.0, default_loss=1.0), name="fraud"))
+    loop.driver.run(0.1)
+    for query_id in ("told", "silent"):
+        for application in ("digits", "fraud"):
+            loop.query(query_id, application=application)
+            loop.driver.run(0.1)
+    loop.feedback("told", label=7)
+    for _ in range(6):
+        loop.driver.run(60)
+        last = loop.query()
+        loop.driver.run(0.1)
+        loop.feedback(last, label=7)
+    loop.driver.run(60)
+
+    report = replayed(trace_of(loop.driver))
+    assert report.differences == []
+    assert not {"told", "silent"} & {seen.query_id for _, seen in loop.observations()}
