@@ -5,7 +5,7 @@ A *fault* loses records, answers or lessons, so nothing should start on it. A *w
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from schemas.sizes import ROOM_BYTES
@@ -64,12 +64,14 @@ class Finding:
         topics: logical names of the topics concerned.
         message: a sentence that says what is wrong and what to do.
         fault: nothing should start before it is mended.
+        value: of the topic's property `aspect`, by which Kafka can mend it in place; empty where it cannot.
     """
 
     aspect: str
     topics: tuple[str, ...]
     message: str
     fault: bool
+    value: str = ""
 
     @property
     def passing(self) -> bool:
@@ -186,9 +188,7 @@ class _Comparison:
             return
         has = f"{{names}} has {found.partitions} partitions instead of {topic.partitions}"
         if found.partitions < topic.partitions:
-            advice = f"kafka-topics.sh --alter --topic {self._real(topic.name)} --partitions {topic.partitions}"
-            if topic.value == ASKED:
-                advice = "skysail topics create"
+            advice = "skysail topics create"
             yield self._fault("partitions", [topic.name], f"{has}, and all are written to; add them: {advice}")
         elif found.partitions > topic.partitions and topic.value == ASKED:
             advice = f"set `worker.partitions` to {found.partitions} for this model, and: skysail topics create"
@@ -275,19 +275,19 @@ class _Comparison:
             yield self._set(topic, COMPRESSION, kind, wanted, "it takes about three times the disk", fault=False)
 
     def _size(self, topic: Topic, limit: int) -> Iterator[Finding]:
-        key = SIZE
-        wanted = int(topic.config()[key])
         if topic.value != VERBATIM:
             largest = min(self.topology.record_bytes + ROOM_BYTES, topic.max_bytes)
             if limit < largest:
                 why = f"records of up to {largest} bytes are accepted and written (`max_input_kib`)"
-                yield self._set(topic, key, limit, wanted, why, fault=True)
+                yield self._set(topic, SIZE, limit, topic.max_bytes, why, fault=True)
             return
+        source = self._largest_of_source(topic.name)
+        wanted = max(topic.max_bytes, source)
         if limit < DEAD_LETTER_BYTES:
             why = "the role that has to write a dead letter would end"
-            yield self._set(topic, key, limit, wanted, why, fault=True)
-        elif limit < self._largest_of_source(topic.name):
-            yield self._set(topic, key, limit, wanted, "the largest bad records would be cut off", fault=False)
+            yield self._set(topic, SIZE, limit, wanted, why, fault=True)
+        elif limit < source:
+            yield self._set(topic, SIZE, limit, wanted, "the largest bad records would be cut off", fault=False)
 
     def _largest_of_source(self, dead: str) -> int:
         """Return the size that the source of a dead-letter topic takes."""
@@ -298,11 +298,10 @@ class _Comparison:
 
     def _set(self, topic: Topic, key: str, has: object, wanted: object, why: str, *, fault: bool) -> Finding:
         """Make a finding about a property that Kafka can change in place."""
-        command = "mend it with: kafka-configs.sh --alter --entity-type topics"
+        command = "mend it with: skysail topics check --mend, or kafka-configs.sh --alter --entity-type topics"
         command += f" --entity-name {self._real(topic.name)} --add-config {key}={wanted}"
-        return self._finding(
-            key, [topic.name], f"{{names}} has {key} {has} instead of {wanted}: {why}; {command}", fault=fault
-        )
+        text = f"{{names}} has {key} {has} instead of {wanted}: {why}; {command}"
+        return replace(self._finding(key, [topic.name], text, fault=fault), value=str(wanted))
 
     def _fault(self, aspect: str, names: list[str], text: str) -> Finding:
         return self._finding(aspect, names, text, fault=True)

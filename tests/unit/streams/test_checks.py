@@ -364,3 +364,40 @@ def test_a_part_of_the_topology_is_checked_alone() -> None:
     there[topics.FEEDBACK] = replace(there[topics.FEEDBACK], partitions=5)
     (fault,) = check(part, there, replication=3)
     assert set(fault.topics) == {topics.PREDICTIONS, topics.SHADOWS, topics.FEEDBACK, topics.OBSERVATIONS}
+
+
+WRONG = {
+    "cleanup.policy": ["compact", "delete", "compact,delete"],
+    "retention.ms": ["60000", "1"],
+    "message.timestamp.type": ["CreateTime", "LogAppendTime"],
+    "max.message.bytes": ["1000", "200000", str(LARGEST - 1), str(40 << 20)],
+    "compression.type": ["gzip", "uncompressed", "producer"],
+    "min.insync.replicas": ["4"],
+}
+
+
+@pytest.mark.parametrize("name", TOPOLOGY.topics)
+@pytest.mark.parametrize("key", WRONG)
+def test_what_a_finding_says_to_set_is_no_finding_afterwards(name: str, key: str) -> None:
+    """Of each topic and property, also where a topic takes more than its dead letters."""
+    for value in WRONG[key]:
+        found = perfect()
+        found[name] = replace(found[name], config={**found[name].config, key: value})
+        findings = check(TOPOLOGY, found, replication=3, prefix="sky")
+        for finding in findings:
+            assert finding.value, finding
+            assert f"has {finding.aspect} {finding.value} " not in finding.message, "it changes nothing"
+            assert finding.message.endswith(f"{finding.aspect}={finding.value}")
+            assert "skysail topics check --mend" in finding.message
+            (topic,) = finding.topics
+            found[topic] = replace(found[topic], config={**found[topic].config, finding.aspect: finding.value})
+        assert check(TOPOLOGY, found, replication=3, prefix="sky") == []
+
+
+def test_dead_letters_of_a_topic_that_takes_more_are_to_take_as_much() -> None:
+    """The topic was created without a size, so it takes what the broker does."""
+    found = perfect()
+    found[topics.QUERIES] = replace(found[topics.QUERIES], config={"max.message.bytes": "8388608"})
+    dead = f"{topics.QUERIES}.dlq"
+    (finding,) = [one for one in check(TOPOLOGY, found, replication=3) if one.topics == (dead,)]
+    assert "has max.message.bytes 2097176 instead of 8388608" in finding.message
