@@ -378,6 +378,7 @@ def _loop(
         version=VERSION,
         executors=executors,
         features=features,
+        partitions=common.settings.partitions,
     )
 
 

@@ -5,11 +5,11 @@ A *fault* loses records, answers or lessons, so nothing should start on it. A *w
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from schemas.sizes import ROOM_BYTES
-from schemas.topics import dead_letters
+from schemas.topics import FEEDBACK, PREDICTIONS, QUERIES, dead_letters
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 DEAD_LETTER_BYTES: Final = 144 * 1024
 VERBATIM: Final = "verbatim"
 ASKED: Final = "ModelQueries"
+# From whose counts a client knows how many partitions are served.
+WRITTEN: Final = (QUERIES, FEEDBACK, PREDICTIONS)
 MIN_IN_SYNC: Final = "min.insync.replicas"
 # What a role relies on; a broker may keep some of it to itself.
 COMPRESSION: Final = "compression.type"
@@ -40,12 +42,16 @@ class Found:
         replicas: of the partition with the fewest.
         leaderless: partitions that no broker leads at the moment.
         config: as Kafka names it; empty if the broker does not tell.
+        waiting: records in partitions beyond those of the topology.
+        used: partitions up to the last one that has ever had a record; told only where there are some beyond.
     """
 
     partitions: int
     replicas: int = 1
     leaderless: int = 0
     config: Mapping[str, str] = field(default_factory=dict)
+    waiting: int = 0
+    used: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +64,14 @@ class Finding:
         topics: logical names of the topics concerned.
         message: a sentence that says what is wrong and what to do.
         fault: nothing should start before it is mended.
+        value: of the topic's property `aspect`, by which Kafka can mend it in place; empty where it cannot.
     """
 
     aspect: str
     topics: tuple[str, ...]
     message: str
     fault: bool
+    value: str = ""
 
     @property
     def passing(self) -> bool:
@@ -132,8 +140,12 @@ class _Comparison:
         wanted = {name: self.topology.topics[name].partitions for name in names}
         if counts == wanted:
             return
-        listed = ", ".join(f"{self._real(name)} has {count}" for name, count in counts.items())
         number = next(iter(wanted.values()))
+        more = [name for name in names if counts[name] > number]
+        if min(counts.values()) >= number and self._has_grown(counts, number):
+            yield self._warning("partitions", names, self._unserved(more, number))
+            return
+        listed = ", ".join(f"{self._real(name)} has {count}" for name, count in counts.items())
         advice = f"recreate those that have not {number}, or set `partitions` to what all have"
         if len(set(counts.values())) == 1:
             listed = f"the circle of data has {next(iter(counts.values()))} partitions"
@@ -142,15 +154,41 @@ class _Comparison:
             "partitions", names, f"{listed}, but the settings say {number} for each, since their records meet; {advice}"
         )
 
+    def _has_grown(self, counts: Mapping[str, int], number: int) -> bool:
+        """Whether somebody has added partitions, and it is not the settings that are wrong.
+
+        What roles have written lies in all partitions that were ever served. Where there is nothing yet, equal counts
+        are as created.
+        """
+        used = max((self.found[name].used for name in counts if name not in (QUERIES, FEEDBACK)), default=0)
+        return used <= number and (used > 0 or len(set(counts.values())) > 1)
+
+    def _unserved(self, names: list[str], number: int) -> str:
+        """Say what is served where somebody has added partitions, and what is not."""
+        listed = ", ".join(
+            f"{self._real(name)} has {self.found[name].partitions} partitions"
+            + (
+                f" ({self.found[name].waiting} records wait beyond the first {number})"
+                if self.found[name].waiting
+                else ""
+            )
+            for name in names
+        )
+        told = f"{listed}, and the settings say {number}: the first {number} are served, what is in others is not read"
+        client = "Skysail's client keeps to them"
+        if set(WRITTEN) <= set(names):
+            client = f"clients must be told: Client(..., partitions={number})"
+        return (
+            f"{told}. {client}; other writers must, too. Kafka takes no partition away: see docs/limits.md, Partitions"
+        )
+
     def _alone(self, topic: Topic, found: Found) -> Iterator[Finding]:
         """Topics that need not be equal to others: a model's, and those of one partition."""
         if topic.name in {name for group in self.topology.copartitioned for name in group}:
             return
         has = f"{{names}} has {found.partitions} partitions instead of {topic.partitions}"
         if found.partitions < topic.partitions:
-            advice = f"kafka-topics.sh --alter --topic {self._real(topic.name)} --partitions {topic.partitions}"
-            if topic.value == ASKED:
-                advice = "skysail topics create"
+            advice = "skysail topics create"
             yield self._fault("partitions", [topic.name], f"{has}, and all are written to; add them: {advice}")
         elif found.partitions > topic.partitions and topic.value == ASKED:
             advice = f"set `worker.partitions` to {found.partitions} for this model, and: skysail topics create"
@@ -158,7 +196,11 @@ class _Comparison:
         elif found.partitions > topic.partitions > 1:
             yield self._warning("partitions", [topic.name], f"{has}; the others stay empty, and their readers idle")
         elif found.partitions > topic.partitions and topic.value != VERBATIM:
-            yield self._fault("partitions", [topic.name], f"{has}, and only the first is read; recreate it")
+            yield self._warning(
+                "partitions",
+                [topic.name],
+                f"{has}; the first is used, so nobody may write to others. To go back, recreate it",
+            )
 
     def _replication(self) -> Iterator[Finding]:
         copies: dict[int, list[str]] = {}
@@ -233,19 +275,19 @@ class _Comparison:
             yield self._set(topic, COMPRESSION, kind, wanted, "it takes about three times the disk", fault=False)
 
     def _size(self, topic: Topic, limit: int) -> Iterator[Finding]:
-        key = SIZE
-        wanted = int(topic.config()[key])
         if topic.value != VERBATIM:
             largest = min(self.topology.record_bytes + ROOM_BYTES, topic.max_bytes)
             if limit < largest:
                 why = f"records of up to {largest} bytes are accepted and written (`max_input_kib`)"
-                yield self._set(topic, key, limit, wanted, why, fault=True)
+                yield self._set(topic, SIZE, limit, topic.max_bytes, why, fault=True)
             return
+        source = self._largest_of_source(topic.name)
+        wanted = max(topic.max_bytes, source)
         if limit < DEAD_LETTER_BYTES:
             why = "the role that has to write a dead letter would end"
-            yield self._set(topic, key, limit, wanted, why, fault=True)
-        elif limit < self._largest_of_source(topic.name):
-            yield self._set(topic, key, limit, wanted, "the largest bad records would be cut off", fault=False)
+            yield self._set(topic, SIZE, limit, wanted, why, fault=True)
+        elif limit < source:
+            yield self._set(topic, SIZE, limit, wanted, "the largest bad records would be cut off", fault=False)
 
     def _largest_of_source(self, dead: str) -> int:
         """Return the size that the source of a dead-letter topic takes."""
@@ -256,11 +298,10 @@ class _Comparison:
 
     def _set(self, topic: Topic, key: str, has: object, wanted: object, why: str, *, fault: bool) -> Finding:
         """Make a finding about a property that Kafka can change in place."""
-        command = "mend it with: kafka-configs.sh --alter --entity-type topics"
+        command = "mend it with: skysail topics check --mend, or kafka-configs.sh --alter --entity-type topics"
         command += f" --entity-name {self._real(topic.name)} --add-config {key}={wanted}"
-        return self._finding(
-            key, [topic.name], f"{{names}} has {key} {has} instead of {wanted}: {why}; {command}", fault=fault
-        )
+        text = f"{{names}} has {key} {has} instead of {wanted}: {why}; {command}"
+        return replace(self._finding(key, [topic.name], text, fault=fault), value=str(wanted))
 
     def _fault(self, aspect: str, names: list[str], text: str) -> Finding:
         return self._finding(aspect, names, text, fault=True)

@@ -87,7 +87,11 @@ class ClientTransport(Protocol):
     """The client's way to Kafka. Topics are logical names."""
 
     async def start(self, follow: Sequence[str]) -> Mapping[str, int]:
-        """Connect at the present end of the followed topics; returns how many partitions each has."""
+        """Connect at the present end of the followed topics.
+
+        Returns:
+            how many partitions each has, and `queries` and `feedback`, as far as that is known.
+        """
         ...
 
     async def send(self, topic: str, partition: int, records: Sequence[tuple[bytes, bytes]]) -> None:
@@ -115,6 +119,8 @@ class Client:
         transport: the way to Kafka; tests bring their own.
         clock: stamps what is sent.
         max_input_kib: the largest query, as the deployment's setting of this name; a `codec` has its own bound.
+        partitions: as the deployment's setting of this name. Without it, those that `queries`, `feedback` and
+            `predictions` have in common: the same, unless somebody has added partitions to all three.
     """
 
     def __init__(
@@ -128,6 +134,7 @@ class Client:
         transport: ClientTransport | None = None,
         clock: Clock | None = None,
         max_input_kib: int = MAX_BYTES >> 10,
+        partitions: int | None = None,
     ) -> None:
         self._codec = codec or Codec(max_bytes=max_input_kib << 10)
         self._name = f"{prefix!r} on {bootstrap}"
@@ -135,6 +142,7 @@ class Client:
         self._transport = transport or KafkaClientTransport(place)
         self._clock = clock or SystemClock()
         self._ids = None if seed is None else random.Random(seed)  # noqa: S311 - ids, not secrets
+        self._served = partitions
         self._partitions = 0
         self._bootstrap = bootstrap
         self._waiting: dict[str, _Awaited] = {}
@@ -172,8 +180,9 @@ class Client:
         except BrokerUnavailableError:
             message = f"no Kafka broker answers at {self._bootstrap}; see `skysail doctor`, `skysail kafka start`"
             raise BrokerUnavailableError(message) from None  # the libraries' own tracebacks tell a user nothing more
-        self._partitions = counts[topics.PREDICTIONS]  # `queries` and `feedback` have as many: the topology says so
         self._home = _Home.here()
+        # Others may have more than are served: somebody has added some.
+        self._partitions = min(count for count in (*counts.values(), self._served) if count)
         self._reader = asyncio.create_task(self._read(), name="client.reader")
         self._reader.add_done_callback(self._reader_ended)
 
@@ -399,7 +408,8 @@ class Client:
         return (
             f"no prediction for query {query.query_id} to application {query.application!r} within {timeout_s:g} s from"
             f" {self._name}. Check that the selection role runs there (`skysail doctor`), with the same prefix, that"
-            " the topics fit (`skysail topics check`), and what arrived (`skysail tail queries`)"
+            " the topics fit (`skysail topics check`; where partitions were added, name those that are served:"
+            " Client(..., partitions=...)), and what arrived (`skysail tail queries`)"
         )
 
 

@@ -8,6 +8,7 @@ import logging
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
+from schemas import topics
 from streams.operators.contract import Emit, Position
 from streams.runtime.clock import SystemClock
 from streams.runtime.kafka.log_reader import KafkaTail
@@ -51,13 +52,14 @@ class KafkaClientTransport:
         self._unacknowledged: dict[int, tuple[int, asyncio.Future[None]]] = {}
 
     async def start(self, follow: Sequence[str]) -> Mapping[str, int]:
-        """Connect; returns the partition counts of the followed topics."""
+        """Connect; returns the partition counts of the followed topics, and of those that are written."""
         async with AsyncExitStack() as stack:
             producer = KafkaTransport(self._connection, SystemClock())
             await producer.start()
             stack.push_async_callback(producer.stop)
             tail = self._tail = KafkaTail(self._connection, follow)
             counts = await tail.start()
+            counts |= await producer.partitions((topics.QUERIES, topics.FEEDBACK))
             stack.push_async_callback(tail.stop)
             self._tasks = await stack.enter_async_context(asyncio.TaskGroup())
             self._accumulator = Accumulator(producer, AccumulatorEvents(self._acknowledged, self._refused), self._tasks)

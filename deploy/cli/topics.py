@@ -11,7 +11,7 @@ import click
 from deploy.cli.common import VerbGroup, json_option, print_json, with_settings
 from deploy.connect.schema_registry import codec_for
 from deploy.state import desired
-from deploy.state.topics import check, create
+from deploy.state.topics import check, create, mend
 from streams.checks import SIZE
 from streams.topology import describe
 
@@ -23,6 +23,7 @@ EXAMPLES = """\
 skysail topics describe                who reads and writes what
 skysail topics create                  create missing topics and partitions
 skysail topics check                   what is wrong and what to do; exit code 1 on a fault
+skysail topics check --mend            set what can be set: sizes, retention, compression, timestamps
 """
 
 
@@ -54,16 +55,26 @@ def create_(settings: Settings, *, as_json: bool) -> None:
 
 
 @topics.command("check")
+@click.option("--mend", "mends", is_flag=True, help="Set the topics' properties that are not as needed, then check.")
 @json_option
 @with_settings
-def check_(settings: Settings, *, as_json: bool) -> None:
-    """Compare the broker with the topology. The exit code is 1 on a fault, 0 with warnings only."""
+def check_(settings: Settings, *, mends: bool, as_json: bool) -> None:
+    """Compare the broker with the topology. The exit code is 1 on a fault, 0 with warnings only.
+
+    With --mend it first sets the properties of topics which were created without, or changed: size, retention, cleanup,
+    compression, timestamps. Partitions, copies and missing topics it leaves as they are.
+    """
     known = desired.known_models(settings, codec_for(settings))
-    findings = [*check(settings, desired.build(settings, known)), *desired.unspread(settings, known)]
+    topology = desired.build(settings, known)
+    mended = mend(settings, check(settings, topology)) if mends else []
+    findings = [*check(settings, topology), *desired.unspread(settings, known)]
     faults = [finding for finding in findings if finding.fault]
     if as_json:
-        print_json({"usable": not faults, "findings": [asdict(finding) for finding in findings]})
+        told = {"mended": mended} if mends else {}
+        print_json({"usable": not faults, **told, "findings": [asdict(finding) for finding in findings]})
     else:
+        for line in mended:
+            click.echo(f"mended: {line}")
         for finding in findings:
             click.echo(f"{'fault' if finding.fault else 'warning'}: {finding.message}")
         click.echo("these topics cannot be used as they are" if faults else "all topics can be used")

@@ -129,7 +129,8 @@ async def asking(settings: Settings, codec: Codec) -> AsyncIterator[Client]:
     Raises:
         Unreachable: no broker answers.
     """
-    client = Client(settings.kafka.bootstrap, settings.prefix, properties(settings), codec=codec)
+    place = settings.kafka.bootstrap, settings.prefix, properties(settings)
+    client = Client(*place, codec=codec, partitions=settings.partitions)
     async with AsyncExitStack() as stack:
         with answering(settings):
             await stack.enter_async_context(client)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 R = TypeVar("R", Application, Model)
 K = TypeVar("K", Application, Model, Profile)
 END = KafkaError._PARTITION_EOF  # noqa: SLF001 - librdkafka's own codes begin with an underscore
-_BY_KEY = -1  # librdkafka's partition by key
+_FIRST = 0  # the partition of these topics: where somebody adds one, a key's records must not lie in two
 FETCH_WAIT_MS = 50  # the embedded broker reports the end of a partition no sooner
 TOPICS: dict[type[Application | Model | Profile], str] = {
     Application: topics.APPLICATIONS,
@@ -104,7 +104,7 @@ def write(settings: Settings, records: Iterable[tuple[str, str, bytes | None]]) 
     Raises:
         DeployError: the broker refused one.
     """
-    write_to(settings, ((topic, _BY_KEY, name, value) for topic, name, value in records))
+    write_to(settings, ((topic, _FIRST, name, value) for topic, name, value in records))
 
 
 def write_to(settings: Settings, records: Iterable[tuple[str, int, str, bytes | None]]) -> None:

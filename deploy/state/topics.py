@@ -13,6 +13,8 @@ from streams.checks import ASKED
 from streams.runtime.kafka import admin as kafka_admin
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from deploy.config.settings import Settings
     from streams.checks import Finding
     from streams.topology import Topology
@@ -64,8 +66,25 @@ def check(settings: Settings, topology: Topology) -> list[Finding]:
         Unreachable: no broker answers.
     """
     real = {f"{settings.prefix}.{name}": name for name in topology.topics}
-    found = {real[name]: topic for name, topic in kafka_admin.find(admin(settings), real).items()}
+    counts = {name: topology.topics[logical].partitions for name, logical in real.items()}
+    found = {real[name]: topic for name, topic in kafka_admin.find(admin(settings), real, counts).items()}
     return checks.check(topology, found, replication=settings.replication, prefix=settings.prefix)
+
+
+def mend(settings: Settings, findings: Iterable[Finding]) -> list[str]:
+    """Set the properties of topics that findings say can be set in place; returns what was set.
+
+    Raises:
+        Unreachable: no broker answers.
+        MisconfiguredError: the broker refuses.
+    """
+    client, told = admin(settings), []
+    for finding in findings:
+        if finding.value:
+            (name,) = finding.topics
+            kafka_admin.configure(client, f"{settings.prefix}.{name}", {finding.aspect: finding.value})
+            told.append(f"{settings.prefix}.{name} has {finding.aspect} {finding.value} now")
+    return told
 
 
 def require(settings: Settings, topology: Topology) -> None:

@@ -225,3 +225,15 @@ def _letters(letters: Sequence[LetterRow]) -> Iterator[Alert]:
             letter = "dead letter" if round(row["minute"]) == 1 else "dead letters"
             text = f"{row['minute']:.0f} {letter} in the last minute: {row['topic']}, cause {row['cause']}"
             yield Alert(level="warn", text=text, command=row["command"])
+
+
+def unserved(topics: Mapping[str, float]) -> Iterator[Alert]:
+    """Tell of partitions beyond those of the deployment: users notice where somebody writes to them."""
+    if waiting := [f"{count:,.0f} records in {topic}" for topic, count in sorted(topics.items()) if count]:
+        text = (
+            f"{' and '.join(waiting)} are read by nobody: they lie in partitions that were added, which are not served"
+        )
+        yield Alert(level="bad", text=text, command=skysail("topics", "check"))
+    elif topics:
+        text = f"partitions were added to {', '.join(sorted(topics))}; the ones from before are served"
+        yield Alert(level="warn", text=text, command=skysail("topics", "check"))

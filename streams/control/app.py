@@ -257,7 +257,7 @@ def _plan(app: faust.App, codec: Codec, options: Options, state: _State) -> None
         now_us = _now_us()
         try:
             for found in await planning.tick(asked(state.live.values(), state.history, now_us), now_us):
-                await topic.send(key=found.pool.encode(), value=codec.encode(found))
+                await topic.send(key=found.pool.encode(), value=codec.encode(found), partition=0)
         except Exception:  # noqa: BLE001 - Faust would end the app, and the page with it
             _log.exception("hosts could not be planned; that is tried again")
             await planning.stop()

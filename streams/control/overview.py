@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from schemas.records import STOPPED
 from schemas.topics import dead_letters
-from streams.control.alerts import WorkerVersions, alerts
+from streams.control.alerts import WorkerVersions, alerts, unserved
 from streams.control.figures import LAG, is_silent, parse
 from streams.control.history import STEP_US, STEPS, Key
 from streams.control.load_faults import load_faults
@@ -28,6 +28,7 @@ from streams.control.page_types import (
 )
 from streams.control.promises import at_most
 from streams.control.visibility import View
+from streams.operators.statistics import UNSERVED
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -67,6 +68,7 @@ class _Gauges:
         # By model and version: what it is for, and its share of the queries.
         self.beside: dict[str, dict[str, tuple[str, float]]] = {}
         self.labels: dict[tuple[str, str], set[str]] = {}  # by model and version
+        self.unserved: dict[str, float] = {}  # records that nobody reads, by topic
         for entry in live:
             for full, value in entry["gauges"].items():
                 name, labels = parse(full)
@@ -81,16 +83,20 @@ class _Gauges:
                 elif name in ("canary", "shadow", "standby"):
                     beside = self.beside.setdefault(labels.get("model", ""), {})
                     beside[labels.get("version", "")] = name, value if name == "canary" else 0.0
-                elif name in ("labelled", "looked_up"):
-                    self._gather(name, labels)
+                elif name in ("labelled", "looked_up", UNSERVED):
+                    self._gather(name, labels, value)
                 elif labels.keys() == {"application"} and not name.endswith(("_us", "_share", PROMISED)):
                     held = self.holds.setdefault(labels["application"], {})
                     held[name] = held.get(name, 0.0) + value
                 key = Key(name, labels.get("application", ""), labels.get("model", ""))
                 self._values.setdefault(key, []).append(value)
 
-    def _gather(self, name: str, labels: Mapping[str, str]) -> None:
-        """Take one of several labels of a version, or one of several sources of an application."""
+    def _gather(self, name: str, labels: Mapping[str, str], value: float) -> None:
+        """Take one of several labels of a version, sources of an application, or topics with partitions too many."""
+        if name == UNSERVED:
+            topic = labels.get("topic", "")
+            self.unserved[topic] = max(value, self.unserved.get(topic, 0.0))
+            return
         if name == "looked_up":
             self.sources.setdefault(labels.get("application", ""), set()).add(labels.get("source", ""))
             return
@@ -150,7 +156,9 @@ def overview(
     faults = load_faults(entry["gauges"] for entry in known if not is_silent(entry, then_us))
     shadows = {(m, v) for m, beside in gauges.beside.items() for v, (what, _) in beside.items() if what == "shadow"}
     versions = WorkerVersions(gauges.versions, gauges.failing, gauges.not_loaded, faults, hosted, shadows)
-    found = alerts(applications, processes, letters, (risen, lately), versions, view, now_us, more)
+    found = alerts(
+        applications, processes, letters, (risen, lately), versions, view, now_us, [*more, *unserved(gauges.unserved)]
+    )
     return Overview(
         prefix=view.place.prefix,
         kafka=view.place.kafka,

@@ -211,10 +211,13 @@ class Decisions:
     def _starts(self, one: Asked) -> Iterator[_States]:
         """Yield what else a new context may have started from: propensities do not tell all of it.
 
-        First what there was when it was taken, as many observations may have followed since.
+        First none: where the store was slow at a start, contexts began without any, and of a policy whose propensities
+        say nothing every common state fits. Then what there was when it was taken, as many observations may have
+        followed since.
         """
         decision, common = one.prediction.decision, one.states[1][1]
         assert decision is not None
+        yield self._without_state(decision)
         yield from islice(self._starts_of(decision, 0 if common is None else common.version), _STARTS)
         yield from islice(self._starts_of(decision), 1, _STARTS)
 
@@ -230,7 +233,12 @@ class Decisions:
             tried.add(learnt)
             if _shares(decision, begun) == decision.propensities:
                 yield (key, None), (common, state)
-        yield (key, None), (StateKey(key.partition, application_of(decision.state)), None)
+        yield self._without_state(decision)
+
+    def _without_state(self, decision: Decision) -> _States:
+        """Return the states of a context that began without any."""
+        key = self._history.key(decision.state)
+        return (key, None), (StateKey(key.partition, application_of(decision.state)), None)
 
     def _assuming(self, kernel: Selection) -> Selection:
         kernel.assume(self._latencies, self._admission)

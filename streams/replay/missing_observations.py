@@ -83,7 +83,9 @@ class MissingObservations:
         self._large: Counter[int] = Counter()  # and their bytes beyond the usual
 
     def predicted(self, record: Record, prediction: Prediction, *, is_first: bool) -> None:
-        """Take a prediction; only the first of a query waits for feedback."""
+        """Take a prediction; only the first of a query waits, and none once another application has the same id."""
+        if any(window.application != prediction.application for window in self._silent.get(prediction.query_id)):
+            self._silent.pop(prediction.query_id)
         if prediction.decision is None:
             return
         minute, size = record.timestamp_us // _MINUTE_US, len(record.value or b"")

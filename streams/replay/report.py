@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from schemas.codec import Codec
     from schemas.records import PolicyState
@@ -33,6 +33,7 @@ WHY: Final[Mapping[str, str]] = {
     "undecided": "nothing was decided: no room, overload, or models that did not run",
     "prediction_missing": "its prediction is not in the trace",
     "feedback_missing": "its feedback is not in the trace",
+    "side_output_missing": "it was joined with outputs of shadows, or late ones, that are not in the trace",
     "row_missing": "an output whose row is not in the trace, or came too long before it, or it ran inside selection",
     "cached_output": "an output without a row of its own: perhaps from the cache",
     "version_missing": "a row of a version that `models` does not hold any more",
@@ -62,10 +63,11 @@ WAITING: Final[Mapping[str, str]] = {
     "let_go": "waited too long to be held: whether it has an outcome was not looked for",
 }
 _KEPT = 1_000  # differences that are kept; all are counted
+_LONGEST: Final = 200  # characters of a value that is shown
 
 
 class Difference(NamedTuple):
-    """Two values that should be one; `nothing` was recorded of what is missing."""
+    """Two values that should be one, of records the fields that differ; `nothing` was recorded of what is missing."""
 
     kind: str
     id: str
@@ -120,7 +122,7 @@ class Report:
         """Note a difference."""
         self.different[kind] += 1
         if len(self.differences) < _KEPT:
-            self.differences.append(Difference(kind, name, repr(recorded), repr(replayed)))
+            self.differences.append(Difference(kind, name, *apart(recorded, replayed)))
 
     def miss(self, kind: str, name: str, what: str) -> None:
         """Note something that should have been written."""
@@ -135,3 +137,41 @@ class Report:
             known, found = stored.get(key), self.states.get(key)
             if known is None or found is None or codec.encode(known) != codec.encode(found):
                 self.add(STATES, f"{key.partition}:{key.name}", known, found)
+
+
+def apart(recorded: object, replayed: object) -> tuple[str, str]:
+    """Return two values that differ as text: of records of one kind the fields that differ, by name.
+
+    Examples:
+        >>> apart(Difference("steps", "q", "a", "b"), Difference("steps", "q", "a", "c"))
+        ("replayed='b'", "replayed='c'")
+    """
+    found = [*_apart("", recorded, replayed)]
+    if not found:
+        return _short(recorded), _short(replayed)
+    names = [f"{name}=" if name else "" for name, _, _ in found]
+    ours = ", ".join(f"{name}{one}" for name, (_, one, _) in zip(names, found, strict=True))
+    theirs = ", ".join(f"{name}{other}" for name, (_, _, other) in zip(names, found, strict=True))
+    return ours, theirs
+
+
+def _apart(name: str, one: object, other: object) -> Iterator[tuple[str, str, str]]:
+    """Yield name and both texts of each part that differs; equal floats with other signs differ, too."""
+    if repr(one) == repr(other):
+        return
+    if (
+        isinstance(one, tuple)
+        and type(one) is type(other)
+        and len(one) == len(other := cast("tuple[object, ...]", other))
+    ):
+        fields: Sequence[str] = getattr(one, "_fields", ())
+        for place, (its, others) in enumerate(zip(one, other, strict=True)):
+            part = f".{fields[place]}" if fields else f"[{place}]"
+            yield from _apart(f"{name}{part}".removeprefix("."), its, others)
+    else:
+        yield name, _short(one), _short(other)
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}... ({len(text):,} characters)"

@@ -2,8 +2,9 @@
 
 model-predictions ─▶ rows by query and model ─▶ an output of a prediction: one of them, or a difference
 
-A row whose id another query has is asked under a longer id, `ID@OFFSET`. A model that runs inside selection writes no
-rows. So a row is missing only where its version wrote others within `_AROUND_S` before and after it.
+A row whose id another query has is asked under a longer id, `ID@OFFSET`. A model that runs inside selection writes its
+rows behind (`BEHIND`): nobody waits for them, and a role that cannot write drops them. So a row is missing only where a
+worker wrote others of its version within `_AROUND_S` before and after it.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from schemas import topics
 from schemas.errors import DecodeError
 from schemas.records import Model, ModelPredictions, Outcome, is_ranked, outputs_of
 from schemas.topics import model_version
+from streams.operators.contract import BEHIND
 from streams.operators.selection.coding import curve_of
 from streams.replay.held import Held
 from streams.replay.report import ANSWERS, OUTPUTS
@@ -81,11 +83,12 @@ class Rows:
         self._written: set[tuple[str, str, int]] = set()  # model, version, second
 
     def take(self, record: Record) -> None:
-        """Take a batch that a worker wrote."""
+        """Take a batch that a worker wrote, or selection behind its answers."""
         batch = self._codec.decode(ModelPredictions, record.value)
         if (batch.model, batch.version) not in self._versions:
             self._report.unchecked["version_missing"] += len(batch.query_ids)
-        self._written.add((batch.model, batch.version, record.timestamp_us // _SECOND_US))
+        if BEHIND not in record.headers:
+            self._written.add((batch.model, batch.version, record.timestamp_us // _SECOND_US))
         self._sums.take(record.partition, batch.query_ids)
         for query_id, output in zip(batch.query_ids, outputs_of(batch), strict=True):
             size = 0 if output.scores is None else len(output.scores.data)

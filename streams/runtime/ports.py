@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ class Vitals:
         polled_us: when a poll last returned, with or without records.
         progressed_us: when a poll last returned records, or there were none to return.
         failures: polls in a row that raised.
+        unserved: records in partitions that no member of the group reads, by topic, where there are such partitions.
     """
 
     assigned: int
@@ -33,6 +34,7 @@ class Vitals:
     polled_us: int
     progressed_us: int
     failures: int
+    unserved: Mapping[str, int] = field(default_factory=dict)
 
 
 class Rebalanced(Protocol):

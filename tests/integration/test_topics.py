@@ -127,6 +127,22 @@ def test_the_check_tells_faults_from_warnings(settings: Settings, tmp_path: Path
     assert {finding["fault"] for finding in told["findings"][1:]} == {False}
 
 
+def test_topics_that_were_created_without_settings_are_mended_by_one_command(
+    settings: Settings, tmp_path: Path
+) -> None:
+    """It sets what can be set, says what, and what is left afterwards is no fault."""
+    topology = build([], partitions=2)
+    create(
+        admin_client(settings.kafka.bootstrap),
+        {f"{settings.prefix}.{t.name}": t.partitions for t in topology.topics.values()},
+    )
+    assert invoke(settings, tmp_path, "topics", "check").exit_code == 1
+    mended = invoke(settings, tmp_path, "topics", "check", "--mend")
+    assert mended.exit_code == 0, mended.output
+    assert f"mended: {settings.prefix}.observations has message.timestamp.type LogAppendTime now" in mended.output
+    assert "--mend" not in invoke(settings, tmp_path, "topics", "check").output
+
+
 @pytest.mark.parametrize("role", ["selection", "joiner", "learner", "control"])
 def test_a_role_alone_refuses_to_start_without_its_topics(settings: Settings, tmp_path: Path, role: str) -> None:
     """After a bounded time, with a sentence that says what to do, and without having started."""

@@ -44,11 +44,23 @@ def bad(asked: Row) -> Value | Outcome | None:
     return Outcome.FAILED if place % 11 == 3 else None if place % 29 == 17 else 3
 
 
-def recorded(faults: list[Fault], policy: str, changes: dict[str, object]) -> Loop:
-    """Ask sixty queries, some twice; feedback may be late, wrong or missing; a version and the application change."""
+# Versions beside the one that serves: a shadow alone, then with a canary, then none; or the like.
+BESIDE: tuple[dict[int, dict[str, float]], ...] = (
+    {},
+    {10: {"2": 0.0}, 40: {}},
+    {5: {"2": 0.3}, 20: {"2": 0.3, "3": 0.0}, 35: {"3": 0.0, "4": 0.0}, 50: {"3": 0.5}},
+)
+
+
+def recorded(
+    faults: list[Fault], policy: str, changes: dict[str, object], beside: dict[int, dict[str, float]] = BESIDE[0]
+) -> Loop:
+    """Ask sixty queries, some twice; feedback may be late, wrong or missing; versions and the application change."""
     loop = Loop(
         {"good": lambda _: 7, "bad": bad}, digits(policy=policy, window_s=20.0, **changes), faults, has_workers=True
     )
+    for name in ("2", "3", "4"):
+        loop.driver.produce(topics.MODELS, 0, CODEC.encode(version("good", name)), f"good@{name}".encode())
     for number in range(60):
         query_id = loop.query(input=row(float(number)), context=f"user-{number % 3}")
         if number % 7 == 0:
@@ -58,6 +70,8 @@ def recorded(faults: list[Fault], policy: str, changes: dict[str, object]) -> Lo
             loop.feedback(query_id, label=7 if number % 9 else "seven")
         if number == 30:
             loop.driver.produce(topics.MODELS, 0, CODEC.encode(version("bad", "2")), b"bad")
+        if number in beside:
+            loop.driver.produce(topics.MODELS, 0, CODEC.encode(version("good", "1", beside[number])), b"good")
         if number == 45:
             loop.configure(digits(policy=policy, window_s=20.0, **(changes | {"slo_ms": 80.0, "default_output": 5})))
         loop.driver.run(0.05)
@@ -74,12 +88,12 @@ def replayed(trace: MemoryTrace, **options: Any) -> Report:
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.lists(FAULTS, max_size=5), st.sampled_from(POLICIES), CHANGES)
+@given(st.lists(FAULTS, max_size=5), st.sampled_from(POLICIES), CHANGES, st.sampled_from(BESIDE))
 def test_a_loop_replays_bit_equal_whatever_goes_wrong(
-    faults: list[Fault], policy: str, changes: dict[str, object]
+    faults: list[Fault], policy: str, changes: dict[str, object], beside: dict[int, dict[str, float]]
 ) -> None:
     """Nothing differs; every prediction is checked or counted with a reason, every observation is checked."""
-    loop = recorded(faults, policy, changes)
+    loop = recorded(faults, policy, changes, beside)
     report = replayed(trace_of(loop.driver))
     report.compare_states(loop.driver.store.states, CODEC)
 

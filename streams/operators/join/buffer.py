@@ -98,6 +98,7 @@ class Ending(enum.StrEnum):
     BEFORE = "before"  # one or the other, before this joiner began: the feedback's own time tells
     UNDECIDED = "undecided"  # it never waited: no model was chosen, so there is nothing to learn
     REFUSED = "refused"  # it never waited: there was no room
+    AMBIGUOUS = "ambiguous"  # another application has been asked with its id
 
 
 class EndedQueries:

@@ -11,6 +11,7 @@ a million predictions in less than 700 MB. Feedback may come first, twice, late 
     after the window                  dead letter, cause `late`
     for a query nobody predicted      dead letter, cause `unmatched`, after `early_us`
     on an answer nobody decided       skipped, counted as `nothing_to_learn`; such predictions do not wait
+    on an id of two applications      dead letter, cause `ambiguous_id`; neither prediction waits any more
     without room to wait              dead letter, cause `over_limit`; after a restart, as if joined before
     label or loss of the wrong type   dead letter, cause `invalid_feedback`; the prediction waits on
 
@@ -48,7 +49,7 @@ from streams.operators.configuration import Configuration
 from streams.operators.contract import CLOCKS_US, NONE_UNREAD, Needs, Operator, Skip
 from streams.operators.ids import SECOND_US, IdTimes, seconds
 from streams.operators.join.buffer import EarlyFeedback, Ending, JoinBuffer
-from streams.operators.join.outcomes import LATE, JoinOutcomes, Match
+from streams.operators.join.outcomes import AMBIGUOUS, LATE, JoinOutcomes, Match
 from streams.operators.join.shadows import Shadows
 from streams.operators.join.shared_room import USUAL_FEEDBACK_BYTES, SharedRoom
 from streams.operators.join.terms import ApplicationTerms
@@ -308,7 +309,10 @@ class Joiner(Operator):
                 if offset < start:
                     close(Ending.BEFORE, query_id, stamp_us + window_us + longest_us, oldest_s)
                 elif query_id in waiting or knows(query_id, now_s):
-                    effects.append(Skip((record.position,), "duplicate_prediction"))
+                    if self._outcomes.disown(record, query_id, application, partition, effects):
+                        close(Ending.AMBIGUOUS, query_id, end_us + 2 * longest_us, oldest_s)
+                    else:
+                        effects.append(Skip((record.position,), "duplicate_prediction"))
                 elif stamp_us <= observed_us and observed.find(query_id):
                     effects += self._again(record, query_id, partition)
                     close(Ending.JOINED, query_id, end_us + 2 * longest_us, oldest_s)
@@ -383,6 +387,8 @@ class Joiner(Operator):
             self._outcomes.refuse(record, "late", LATE, effects)
         elif how is Ending.REFUSED:
             self._outcomes.refuse_unkept(record, query_id, effects)
+        elif how is Ending.AMBIGUOUS:
+            self._outcomes.refuse(record, "ambiguous_id", AMBIGUOUS, effects)
         else:
             reason = "nothing_to_learn" if how is Ending.UNDECIDED else "duplicate_feedback"
             effects.append(Skip((record.position,), reason))

@@ -37,6 +37,7 @@ NO_ROOM = "its application has its share of the room for waiting predictions (jo
 NO_ROOM_EARLY = "no prediction with this query id was seen yet, and there is no room to wait for it (joiner.early_mib)"
 TOO_LONG = f"its query id has more than {MAX_ID_BYTES} bytes, and such do not wait: ask with shorter ones"
 LATE = "the window had ended before this feedback came"
+AMBIGUOUS = "its query id was asked of two applications, and feedback names ids alone: ask with an id for each"
 _USUAL_NAME = 128
 # So many are joined together, each step for all of them: short loops stay in the processor's cache. On a shared core a
 # query costs 24 us with 64, 30 with one, and 27 with 250, for which decoded records leave the cache.
@@ -279,6 +280,23 @@ class JoinOutcomes:
             return False
         effects.append(Skip((record.position,), "no_decision"))
         effects += [Skip((early.position,), "nothing_to_learn") for early in partition.pop_early(query_id)]
+        return True
+
+    def disown(self, record: Record, query_id: str, application: str, partition: JoinBuffer, effects: Effects) -> bool:
+        """End the wait of a prediction whose id another application has been asked with, too, as `record` shows.
+
+        Nobody can tell whose the feedback is: it teaches neither.
+
+        Returns:
+            False where no other application's prediction waits.
+        """
+        stored = partition.predictions.get(query_id)
+        if stored is None or (first := peek_texts(value_of(stored), 2)[1]) == application:
+            return False
+        partition.pop(query_id, first)
+        effects.append(Skip((position_of(stored, partition.number), record.position), "ambiguous_id"))
+        for early in partition.pop_early(query_id):
+            self.refuse(early, "ambiguous_id", AMBIGUOUS, effects)
         return True
 
     def turn_away(

@@ -6,10 +6,13 @@ It stands on librdkafka's client, since everything that starts programs does; ro
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its __all__
+    AlterConfigOpType,
+    ConfigEntry,
     ConfigResource,
     NewPartitions,
     NewTopic,
@@ -31,6 +34,7 @@ SERVED_S = 15.0
 # Members notice new partitions within 10 s, and rebalance; on a busy machine that takes several times as long.
 TAKEN_S = 90.0
 POLL_S = 0.02
+ALL: Final[Mapping[str, int]] = MappingProxyType({})
 # Topics that one request creates, or asks about: a busy machine does so many within `CREATE_S` and `ANSWER_S`.
 AT_ONCE = 100
 
@@ -44,14 +48,21 @@ def partitions(client: AdminClient) -> dict[str, int]:
     return {name: len(topic.partitions) for name, topic in _listed(client).topics.items() if topic.error is None}
 
 
-def find(client: AdminClient, names: Iterable[str]) -> dict[str, Found]:
+def find(client: AdminClient, names: Iterable[str], served: Mapping[str, int] = ALL) -> dict[str, Found]:
     """Return those of the topics that are there, with their configuration if the broker tells it.
+
+    Args:
+        client: of any of the brokers.
+        names: in full.
+        served: partitions that are, by full name; what is in others is counted.
 
     Raises:
         BrokerUnavailableError: no broker answers.
     """
     listed = _listed(client)
     there = {name: listed.topics[name] for name in names if name in listed.topics and not listed.topics[name].error}
+    has = {name: len(topic.partitions) for name, topic in there.items()}
+    logs = _logs(client, {name: count for name, count in has.items() if count > served.get(name, count)})
     # A broker without a controller (librdkafka's mock) would let the question time out.
     configs = _configs(client, list(there)) if listed.controller_id in listed.brokers else {}
     found = {}
@@ -62,7 +73,33 @@ def find(client: AdminClient, names: Iterable[str]) -> dict[str, Found]:
             replicas=min((len(place.replicas) for place in places), default=0),
             leaderless=sum(place.leader < 0 for place in places),
             config=configs.get(name, {}),
+            waiting=sum(end - begin for number, begin, end in logs.get(name, ()) if number >= served[name]),
+            used=max((number + 1 for number, _, end in logs.get(name, ()) if end), default=0),
         )
+    return found
+
+
+def _logs(client: AdminClient, counts: Mapping[str, int]) -> dict[str, list[tuple[int, int, int]]]:
+    """Return number, begin and end of each partition's log, by topic, as far as the broker tells."""
+    places = [TopicPartition(name, number) for name, count in counts.items() for number in range(count)]
+    found: dict[str, list[tuple[int, int, int]]] = {}
+    if not places:
+        return found
+    earliest, latest = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call]
+    begins, ends = _offsets(client, places, earliest), _offsets(client, places, latest)
+    for place in begins.keys() & ends.keys():
+        found.setdefault(place.topic, []).append((place.partition, begins[place], ends[place]))
+    return found
+
+
+def _offsets(client: AdminClient, places: Iterable[TopicPartition], spec: OffsetSpec) -> dict[TopicPartition, int]:
+    """Return the offset of each partition that its leader tells."""
+    found = {}
+    for place, future in client.list_offsets(dict.fromkeys(places, spec), request_timeout=ANSWER_S).items():
+        try:
+            found[place] = future.result(ANSWER_S).offset
+        except (KafkaException, TimeoutError):
+            continue  # without a leader, or no right to look
     return found
 
 
@@ -141,6 +178,32 @@ def widen(client: AdminClient, topic: str, count: int, group: str) -> None:
             message = f"group {group} has not taken {left} new partitions of {topic} after {TAKEN_S:g} s"
             raise BrokerUnavailableError(f"{message}; see whether its workers run, and try again")
         time.sleep(POLL_S)
+
+
+def configure(client: AdminClient, topic: str, values: Mapping[str, str]) -> None:
+    """Set properties of a topic; the others stay as they are.
+
+    Args:
+        client: of any of the brokers.
+        topic: its full name.
+        values: by Kafka's names.
+
+    Raises:
+        MisconfiguredError: the broker refuses.
+    """
+    entries = [
+        ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)  # type: ignore[no-untyped-call]
+        for name, value in values.items()
+    ]
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
+    (done,) = client.incremental_alter_configs([resource], request_timeout=ANSWER_S).values()
+    try:
+        done.result(ANSWER_S)
+    except KafkaException as error:
+        message = (
+            f"the broker did not change topic {topic}: {error.args[0].str()}; give this user the right AlterConfigs"
+        )
+        raise MisconfiguredError(message) from error
 
 
 def _unread(client: AdminClient, topic: str, count: int, group: str) -> int:

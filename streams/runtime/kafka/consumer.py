@@ -35,6 +35,7 @@ from streams.runtime.errors import BrokerUnavailableError, MisconfiguredError, S
 from streams.runtime.kafka import private
 from streams.runtime.kafka.clients import consumer_on, source_of
 from streams.runtime.kafka.connection import LOST
+from streams.runtime.kafka.served import Unserved, served
 from streams.runtime.kafka.ways import NOWHERE, FetchSettings
 from streams.runtime.ports import Vitals
 
@@ -105,7 +106,18 @@ class ConsumerSettings:
 
 
 class KafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka has no types
-    """Polls, commits and seeks; implements `ports.Consumer`."""
+    """Polls, commits and seeks; implements `ports.Consumer`.
+
+    Args:
+        connection: where Kafka is.
+        topics: logical names.
+        group: logical name.
+        clock: for signs of life.
+        settings: how it behaves.
+        assignor: spreads partitions over the members.
+        partitions: at most so many of each topic are read, the first ones, and the same of all (`served`); it replaces
+            the assignor. None = whatever partitions there are.
+    """
 
     def __init__(
         self,
@@ -115,9 +127,10 @@ class KafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafk
         clock: Clock,
         settings: ConsumerSettings | None = None,
         assignor: type[AbstractPartitionAssignor] = RangePartitionAssignor,
+        partitions: int | None = None,
     ) -> None:
         self._connection = connection
-        self._assignor = assignor
+        self._assignor = assignor if partitions is None else served(partitions)
         self._names = {connection.real(topic): topic for topic in topics}
         # Where topics change, members divide all partitions of all topics; else the same numbers of every topic.
         self._is_changing = False
@@ -125,6 +138,7 @@ class KafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafk
         self._absent: frozenset[str] = frozenset()  # of those that are wanted; looked for again from time to time
         self._look_us = 0
         self._group = connection.real(group)
+        self._unserved = None if partitions is None else Unserved(group, self._names, partitions)
         self._clock = clock
         self._settings = settings or ConsumerSettings()
         self._consumer: AIOKafkaConsumer | None = None
@@ -221,6 +235,8 @@ class KafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafk
         self._polled_us = self._clock.now_us()
         self._check_callbacks()
         self._check_metadata()
+        if self._unserved is not None:
+            self._unserved.look(self._running(), self._polled_us)
         if not self._ready.is_set():
             return []  # fetched before the start positions were known; `_assigned` seeks, so they come again
         return self._hand_out(fetched)
@@ -248,7 +264,8 @@ class KafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafk
 
     def vitals(self) -> Vitals:
         """Return signs of life."""
-        return Vitals(len(self._next), self._lag(), self._polled_us, self._progressed_us, self._failures)
+        unserved = self._unserved.records if self._unserved is not None else {}
+        return Vitals(len(self._next), self._lag(), self._polled_us, self._progressed_us, self._failures, unserved)
 
     def unread(self) -> dict[TopicPartition, int]:
         """Return how many records are to come; see `ports.Consumer`."""
@@ -261,6 +278,8 @@ class KafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafk
             return
         if self._source is not None:
             self._source.stop()
+        if self._unserved is not None:
+            self._unserved.stop()
         if self._settings.leave and self._settings.member and private.supported() is None:
             private.become_dynamic(self._consumer)
         self._leaving = asyncio.create_task(self._consumer.stop(), name="consumer leaving")

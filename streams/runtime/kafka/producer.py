@@ -34,7 +34,7 @@ from streams.runtime.kafka.ways import InvalidRecordError, ProducerSettings
 from streams.runtime.ports import size_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from aiokafka.client import AIOKafkaClient
     from aiokafka.structs import TopicPartition as KafkaPartition
@@ -106,6 +106,18 @@ class KafkaTransport:
             raise _translated(fault) from fault
         self._failures = 0
         return count
+
+    async def partitions(self, topics: Iterable[str]) -> dict[str, int]:
+        """Return how many partitions these topics have, without those that are not there or not for this user."""
+        client = (self._outlet or await self._reconnected()).client
+        real = {self._connection.real(topic): topic for topic in topics}
+        try:
+            async with asyncio.timeout(self._settings.topic_timeout_s):
+                await asyncio.gather(*map(client.add_topic, real))
+        except (KafkaError, TimeoutError) as fault:
+            _log.debug("how many partitions there are is not known: %r", fault)
+        counts = {topic: len(client.cluster.partitions_for_topic(name) or ()) for name, topic in real.items()}
+        return {topic: count for topic, count in counts.items() if count}
 
     async def stop(self) -> None:
         """Disconnect within `stop_s`; what is in flight is abandoned (flush the lanes first)."""

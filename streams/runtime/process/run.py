@@ -50,10 +50,14 @@ def kafka_loop(
     version: str = "",
     executors: Executors | None = None,
     features: FeatureStore | None = None,
+    partitions: int | None = None,
 ) -> RoleLoop:
-    """Return a loop that consumes, follows and produces on Kafka; run it with `run_process`."""
+    """Return a loop that consumes, follows and produces on Kafka; run it with `run_process`.
+
+    Of its topics at most `partitions` each are read, the same of all; None = whatever there are.
+    """
     ports = Ports(
-        consumer=KafkaConsumer(connection, role.topics, role.name, clock, settings),
+        consumer=KafkaConsumer(connection, role.topics, role.name, clock, settings, partitions=partitions),
         transport=transport,
         clock=clock,
         encode=encode,

@@ -20,6 +20,7 @@ from schemas import topics
 from schemas.errors import SchemaError
 from schemas.records import STOPPED
 from streams.operators.contract import NONE_UNREAD, Emit
+from streams.operators.statistics import UNSERVED, render
 from streams.runtime.clock import off_ms
 from streams.runtime.errors import BrokerUnavailableError
 from streams.runtime.metrics import Composer
@@ -317,6 +318,7 @@ class RoleLoop:
         if self._joined:
             vitals = self._ports.consumer.vitals()
             own |= {"lag": float(vitals.lag), "partitions": float(vitals.assigned)}
+            own |= {render((UNSERVED, "topic", topic)): float(count) for topic, count in vitals.unserved.items()}
         state_queue = self._state_queue.statistics() if self._state_queue else {}
         models = self._executors.statistics() if self._executors else {}
         features = self._features.statistics() if self._features else {}

@@ -153,12 +153,51 @@ def test_a_model_topic_of_one_partition_may_have_more() -> None:
 
 
 @pytest.mark.parametrize("name", [topics.APPLICATIONS, topics.MODELS, topics.REPORTS])
-def test_a_topic_of_one_partition_must_have_one(name: str) -> None:
-    """Only the first is read."""
-    (fault,) = counted(name, 2)
+def test_partitions_that_were_added_to_a_topic_of_one_are_told_and_stop_nothing(name: str) -> None:
+    """Only the first is written."""
+    (warning,) = counted(name, 2)
+
+    assert (warning.aspect, warning.fault) == ("partitions", False)
+    assert "recreate it" in warning.message
+
+
+@pytest.mark.parametrize("name", TOPOLOGY.copartitioned[0])
+def test_partitions_that_were_added_to_one_topic_of_the_circle_are_told_and_stop_nothing(name: str) -> None:
+    """The first ones are served; the sentence says how many, and what waits in the others."""
+    (warning,) = checked({name: replace(perfect()[name], partitions=6, waiting=3)})
+
+    assert (warning.aspect, warning.fault) == ("partitions", False)
+    assert f"sky.{name} has 6 partitions (3 records wait beyond the first 4)" in warning.message
+    assert "the first 4 are served" in warning.message
+    assert "Skysail's client keeps to them" in warning.message
+
+
+def test_partitions_that_were_added_to_all_topics_after_the_first_answers_stop_nothing() -> None:
+    """Answers lie in the first ones alone, so these were served; a client cannot see that, and must be told."""
+    circle = {name: replace(perfect()[name], partitions=6, used=4) for name in TOPOLOGY.copartitioned[0]}
+    (warning,) = checked(circle)
+
+    assert not warning.fault
+    assert "Client(..., partitions=4)" in warning.message
+
+
+@pytest.mark.parametrize("role", ["selection", "joiner", "learner", "worker.knn"])
+def test_each_role_alone_sees_that_partitions_were_added(role: str) -> None:
+    """By what was written to the topics that it touches."""
+    part = TOPOLOGY.used_by([role])
+    circle = {name: replace(perfect()[name], partitions=6, used=2) for name in part.copartitioned[0]}
+    (warning,) = checked(circle, part)
+
+    assert not warning.fault
+
+
+def test_settings_that_name_fewer_partitions_than_have_been_served_are_a_fault() -> None:
+    """Answers lie in all eight: queries in four of them would wait for ever."""
+    circle = {name: replace(perfect()[name], partitions=8, used=8) for name in TOPOLOGY.copartitioned[0]}
+    (fault,) = checked(circle)
 
     assert fault.fault
-    assert "recreate it" in fault.message
+    assert "set `partitions` to that" in fault.message
 
 
 def test_dead_letters_may_have_more_partitions() -> None:
@@ -325,3 +364,40 @@ def test_a_part_of_the_topology_is_checked_alone() -> None:
     there[topics.FEEDBACK] = replace(there[topics.FEEDBACK], partitions=5)
     (fault,) = check(part, there, replication=3)
     assert set(fault.topics) == {topics.PREDICTIONS, topics.SHADOWS, topics.FEEDBACK, topics.OBSERVATIONS}
+
+
+WRONG = {
+    "cleanup.policy": ["compact", "delete", "compact,delete"],
+    "retention.ms": ["60000", "1"],
+    "message.timestamp.type": ["CreateTime", "LogAppendTime"],
+    "max.message.bytes": ["1000", "200000", str(LARGEST - 1), str(40 << 20)],
+    "compression.type": ["gzip", "uncompressed", "producer"],
+    "min.insync.replicas": ["4"],
+}
+
+
+@pytest.mark.parametrize("name", TOPOLOGY.topics)
+@pytest.mark.parametrize("key", WRONG)
+def test_what_a_finding_says_to_set_is_no_finding_afterwards(name: str, key: str) -> None:
+    """Of each topic and property, also where a topic takes more than its dead letters."""
+    for value in WRONG[key]:
+        found = perfect()
+        found[name] = replace(found[name], config={**found[name].config, key: value})
+        findings = check(TOPOLOGY, found, replication=3, prefix="sky")
+        for finding in findings:
+            assert finding.value, finding
+            assert f"has {finding.aspect} {finding.value} " not in finding.message, "it changes nothing"
+            assert finding.message.endswith(f"{finding.aspect}={finding.value}")
+            assert "skysail topics check --mend" in finding.message
+            (topic,) = finding.topics
+            found[topic] = replace(found[topic], config={**found[topic].config, finding.aspect: finding.value})
+        assert check(TOPOLOGY, found, replication=3, prefix="sky") == []
+
+
+def test_dead_letters_of_a_topic_that_takes_more_are_to_take_as_much() -> None:
+    """The topic was created without a size, so it takes what the broker does."""
+    found = perfect()
+    found[topics.QUERIES] = replace(found[topics.QUERIES], config={"max.message.bytes": "8388608"})
+    dead = f"{topics.QUERIES}.dlq"
+    (finding,) = [one for one in check(TOPOLOGY, found, replication=3) if one.topics == (dead,)]
+    assert "has max.message.bytes 2097176 instead of 8388608" in finding.message

@@ -46,11 +46,12 @@ class FakeTransport:
         self.arrivals: asyncio.Queue[Sequence[Record] | Exception] = asyncio.Queue()
         self.answer: Callable[[Query], Prediction | None] = lambda _query: None
         self.closed = False
+        self.counts: dict[str, int] = {}
 
     async def start(self, follow: Sequence[str]) -> Mapping[str, int]:
-        """Know four partitions of each topic."""
+        """Know four partitions of each topic, or what `counts` says."""
         self.arrivals = asyncio.Queue()
-        return dict.fromkeys(follow, PARTITIONS)
+        return self.counts or dict.fromkeys(follow, PARTITIONS)
 
     async def send(self, topic: str, partition: int, records: Sequence[tuple[bytes, bytes]]) -> None:
         """Keep the records and answer queries."""
@@ -119,6 +120,30 @@ async def test_a_prediction_comes_back_to_its_query(client: Client, transport: F
     assert len(query.reply_token) == 16
     expected = Query(query.query_id, "digits", Tensor.of(row), "ann", NOW_US, 50.0, reply_token=query.reply_token)
     assert query == expected
+
+
+@pytest.mark.parametrize(
+    ("counts", "partitions"),
+    [
+        ({topics.QUERIES: 9, topics.FEEDBACK: 4, topics.PREDICTIONS: 4}, None),
+        ({topics.QUERIES: 4, topics.FEEDBACK: 9, topics.PREDICTIONS: 9}, None),
+        ({topics.PREDICTIONS: 4}, None),
+        ({topics.QUERIES: 9, topics.FEEDBACK: 9, topics.PREDICTIONS: 9}, 4),
+    ],
+)
+async def test_queries_and_feedback_keep_to_the_partitions_that_are_served(
+    transport: FakeTransport, counts: dict[str, int], partitions: int | None
+) -> None:
+    """Wherever somebody has added some: those that the topics have in common, or that the deployment names."""
+    transport.counts = counts
+    contexts = [f"user-{number}" for number in range(64)]
+    async with Client("nowhere:1", transport=transport, clock=FrozenClock(), partitions=partitions) as client:
+        await client.send([Query(context, "digits", "text", context) for context in contexts])
+        await client.send_feedback([(Feedback(context, 1), context) for context in contexts])
+    found = {(topic, key): partition for topic, partition, key, _ in transport.sent}
+    expected = {context: partition_of(context.encode(), 4) for context in contexts}
+    for topic in (topics.QUERIES, topics.FEEDBACK):
+        assert {context: found[topic, context.encode()] for context in contexts} == expected
 
 
 async def test_ids_of_candidates_travel_with_the_query(client: Client, transport: FakeTransport) -> None:

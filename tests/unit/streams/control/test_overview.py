@@ -770,3 +770,17 @@ def test_batches_that_were_given_up_are_told() -> None:
     page.later(1)
     page.report("worker.m@1", {"batches_given_up_total{model=m}": 2.0})
     assert any("m: nobody told the end of 2 of its batches" in text for text in page.texts())
+
+
+def test_partitions_that_nobody_reads_are_told_with_what_waits_there() -> None:
+    """Of several processes each has counted the same records; without any it is a warning."""
+    page = Page()
+    page.everybody()
+    page.report("joiner@a", None, **{"unserved_records{topic=feedback}": 0.0})
+    (text,) = [text for text in page.texts() if "partitions" in text]
+    assert text == "warn: partitions were added to feedback; the ones from before are served $ skysail topics check"
+
+    page.report("selection@a", None, **{"unserved_records{topic=queries}": 1_200.0})
+    page.report("selection@b", None, **{"unserved_records{topic=queries}": 1_200.0})
+    (text,) = [text for text in page.texts() if "partitions" in text]
+    assert text.startswith("bad: 1,200 records in queries are read by nobody: they lie in partitions that were added")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -107,6 +109,62 @@ def test_feedback_for_an_unknown_query_is_a_dead_letter_in_the_end() -> None:
     loop.driver.run(10)
 
     assert [cause for cause, _ in loop.dead(topics.FEEDBACK)] == ["unmatched"]
+
+
+def both_asked(**changes: object) -> Loop:
+    """Return a loop in which two applications have been asked with one id."""
+    loop = Loop(dict(GOOD), digits(policy="single", window_s=60.0, **changes))
+    loop.configure(replace(digits(policy="single", window_s=60.0, **changes), name="fraud"))
+    loop.driver.run(0.1)
+    loop.query("one-id")
+    loop.driver.run(0.1)
+    loop.query("one-id", application="fraud")
+    loop.driver.run(0.1)
+    return loop
+
+
+def test_feedback_on_an_id_that_two_applications_were_asked_with_teaches_neither() -> None:
+    """Nobody can tell whose it is: a dead letter, however often, and no default loss stands in for it."""
+    loop = both_asked(default_loss=1.0)
+    assert {(each.query_id, each.application) for each in loop.predictions()} == {
+        ("one-id", "digits"),
+        ("one-id", "fraud"),
+    }
+    for label in (7, 3):
+        loop.feedback("one-id", label=label)
+        loop.driver.run(0.1)
+    loop.driver.run(200)
+
+    assert loop.observations() == []
+    assert [cause for cause, _ in loop.dead(topics.FEEDBACK)] == ["ambiguous_id"] * 2
+    assert loop.driver.skipped["ambiguous_id"] == 1
+    assert loop.driver.committed("joiner", topics.PREDICTIONS, 0) == 2
+    assert loop.driver.operator("joiner").statistics()["predictions_waiting"] == 0
+
+
+def test_feedback_that_came_before_both_predictions_of_an_id_teaches_neither() -> None:
+    """Both predictions are read in one go."""
+    joiner = alone()
+    assert joiner.on_records([told("q", 0)], 0) == []
+    other = record(topics.PREDICTIONS, 1, CODEC.decode(Prediction, prediction("q", 1).value)._replace(application="x"))
+    effects = joiner.on_records([prediction("q", 0), other], 0)
+
+    assert [effect.cause for effect in effects if isinstance(effect, DeadLetter)] == ["ambiguous_id"]
+    assert not [effect for effect in effects if isinstance(effect, Emit)]
+
+
+def test_an_id_of_another_application_after_its_feedback_takes_nothing_back() -> None:
+    """What was joined stays, and what follows teaches nobody."""
+    loop, query_id = answered()
+    loop.configure(replace(digits(policy="single", window_s=60.0), name="fraud"))
+    loop.feedback(query_id, label=7)
+    loop.driver.run(0.1)
+    loop.query(query_id, application="fraud")
+    loop.driver.run(0.1)
+    loop.feedback(query_id, label=3)
+    loop.driver.run(1)
+
+    assert [seen.application for _, seen in loop.observations()] == ["digits"]
 
 
 @pytest.mark.parametrize("wrong", [{"label": "seven"}, {"loss": 1.5}, {}])

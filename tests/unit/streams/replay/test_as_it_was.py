@@ -9,8 +9,10 @@ import pytest
 
 from schemas import topics
 from schemas.records import Observation, Observations, Prediction
-from streams.testing import StoreDown
-from tests.loops import CODEC, Loop, Sure, digits
+from streams.operators.late_outputs import is_late
+from streams.replay import decisions
+from streams.testing import Crash, StoreDown
+from tests.loops import CODEC, Loop, Slow, Sure, digits, version
 from tests.property.test_replay_laws import replayed
 from tests.traces import trace_of
 
@@ -172,6 +174,24 @@ def test_what_a_new_context_started_from_is_found_however_much_has_followed() ->
     assert report.inferred["new_context"] >= 12
 
 
+def test_a_context_that_began_without_any_state_is_found_after_many_versions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Selection has started again while the store did not answer; an ensemble's propensities fit every state."""
+    monkeypatch.setattr(decisions, "_STARTS", 8)
+    application = digits(policy="exp4", per_context=True, window_s=20.0)
+    down = [StoreDown(3_900_000, 9_000_000), Crash(4_000_000, "selection")]
+    loop = Loop({"good": lambda _: 7, "bad": lambda _: 3}, application, down)
+    for number in range(120):
+        query_id = loop.query(context=f"user-{number if number >= 90 else 0}")
+        loop.driver.run(0.03)
+        loop.feedback(query_id, label=7 if number % 3 else 3)
+        loop.driver.run(0.02)
+    loop.driver.run(10)
+
+    report = replayed(trace_of(loop.driver))
+    assert report.differences == []
+    assert report.inferred["new_context"] >= 30
+
+
 def test_policies_that_go_by_latencies_are_counted() -> None:
     """How long models took is measured, not recorded."""
     report = replayed(trace_of(asked(policy="timely").driver))
@@ -190,3 +210,93 @@ def test_a_lone_record_of_several_observations_is_read() -> None:
 
     assert report.is_equal
     assert report.checked["observations"] == 20
+
+
+def shadowed(policy: str = "exp3", **changes: Any) -> Loop:
+    """Ask while a shadow runs, then one with a canary and a slow model, then none; some feedback comes at once."""
+    models = {"good": lambda _: 7, "bad": lambda _: Slow(3, 150_000)}
+    loop = Loop(models, digits(policy=policy, window_s=20.0, slo_ms=100.0, **changes), has_workers=True)
+    for name in ("2", "3"):
+        loop.driver.produce(topics.MODELS, 0, CODEC.encode(version("good", name)), f"good@{name}".encode())
+    shares: dict[int, dict[str, float]] = {10: {"2": 0.0}, 40: {"2": 0.3, "3": 0.0}, 70: {}}
+    for number in range(80):
+        if (beside := shares.get(number)) is not None:
+            loop.driver.produce(topics.MODELS, 0, CODEC.encode(version("good", "1", beside)), b"good")
+        query_id = loop.query()
+        loop.driver.run(0.002 if number % 4 == 0 else 0.3)
+        loop.feedback(query_id, label=7)
+        loop.driver.run(0.2)
+    return loop
+
+
+@pytest.mark.parametrize("policy", ["exp3", "exp4"])
+def test_observations_with_what_shadows_and_late_models_answered_are_made_again(policy: str) -> None:
+    """Whichever of these outputs had come when the feedback did, also once no shadow runs any more."""
+    loop = shadowed(policy)
+    seen = [observation for _, observation in loop.observations()]
+    assert {len(one.versions) for one in seen} >= {0, 2}
+    assert any(is_late(record) for record in loop.driver.read(topics.SHADOWS)) is (policy == "exp4")
+
+    report = replayed(trace_of(loop.driver))
+    assert report.differences == []
+    assert not report.unchecked
+    assert report.checked["observations"] == len(seen)
+
+
+def test_a_version_that_would_have_cost_otherwise_is_a_difference() -> None:
+    """The trace has what the shadow answered, so its loss can be told again."""
+    loop = shadowed()
+    trace = trace_of(loop.driver)
+    number, (_, seen) = next((n, one) for n, one in enumerate(loop.observations()) if len(one[1].versions) == 2)
+    other = (seen.versions[0], seen.versions[1]._replace(loss=1.0))
+    report = replayed(changed(trace, topics.OBSERVATIONS, number, observed(versions=other)))
+
+    (difference,) = report.differences
+    assert (difference.recorded, difference.replayed) == ("versions[1].loss=1.0", "versions[1].loss=0.0")
+
+
+def test_what_shadows_answered_before_the_trace_begins_cannot_be_checked() -> None:
+    """Their topic is kept for an hour, observations for a year: what is gone is no difference, and all else is one."""
+    loop = shadowed()
+    with_versions = sum(len(seen.versions) == 2 for _, seen in loop.observations())
+    trace = trace_of(loop.driver)
+    trace.logs[topics.SHADOWS, 0].clear()
+    report = replayed(trace)
+    assert report.is_equal
+    assert report.unchecked == {"side_output_missing": with_versions}
+
+    number = next(n for n, one in enumerate(loop.observations()) if len(one[1].versions) == 2)
+    assert not replayed(changed(trace, topics.OBSERVATIONS, number, observed(loss=0.5))).is_equal
+
+
+def test_outputs_of_shadows_whose_clock_is_ahead_are_found() -> None:
+    """Their records carry the worker's time, and the log that of the broker."""
+    trace = trace_of(shadowed().driver)
+    log = trace.logs[topics.SHADOWS, 0]
+    log[:] = [record._replace(timestamp_us=record.timestamp_us + 900_000) for record in log]
+
+    report = replayed(trace)
+    assert report.differences == []
+    assert not report.unchecked
+
+
+def test_an_id_that_two_applications_were_asked_with_leaves_nothing_missing() -> None:
+    """Neither has an observation, and the feedback is a dead letter; no window of theirs teaches at its end."""
+    loop = asked(default_loss=1.0)
+    loop.configure(replace(digits(window_s=20.0, default_loss=1.0), name="fraud"))
+    loop.driver.run(0.1)
+    for query_id in ("told", "silent"):
+        for application in ("digits", "fraud"):
+            loop.query(query_id, application=application)
+            loop.driver.run(0.1)
+    loop.feedback("told", label=7)
+    for _ in range(6):
+        loop.driver.run(60)
+        last = loop.query()
+        loop.driver.run(0.1)
+        loop.feedback(last, label=7)
+    loop.driver.run(60)
+
+    report = replayed(trace_of(loop.driver))
+    assert report.differences == []
+    assert not {"told", "silent"} & {seen.query_id for _, seen in loop.observations()}

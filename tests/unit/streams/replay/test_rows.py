@@ -9,7 +9,7 @@ import pytest
 
 from schemas import topics
 from schemas.records import ModelPredictions, Outcome, Prediction, Tensor
-from streams.operators.contract import Predicted
+from streams.operators.contract import BEHIND, Predicted
 from streams.operators.join.kernel import JoinerSettings
 from streams.operators.selection.kernel import SelectionSettings
 from streams.replay import as_it_was
@@ -143,3 +143,16 @@ def numbers(trace: MemoryTrace) -> MemoryTrace:
         outputs = tuple(one._replace(answer=7.0) if one.model == "good" else one for one in prediction.outputs)
         log[place] = record._replace(value=CODEC.encode(prediction._replace(outputs=outputs)))
     return trace
+
+
+@pytest.mark.parametrize("is_behind", [True, False])
+def test_rows_that_nobody_waits_for_may_be_missing(is_behind: bool) -> None:
+    """A role that cannot write for a while drops what it writes behind its answers, and a worker does not."""
+    trace = with_rows(recorded(), 30, None)
+    if is_behind:
+        log = trace.logs[topics.MODEL_PREDICTIONS, 0]
+        log[:] = [record._replace(headers=(BEHIND,)) for record in log]
+    report = replayed(trace)
+
+    assert report.checked["outputs"] == 2 * QUERIES - 1
+    assert (report.missing["outputs"], report.unchecked["row_missing"]) == ((0, 1) if is_behind else (1, 0))
