@@ -50,7 +50,7 @@ class Grams:
         features: int,
         signed: bool,
         binary: bool,
-        logs: Callable[[int], NDArray[np.float64]] | None,
+        logs: Callable[[NDArray[np.float64]], NDArray[np.float64]] | None,
         idf: NDArray[np.float64] | None,
         norm: int,
         scale: float,
@@ -77,8 +77,8 @@ class Grams:
         counts = self._counts(text)
         terms = sorted(counts)
         values = np.array([1 if self._binary else counts[term] for term in terms], np.float64)
-        if self._logs is not None and terms:
-            values = self._logs(int(values.max()))[values.astype(np.int64) - 1]
+        if self._logs is not None:
+            values = self._logs(values)
         if self._idf is not None:
             values *= self._idf[terms]
         if self._norm:
