@@ -223,7 +223,10 @@ class QueryFeatures:
                 self._counters["features_total", "source", source.name, "outcome", outcome] += number
 
     def take_ready(self, now_us: int | None = None) -> list[FeatureWait]:
-        """Remove and return the queries whose features have come, and by `now_us` those that have waited enough."""
+        """Remove and return the queries whose features have come, and by `now_us` those that have waited enough.
+
+        They are to be completed.
+        """
         ready, self._ready = self._ready, []
         if now_us is not None:
             self._forget(now_us)
@@ -232,8 +235,6 @@ class QueryFeatures:
             if not wait.is_over:
                 self._end(wait)
                 ready.append(wait)
-        for wait in ready:
-            self.complete(wait.query, wait.deployed)
         return ready
 
     def next_due(self) -> int | None:
