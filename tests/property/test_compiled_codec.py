@@ -121,6 +121,18 @@ def test_reading_and_writing_hold_on_to_nothing(record: Any) -> None:
     assert sys.getallocatedblocks() - before < 200
 
 
+@pytest.mark.parametrize("is_compiled", [True, False])
+def test_a_large_part_that_is_shared_is_not_held(is_compiled: bool) -> None:
+    """A decision names what a client may have written, and a thousand are recognised."""
+    record = next(one for one in ALL if type(one).__name__ == "Prediction" and one.decision is not None)
+    write = writer(CURRENT["Prediction"].record, is_compiled=is_compiled)
+    small, large = record.decision._replace(), record.decision._replace(state="s" * 3_000)
+    before = sys.getrefcount(small), sys.getrefcount(large)
+    write(record._replace(decision=small), HEAD)
+    write(record._replace(decision=large), HEAD)
+    assert (sys.getrefcount(small), sys.getrefcount(large)) == (before[0] + 1, before[1])
+
+
 def test_a_writer_that_is_called_while_it_writes_writes_both() -> None:
     """Memory may be collected between two fields: a finalizer writes, or another thread comes to its turn."""
     record = next(one for one in ALL if type(one).__name__ == "Prediction" and one.decision is not None)

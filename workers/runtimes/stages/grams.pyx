@@ -529,7 +529,7 @@ cdef class Scorer:
                         if known is None:
                             known = grams.row(text)
                         young[text] = known
-                        added += PyBytes_GET_SIZE(known) + 200
+                        added += PyBytes_GET_SIZE(known) + PyUnicode_GET_LENGTH(text) * PyUnicode_KIND(text) + 200
                     count = PyBytes_GET_SIZE(known) // ENTRY
                     self._add(
                         &sums[row, 0],
