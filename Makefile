@@ -22,10 +22,10 @@ export DEMO_RATE ?= 100
 BENCH_SECONDS ?= 9
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench lint clean
+.PHONY: help demo test bench lint sanitize clean
 
 help:  ## what there is
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
 
 demo: $(VENV)/demo.stamp  ## watch five models compete, one break, the policy walk away (BROKER, DEMO_SECONDS, DEMO_RATE)
 	@$(BIN)/skysail demo
@@ -41,6 +41,9 @@ lint: $(VENV)/test.stamp  ## style, types, import contracts
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+sanitize: $(VENV)/test.stamp  ## the tests of compiled modules under the address and undefined-behaviour sanitizers
+	@.ci/sanitize
 
 clean:  ## remove what was set up and produced
 	rm -rf $(VENV) build reports .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .grimp_cache *.egg-info

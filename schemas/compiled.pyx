@@ -406,23 +406,26 @@ cdef class Writer:
         PyMem_Free(self.out.data)
 
     def __call__(self, record, bytes head not None):
-        self.out.size = 0
+        cdef Out out = self.out
+        self.out = Out(NULL, 0, 0)  # a finalizer, or another thread that it lets run, may come in meanwhile
+        out.size = 0
         try:
-            append(&self.out, PyBytes_AS_STRING(head), PyBytes_GET_SIZE(head))
-            write(self.root, record, &self.out)
-            return PyBytes_FromStringAndSize(<const char*>self.out.data, self.out.size)
+            append(&out, PyBytes_AS_STRING(head), PyBytes_GET_SIZE(head))
+            write(self.root, record, &out)
+            return PyBytes_FromStringAndSize(<const char*>out.data, out.size)
         except Exception:
             return self.python(record, head)
         finally:
-            if self.out.room > KEPT_BYTES:
-                PyMem_Free(self.out.data)
-                self.out.data, self.out.room = NULL, 0
+            if self.out.data == NULL and out.room <= KEPT_BYTES:
+                self.out = out
+            else:
+                PyMem_Free(out.data)
 
 
 cdef inline int need(Out* out, size_t more) except -1:
     cdef void* grown
     cdef size_t room
-    if out.size + more > out.room:
+    if out.size + more >= out.room:  # so that there is memory even for nothing
         room = max(<size_t>1024, 2 * (out.size + more))
         grown = PyMem_Realloc(out.data, room)
         if grown == NULL:
@@ -559,9 +562,10 @@ cdef int write_shared(Node node, object record, Out* out) except -1:
         encoded = <bytes>PyTuple_GET_ITEM(<object>found, 1)
         return append(out, PyBytes_AS_STRING(encoded), PyBytes_GET_SIZE(encoded))
     write_record(node, record, out)
-    if len(node.known) >= CAPACITY:
-        node.known.clear()
-    node.known[key] = record, PyBytes_FromStringAndSize(<const char*>out.data + start, out.size - start)
+    if out.size - start <= MAX_SHARED_BYTES:
+        if len(node.known) >= CAPACITY:
+            node.known.clear()
+        node.known[key] = record, PyBytes_FromStringAndSize(<const char*>out.data + start, out.size - start)
     return 0
 
 

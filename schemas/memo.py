@@ -46,7 +46,8 @@ def memoising_writer(write: Callable[[object, bytes], bytes]) -> Callable[[objec
         value, encoded = known.get(id(record), _NOTHING)
         if value is not record:
             encoded = write(record, head)
-            _remember(known, id(record), (record, encoded))
+            if len(encoded) <= _MAX_BYTES:
+                _remember(known, id(record), (record, encoded))
         return encoded
 
     return recall

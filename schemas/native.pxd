@@ -4,6 +4,7 @@
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_SET_ITEM
+from libc.limits cimport LLONG_MAX, LLONG_MIN
 
 cdef extern from "Python.h":
     ctypedef struct PyTypeObject:
@@ -57,3 +58,10 @@ cdef inline Py_ssize_t read_size(Cursor* cursor) except -1:
     if size < 0 or size > cursor.end - cursor.at:
         raise ValueError
     return size
+
+
+cdef inline long long plus(long long one, long long other) except? -1:
+    """Return a sum that has 64 bits; in C any other is undefined."""
+    if one > LLONG_MAX - other if other > 0 else one < LLONG_MIN - other:
+        raise ValueError
+    return one + other

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from hashlib import blake2b
 from typing import Final
 
 from schemas.errors import SchemaError
@@ -24,6 +25,9 @@ FEATURES: Final = "features"
 
 # Between name and version in keys of `models`; the record under the bare name is the version that serves.
 MODEL_VERSION: Final = "@"
+
+# Longer keys of features are named by their hash: they are a client's, and are kept in every process.
+MAX_KEY_BYTES: Final = 256
 
 # Of a model's topic, unless the model's record says otherwise.
 MODEL_PARTITIONS: Final = 4
@@ -52,7 +56,12 @@ def candidate(kind: str, name: str) -> str:
 
 
 def feature_key(source: str, key: str) -> str:
-    """Return the key in `features` of one key's features; a source's name alone is the key of their running mean."""
+    """Return the key in `features` of one key's features; a source's name alone is the key of their running mean.
+
+    A key of more than `MAX_KEY_BYTES` bytes stands there by its BLAKE2b, 128 characters.
+    """
+    if len(key) * 4 > MAX_KEY_BYTES and len(encoded := key.encode(errors="surrogatepass")) > MAX_KEY_BYTES:
+        key = blake2b(encoded).hexdigest()
     return f"{source}/{key}"
 
 

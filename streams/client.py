@@ -51,7 +51,10 @@ logging.getLogger("streams").addHandler(logging.NullHandler())
 # A query is answered by its deadline; after this time no answer will come.
 TIMEOUT_S = 10.0
 _TOKEN_BYTES = 8  # too long to be guessed while the query is under way
-_CONTEXTS = 65_536  # partitions remembered: a context is hashed once (4 us) and looked up after that (0.1 us)
+_CONTEXTS, _USUAL_BYTES = (
+    65_536,
+    256,
+)  # partitions remembered: a context is hashed once (4 us) and looked up after that (0.1 us)
 
 
 class UnansweredError(StreamError, TimeoutError):
@@ -335,7 +338,8 @@ class Client:
         return value
 
     def _place(self, key: bytes, context: str | None) -> int:
-        return self._partition(key) if context is None else self._context_partition(key)
+        is_remembered = context is not None and len(key) <= _USUAL_BYTES
+        return self._context_partition(key) if is_remembered else self._partition(key)
 
     def _partition(self, key: bytes) -> int:
         return partition_of(key, self._partitions)

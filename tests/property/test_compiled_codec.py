@@ -119,3 +119,39 @@ def test_reading_and_writing_hold_on_to_nothing(record: Any) -> None:
         once()
     gc.collect()  # errors refer to themselves
     assert sys.getallocatedblocks() - before < 200
+
+
+@pytest.mark.parametrize("is_compiled", [True, False])
+def test_a_large_part_that_is_shared_is_not_held(is_compiled: bool) -> None:
+    """A decision names what a client may have written, and a thousand are recognised."""
+    record = next(one for one in ALL if type(one).__name__ == "Prediction" and one.decision is not None)
+    write = writer(CURRENT["Prediction"].record, is_compiled=is_compiled)
+    small, large = record.decision._replace(), record.decision._replace(state="s" * 3_000)
+    before = sys.getrefcount(small), sys.getrefcount(large)
+    write(record._replace(decision=small), HEAD)
+    write(record._replace(decision=large), HEAD)
+    assert (sys.getrefcount(small), sys.getrefcount(large)) == (before[0] + 1, before[1])
+
+
+def test_a_writer_that_is_called_while_it_writes_writes_both() -> None:
+    """Memory may be collected between two fields: a finalizer writes, or another thread comes to its turn."""
+    record = next(one for one in ALL if type(one).__name__ == "Prediction" and one.decision is not None)
+    schema = CURRENT["Prediction"].record
+    expected, write = encoders.writer(schema)(record, HEAD), writer(schema, is_compiled=True)
+    new = [record._replace(decision=record.decision._replace()) for _ in range(20)]  # not one that is shared
+
+    def meanwhile(phase: str, _: object) -> None:
+        gc.callbacks.remove(meanwhile)
+        write(record._replace(query_id="another"), b"")
+
+    before = gc.get_threshold()
+    held = [(number, number) for number in range(5_000)]  # else tuples are used again, and nothing is collected
+    try:
+        gc.set_threshold(1, 1, 1)
+        for one in new:
+            gc.callbacks.append(meanwhile)
+            assert write(one, HEAD) == expected
+    finally:
+        gc.set_threshold(*before)
+        gc.callbacks[:] = [each for each in gc.callbacks if each is not meanwhile]
+    assert held

@@ -40,6 +40,7 @@ _NOT_IN_TIME = (
     Outcome.EXPIRED,
 )  # a model that failed on this input is not replaced by others' answers
 _LABELS = 1_000  # different ones that are counted, for each model
+_LONGEST = 256  # characters of one: a model may answer what a client has written
 
 RECONSTRUCTED = "reconstructed"  # why an answer is partial that took a decoded output for a missing one
 
@@ -77,6 +78,8 @@ class _Mean:
 
     def _add_label(self, label: int | str) -> None:
         if label not in self._labels and len(self._labels) >= _LABELS:
+            return
+        if isinstance(label, str) and len(label) > _LONGEST:
             return
         self._labels[label] += 1
         self._count += 1

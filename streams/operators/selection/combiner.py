@@ -313,7 +313,6 @@ class Combiner:
     def _emit(self, query: Pending, value: bytes, status: str, now_us: int) -> Emit:
         """Write the answer; the query is no longer pending."""
         query.answered = True
-        query.input = None
         waiting = self._pending.get(query.partition)
         if waiting is not None:
             found = waiting.pop(query.row_id, query)
@@ -325,6 +324,8 @@ class Combiner:
             name = query.application.name if query.application else UNKNOWN
             self._counters["late_answers_total", "application", name, "status", status] += 1
         fields = topics.PREDICTIONS, query.partition, query.key, value, query.completes, query.headers, False
+        query.input = query.candidates = None  # whoever still looks at it later needs nothing of a client's
+        query.headers, query.ids = (), ()
         return new_tuple(Emit, fields)
 
 

@@ -46,7 +46,7 @@ STALE_US = 1_000_000
 SILENT_US = 1_000_000
 # After so long without a question nobody can tell whether a store is still down.
 QUIET_US = 10_000_000
-# Keys that may be asked for at a time; the one asked for longest ago makes room.
+# Keys that may be asked for within that time; the one asked for longest ago makes room.
 MOST_ASKED = 65_536
 # What a key takes that a query waits for, beside its letters (measured, CPython 3.11).
 _KEY_BYTES = 400
@@ -106,7 +106,8 @@ class QueryFeatures:
         self._by_key: dict[str, dict[int, FeatureWait]] = {}
         self._due: list[tuple[int, int, FeatureWait]] = []  # a heap; some of them wait no more
         self._ready: list[FeatureWait] = []
-        self._asked: dict[str, int] = {}  # keys that a store has not answered, and since when
+        self._asked: dict[str, int] = {}  # keys that a store was asked for lately and has not answered, and since when
+        self._latest_us: int | None = None  # when a store was asked last
         self._asked_us: int | None = None  # since when no store has answered
         self._wanted: list[str] = []
         self._means: list[Emit] = []
@@ -222,15 +223,18 @@ class QueryFeatures:
                 self._counters["features_total", "source", source.name, "outcome", outcome] += number
 
     def take_ready(self, now_us: int | None = None) -> list[FeatureWait]:
-        """Remove and return the queries whose features have come, and by `now_us` those that have waited enough."""
+        """Remove and return the queries whose features have come, and by `now_us` those that have waited enough.
+
+        They are to be completed.
+        """
         ready, self._ready = self._ready, []
+        if now_us is not None:
+            self._forget(now_us)
         while now_us is not None and self._due and self._due[0][0] <= now_us:
             wait = heapq.heappop(self._due)[2]
             if not wait.is_over:
                 self._end(wait)
                 ready.append(wait)
-        for wait in ready:
-            self.complete(wait.query, wait.deployed)
         return ready
 
     def next_due(self) -> int | None:
@@ -295,16 +299,24 @@ class QueryFeatures:
 
     def _ask(self, key: str, now_us: int) -> None:
         """Ask the store for a key, unless it is being asked."""
-        since_us, latest_us = self._asked.get(key), next(reversed(self._asked.values()), now_us)
-        if since_us is not None and now_us - since_us < SILENT_US:
+        self._forget(now_us)
+        if key in self._asked:
             return
-        self._asked.pop(key, None)
         if len(self._asked) >= MOST_ASKED:
             del self._asked[next(iter(self._asked))]
         self._asked[key] = now_us
         self._wanted.append(key)
-        if self._asked_us is None or now_us - latest_us >= QUIET_US:
+        if self._asked_us is None or (self._latest_us is not None and now_us - self._latest_us >= QUIET_US):
             self._asked_us = now_us
+        self._latest_us = now_us
+
+    def _forget(self, now_us: int) -> None:
+        """Forget keys that a store has not answered in time: they may be asked for again."""
+        while self._asked:
+            key, since_us = next(iter(self._asked.items()))
+            if now_us - since_us < SILENT_US:
+                return
+            del self._asked[key]
 
     def _learn(self, source: str, values: tuple[float, ...]) -> None:
         mean = self._table.learn(source, values)

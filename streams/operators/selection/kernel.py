@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import groupby
+from itertools import chain, groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -31,6 +31,7 @@ from streams.operators.selection.features import QueryFeatures
 from streams.operators.selection.pending import ParkedQueries, ParkedQuery, Pending, Quotas
 from streams.operators.selection.serving import Serving
 from streams.operators.selection.state_view import StateView, arms_of, with_aim
+from streams.operators.selection.turns import Turns
 from streams.operators.statistics import MAX_LABELS, Counters, render
 from streams.topology import MAX_CONTEXT_BYTES, state_name, state_partition
 
@@ -107,6 +108,7 @@ class Selection(Operator):
         self._states = StateView(settings.states, settings.state_bytes)
         self._parked = ParkedQueries(settings.places)
         self._features = QueryFeatures(codec, self._counters, settings.feature_bytes, settings.places)
+        self._turns = Turns()
         self._asked_us: int | None = None  # since when the store has not answered
         self._quotas = Quotas(settings.places, settings.remembered)
         self._turn = 0
@@ -115,6 +117,7 @@ class Selection(Operator):
         """Take queries, worker batches and configuration."""
         effects: Effects = []
         wanted: list[StateKey] = []
+        self._turns.begin()
         for topic, run in groupby(records, _TOPIC):
             if topic == topics.QUERIES:
                 # One partition of each model's topic a poll: fuller batches than spreading, and replicas still share
@@ -136,14 +139,18 @@ class Selection(Operator):
         """Answer due queries, and decide those whose features or state did not come in time."""
         effects: Effects = self._serving.on_timer(now_us)
         wanted: list[StateKey] = []
+        self._turns.begin()
         self._go_on(self._features.take_ready(now_us), now_us, effects, wanted)
+        self._take_turn(now_us, effects, wanted)
         for key, waiting in self._parked.due(now_us):
             self._release(key, waiting, now_us, effects)
         self._flush(now_us, effects, wanted)
         return effects
 
     def next_deadline(self) -> int | None:
-        """Return when the next answer, parked query or wait for features is due (us)."""
+        """Return when the next answer, parked query or wait for features is due (us); 0 if queries wait for a turn."""
+        if self._turns:
+            return 0
         due = (self._serving.next_deadline(), self._parked.next_due(), self._features.next_due())
         return min((time for time in due if time is not None), default=None)
 
@@ -175,7 +182,8 @@ class Selection(Operator):
         """Forget pending queries of these partitions: their new owner reads them again."""
         self._serving.drop(partitions)
         self._quotas.drop(partitions)
-        for query in (*self._parked.drop(partitions), *self._features.drop(partitions)):
+        waiting = self._parked.drop(partitions), self._features.drop(partitions), self._turns.drop(partitions)
+        for query in chain(*waiting):
             query.leave()
 
     def statistics(self) -> Mapping[str, float]:
@@ -273,8 +281,9 @@ class Selection(Operator):
                 continue
             pending.quota = quota
             quota.places += pending.places
-            is_complete = not quota.deployed.application.sources or self._features.gather(
-                pending, quota.deployed, now_us
+            has_turn = pending.candidates is None or self._turns.admits(pending, quota.deployed)
+            is_complete = has_turn and (
+                not quota.deployed.application.sources or self._features.gather(pending, quota.deployed, now_us)
             )
             its = is_complete and (
                 common.get(query.application) or self._arms(quota.deployed, pending, now_us, common, wanted)
@@ -291,11 +300,31 @@ class Selection(Operator):
             self._counters["queries_total", "application", name] += count
 
     def _go_on(self, waits: Iterable[FeatureWait], now_us: int, effects: Effects, wanted: list[StateKey]) -> None:
-        """Serve queries that have waited for features; some may wait for their state now."""
+        """Serve queries that have waited for features; some may wait for a turn or for their state now."""
         for wait in waits:
-            arms = self._arms(wait.deployed, wait.query, now_us, {}, wanted)
-            if arms is not None:
-                self._serving.serve([wait.query], arms, now_us, effects)
+            if self._turns.admits(wait.query, wait.deployed, wait):
+                self._completed(wait, now_us, effects, wanted)
+
+    def _completed(self, wait: FeatureWait, now_us: int, effects: Effects, wanted: list[StateKey]) -> None:
+        self._features.complete(wait.query, wait.deployed)
+        self._decide(wait.query, wait.deployed, now_us, effects, wanted)
+
+    def _decide(
+        self, query: Pending, deployed: Deployed, now_us: int, effects: Effects, wanted: list[StateKey]
+    ) -> None:
+        arms = self._arms(deployed, query, now_us, {}, wanted)
+        if arms is not None:
+            self._serving.serve([query], arms, now_us, effects)
+
+    def _take_turn(self, now_us: int, effects: Effects, wanted: list[StateKey]) -> None:
+        """Go on with queries that have waited for a turn; those that have waited too long are answered by default."""
+        for job in self._turns.take(now_us):
+            if job.until_us <= now_us:
+                effects.append(self._serving.combiner.answer(job.query, now_us, "over_limit"))
+            elif job.wait is not None:
+                self._completed(job.wait, now_us, effects, wanted)
+            elif not job.deployed.application.sources or self._features.gather(job.query, job.deployed, now_us):
+                self._decide(job.query, job.deployed, now_us, effects, wanted)
 
     def _flush(self, now_us: int, effects: Effects, wanted: Sequence[StateKey]) -> None:
         """Ask models, stores and the learners' states for what was gathered."""

@@ -103,8 +103,8 @@ class Serving:
         if any(query.candidates is not None for query in queries):
             is_choosing = arms.read is not None and chooses_among(arms.read)
             at_once = [query for query in queries if query.candidates is not None and not (is_choosing and query.ids)]
-            effects += [self.combiner.rank(query, arms, now_us) for query in at_once]
             queries = [query for query in queries if query.candidates is None or (is_choosing and query.ids)]
+            effects += [self.combiner.rank(query, arms, now_us) for query in at_once]
         if queries and (known := queries[0].application) is not None and known.stages:
             self.walk(queries, arms, now_us, effects)
         elif queries:

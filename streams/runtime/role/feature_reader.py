@@ -1,6 +1,7 @@
 """Performs `FetchFeatures`: reads in several lanes, so that a slow answer holds up no other, and never tries twice.
 
-A key that the store does not answer is dropped. Its kernel does without it, and asks again with a later query.
+A key that the store does not answer is dropped. Its kernel does without it, and asks again with a later query. Sources
+take turns, and the one that has most keys waiting loses its oldest: however many are asked for, the others are read.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 # Reads under way at a time, and keys of each: a read takes a round trip (0.2 ms, measured) and 2 us a key.
 LANES, READ_KEYS = 8, 64
-# Keys that wait, some 200 B each: those of a second at 20,000 a second. Of more, the oldest are dropped.
+# Keys that wait, 200 to 500 B each (`topics.MAX_KEY_BYTES`): those of a second at 20,000 a second.
 WAITING_KEYS = 20_000
 BACKOFF_S, BACKOFF_MAX_S = 0.05, 1.0
 
@@ -40,18 +41,33 @@ class FeatureReader:
     def __init__(self, store: FeatureStore, deliver: Callable[[list[Record]], object]) -> None:
         self._store = store
         self._deliver = deliver
-        self._keys: dict[str, None] = {}
+        self._keys: dict[str, dict[str, None]] = {}  # by source
+        self._waiting = 0
         self._wake = asyncio.Event()
         self._failures = 0  # in a row
         self._counters: Counter[str] = Counter()
 
     def ask(self, keys: Iterable[str]) -> None:
         """Queue keys."""
-        self._keys |= dict.fromkeys(keys)
-        while len(self._keys) > WAITING_KEYS:
-            del self._keys[next(iter(self._keys))]
+        for key in keys:
+            waiting = self._keys.setdefault(key.partition("/")[0], {})
+            self._waiting += key not in waiting
+            waiting[key] = None
+        while self._waiting > WAITING_KEYS:
+            self._take(max(self._keys, key=lambda source: len(self._keys[source])), 1)
             self._counters["features_forgotten_total"] += 1
         self._wake.set()
+
+    def _take(self, source: str, count: int) -> list[str]:
+        """Remove and return the first keys of a source, whose turn is the last then."""
+        waiting = self._keys.pop(source)
+        keys = [*islice(waiting, count)]
+        for key in keys:
+            del waiting[key]
+        if waiting:
+            self._keys[source] = waiting
+        self._waiting -= len(keys)
+        return keys
 
     def statistics(self) -> Mapping[str, float]:
         """Return counters."""
@@ -65,13 +81,13 @@ class FeatureReader:
 
     async def _read(self) -> None:
         while True:
-            keys = [*islice(self._keys, READ_KEYS)]
-            if not keys:
+            if not self._keys:
                 self._wake.clear()
                 await self._wake.wait()
                 continue
-            for key in keys:
-                del self._keys[key]
+            keys: list[str] = []
+            while self._keys and len(keys) < READ_KEYS:
+                keys += self._take(next(iter(self._keys)), READ_KEYS - len(keys))
             await self._read_now(keys)
 
     async def _read_now(self, keys: list[str]) -> None:

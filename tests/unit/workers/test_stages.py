@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ from workers import manifest as manifests
 from workers.errors import PackageError
 from workers.packages.loading import load_package
 from workers.packages.packaging import package_sklearn
-from workers.runtimes.stages import grams_python
+from workers.runtimes.stages import grams_python, texts
 from workers.runtimes.stages.conversion import Steps
 from workers.runtimes.stages.plan import StagesRuntime, load
 from workers.runtimes.stages.steps import Step, packed, unpacked
@@ -212,6 +213,17 @@ def test_arrays_that_another_model_was_asked_about_are_not_scaled_again() -> Non
     found = runtimes[1].predict_batch(OTHERS)
     assert grew == []
     assert np.array_equal(np.asarray(found.answers), pipelines[1].predict(OTHERS))
+
+
+@pytest.mark.parametrize("letter", ["a", "é", "日", "😀"])
+@pytest.mark.parametrize("way", [texts.grams, grams_python], ids=["installed", "python"])
+def test_a_text_that_is_kept_with_its_row_counts_whole(way: Any, letter: str) -> None:
+    """A row of few terms is small, however long the text of a client is that it was made of."""
+    counting = way.Grams(1, False, None, 1, 1, 1, None, None, 1, False, False, None, None, 0, 1.0)
+    text, rows = letter * 10_000, ({}, {})
+    added = way.Scorer((counting,), np.ones((1, 1))).add([text], np.zeros((1, 1)), (rows,))
+    assert sys.getsizeof(text) <= added <= sys.getsizeof(text) + 300
+    assert [*rows[0]] == [text]
 
 
 def test_results_of_late_are_bounded_in_bytes() -> None:

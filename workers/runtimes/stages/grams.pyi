@@ -23,7 +23,7 @@ class Grams:
         features: int,
         signed: bool,
         binary: bool,
-        logs: Callable[[int], NDArray[np.float64]] | None,
+        logs: Callable[[NDArray[np.float64]], NDArray[np.float64]] | None,
         idf: NDArray[np.float64] | None,
         norm: int,
         scale: float,

@@ -3,7 +3,7 @@
 
 A text's tokens are written behind one another, each n-gram is a span of those bytes, and no string is made. Counts lie
 in one array for all terms, and a bit for each term that occurs gives them back in order, so nothing is sorted. These
-buffers are the process's: Python's lock is held while they are used, and no Python code runs meanwhile.
+buffers are the process's: Python's lock is held while they are used, and where Python runs meanwhile they are filled again.
 
 Sums are built in scikit-learn's order and precision, without fused multiply-add, so they are the same to the bit.
 """
@@ -27,8 +27,10 @@ cdef enum:
     CHARACTERS = 1
     CHARACTERS_IN_WORDS = 2
     ENTRY = 12  # bytes of a term in a row: its value and its index
-    KEPT = 4194304  # a longer text's buffers are given back
+    KEPT = 65536  # a longer text's buffers are given back
+    LOGS = 256  # counts whose logarithms lie ready
 
+cdef Py_ssize_t MOST_GRAMS = 2147483647  # a count has 32 bits
 cdef uint64_t FNV_START = 14695981039346656037ULL, FNV_PRIME = 1099511628211ULL
 
 cdef struct Table:
@@ -227,12 +229,12 @@ cdef class Terms:
 
 cdef class Grams:
     """How a text becomes a row: which n-grams are counted, and how counts are weighed. Arguments: see `texts.Counting`
-    and `texts.Weighing`; `logs` (n,) is 1 + log of 1, 2, ..., n, longer than any count in the texts that come.
+    and `texts.Weighing`; `logs` returns 1 + the logarithms of an array of counts.
     """
 
     cdef int _analyzer, _shortest, _least, _most, _norm
     cdef bint _lower, _signed, _binary, _is_scaled
-    cdef object _accents, _grow
+    cdef object _accents, _logarithms
     cdef Terms _vocabulary, _stopped
     cdef Table _table, _stops_table
     cdef bint _has_stops
@@ -261,8 +263,8 @@ cdef class Grams:
             self._table = vocabulary.table
         if stopped is not None:
             self._stops_table = stopped.table
-        self._grow, self._idf, self._norm = logs, idf, norm
-        self._logs = None if logs is None else logs(256)
+        self._logarithms, self._idf, self._norm = logs, idf, norm
+        self._logs = None if logs is None else logs(np.arange(1.0, LOGS + 1))
         self._scale, self._is_scaled = scale, scale != 1.0
 
     def row(self, str text not None):
@@ -271,7 +273,7 @@ cdef class Grams:
 
     cdef Py_ssize_t _fill(self, str text) except -1:
         """Leave the row of a text in the buffers and return how many terms it has."""
-        cdef Py_ssize_t length, most
+        cdef Py_ssize_t length, most, count
         cdef int kind
         cdef void* data
         if self._lower:
@@ -281,9 +283,9 @@ cdef class Grams:
         length = PyUnicode_GET_LENGTH(text)
         if length > 1 << 26:
             raise ValueError("the text is too long")
-        most = (2 * length + 2) * (self._most - self._least + 1)
-        if self._grow is not None and 2 * length + 2 > self._logs.shape[0]:  # no term occurs more often
-            self._logs = self._grow(1 << (2 * length + 2).bit_length())
+        most = (2 * length + 2) * (self._most - self._least + 1)  # n-grams; where they are hashed, of one term
+        if most > MOST_GRAMS:
+            raise ValueError("the text is too long for so many lengths of n-grams")
         _reserve(length, self.features, min(self.features, most))
         kind, data = PyUnicode_KIND(text), PyUnicode_DATA(text)
         if self._analyzer == WORDS:
@@ -292,7 +294,11 @@ cdef class Grams:
             self._characters(kind, data, length)
         else:
             self._characters_in_words(kind, data, length)
-        return self._weighed()
+        count = self._taken()
+        if self._logarithms is not None:
+            self._take_logarithms(count)
+        self._weigh(count)
+        return count
 
     cdef void _words(self, int kind, void* data, Py_ssize_t length) noexcept:
         cdef Py_ssize_t at = 0, place = 0, start, first, tokens = 0
@@ -404,11 +410,10 @@ cdef class Grams:
         _seen[number >> 6] |= <uint64_t>1 << (number & 63)
         _blocks[number >> 12] |= <uint64_t>1 << ((number >> 6) & 63)
 
-    cdef Py_ssize_t _weighed(self) except -1:
-        """Take the counts out of the buffers, in order, and weigh them."""
-        cdef Py_ssize_t block, word, count = 0, place
-        cdef int32_t number, counted
-        cdef double value, total = 0.0
+    cdef Py_ssize_t _taken(self) noexcept:
+        """Take the counts out of the buffers, in order, and return how many there are."""
+        cdef Py_ssize_t block, word, count = 0
+        cdef int32_t number
         for block in range(self.features // 4096 + 1):
             while _blocks[block]:
                 word = (block << 6) + __builtin_ctzll(_blocks[block])
@@ -416,24 +421,48 @@ cdef class Grams:
                 while _seen[word]:
                     number = <int32_t>((word << 6) + __builtin_ctzll(_seen[word]))
                     _seen[word] &= _seen[word] - 1
-                    counted = _counts[number]
+                    _index[count], _value[count] = number, 1.0 if self._binary else _counts[number]
                     _counts[number] = 0
-                    value = 1.0 if self._binary else counted
-                    if self._grow is not None:
-                        value = self._logs[<Py_ssize_t>value - 1]
-                    if self._idf is not None:
-                        value *= self._idf[number]
-                    _index[count], _value[count] = number, value
-                    total += value * value if self._norm == 2 else fabs(value)
                     count += 1
-        if self._norm and total != 0.0:
-            total = sqrt(total) if self._norm == 2 else total
+        return count
+
+    cdef int _take_logarithms(self, Py_ssize_t count) except -1:
+        """Replace counts by 1 + their logarithms, as NumPy computes them here."""
+        cdef Py_ssize_t place
+        cdef bytes row
+        cdef const double[::1] logs
+        for place in range(count):
+            if _value[place] > LOGS:
+                break
+        else:
             for place in range(count):
-                _value[place] /= total
+                _value[place] = self._logs[<Py_ssize_t>_value[place] - 1]
+            return 0
+        row = _packed(count)  # Python runs now, and others may use the buffers
+        logs = self._logarithms(np.frombuffer(row, np.float64, count))
+        if logs.shape[0] != count:
+            raise ValueError("the logarithms do not fit the counts")
+        _reserve(0, 0, count)
+        memcpy(_value, &logs[0], count * sizeof(double))
+        memcpy(_index, PyBytes_AS_STRING(row) + count * sizeof(double), count * sizeof(int32_t))
+        return 0
+
+    cdef void _weigh(self, Py_ssize_t count) noexcept:
+        cdef Py_ssize_t place
+        cdef double total = 0.0
+        if self._idf is not None:
+            for place in range(count):
+                _value[place] *= self._idf[_index[place]]
+        if self._norm:
+            for place in range(count):
+                total += _value[place] * _value[place] if self._norm == 2 else fabs(_value[place])
+            if total != 0.0:
+                total = sqrt(total) if self._norm == 2 else total
+                for place in range(count):
+                    _value[place] /= total
         if self._is_scaled:
             for place in range(count):
                 _value[place] *= self._scale
-        return count
 
 
 cdef bytes _packed(Py_ssize_t count):
@@ -500,7 +529,7 @@ cdef class Scorer:
                         if known is None:
                             known = grams.row(text)
                         young[text] = known
-                        added += PyBytes_GET_SIZE(known) + 200
+                        added += PyBytes_GET_SIZE(known) + PyUnicode_GET_LENGTH(text) * PyUnicode_KIND(text) + 200
                     count = PyBytes_GET_SIZE(known) // ENTRY
                     self._add(
                         &sums[row, 0],

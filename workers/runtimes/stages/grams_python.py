@@ -50,7 +50,7 @@ class Grams:
         features: int,
         signed: bool,
         binary: bool,
-        logs: Callable[[int], NDArray[np.float64]] | None,
+        logs: Callable[[NDArray[np.float64]], NDArray[np.float64]] | None,
         idf: NDArray[np.float64] | None,
         norm: int,
         scale: float,
@@ -77,8 +77,8 @@ class Grams:
         counts = self._counts(text)
         terms = sorted(counts)
         values = np.array([1 if self._binary else counts[term] for term in terms], np.float64)
-        if self._logs is not None and terms:
-            values = self._logs(int(values.max()))[values.astype(np.int64) - 1]
+        if self._logs is not None:
+            values = self._logs(values)
         if self._idf is not None:
             values *= self._idf[terms]
         if self._norm:
@@ -145,7 +145,7 @@ class Scorer:
                 known = None if table is None else table[0].get(text) or table[1].get(text)
                 row = grams.row(text) if known is None else known
                 if table is not None:
-                    added += 0 if known is not None else len(row) + 200
+                    added += 0 if known is not None else len(row) + _width(text) * len(text) + 200
                     table[0][text] = row
                 self._add(sums[place], offset, row)
                 offset += grams.features
@@ -166,6 +166,12 @@ def logistic(numbers: NDArray[np.float64]) -> None:
             numbers[place] = 1.0 / (1.0 + math.exp(-number))
         except OverflowError:
             numbers[place] = 0.0
+
+
+def _width(text: str) -> int:
+    """Return how many bytes CPython takes for each character."""
+    most = ord(max(text, default="a"))
+    return 1 if most < 1 << 8 else 2 if most < 1 << 16 else 4
 
 
 def _normal(values: NDArray[np.float64], norm: int) -> NDArray[np.float64]:

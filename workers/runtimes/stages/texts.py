@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import unicodedata
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -124,10 +123,9 @@ class Part:
         )
 
 
-@lru_cache(maxsize=8)
-def logs(count: int) -> NDArray[np.float64]:
-    """Return 1 + log of 1, 2, ..., count, as NumPy computes it here."""
-    found: NDArray[np.float64] = np.log(np.arange(1, count + 1, dtype=np.float64)) + 1.0
+def logs(counts: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return 1 + the logarithms of counts, as NumPy computes them here."""
+    found: NDArray[np.float64] = np.log(counts) + 1.0
     return found
 
 

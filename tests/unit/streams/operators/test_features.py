@@ -341,3 +341,34 @@ def test_impossible_sources_are_refused(sources: tuple[Source, ...], fault: str)
     """Where they are configured, with the reason."""
     with pytest.raises(DecodeError, match=fault):
         check(digits(sources=sources))
+
+
+def test_keys_that_no_store_answers_are_forgotten_after_a_second() -> None:
+    """Nobody waits while the store is down, so nothing else would bound them."""
+    loop = asking(Source("texts", 1, "input", "redis", wait=0.0), look_up=lambda _: None)
+    asked = loop.driver.operator("selection")._features._asked  # type: ignore[attr-defined]
+    for number in range(50):
+        loop.query(input=str(number))
+        loop.driver.run(0.1)
+    assert 5 <= len(asked) <= 11
+    loop.driver.run(5)
+    loop.query(input="later")
+    loop.driver.run(0.01)
+    assert list(asked) == ["texts/later"]
+
+
+def test_a_long_key_is_named_by_its_hash_wherever_it_is_kept() -> None:
+    """A text that a client sends may have half a megabyte; what is stored under it is found all the same."""
+    text = "é" * 100_000
+    loop = asking(Source("texts", 1, "input", "redis"), look_up=lambda key: stored_under(key, text))
+    asked = loop.query(input=text)
+    loop.driver.run(0.2)
+    assert seen(loop, asked) == ((7.0,), ())
+    assert len(topics.feature_key("texts", text)) == len("texts/") + 128
+    assert topics.feature_key("texts", "x" * 256) == "texts/" + "x" * 256
+    assert len({topics.feature_key("texts", "x" * length) for length in range(250, 300)}) == 50
+
+
+def stored_under(key: str, text: str) -> tuple[bytes | None, int]:
+    """Return what the store has, under the name that writers use."""
+    return (CODEC.encode(Features((7.0,))) if key == topics.feature_key("texts", text) else None), 1_000

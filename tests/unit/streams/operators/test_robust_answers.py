@@ -103,6 +103,13 @@ def test_of_labels_the_most_frequent_stands_in() -> None:
     assert prediction.confidence == pytest.approx(1 / 3)
 
 
+def test_long_labels_are_not_counted() -> None:
+    """A model may answer what its client has written: a thousand such texts are not kept."""
+    long = "y" * 300_000
+    prediction = last(three("x", "y", [long, "z", long], missing="running_mean"), 4)
+    assert prediction.outputs[2].answer == "z"
+
+
 def test_where_nobody_has_answered_nothing_stands_in() -> None:
     """A mean of the past is no answer to this query."""
     prediction = last(three([1.0], [1.0], [1.0], missing="running_mean"), 2)

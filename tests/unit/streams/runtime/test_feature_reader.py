@@ -93,8 +93,22 @@ async def test_a_read_that_fails_is_not_tried_again() -> None:
 async def test_keys_that_wait_are_bounded_and_the_oldest_go() -> None:
     """They are counted; a read takes so many at most."""
     reading = Reading()
-    reading.reader.ask(f"slow-{number}" for number in range(WAITING_KEYS + 10))
+    reading.reader.ask(f"slow/{number}" for number in range(WAITING_KEYS + 10))
     assert reading.reader.statistics()["features_forgotten_total"] == 10
     async with reading:
         assert len(reading.store.asked) == LANES * READ_KEYS
-        assert reading.store.asked[0] == "slow-10"
+        assert reading.store.asked[0] == "slow/10"
+
+
+async def test_sources_take_turns_and_the_one_that_wants_most_is_cut_first() -> None:
+    """A flood of one source's keys neither drives out another's nor goes before them."""
+    async with Reading() as reading:
+        for number in range(LANES):
+            await reading.ask(f"slow-{number}")  # no lane is left
+        reading.reader.ask(f"flood/{number}" for number in range(WAITING_KEYS))
+        reading.reader.ask(["users/ann"])
+        reading.reader.ask(f"flood/{WAITING_KEYS + number}" for number in range(WAITING_KEYS))
+        assert reading.reader.statistics()["features_forgotten_total"] == WAITING_KEYS + 1
+        reading.store.going_on.set()
+        await reading.turns()
+    assert reading.store.asked.index("users/ann") < LANES + 2 * READ_KEYS

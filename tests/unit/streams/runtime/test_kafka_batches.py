@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import struct
 import subprocess
 import sys
 import zlib
@@ -23,6 +24,7 @@ from streams.runtime.kafka.fast.inflation import MOST_BYTES, InflationError, inf
 from streams.runtime.kafka.fast.record_batches import leniently, unpack
 from tests.batches import TWO, Said, batch, bomb, compressed, with_checksum
 
+HEADER = struct.Struct(">qiibIhiqqqhii")
 SAID = st.tuples(
     st.binary(max_size=5) | st.none(),
     st.binary(max_size=9) | st.none(),
@@ -114,6 +116,47 @@ def test_the_compiled_way_takes_spoilt_bytes_or_leaves_them(data: st.DataObject)
         value[data.draw(st.integers(21, len(value) - 1))] = data.draw(st.integers(0, 255))
     with contextlib.suppress(ValueError):
         compiled.records(with_checksum(bytes(value)), calc_crc32c, "t", 0, 0, Record)
+
+
+NUMBERS = st.sampled_from([0, 1, -1, 2**62, 2**63 - 2, 2**63 - 1, -(2**63), 9_223_372_036_854_775]) | st.integers(
+    -(2**63), 2**63 - 1
+)
+
+
+def numbered(base: int, behind: int, first_ms: int, latest_ms: int, attributes: int, deltas: tuple[int, int]) -> bytes:
+    """Build a batch of one record whose numbers may be any."""
+    record = b"\0" + b"".join(map(zigzag, deltas)) + b"\1\1\0"
+    records = zigzag(len(record)) + record
+    head = HEADER.pack(base, 49 + len(records), 0, 2, 0, attributes, behind, first_ms, latest_ms, -1, -1, -1, 1)
+    return with_checksum(head + records)
+
+
+def zigzag(number: int) -> bytes:
+    """Write a number of 64 bits as Kafka does."""
+    rest, found = (number << 1) ^ (number >> 63), bytearray()
+    while rest > 127:
+        found.append(rest & 127 | 128)
+        rest >>= 7
+    return bytes([*found, rest])
+
+
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    NUMBERS, st.integers(-(2**31), 2**31 - 1), NUMBERS, NUMBERS, st.sampled_from([0, 8]), st.tuples(NUMBERS, NUMBERS)
+)
+def test_the_compiled_way_adds_as_python_does_or_not_at_all(
+    base: int, behind: int, first_ms: int, latest_ms: int, attributes: int, deltas: tuple[int, int]
+) -> None:
+    """Times and offsets up to the ends of 64 bits: a sum that has more is left to the other way."""
+    compiled = kafka_batches.kafka_unpacking
+    if compiled is None:
+        return
+    made = numbered(base, behind, first_ms, latest_ms, attributes, deltas)
+    with contextlib.suppress(ValueError):
+        records, end = compiled.records(made, calc_crc32c, "t", 0, -(2**63), Record)
+        (one,) = leniently(made)
+        assert [(record[2], record[3]) for record in records] == [(one.offset, one.timestamp * 1000)]
+        assert end == base + behind + 1
 
 
 def test_a_batch_that_cannot_be_unpacked_is_one_outcome_and_what_follows_is_read() -> None:
