@@ -268,8 +268,8 @@ class Worker(Section):
     references: tuple[Place, ...] = ()
     """The places from which workers read inputs that come as addresses, such as `[file:/data/images/,
     s3://bucket/images/]`. Each ends with `/`, and what lies below it may be read by whoever may ask. Default: none.
-    Files need nothing else, other places the extra `references` and fsspec's package for them, such as `s3fs`. The
-    model's package says that it takes addresses (`by_reference`)."""
+    Files and web servers (`http://host/images/`) need nothing else, other places the extra `references` and fsspec's
+    package for them, such as `s3fs`. The model's package says that it takes addresses (`by_reference`)."""
     reference_mib: MiB = 16
     """The largest input that is read so. A batch holds `queue_mib` of them at most, at this size for models of bytes:
     set it to what your images take."""
