@@ -7,10 +7,9 @@ from dataclasses import asdict
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypedDict
 
-import click
-
 from deploy.cli.common import print_json, print_table
 from deploy.state.labels import labels_of, loaded
+from deploy.terminal import echo
 from workers.kernel.routing import STABLE, label
 from workers.packages.loading import checked
 
@@ -63,19 +62,19 @@ def print_versions(
         ),
     )
     for line in _of_hosts(hosts):
-        click.echo(line)
+        echo(line)
     if profile is not None:
         _print_profile(profile)
 
 
 def _print_profile(profile: Profile) -> None:
     """Print what batches and loading took."""
-    click.echo(f"version {profile.version} in its host: each size by the longest of its last ten batches")
+    echo(f"version {profile.version} in its host: each size by the longest of its last ten batches")
     print_table(
         ("rows a batch", "ms"),
         ((str(rows), f"{us / 1e3:,.2f}") for rows, us in zip(profile.sizes, profile.p99_us, strict=True)),
     )
-    click.echo(f"loading takes {profile.load_us / 1e3:,.1f} ms, and it takes {profile.bytes / MIB:,.1f} MiB in memory")
+    echo(f"loading takes {profile.load_us / 1e3:,.1f} ms, and it takes {profile.bytes / MIB:,.1f} MiB in memory")
 
 
 def _profile(version: Model, profile: Profile | None) -> dict[str, object] | None:
@@ -164,10 +163,10 @@ def print_package(package: Path, *, as_json: bool) -> None:
     print_table(("", ""), _lines(manifest, digest))
     conversion = manifest.options.get("conversion", {})
     if "batch_us" in conversion:
-        click.echo("measured when it was packaged; with --convert auto each worker measures, and logs its choice:")
+        echo("measured when it was packaged; with --convert auto each worker measures, and logs its choice:")
         print_timings(conversion["batch_us"])
     elif conversion:
-        click.echo(f"each worker converts it to {', '.join(conversion['to'])}, measures, and logs its choice")
+        echo(f"each worker converts it to {', '.join(conversion['to'])}, measures, and logs its choice")
 
 
 def _lines(manifest: Manifest, digest: str) -> Iterator[tuple[str, str]]:
