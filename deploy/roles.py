@@ -38,6 +38,7 @@ from streams.runtime.process.cpu_profiler import sampling
 from streams.runtime.process.run import kafka_loop, run_process
 from streams.runtime.role.definition import Ports, Role
 from streams.runtime.stopping import AFTER_ROLES_S, Stopping
+from streams.runtime.vetting import preparing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -377,6 +378,7 @@ def _loop(
         version=VERSION,
         executors=executors,
         features=features,
+        prepare=preparing(common.codec),
     )
 
 

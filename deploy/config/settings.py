@@ -554,9 +554,9 @@ class Settings(Section):
     """All settings of a deployment."""
 
     policy_code: tuple[Module, ...] = ()
-    """Modules and whole packages from which policies may be named by a path, such as `[my_pkg]`. Default: any module
-    outside the standard library. Set it in production: who may write `applications` runs this code in every role.
-    Entry points of installed packages are always allowed."""
+    """Modules and whole packages from which policies may be named by a path, such as `[my_pkg]`. Default: none where
+    `kafka.properties` has a `security_protocol`, else any module outside the standard library. Who may write
+    `applications` runs this code in every role. Entry points of installed packages are always allowed."""
     prefix: Name = "skysail"
     """Prefix of topics, groups and Redis keys. Deployments with different prefixes can share brokers and Redis."""
     partitions: Partitions = 4
