@@ -431,6 +431,9 @@ class Metrics(Section):
 
     host: str = "127.0.0.1"
     """The address it listens on. It has no log-in."""
+    names: tuple[str, ...] = ()
+    """Further names under which Prometheus may ask for it, such as a service's. `localhost`, this host's name, `host`
+    and addresses always count; a web page that points a name of its own here is refused."""
     port: int = Field(default=0, ge=0, lt=65536)
     """The first port; 0 = none. `skysail run` gives each of its processes the next port, in the order of `roles`,
     workers last by model name. A role that is started by itself takes this port."""
