@@ -101,7 +101,7 @@ def import_(settings: Settings, file: Path, place: Path, folder: Path, *, as_jso
     """
     try:
         mapping = TraceMapping.parse(yaml.safe_load(place.read_text("utf-8")))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (OSError, yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         message = f"{place} is not a readable YAML file: {error}"
         raise UsageError(message) from error
     about = Manifest("imported", metadata.version("skysail"), source=file.name)

@@ -126,7 +126,7 @@ def _read(file: Path) -> dict[str, object]:
         data = yaml.safe_load(file.read_text(encoding="utf-8"))
     except yaml.MarkedYAMLError as error:
         raise SettingsError(f"{file} is not a readable YAML file: {_complaint(error)}") from None
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+    except (OSError, UnicodeDecodeError, RecursionError, yaml.YAMLError) as error:
         raise SettingsError(f"{file} is not a readable YAML file: {error}") from error
     if data is not None and not isinstance(data, dict):
         message = (
