@@ -35,7 +35,7 @@ def exporting(settings: Metrics) -> Iterator[tuple[MetricsHook, ...]]:
 
     port = _port(settings)
     try:
-        exporter = PrometheusExporter(port, settings.host)
+        exporter = PrometheusExporter(port, settings.host, settings.names)
     except (OSError, OverflowError) as error:
         message = f"cannot show metrics on {settings.host}:{port}: {error}; set metrics.port and metrics.host"
         raise StartError(message) from error

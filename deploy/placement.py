@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from deploy import pooling
 from deploy.grouping import is_shared
+from streams.trace import plain
 from workers.errors import PackageError
 from workers.manifest import pinned
 
@@ -43,6 +44,7 @@ LEGS_US, ROW_US = 900.0, 5.0
 HELD_US = 5_000.0
 # A larger package takes memory that the loop should not have to give back.
 MAX_BYTES = 64 << 20
+_MOST_BYTES = 64 << 20  # of the file
 # Runtimes that do arithmetic of ours or of a library on the CPU; the others run code of the package, or want a GPU.
 NEWS: Final = "new since the start"
 RUNTIMES: Final = ("linear", "trees", "onnx", "sklearn", "stages")
@@ -105,8 +107,8 @@ async def decided(
 def read(folder: Path) -> dict[str, Placement]:
     """Return what was decided at the last start, by model; nothing where nobody has decided."""
     try:
-        return {name: Placement(**placed) for name, placed in json.loads((folder / FILE).read_text()).items()}
-    except (OSError, ValueError, TypeError, AttributeError):
+        return {name: Placement(**placed) for name, placed in _kept(folder).items()}
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError):
         return {}
 
 
@@ -117,6 +119,11 @@ def add(settings: Settings, models: Mapping[str, Model], folder: Path) -> None:
     news = {name: Placement(model.digest, name in named, NEWS, pool=pools[name]) for name, model in models.items()}
     if news:
         _write(folder, read(folder) | news)
+
+
+def _kept(folder: Path) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = json.loads(plain.content(folder / FILE, _MOST_BYTES))
+    return found
 
 
 def with_pool(settings: Settings, placements: Mapping[str, Placement]) -> Settings:

@@ -6,6 +6,8 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
+from deploy.terminal import plain
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -53,7 +55,9 @@ class Shown:
         """Show what is waited for, and which part is still missing."""
         text = f"waiting for {what}"
         if self._status is not None:
-            self._status.update(f"{text} [dim]{still}[/]")
+            from rich.text import Text  # it is loaded, as there is a status
+
+            self._status.update(Text.assemble(plain(text), " ", (plain(still), "dim")))
         elif text != self._waited:
             self._print(f"{text} {still}".rstrip())
         self._waited = text
@@ -63,7 +67,7 @@ class Shown:
         self._print(f"{time.monotonic() - self._start_s:5.1f} s  {what}")
 
     def _print(self, text: str) -> None:
-        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+        self._console.print(plain(text), markup=False, highlight=False, soft_wrap=True)
 
 
 @contextmanager

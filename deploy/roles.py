@@ -38,6 +38,7 @@ from streams.runtime.process.cpu_profiler import sampling
 from streams.runtime.process.run import kafka_loop, run_process
 from streams.runtime.role.definition import Ports, Role
 from streams.runtime.stopping import AFTER_ROLES_S, Stopping
+from streams.runtime.vetting import preparing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -379,6 +380,7 @@ def _loop(
         executors=executors,
         features=features,
         partitions=common.settings.partitions,
+        prepare=preparing(common.codec),
     )
 
 

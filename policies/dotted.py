@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 
+OWN = ("deploy", "load", "streams", "workers")
+_MODELS = "load.models."  # of demo and measurements
+
+
 class DottedPathError(ValueError):
     """A path that leads to nothing that may be used; the message says what to do."""
 
@@ -48,19 +52,35 @@ def imported(module: str, named: str = "") -> ModuleType:
         named: what the message calls it; empty = the module.
 
     Raises:
-        DottedPathError: it is of the standard library, or cannot be imported here.
+        DottedPathError: it is of the standard library, runs a program, is Skysail's own, or cannot be imported here.
     """
     named = named or module
-    if _package(module) in {*sys.stdlib_module_names, "__main__"}:
-        raise DottedPathError(
-            f"{named!r} names the standard library, which is no model: name a function of your own module"
-        )
+    check(module, named)
     look_here()
     try:
         return importlib.import_module(module)
     except BaseException as error:  # whatever a stranger's module does when it is imported
         pass_on_interrupt(error)
         raise DottedPathError(_unknown(named, error)) from error
+
+
+def check(module: str, named: str) -> None:
+    """Refuse a module by its name alone; nothing is imported.
+
+    Raises:
+        DottedPathError: it is of the standard library, runs a program, or is Skysail's own.
+    """
+    if "__main__" in module.split(".")[1:] or _is_ours(module):
+        raise DottedPathError(f"{named!r} is a program, or a part of Skysail that nobody names: name your own module")
+    if _package(module) in {*sys.stdlib_module_names, "__main__"}:
+        raise DottedPathError(
+            f"{named!r} names the standard library, which is no model: name a function of your own module"
+        )
+
+
+def _is_ours(module: str) -> bool:
+    """Tell whether a module is of Skysail, and neither a policy nor a model."""
+    return _package(module) in OWN and not f"{module}.".startswith(_MODELS)
 
 
 def is_within(path: str, code: Sequence[str]) -> bool:

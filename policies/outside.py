@@ -35,12 +35,54 @@ GROUP: Final = "skysail.policies"
 NEEDED: Final = ("init", "propensities", "select", "observe")
 # A stored state has to fit a record: 480,000 of 524,288 bytes.
 _MOST_VALUES = 60_000
-_allowed: list[str] = []
+_MOST_REFUSED: Final = 1_000
+_allowed: list[str] | None = None
+_known: set[str] = set()
+_refused: dict[str, str] = {}
 
 
-def allow(code: Iterable[str]) -> None:
-    """Say which modules and packages may be named by a path in this process; none = any (`policy_code`)."""
-    _allowed[:] = code
+def allow(code: Iterable[str] | None) -> None:
+    """Say which modules and packages may be named by a path in this process; None = any (`policy_code`)."""
+    global _allowed  # noqa: PLW0603 - of the process, as what it has imported is
+    _allowed = None if code is None else [*code]
+
+
+def is_known(name: str) -> bool:
+    """Tell whether a policy from outside has been imported here."""
+    return name in _known
+
+
+def forbidden(name: str) -> str:
+    """Return why a policy must not even be imported here; empty = it may be."""
+    path, colon, _ = name.partition(":")
+    if not colon:
+        return ""
+    try:
+        dotted.check(path, name)
+    except DottedPathError as error:
+        return f"policy {error}"
+    if _allowed is None or (_allowed and dotted.is_within(name, _allowed)):
+        return ""
+    within = f"is not within {', '.join(_allowed)}" if _allowed else "is named by a path, which nothing allows here"
+    return f"policy {name} {within}: add {path} to policy_code"
+
+
+def refuse(name: str, fault: str) -> None:
+    """Have a policy refused without importing anything, until it is refused for nothing: an empty fault."""
+    _refused.pop(name, None)
+    if fault:
+        _refused[name] = fault
+    if len(_refused) > _MOST_REFUSED:
+        del _refused[next(iter(_refused))]
+
+
+def fault_of(name: str) -> str:
+    """Import a policy from outside; return what speaks against it, empty = nothing."""
+    try:
+        _class(name)
+    except PolicyError as error:
+        return str(error)
+    return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,19 +293,19 @@ def outside(name: str, parameters: Mapping[str, Any]) -> Outside:
 
 @lru_cache(maxsize=256)
 def _class(name: str) -> type[Any]:
+    if fault := _refused.get(name) or forbidden(name):
+        raise PolicyError(fault)
     found = _at(name) if ":" in name else _entry(name)
     if not isinstance(found, type):
         raise PolicyError(f"policy {name} is no class; name the class whose objects are policies")
     lacking = [method for method in NEEDED if not callable(getattr(found, method, None))]
     if lacking:
         raise PolicyError(f"{name} is no policy: it has no method {', '.join(lacking)}; see docs/extending.md")
+    _known.add(name)
     return found
 
 
 def _at(path: str) -> object:
-    if not dotted.is_within(path, _allowed):
-        module = path.partition(":")[0]
-        raise PolicyError(f"policy {path} is not within {', '.join(_allowed)}: add {module} to policy_code")
     try:
         return dotted.resolve(path)
     except DottedPathError as error:

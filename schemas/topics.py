@@ -33,6 +33,7 @@ MAX_KEY_BYTES: Final = 256
 MODEL_PARTITIONS: Final = 4
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}", re.ASCII)
+_VERSION = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._+:-]{0,255}", re.ASCII)
 
 
 def model_queries(model: str) -> str:
@@ -79,3 +80,16 @@ def check_name(name: str, what: str = "model") -> str:
     if not _NAME.fullmatch(name):
         raise SchemaError(f"{what} name {name!r}: use 1 to 63 lower-case letters, digits and dashes, no dash first")
     return name
+
+
+def check_version(version: str) -> str:
+    """Return a version if it can stand in a key, a command and a log.
+
+    Raises:
+        SchemaError: it holds anything but letters, digits and `. _ + : -`, or is too long.
+    """
+    if not _VERSION.fullmatch(version):
+        raise SchemaError(
+            f"version {version!r:.100}: use 1 to 256 letters, digits and . _ + : -, the first a letter or digit"
+        )
+    return version

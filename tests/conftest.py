@@ -20,6 +20,7 @@ from hypothesis import settings
 from deploy.errors import MissingError
 from deploy.local.apache import ApacheKafka
 from deploy.local.redis import RedisServer
+from policies import outside
 from tests.sharing import shared_broker
 
 if TYPE_CHECKING:
@@ -61,6 +62,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         folder = item.path.relative_to(here).parts[0]
         if folder in _FOLDERS:
             item.add_marker(folder)
+
+
+@pytest.fixture(autouse=True)
+def any_policy() -> Iterator[None]:
+    """Forget which policies the settings of a test have allowed: that is of the process."""
+    yield
+    outside.allow(None)
 
 
 @pytest.fixture(scope="session")

@@ -21,7 +21,7 @@ import numpy as np
 
 from schemas.errors import SchemaError
 from schemas.records import DTYPES
-from schemas.topics import check_name
+from schemas.topics import check_name, check_version
 from workers import manifest_form
 from workers.errors import PackageError
 from workers.manifest_form import Options
@@ -118,12 +118,13 @@ class Manifest:
     def __post_init__(self) -> None:
         if self.output not in OUTPUTS:
             raise PackageError(f"output {self.output!r} is unknown: use one of {', '.join(OUTPUTS)}")
+        if not isinstance(self.version, str):
+            raise PackageError("a package's version is a text, such as '1'")
         try:
             check_name(self.name)
+            check_version(self.version)
         except SchemaError as error:
             raise PackageError(str(error)) from error
-        if not isinstance(self.version, str) or not self.version or len(self.version) > manifest_form.MAX_VERSION:
-            raise PackageError("a package needs a version of 1 to 256 characters, such as '1'")
         if len({type(label) for label in self.classes}) > 1:
             raise PackageError("classes must be all whole numbers or all strings: map them before training")
 

@@ -11,7 +11,7 @@ from policies.calibration import KNOTS
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-MAX_VERSION, MAX_TEXT, MAX_DIMENSIONS, MAX_DEPTH, MAX_NODES = 256, 4_096, 16, 32, 256
+MAX_TEXT, MAX_DIMENSIONS, MAX_DEPTH, MAX_NODES = 4_096, 16, 32, 256
 _FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 # Microseconds by form and size of a batch; in JSON sizes are texts.

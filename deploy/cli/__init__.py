@@ -19,6 +19,7 @@ with quiet_interrupts(), named_extras():  # before anything else: the imports ta
 
     from deploy.cli.common import VerbGroup
     from deploy.errors import DeployError
+    from deploy.terminal import echo
     from load.errors import MissingDataError
     from policies.errors import PolicyError
     from schemas.errors import FormatError
@@ -138,7 +139,8 @@ def main() -> None:
 
 def _fail(*errors: BaseException) -> NoReturn:
     for error in errors:
-        click.echo(f"skysail: {error}", err=True)
+        first, *others = str(error).split("\n")
+        echo(f"skysail: {first}", *(f"  {line}" for line in others), err=True)
     sys.exit(1)
 
 

@@ -18,6 +18,7 @@ from deploy.cli.common import VerbGroup, json_option, print_json, print_table, w
 from deploy.connect.schema_registry import codec_for
 from deploy.errors import UsageError
 from deploy.state import catalog, desired
+from deploy.terminal import echo
 from policies import registry
 from policies.outside import is_outside
 from schemas.records import Application, Model
@@ -91,7 +92,7 @@ def set_(settings: Settings, name: str, changes: tuple[str, ...], *, as_json: bo
     after = _changed(before, changes)
     _publish(settings, codec, after, as_json=as_json)
     if anew := desired.begins_anew(before, after):
-        click.echo(anew, err=True)
+        echo(anew, err=True)
 
 
 @app.command()
@@ -110,9 +111,9 @@ def remove(settings: Settings, name: str, *, as_json: bool) -> None:
     if as_json:
         print_json({"removed": name, "models": record.models, "in_settings": name in settings.applications})
         return
-    click.echo(f"application {name} is removed; its models stay deployed: {', '.join(record.models)}")
+    echo(f"application {name} is removed; its models stay deployed: {', '.join(record.models)}")
     if name in settings.applications:
-        click.echo(
+        echo(
             f"the settings still name it under `applications`: the next `skysail run` or `skysail app apply` publishes"
             f" {name} again",
             err=True,
@@ -146,7 +147,7 @@ def show(settings: Settings, name: str, *, as_json: bool) -> None:
         worded = {key: _worded(value) for key, value in record.items()}
         print_table(("", ""), ((key, text) for key, text in worded.items() if text != UNSET))
         if unset := [key for key, text in worded.items() if text == UNSET]:
-            click.echo(f"not set: {', '.join(unset)}")
+            echo(f"not set: {', '.join(unset)}")
         promotions.print_course(settings, codec, POLICY, name)
 
 
@@ -175,11 +176,11 @@ def backfill_(settings: Settings, name: str, package: Path, *, as_json: bool) ->
     if as_json:
         print_json(found._asdict())
         return
-    click.echo(f"labels taught: {found.taught}; without a query any more: {found.without_input}")
+    echo(f"labels taught: {found.taught}; without a query any more: {found.without_input}")
     if found.left:
-        click.echo(f"{found.left} are left for another run", err=True)
+        echo(f"{found.left} are left for another run", err=True)
     if found.unlearnt:
-        click.echo(
+        echo(
             f"the learner gets no further: it has {found.unlearnt} records to learn, which it does as soon as it runs."
             " See what it waits for: skysail doctor",
             err=True,
@@ -254,8 +255,8 @@ def apply(settings: Settings, *, as_json: bool) -> None:
     if as_json:
         print_json({"models": sorted(deployed), "applications": sorted(settings.applications)})
         return
-    click.echo(f"models: {', '.join(sorted(deployed)) or 'none'}")
-    click.echo(f"applications: {', '.join(settings.applications) or 'none'}")
+    echo(f"models: {', '.join(sorted(deployed)) or 'none'}")
+    echo(f"applications: {', '.join(settings.applications) or 'none'}")
 
 
 def _find(settings: Settings, codec: Codec, name: str) -> Application:
@@ -276,9 +277,9 @@ def _publish(settings: Settings, codec: Codec, record: Application, *, as_json: 
         print_json(asdict(record) | {"not_deployed": absent})
         return
     decoded = f"; late outputs are decoded by {record.parity}" if record.parity else ""
-    click.echo(f"application {record.name}: {record.policy} over {_asked(record)}{decoded}")
+    echo(f"application {record.name}: {record.policy} over {_asked(record)}{decoded}")
     if absent:
-        click.echo(f"not deployed yet: {', '.join(absent)}; deploy with: skysail model add PACKAGE", err=True)
+        echo(f"not deployed yet: {', '.join(absent)}; deploy with: skysail model add PACKAGE", err=True)
 
 
 def _asked(record: Application) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from deploy.config.configuration import load
+from deploy.terminal import plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -81,7 +82,7 @@ def print_json(value: object) -> None:
 
 def print_table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Print rows in aligned columns; plain text, so that it can be piped. Heads that are all empty are no line."""
-    lines = [[str(cell) for cell in row] for row in ((heads, *rows) if any(heads) else rows)]
+    lines = [[plain(cell) for cell in row] for row in ((heads, *rows) if any(heads) else rows)]
     widths = [max((len(line[column]) for line in lines), default=0) for column in range(len(heads))]
     for line in lines:
         click.echo("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())

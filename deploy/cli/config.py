@@ -9,6 +9,7 @@ import click
 from deploy.cli.common import VerbGroup, json_option, print_json, with_settings
 from deploy.config.configuration import masked, to_yaml
 from deploy.config.reference import reference, schema
+from deploy.terminal import echo
 
 if TYPE_CHECKING:
     from deploy.config.settings import Settings
@@ -37,7 +38,7 @@ def show(settings: Settings, *, changed: bool, as_json: bool) -> None:
     if as_json:
         print_json(values)
     else:
-        click.echo(to_yaml(values) or "nothing differs from the defaults", nl=not values)
+        echo(*(to_yaml(values) or "nothing differs from the defaults").rstrip("\n").split("\n"))
 
 
 @config.command()
@@ -54,17 +55,17 @@ def check(settings: Settings, *, as_json: bool) -> None:
         print_json({record.name: [stage._asdict() for stage in record.stages] for record in records})
         return
     for record in records:
-        click.echo(f"application {record.name}: {record.policy} over {', '.join(record.models)}, {record.slo_ms:g} ms")
+        echo(f"application {record.name}: {record.policy} over {', '.join(record.models)}, {record.slo_ms:g} ms")
         needs = planned(settings.applications[record.name], record.stages)
         for stage in record.stages:
             asked = stage.model or f"as {record.policy} chooses"
             within = f"within {stage.share * record.slo_ms:g} ms of the query"
-            click.echo(f"  {stage.name} ({asked}): {within}{_needed(*needs[stage.name]) if needs else ''}")
+            echo(f"  {stage.name} ({asked}): {within}{_needed(*needs[stage.name]) if needs else ''}")
         if absent := sorted({*record.asks, *filter(None, (record.parity,))} - settings.models.keys()):
-            click.echo(f"  not among `models`: {', '.join(absent)}; deploy with: skysail model add PACKAGE")
+            echo(f"  not among `models`: {', '.join(absent)}; deploy with: skysail model add PACKAGE")
     for warning in desired.half_known(settings):
-        click.echo(f"warning: {warning}")
-    click.echo("the settings are sound")
+        echo(f"warning: {warning}")
+    echo("the settings are sound")
 
 
 def _needed(rows: int, workers: float) -> str:

@@ -12,6 +12,7 @@ from deploy.config.configuration import load
 from deploy.diagnose.doctor import Check, Level, diagnose
 from deploy.diagnose.health import advise, examine
 from deploy.errors import SettingsError
+from deploy.terminal import echo, plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -55,7 +56,7 @@ def doctor(config: Path | None, *, machine: bool, as_json: bool) -> None:
         _print("this machine", here)
         if there:
             _print("settings" if settings is None else f"deployment {settings.prefix}", there)
-        click.echo(f"next: {following}" if following else "all is there")
+        echo(f"next: {following}" if following else "all is there")
     raise SystemExit(code)
 
 
@@ -69,9 +70,9 @@ def _settings(config: Path | None) -> tuple[Settings | None, tuple[Check, ...]]:
 
 
 def _print(heading: str, checks: Iterable[Check]) -> None:
-    click.echo(heading)
+    echo(heading)
     for check in checks:
         mark = click.style(f"{MARKS[check.level]:8}", fg=COLOURS[check.level])  # plain text where it is no terminal
-        click.echo(f"  {mark} {check.name:26} {check.found}")
+        click.echo(f"  {mark} {plain(f'{check.name:26} {check.found}')}")
         if check.advice:
-            click.echo(f"  {'':35} → {check.advice}")
+            echo(f"  {'':35} → {check.advice}")

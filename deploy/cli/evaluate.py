@@ -13,6 +13,7 @@ from deploy.errors import UsageError
 from deploy.evaluation import words
 from deploy.evaluation.page import page
 from deploy.evaluation.reading import live, recorded
+from deploy.terminal import echo
 from policies.estimators.estimate import LEAST_EFFECTIVE
 from streams.evaluation.candidate import candidate
 from streams.evaluation.evaluation import evaluate as judged
@@ -90,7 +91,7 @@ def evaluate(
     else:
         _print(found)
         if html is not None:
-            click.echo(f"page: {html}")
+            echo(f"page: {html}")
 
 
 def _history(settings: Settings, folder: Path | None, of_live: str | None, application: str | None) -> History:
@@ -104,13 +105,13 @@ def _history(settings: Settings, folder: Path | None, of_live: str | None, appli
 
 def _print(found: Evaluation) -> None:
     for line in words.story(found):
-        click.echo(line)
-    click.echo()
+        echo(line)
+    echo()
     if rows := words.rows(found):
         print_table(words.HEADS, rows)
-        click.echo(words.weighed(found))
+        echo(words.weighed(found))
     for line in words.refused(found):
-        click.echo(line)
-    click.echo(f"\nat all times at once, {1 - found.alpha:.0%}:")
+        echo(line)
+    echo("", f"at all times at once, {1 - found.alpha:.0%}:")
     print_table(("", "loss and bounds"), words.bounds(found))
-    click.echo(f"\n{found.recommendation}")
+    echo("", found.recommendation)

@@ -14,6 +14,7 @@ from deploy.config.addresses import connection
 from deploy.connect.clients import answering, asking
 from deploy.connect.schema_registry import codec_for
 from deploy.errors import UsageError
+from deploy.terminal import echo
 from schemas import topics
 from schemas.errors import DecodeError
 from schemas.framing import peek_id
@@ -77,7 +78,7 @@ def feedback(
         seen = None if fate.observation is None else to_json(fate.observation)
         print_json({"query_id": query_id, "sent": True, "observation": seen, "refused": fate.refused})
     else:
-        click.echo(_line(settings, fate, wait_s, context))
+        echo(_line(settings, fate, wait_s, context))
     if wait_s and fate.observation is None:
         raise SystemExit(1)
 

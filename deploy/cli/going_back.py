@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-import click
 from rich.console import Console
 
 from deploy.cli.common import print_json
@@ -13,6 +12,7 @@ from deploy.errors import UsageError
 from deploy.progress import shown
 from deploy.state import desired
 from deploy.state.fared import Fared, fared
+from deploy.terminal import echo
 from streams.promotion.verdict import bounds
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def go(settings: Settings, codec: Codec, name: str, *, force: bool, as_json: boo
         print_json({"model": name, "served": serving.version, "serves": before.version, "losses": losses})
         return
     for line in told(serving, before, known, time.time_ns() // 1000):
-        click.echo(line)
+        echo(line)
 
 
 def _check(serving: Model, before: Service, evidence: Evidence) -> None:

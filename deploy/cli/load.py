@@ -18,6 +18,7 @@ from deploy.launch import launcher
 from deploy.local.cluster import open_brokers
 from deploy.local.redis import RedisServer
 from deploy.local.services import APACHE, open_broker
+from deploy.terminal import echo
 from load.harness.arrivals import POISSON, named
 from load.harness.environment import Environment, broker_command, environment
 from load.harness.system import Stage
@@ -151,9 +152,9 @@ def run(
         print_json(asdict(result))
     else:
         for table in scenario.tables(result) if scenario.tables else ():
-            click.echo(table.shown())
-        click.echo(report.describe(result, scenario.figures))
-        click.echo(f"written to {path}")
+            echo(*table.shown().split("\n"))
+        echo(*report.describe(result, scenario.figures).split("\n"))
+        echo(f"written to {path}")
     pages = [path for path in (docs, out / scenario.html if scenario.html else None) if path is not None]
     _write_pages(scenario, result, {**environment(), "broker": services["broker"]}, pages)
     if check and not all(verdict.reached for verdict in targets.verdicts(result, scenario.figures)):
@@ -168,7 +169,7 @@ def _write_pages(scenario: Scenario, result: Result, machine: Environment, paths
         path.write_text(beside_guide(path, scenario.page(result, machine)), encoding="utf-8")
         for name, picture in (scenario.plots(result) if scenario.plots else {}).items():
             path.with_name(name).write_text(picture, encoding="utf-8")
-        click.echo(f"page written to {path}", err=True)
+        echo(f"page written to {path}", err=True)
 
 
 def _checked(name: str, arrivals_text: str, docs: Path | None) -> tuple[Scenario, Arrivals]:
@@ -288,6 +289,6 @@ def compare_results(base: Path, head: Path, *, as_json: bool) -> None:
         gone = {name: [before.figures[name], None, True] for name in comparison.only_base}
         print_json(gone | {change.figure: [change.base, change.head, change.worse] for change in comparison.changes})
     else:
-        click.echo(report.describe_comparison(comparison))
+        echo(*report.describe_comparison(comparison).split("\n"))
     if comparison.failed:
         raise SystemExit(MISSED)

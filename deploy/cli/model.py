@@ -17,6 +17,7 @@ from deploy.connect.schema_registry import codec_for
 from deploy.errors import UsageError
 from deploy.state import catalog, desired, labels
 from deploy.state.history import way_back
+from deploy.terminal import echo
 from deploy.whereabouts import whereabouts
 from schemas.records import Application, Model
 from schemas.topics import MODEL_VERSION
@@ -153,22 +154,22 @@ def package(source: str, folder: Path, sample: str, *, as_json: bool, **options:
     if as_json:
         print_json(asdict(manifest) | {"folder": str(folder), "digest": digest})
         return
-    click.echo(f"packaged {manifest} in {folder}, digest {digest}")
+    echo(f"packaged {manifest} in {folder}, digest {digest}")
     conversion = manifest.options.get("conversion")
     if conversion is not None:
         _print_conversion(conversion)
-    click.echo(f"deploy it with: skysail model add {folder}")
+    echo(f"deploy it with: skysail model add {folder}")
     if options["allow_pickle"]:
-        click.echo("it is a pickle: its worker needs `worker: {allow_pickle: true}` in the settings")
+        echo("it is a pickle: its worker needs `worker: {allow_pickle: true}` in the settings")
 
 
 def _print_conversion(conversion: Conversion) -> None:
     forms, at_load = ", ".join(conversion["to"]), conversion.get("at") == "load"
     said = f"will be converted to {forms} when it is loaded" if at_load else f"converted to {forms}"
-    click.echo(f"{said}: {conversion['rows']} rows agree within {conversion['difference']:.1g}")
+    echo(f"{said}: {conversion['rows']} rows agree within {conversion['difference']:.1g}")
     if not at_load:
         for name, reason in conversion["refused"].items():
-            click.echo(f"not to {name}: {reason}")
+            echo(f"not to {name}: {reason}")
         print_timings(conversion["batch_us"])
 
 
@@ -198,10 +199,10 @@ def add(settings: Settings, package: Path, *, share: float, shadow: bool, force:
     if as_json:
         print_json(asdict(record))
     elif share < 1.0:
-        click.echo(_told_beside(record.name, record.version, share))
+        echo(_told_beside(record.name, record.version, share))
     else:
-        click.echo(f"{record.name} {record.version} is deployed")
-        click.echo(_told_next(before, now))
+        echo(f"{record.name} {record.version} is deployed")
+        echo(_told_next(before, now))
 
 
 @model.command()
@@ -253,7 +254,7 @@ def _run_beside(settings: Settings, name: str, version: str, share: float | None
     if share is None or as_json:
         _tell_rest(serving, (version,), as_json=as_json)
     else:
-        click.echo(_told_beside(name, version, share))
+        echo(_told_beside(name, version, share))
 
 
 def _told_beside(name: str, version: str, share: float) -> str:
@@ -326,7 +327,7 @@ def promote(
     if shadow or share is not None:
         _run_beside(settings, name, plan.candidate, share or 0.0, as_json=as_json)
         if why := promotions.never_compared(settings, codec, plan, application):
-            click.echo(f"it cannot be compared so: {why}", err=True)
+            echo(f"it cannot be compared so: {why}", err=True)
     elif auto:
         promotions.leave_to_control(settings, codec, plan, as_json=as_json)
     else:
@@ -357,7 +358,7 @@ def _tell_rest(serving: Model, gone: Sequence[str], *, as_json: bool) -> None:
         print_json({"model": serving.name, "serves": serving.version, "shares": serving.shares})
         return
     for version in gone:
-        click.echo(
+        echo(
             f"{serving.name} {version} ends: it answers the queries that it holds, {serving.version} answers all others"
         )
 
@@ -367,12 +368,10 @@ def _use(settings: Settings, name: str, version: str, *, as_json: bool) -> None:
     if as_json:
         print_json({"model": name, "served": before.version, "serves": now.version})
     elif before.version == now.version:
-        click.echo(
-            f"{name} {version} serves already and answers all queries; other versions: skysail model show {name}"
-        )
+        echo(f"{name} {version} serves already and answers all queries; other versions: skysail model show {name}")
     else:
-        click.echo(f"{name} {version} serves, no longer {before.version}, as soon as its workers have loaded it")
-        click.echo(f"to go back: skysail {way_back(before, now)}")
+        echo(f"{name} {version} serves, no longer {before.version}, as soon as its workers have loaded it")
+        echo(f"to go back: skysail {way_back(before, now)}")
 
 
 model.add_command(watch)
@@ -434,7 +433,7 @@ def _tell_labels(news: Model, text: str, as_json: bool) -> None:
     if as_json:
         print_json({"model": news.name, "serves": news.version, "labels": news.labels})
     else:
-        click.echo(f"{text} {news.name}")
+        echo(f"{text} {news.name}")
 
 
 @model.command()
@@ -470,7 +469,7 @@ def keep(
     if as_json:
         print_json({"model": name, "serves": news.version, "latest": news.latest, "standby": news.standby})
     else:
-        click.echo(f"{name} {news.version} serves; loaded besides: {', '.join(others) or 'none'}")
+        echo(f"{name} {news.version} serves; loaded besides: {', '.join(others) or 'none'}")
 
 
 @model.command()
@@ -499,12 +498,12 @@ def remove(settings: Settings, name: str, *, force: bool, as_json: bool) -> None
     if as_json:
         print_json({"removed": name, "asked_by": asking, "in_settings": name in settings.models})
         return
-    click.echo(
+    echo(
         f"model {name} is removed; `skysail run` stops its worker, and you stop one that was started by itself"
         + (f"; {', '.join(asking)} still uses it" if asking else "")
     )
     if name in settings.models:
-        click.echo(f"the settings still name it under `models`: the next `skysail run` deploys {name} again", err=True)
+        echo(f"the settings still name it under `models`: the next `skysail run` deploys {name} again", err=True)
 
 
 @model.command("list")
@@ -533,7 +532,7 @@ def list_(settings: Settings, *, as_json: bool) -> None:
         from deploy.diagnose.health import failing_versions
 
         for check in failing_versions(settings, codec):
-            click.echo(f"{check.found}; {check.advice}", err=True)
+            echo(f"{check.found}; {check.advice}", err=True)
 
 
 @model.command()

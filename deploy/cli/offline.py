@@ -7,7 +7,6 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import click
 from rich.console import Console
 from rich.progress import Progress
 
@@ -15,6 +14,7 @@ from deploy.cli.common import print_json, print_table
 from deploy.config.addresses import redis_url
 from deploy.config.settings import Control, Joiner, Selection, Settings
 from deploy.connect.schema_registry import codec_for
+from deploy.terminal import echo
 from schemas import topics
 from streams.operators.join.kernel import JoinerSettings
 from streams.operators.selection.kernel import SelectionSettings
@@ -136,27 +136,27 @@ async def _stored(settings: Settings, codec: Codec, report: Report) -> Mapping[S
 def _print(report: Report, took_s: float) -> None:
     queries = report.records[topics.QUERIES]
     times = report.span_s / took_s
-    click.echo(f"{queries:,} queries of {report.span_s:,.1f} s in {took_s:,.1f} s: {times:,.1f} times real time")
+    echo(f"{queries:,} queries of {report.span_s:,.1f} s in {took_s:,.1f} s: {times:,.1f} times real time")
     # States are compared with --stored alone.
     kinds = [kind for kind in KINDS if kind != STATES or report.checked[kind]]
     print_table(("WHAT", "CHECKED", "DIFFERENT"), [(k, f"{report.checked[k]:,}", report.different[k]) for k in kinds])
     for kind in MISSING:
         if report.missing[kind]:
-            click.echo(f"missing: {report.missing[kind]:,} {kind} that should have been written")
+            echo(f"missing: {report.missing[kind]:,} {kind} that should have been written")
     for name, count in report.unchecked.most_common():
-        click.echo(f"not checked: {count:,}: {WHY[name]}")
+        echo(f"not checked: {count:,}: {WHY[name]}")
     for name, count in report.inferred.most_common():
-        click.echo(f"checked with a part inferred: {count:,}: {HOW[name]}")
+        echo(f"checked with a part inferred: {count:,}: {HOW[name]}")
     if report.gap:
-        click.echo(f"models answer with numbers that differ by {report.gap:.2g} of them at most")
+        echo(f"models answer with numbers that differ by {report.gap:.2g} of them at most")
     for name, count in report.waiting.most_common():
-        click.echo(f"not looked for: {count:,}: {WAITING[name]}")
+        echo(f"not looked for: {count:,}: {WAITING[name]}")
     for topic, count in report.undecodable.most_common():
-        click.echo(f"{topic}: {count:,} records are none of ours: dead letters")
+        echo(f"{topic}: {count:,} records are none of ours: dead letters")
     for difference in report.differences[:SHOWN]:
-        click.echo(f"{difference.kind} of {difference.id}:")
-        click.echo(f"  recorded  {difference.recorded}\n  replayed  {difference.replayed}")
+        echo(f"{difference.kind} of {difference.id}:")
+        echo(f"  recorded  {difference.recorded}", f"  replayed  {difference.replayed}")
     left = report.different.total() + report.missing.total() - SHOWN
     if left > 0:
-        click.echo(f"and {left:,} more differences; --json has up to 1,000")
-    click.echo("all is as it was" if report.is_equal else "it is not as it was")
+        echo(f"and {left:,} more differences; --json has up to 1,000")
+    echo("all is as it was" if report.is_equal else "it is not as it was")

@@ -15,6 +15,7 @@ from deploy.cli.common import Verb, VerbGroup, json_option, print_json
 from deploy.cli.packing import argument
 from deploy.errors import UsageError
 from deploy.interrupts import named_extras
+from deploy.terminal import echo
 from workers import manifest as manifests
 from workers.packages.parity import Judged, Training, package_parity
 
@@ -90,7 +91,7 @@ def train(
     def on_epoch(one: Judged) -> None:
         judged.append(one)
         if not as_json:
-            click.echo(described(one))
+            echo(described(one))
 
     made = package_parity(
         package,
@@ -107,8 +108,8 @@ def train(
         print_json(asdict(made) | {"folder": str(folder), "epochs": epochs})
         return
     of, k = made.options["parity"]["of"], made.options["parity"]["k"]
-    click.echo(f"packaged {made} in {folder}: the parity model of {of} for groups of {k}")
-    click.echo(f"deploy it with: skysail model add {folder}, then: skysail app set APPLICATION parity={made.name}")
+    echo(f"packaged {made} in {folder}: the parity model of {of} for groups of {k}")
+    echo(f"deploy it with: skysail model add {folder}, then: skysail app set APPLICATION parity={made.name}")
 
 
 def described(one: Judged) -> str:

@@ -10,6 +10,7 @@ from deploy.cli.common import VerbGroup, json_option, print_json, print_table, w
 from deploy.connect.schema_registry import codec_for
 from deploy.errors import UsageError
 from deploy.state import plans
+from deploy.terminal import echo
 
 if TYPE_CHECKING:
     from deploy.config.settings import Settings
@@ -42,17 +43,15 @@ def show(settings: Settings, *, pool: str | None, as_json: bool) -> None:
     for each in found:
         _show(each)
     if not found:
-        click.echo(
-            "nothing is planned: a pool is planned once a host of it and the control role run (docs/planning.md)"
-        )
+        echo("nothing is planned: a pool is planned once a host of it and the control role run (docs/planning.md)")
 
 
 def _show(found: Plan) -> None:
     """Print one plan."""
-    click.echo(f"{found.pool}: {found.needed} of {len(found.hosts)} hosts are needed; planned because: {found.why}")
+    echo(f"{found.pool}: {found.needed} of {len(found.hosts)} hosts are needed; planned because: {found.why}")
     print_table(HEADS, [_row(place) for place in found.places])
     for reason in found.reasons:
-        click.echo(f"  {reason}")
+        echo(f"  {reason}")
 
 
 def _row(place: Place) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from deploy.cli.common import VerbGroup, json_option, print_json, with_settings
+from deploy.terminal import echo
 from policies import registry
 from policies.laws import verdicts
 
@@ -46,7 +47,7 @@ def check(settings: Settings, named: str, *, as_json: bool) -> None:  # noqa: AR
     else:
         held = sum(verdict.fault == "" for verdict in said)
         passed = f", {len(said) - held - broken} do not apply (-)" if len(said) > held + broken else ""
-        click.echo(f"{registry.spec(found)}: {held} laws hold, {broken} are broken{passed}")
+        echo(f"{registry.spec(found)}: {held} laws hold, {broken} are broken{passed}")
     if broken:
         raise SystemExit(1)
 
@@ -55,5 +56,5 @@ def _told(found: Iterable[Verdict], *, quiet: bool) -> Iterator[Verdict]:
     for verdict in found:
         if not quiet:
             mark = "-" if verdict.fault is None else "BROKEN" if verdict.fault else "ok"
-            click.echo(f"{mark:<7} {verdict.law}" + (f"\n        {verdict.fault}" if verdict.fault else ""))
+            echo(f"{mark:<7} {verdict.law}", *([f"        {verdict.fault}"] if verdict.fault else []))
         yield verdict

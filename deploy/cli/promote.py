@@ -15,6 +15,7 @@ from deploy.errors import UsageError
 from deploy.progress import shown
 from deploy.state import candidates, catalog, desired
 from deploy.state.evidence import compared
+from deploy.terminal import echo
 from schemas.records import Application, Candidate, Model
 from streams.promotion.hindrance import Heard, hindrance
 from streams.promotion.lifecycle import POLICY, VERSION, step
@@ -154,17 +155,17 @@ def take_over(
         raise UsageError(refusal(plan, evidence, never_compared(settings, codec, plan, application), heard.lacks))
     reason = proof(plan, evidence) if is_proven else "without evidence, as asked"
     if plan.kind == POLICY and not candidates.is_apprentice(settings, codec, plan):
-        click.echo(anew(plan), err=True)
+        echo(anew(plan), err=True)
     taken = step(plan, Verdict(Action.PROMOTE, WHOLE, reason), evidence, time.time_ns() // 1000)
     candidates.carry_out(settings, codec, taken, plan.holdback)
     candidates.note(settings, codec, taken)
     if as_json:
         print_json(taken._asdict())
         return
-    click.echo(
+    echo(
         f"{_named(plan)} takes over from {plan.incumbent}: {reason}: {bounds(evidence)}, {evidence.pairs:,} comparisons"
     )
-    click.echo(f"to go back: {_back(plan)}")
+    echo(f"to go back: {_back(plan)}")
 
 
 def anew(plan: Candidate) -> str:
@@ -237,12 +238,12 @@ def leave_to_control(settings: Settings, codec: Codec, plan: Candidate, *, as_js
         return
     shares = ", ".join(f"{share:g}" for share in plan.steps)
     if plan.kind == VERSION:
-        click.echo(f"{_named(plan)} is a candidate: the control role takes it through the shares {shares}")
+        echo(f"{_named(plan)} is a candidate: the control role takes it through the shares {shares}")
     else:
-        click.echo(f"{_named(plan)} is an apprentice: it learns along and answers nothing until it is as good")
+        echo(f"{_named(plan)} is an apprentice: it learns along and answers nothing until it is as good")
     if why:
-        click.echo(f"it stays where it begins, as it cannot be compared: {why}", err=True)
-    click.echo(f"watch it: skysail {_group(plan.kind)} show {plan.name}; take it back: {_end(plan)}")
+        echo(f"it stays where it begins, as it cannot be compared: {why}", err=True)
+    echo(f"watch it: skysail {_group(plan.kind)} show {plan.name}; take it back: {_end(plan)}")
 
 
 def _group(kind: str) -> str:
@@ -263,9 +264,9 @@ def end(settings: Settings, codec: Codec, kind: str, name: str, *, as_json: bool
     if as_json:
         print_json({"ended": name})
     elif kind == POLICY:
-        click.echo(f"no policy learns along for {name} any more")
+        echo(f"no policy learns along for {name} any more")
     else:
-        click.echo(f"nothing takes over from what {name} has by itself any more; its shares stay as they are")
+        echo(f"nothing takes over from what {name} has by itself any more; its shares stay as they are")
 
 
 def print_course(settings: Settings, codec: Codec, kind: str, name: str) -> None:
@@ -275,13 +276,14 @@ def print_course(settings: Settings, codec: Codec, kind: str, name: str) -> None
     if plan is not None and not _is_over(plan, taken):
         heard = Heard(plan)
         evidence = compared(settings, codec, plan, learns_along=True, heard=heard).evidence(plan.alpha)
-        click.echo(
-            f"\ncandidate {_named(plan)}: {evidence.pairs:,} comparisons with {plan.incumbent}; {bounds(evidence)}"
+        echo(
+            "",
+            f"candidate {_named(plan)}: {evidence.pairs:,} comparisons with {plan.incumbent}; {bounds(evidence)}",
         )
         if not evidence.pairs and (why := never_compared(settings, codec, plan) or heard.lacks):
-            click.echo(f"it cannot be compared: {why}")
+            echo(f"it cannot be compared: {why}")
     if taken:
-        click.echo("\nsteps:")
+        echo("", "steps:")
         print_table(*steps_table(taken[-10:]))
 
 

@@ -17,6 +17,7 @@ from deploy.connect.clients import asking
 from deploy.connect.schema_registry import codec_for
 from deploy.errors import UsageError
 from deploy.state import catalog
+from deploy.terminal import echo
 from policies.confidence import own_confidence
 from policies.registry import asks_one
 from schemas import topics
@@ -137,7 +138,7 @@ def _write_record(settings: Settings, codec: Codec, query: Query) -> None:
     """Write the record alone to the standard output; its time is left open (0), so that Kafka's own time counts."""
     click.get_binary_stream("stdout").write(codec.encode(query))
     key = query.context or query.query_id
-    click.echo(f"topic {settings.prefix}.{topics.QUERIES}, key {key}", err=True)
+    echo(f"topic {settings.prefix}.{topics.QUERIES}, key {key}", err=True)
 
 
 def _input(application: str, text: str | None, npy: Path | None) -> Input:
@@ -201,16 +202,16 @@ def _unknown(settings: Settings, codec: Codec, application: str) -> str:
 
 
 def _show(prediction: Prediction) -> None:
-    click.echo(_line(prediction))
+    echo(_line(prediction))
     if prediction.label_set is not None:
-        click.echo(_set(prediction.label_set))
+        echo(_set(prediction.label_set))
     if prediction.message:
-        click.echo(prediction.message, err=True)
+        echo(prediction.message, err=True)
     is_refused = prediction.reason == "invalid_input"  # what a model says of it is all there is to say
     if prediction.reason in ADVICE and not (is_refused and prediction.message):
-        click.echo(ADVICE[prediction.reason], err=True)
+        echo(ADVICE[prediction.reason], err=True)
     if _teaches(prediction):
-        click.echo(f"give feedback: skysail feedback {_address(prediction)} --label LABEL")
+        echo(f"give feedback: skysail feedback {_address(prediction)} --label LABEL")
 
 
 def _teaches(prediction: Prediction) -> bool:

@@ -18,6 +18,7 @@ from deploy.cli.what_if import Asked, what_if
 from deploy.connect.clients import asking
 from deploy.connect.schema_registry import codec_for
 from deploy.errors import UsageError
+from deploy.terminal import echo
 from schemas import topics
 from streams.player.player import PLAYED, Play, Player
 from streams.runtime.clock import SystemClock
@@ -108,7 +109,7 @@ def replay(
     else:
         _print(score)
     if score["sent"] and not score["answered"]:
-        click.echo(_nobody(there.prefix), err=True)
+        echo(_nobody(there.prefix), err=True)
         raise SystemExit(1)
 
 
@@ -149,16 +150,14 @@ def _print(score: dict[str, Any]) -> None:
     share = score["share_in_time"]
     lost = score["lost"]
     again = f" ({score['repeated']:,} with an id that was sent before)" if score["repeated"] else ""
-    click.echo(f"{score['sent']:,} queries sent{again}, {score['answered']:,} answered, {lost:,} without an answer")
+    echo(f"{score['sent']:,} queries sent{again}, {score['answered']:,} answered, {lost:,} without an answer")
     if share is not None:
-        click.echo(f"in time: {share:.2%}; p50 {_ms(score['p50_ms'])}, p99 {_ms(score['p99_ms'])}")
+        echo(f"in time: {share:.2%}; p50 {_ms(score['p50_ms'])}, p99 {_ms(score['p99_ms'])}")
     reasons = ", ".join(f"{reason} {count:,}" for reason, count in score["reasons"].items())
-    click.echo(f"default outputs: {score['defaults']:,}{f' ({reasons})' if reasons else ''}")
+    echo(f"default outputs: {score['defaults']:,}{f' ({reasons})' if reasons else ''}")
     unsent = score["without_answer"]
-    click.echo(
-        f"feedback: {score['feedback']:,} sent, {unsent:,} whose query had no answer; {score['left_out']:,} left out"
-    )
-    click.echo(f"the sending fell behind by {_ms(score['behind_p99_ms'])} (p99), {_ms(score['behind_max_ms'])} at most")
+    echo(f"feedback: {score['feedback']:,} sent, {unsent:,} whose query had no answer; {score['left_out']:,} left out")
+    echo(f"the sending fell behind by {_ms(score['behind_p99_ms'])} (p99), {_ms(score['behind_max_ms'])} at most")
 
 
 def _ms(value: float | None) -> str:

@@ -22,6 +22,7 @@ from deploy.log_roles import WithRole
 from deploy.log_throttle import Seldom
 from deploy.niceness import give_way, niceness
 from deploy.roles import run as run_roles
+from deploy.terminal import PlainFormatter, echo
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -81,14 +82,15 @@ def run(
 
     Without --role, it first creates topics and publishes applications and models.
     """
-    logging.basicConfig(level=settings.log_level.upper(), format=LOG_FORMAT)
+    handler = logging.StreamHandler()
+    handler.setFormatter(PlainFormatter(LOG_FORMAT))
+    handler.addFilter(WithRole())
+    handler.addFilter(Seldom("aiokafka"))
+    logging.basicConfig(level=settings.log_level.upper(), handlers=[handler])
     # At DEBUG aiokafka would write keys and values into the log, at INFO it writes every assignment.
     logging.getLogger("aiokafka").setLevel(max(logging.WARNING, logging.getLogger().level))
     # It says ten times a second that a topic is missing; Skysail's own log says it once, and what to do.
     logging.getLogger("aiokafka.cluster").setLevel(logging.CRITICAL)
-    for handler in logging.getLogger().handlers:
-        handler.addFilter(WithRole())
-        handler.addFilter(Seldom("aiokafka"))
     if models and "worker" not in roles:
         raise UsageError("--model goes with --role worker")
     pools = _pools(settings, roles, pools)
@@ -99,7 +101,7 @@ def run(
         verify(settings)  # before the settings are printed, so that a fault is the last line
     told = "" if quiet else _told(settings, verbose=verbose)
     if roles and told:
-        click.echo(told)
+        echo(*told.split("\n"))
     for doubt in doubts(settings):
         logging.getLogger(__name__).warning("%s", doubt)
     codec = codec_for(settings)

@@ -14,6 +14,7 @@ from deploy.config.folder import PASSWORD_FILE, STATE
 from deploy.local import admin, apache, process
 from deploy.local import daemons as background
 from deploy.local import redis as redis_server
+from deploy.terminal import echo
 
 if TYPE_CHECKING:
     from deploy.local.daemons import Running
@@ -111,7 +112,7 @@ def start_redis(port: int, folder: Path, *, as_json: bool) -> None:
     )
     _started(running, "Redis", "redis", folder, as_json=as_json)
     if not as_json:
-        click.echo(f"commands in this folder find its password by themselves, in {folder / 'redis' / PASSWORD_FILE}")
+        echo(f"commands in this folder find its password by themselves, in {folder / 'redis' / PASSWORD_FILE}")
         if port != REDIS_PORT:
             _named('redis: {url: "%s"}', "SKYSAIL_REDIS__URL", url)
 
@@ -128,13 +129,13 @@ def _started(running: Running, what: str, verb: str, folder: Path, *, as_json: b
     if as_json:
         print_json({"address": running.address, "pid": running.pid, "data": str((folder / verb).resolve())})
         return
-    click.echo(f"{what} listens on {running.address} (process {running.pid}); its data is in {folder / verb}")
-    click.echo(f"stop it, from this folder, with: skysail {verb} stop")
+    echo(f"{what} listens on {running.address} (process {running.pid}); its data is in {folder / verb}")
+    echo(f"stop it, from this folder, with: skysail {verb} stop")
 
 
 def _named(setting: str, variable: str, address: str) -> None:
     """Say how the other commands find a server at another port than the usual one."""
-    click.echo(f"for the other commands write `{setting % address}` into skysail.yaml, or set {variable}={address}")
+    echo(f"for the other commands write `{setting % address}` into skysail.yaml, or set {variable}={address}")
 
 
 def _stop(state: Path, what: str, *, as_json: bool) -> None:
@@ -142,6 +143,6 @@ def _stop(state: Path, what: str, *, as_json: bool) -> None:
     if as_json:
         print_json({"stopped": None if stopped is None else asdict(stopped)})
     elif stopped is None:
-        click.echo(f"no {what} was started from this folder ({state} names none that runs)")
+        echo(f"no {what} was started from this folder ({state} names none that runs)")
     else:
-        click.echo(f"{what} at {stopped.address} stopped")
+        echo(f"{what} at {stopped.address} stopped")

@@ -14,6 +14,7 @@ from deploy.cli.common import Verb, json_option, print_json, print_table
 from deploy.cli.simulation_page import describe, left_out
 from deploy.config import plan as plans
 from deploy.errors import UsageError
+from deploy.terminal import echo
 from workers.simulation.calibration import Calibration, calibrate
 from workers.simulation.errors import PlanError
 from workers.simulation.simulator import simulate as simulated
@@ -86,7 +87,7 @@ def simulate(path: Path | None, *, workers: str | None, seed: int | None, as_jso
         if as_json:
             print_json(found.as_dict())
         else:
-            click.echo(describe(found))
+            echo(*describe(found).split("\n"))
         return
     _sweep(given, path.parent, seed, _sweep_of(workers), as_json=as_json)
 
@@ -123,14 +124,14 @@ def _sweep(given: plans.PlanOf, folder: Path, seed: int | None, sweep: Sweep, *,
         print_json({"workers": {count: run.as_dict() for count, run in runs.items()}, "enough": enough})
     else:
         for line in left_out(runs[sweep.least].plan):
-            click.echo(line)
+            echo(line)
         print_table(
             ("workers", "in time", "p50 ms", "p99 ms", "in time/s", "busy"),
             [_line(count, run) for count, run in runs.items()],
         )
         goal = f"{application.wanted:.4g} of the queries in {application.slo_ms:g} ms"
         named = f"{sweep.model}: " if sweep.model else ""
-        click.echo(f"{named}least number of workers for {goal}: {enough or 'none of these'}")
+        echo(f"{named}least number of workers for {goal}: {enough or 'none of these'}")
     if enough is None:
         raise SystemExit(1)
 
@@ -161,9 +162,9 @@ def _calibrate(*, out: Path, trace: Path | None, seconds: float, config: Path | 
         print_json({"written": str(out), "turnaround_ms": legs.turnaround_us / 1e3, "mean_ms": means})
         return
     print_table(("leg", "mean ms"), [(name, f"{mean:.2f}") for name, mean in means.items()])
-    click.echo(f"between two batches of a worker: {legs.turnaround_us / 1e3:.2f} ms")
-    click.echo(f"service times of: {', '.join(sorted(found.samples)) or 'none'}")
-    click.echo(f"written to {out}; a plan names it as overheads.calibration and models.NAME.service.calibration")
+    echo(f"between two batches of a worker: {legs.turnaround_us / 1e3:.2f} ms")
+    echo(f"service times of: {', '.join(sorted(found.samples)) or 'none'}")
+    echo(f"written to {out}; a plan names it as overheads.calibration and models.NAME.service.calibration")
 
 
 def _from_trace(folder: Path) -> Calibration:

@@ -9,6 +9,7 @@ import click
 
 from deploy.cli.common import VerbGroup, json_option, print_json, with_settings
 from deploy.connect.clients import connect_redis
+from deploy.terminal import echo
 from streams.runtime.stores.pruning import prune
 
 if TYPE_CHECKING:
@@ -58,6 +59,6 @@ def prune_(settings: Settings, *, older_than: float, dry_run: bool, as_json: boo
         print_json({**found._asdict(), "deleted": 0 if dry_run else found.old})
         return
     done = "would be forgotten" if dry_run else "are forgotten"
-    click.echo(f"{found.old} of {found.contexts} contexts {done}, {found.size_bytes / 1e6:.1f} MB")
+    echo(f"{found.old} of {found.contexts} contexts {done}, {found.size_bytes / 1e6:.1f} MB")
     if found.undated:
-        click.echo(f"{found.undated} have no date; {'they stay' if dry_run else 'they are dated now'}")
+        echo(f"{found.undated} have no date; {'they stay' if dry_run else 'they are dated now'}")

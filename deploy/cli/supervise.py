@@ -8,7 +8,6 @@ import signal
 from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING
 
-import click
 import uvloop
 from rich.console import Console
 
@@ -21,6 +20,7 @@ from deploy.log_throttle import Quoted
 from deploy.new_models import follow
 from deploy.progress import shown
 from deploy.state import catalog, desired
+from deploy.terminal import echo
 from schemas.records import Model
 
 _LOOK_S = 1.0
@@ -48,7 +48,7 @@ def supervise(settings: Settings, codec: Codec, told: str) -> None:
     """
     with held(settings.prefix) as place:
         if told:
-            click.echo(told)
+            echo(*told.split("\n"))
         uvloop.run(_supervise(settings, codec, place))
 
 
@@ -58,7 +58,7 @@ async def _supervise(settings: Settings, codec: Codec, place: Place) -> None:
     assert task is not None
 
     def end() -> None:
-        click.echo("stopping the roles")
+        echo("stopping the roles")
         task.cancel()
 
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -76,7 +76,7 @@ async def _supervise(settings: Settings, codec: Codec, place: Place) -> None:
             deployed = await asyncio.to_thread(catalog.read, settings, codec, Model)
             tell(settings, system, deployed)
             await asyncio.gather(_tell_errors(system, read), follow(settings, codec, system))
-    click.echo("stopped")
+    echo("stopped")
 
 
 async def _tell_errors(system: System, read: dict[Path, int]) -> None:
@@ -87,7 +87,7 @@ async def _tell_errors(system: System, read: dict[Path, int]) -> None:
             log = system.log(child.name)
             lines, read[log] = errors_since(log, read.get(log, 0))
             for line in [line for line in lines if quoted.is_new(child.name, line, clock.time())]:
-                click.echo(f"{child.name}: {line}", err=True)
+                echo(f"{child.name}: {line}", err=True)
             if cut(log):
                 read[log] = 0
         await asyncio.sleep(_LOOK_S)
@@ -107,12 +107,12 @@ def errors_since(log: Path, place: int) -> tuple[list[str], int]:
 def tell(settings: Settings, system: System, deployed: Collection[str]) -> None:
     """Print where everything is, and which models of applications are not deployed."""
     for name, port in system.metrics_ports.items():
-        click.echo(f"metrics of {name}: http://{settings.metrics.host}:{port}/metrics")
+        echo(f"metrics of {name}: http://{settings.metrics.host}:{port}/metrics")
     if "control" in settings.roles:
-        click.echo(f"live page: http://{settings.control.host}:{settings.control.port}/")
+        echo(f"live page: http://{settings.control.host}:{settings.control.port}/")
     if "worker" in settings.roles and not deployed:
-        click.echo("no model is deployed: name packages under `models` in skysail.yaml, or use `skysail model add`")
-    click.echo(f"logs: {system.log('*')}")
+        echo("no model is deployed: name packages under `models` in skysail.yaml, or use `skysail model add`")
+    echo(f"logs: {system.log('*')}")
     for stranger in desired.strangers(desired.applications(settings), deployed):
-        click.echo(f"warning: {stranger}")  # said at the start, too, and a screenful of progress ago
-    click.echo("ready; Ctrl-C stops everything")
+        echo(f"warning: {stranger}")  # said at the start, too, and a screenful of progress ago
+    echo("ready; Ctrl-C stops everything")

@@ -13,6 +13,7 @@ from deploy.cli.common import Verb, with_settings
 from deploy.connect.clients import answering
 from deploy.connect.schema_registry import codec_for
 from deploy.state.messages import messages
+from deploy.terminal import echo
 from schemas import records
 from schemas.errors import DecodeError
 from schemas.jsonable import to_json
@@ -51,7 +52,7 @@ def tail(
         read = messages(settings, topic, since_us=0 if from_beginning else None, stops_at_end=stops_at_end)
         lines = (line for message in read for line in shown(message, None if raw else record, codec))
         for line in islice(lines, limit):
-            click.echo(json.dumps(line))
+            echo(json.dumps(line))
 
 
 def _record_of(topic: str) -> type | None:

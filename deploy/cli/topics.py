@@ -12,6 +12,7 @@ from deploy.cli.common import VerbGroup, json_option, print_json, with_settings
 from deploy.connect.schema_registry import codec_for
 from deploy.state import desired
 from deploy.state.topics import check, create, mend
+from deploy.terminal import echo
 from streams.checks import SIZE
 from streams.topology import describe
 
@@ -51,7 +52,7 @@ def create_(settings: Settings, *, as_json: bool) -> None:
         return
     told = [f"created {settings.prefix}.{name}" for name in created]
     told += [f"the queries of {name} are spread over {count} partitions now" for name, count in spread.items()]
-    click.echo("\n".join(told + small) or "nothing was missing")
+    echo(*(told + small or ["nothing was missing"]))
 
 
 @topics.command("check")
@@ -74,10 +75,10 @@ def check_(settings: Settings, *, mends: bool, as_json: bool) -> None:
         print_json({"usable": not faults, **told, "findings": [asdict(finding) for finding in findings]})
     else:
         for line in mended:
-            click.echo(f"mended: {line}")
+            echo(f"mended: {line}")
         for finding in findings:
-            click.echo(f"{'fault' if finding.fault else 'warning'}: {finding.message}")
-        click.echo("these topics cannot be used as they are" if faults else "all topics can be used")
+            echo(f"{'fault' if finding.fault else 'warning'}: {finding.message}")
+        echo("these topics cannot be used as they are" if faults else "all topics can be used")
     sys.exit(1 if faults else 0)
 
 
@@ -90,4 +91,4 @@ def describe_(settings: Settings, *, as_json: bool) -> None:
     if as_json:
         print_json(asdict(topology))
     else:
-        click.echo(describe(topology))
+        echo(*describe(topology).split("\n"))

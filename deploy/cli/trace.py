@@ -13,6 +13,7 @@ import yaml
 from deploy.cli.common import VerbGroup, json_option, print_json, print_table, with_settings
 from deploy.connect.schema_registry import codec_for
 from deploy.errors import UsageError
+from deploy.terminal import echo
 from schemas import topics
 from streams.trace.contents import contents, plot
 from streams.trace.importing import imported
@@ -69,7 +70,7 @@ def _print_found(found: Contents) -> None:
     """Print rates, applications, models and delays."""
     seconds = found.step_us / 1e6
     for topic, counts in found.counts.items():
-        click.echo(f"{topic:<14}{plot(counts)}  at most {max(counts) / seconds:,.1f}/s")
+        echo(f"{topic:<14}{plot(counts)}  at most {max(counts) / seconds:,.1f}/s")
     _print_counts("queries", found.applications)
     _print_counts("answers", found.statuses)
     for model, outcomes in sorted(found.models.items()):
@@ -77,14 +78,14 @@ def _print_found(found: Contents) -> None:
     shares = {"p10": 0.1, "p50": 0.5, "p90": 0.9, "p99": 0.99}
     times = ((name, found.delays.quantile_ms(share)) for name, share in shares.items())
     delays = ", ".join(f"{name} {time_ms:,.0f} ms" for name, time_ms in times if time_ms is not None)
-    click.echo(f"feedback comes after: {delays or '-'}; {found.unmatched:,} without a prediction")
+    echo(f"feedback comes after: {delays or '-'}; {found.unmatched:,} without a prediction")
     if found.undecodable:
-        click.echo(f"{found.undecodable:,} records are no record of ours")
+        echo(f"{found.undecodable:,} records are no record of ours")
 
 
 def _print_counts(what: str, counts: Counter[str]) -> None:
     most = ", ".join(f"{word} {count:,}" for word, count in counts.most_common(MOST))
-    click.echo(f"{what}: {most or '-'}{f', {len(counts) - MOST} more' if len(counts) > MOST else ''}")
+    echo(f"{what}: {most or '-'}{f', {len(counts) - MOST} more' if len(counts) > MOST else ''}")
 
 
 @trace.command("import")
@@ -100,7 +101,7 @@ def import_(settings: Settings, file: Path, place: Path, folder: Path, *, as_jso
     """
     try:
         mapping = TraceMapping.parse(yaml.safe_load(place.read_text("utf-8")))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (OSError, yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         message = f"{place} is not a readable YAML file: {error}"
         raise UsageError(message) from error
     about = Manifest("imported", metadata.version("skysail"), source=file.name)
@@ -157,7 +158,7 @@ def print_contents(folder: Path, manifest: Manifest, observations: int = 0) -> N
     if manifest.from_us is not None and manifest.until_us is not None:
         seconds = (manifest.until_us - manifest.from_us) / 1e6
         span = f"{_time(manifest.from_us)} to {_time(manifest.until_us)} ({seconds:,.0f} s)"
-    click.echo(f"{folder}: {manifest.prefix}, {manifest.count:,} records, {_size(manifest.bytes)}, {span}")
+    echo(f"{folder}: {manifest.prefix}, {manifest.count:,} records, {_size(manifest.bytes)}, {span}")
 
 
 def _size(count: int) -> str:
@@ -165,4 +166,7 @@ def _size(count: int) -> str:
 
 
 def _time(time_us: int) -> str:
-    return datetime.fromtimestamp(time_us / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    try:
+        return datetime.fromtimestamp(time_us / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except (ValueError, OverflowError, OSError):  # a client may send any time
+        return f"{time_us} us"

@@ -9,10 +9,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypedDict
 
-import click
-
 from deploy.cli.common import print_json, print_table
 from deploy.state.labels import labels_of, loaded
+from deploy.terminal import echo
 from workers.errors import PackageError
 from workers.kernel.routing import STABLE, label
 from workers.manifest import pinned
@@ -71,19 +70,19 @@ def print_versions(
         ),
     )
     for line in _of_hosts(hosts):
-        click.echo(line)
+        echo(line)
     if profile is not None:
         _print_profile(profile)
 
 
 def _print_profile(profile: Profile) -> None:
     """Print what batches and loading took."""
-    click.echo(f"version {profile.version} in its host: each size by the longest of its last ten batches")
+    echo(f"version {profile.version} in its host: each size by the longest of its last ten batches")
     print_table(
         ("rows a batch", "ms"),
         ((str(rows), f"{us / 1e3:,.2f}") for rows, us in zip(profile.sizes, profile.p99_us, strict=True)),
     )
-    click.echo(f"loading takes {profile.load_us / 1e3:,.1f} ms, and it takes {profile.bytes / MIB:,.1f} MiB in memory")
+    echo(f"loading takes {profile.load_us / 1e3:,.1f} ms, and it takes {profile.bytes / MIB:,.1f} MiB in memory")
 
 
 def _profile(version: Model, profile: Profile | None) -> dict[str, object] | None:
@@ -166,7 +165,7 @@ def print_columns(record: Model) -> None:
     """Print the columns that a version takes, each with its type; nothing if it takes no tables, or is not here."""
     manifest = _manifest(record)
     if manifest is not None and manifest.input.columns:
-        click.echo(f"version {record.version} takes tables with these columns:")
+        echo(f"version {record.version} takes tables with these columns:")
         print_table(("column", "type"), manifest.input.columns)
 
 
@@ -179,10 +178,10 @@ def print_package(package: Path, *, as_json: bool) -> None:
     print_table(("", ""), _lines(manifest, digest))
     conversion = manifest.options.get("conversion", {})
     if "batch_us" in conversion:
-        click.echo("measured when it was packaged; with --convert auto each worker measures, and logs its choice:")
+        echo("measured when it was packaged; with --convert auto each worker measures, and logs its choice:")
         print_timings(conversion["batch_us"])
     elif conversion:
-        click.echo(f"each worker converts it to {', '.join(conversion['to'])}, measures, and logs its choice")
+        echo(f"each worker converts it to {', '.join(conversion['to'])}, measures, and logs its choice")
 
 
 def _lines(manifest: Manifest, digest: str) -> Iterator[tuple[str, str]]:

@@ -15,6 +15,7 @@ from deploy.connect.schema_registry import codec_for
 from deploy.errors import DeployError, UsageError
 from deploy.progress import shown
 from deploy.state.labels import loaded
+from deploy.terminal import echo
 from deploy.watch.aspired import Policy
 from deploy.watch.watcher import Watcher
 
@@ -97,12 +98,12 @@ def _follow(watcher: Watcher, folder: Path, every_s: float, *, as_json: bool) ->
         try:
             _tell(_looked(watcher, is_quiet=as_json or not is_first), as_json=as_json)
             if is_first and not as_json:
-                click.echo(f"watching {folder}, every {every_s:g} s; Ctrl-C ends that, and what runs goes on")
+                echo(f"watching {folder}, every {every_s:g} s; Ctrl-C ends that, and what runs goes on")
             is_first, told = False, ""
         except DeployError as error:
             if str(error) != told:  # once, not at every look
                 told = str(error)
-                click.echo(f"retrying every {every_s:g} s: {told}", err=True)
+                echo(f"retrying every {every_s:g} s: {told}", err=True)
         stop.wait(every_s)
 
 
@@ -128,12 +129,12 @@ def _tell(look: Look | None, *, as_json: bool) -> None:
         )
         return
     for change in changes:
-        click.echo(_words(change))
+        echo(_words(change))
     for name in look.empty:
-        click.echo(f"{name} has no package any more, and what runs goes on; to end it: skysail model remove {name}")
+        echo(f"{name} has no package any more, and what runs goes on; to end it: skysail model remove {name}")
     for folder, fault in sorted(look.faults.items()):
-        click.echo(f"{folder} cannot be used: {fault}", err=True)
-    click.echo(_summary(look, changes))
+        echo(f"{folder} cannot be used: {fault}", err=True)
+    echo(_summary(look, changes))
 
 
 def _summary(look: Look, changes: list[Aspired]) -> str:

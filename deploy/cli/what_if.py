@@ -6,12 +6,11 @@ import html
 import time
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-import click
-
 from deploy.cli.common import print_json, print_table
 from deploy.cli.offline import deployment
 from deploy.connect.schema_registry import codec_for
 from deploy.errors import UsageError
+from deploy.terminal import echo
 from streams.replay.difference import ALPHA
 from streams.replay.what_if import AtHand, WhatIf
 from streams.trace.contents import BARS
@@ -166,16 +165,16 @@ def _difference(given: Mapping[str, Any]) -> str:
 
 
 def _print(given: Mapping[str, Any]) -> None:
-    click.echo(_said(given))
+    echo(_said(given))
     print_table(("", *(name.upper() for name in COLUMNS), "DIFFERENCE"), rows(given))
-    click.echo(_difference(given))
+    echo(_difference(given))
     top = _top(given["error_over_time"])
-    click.echo(f"error over time, at most {top:.1%}")
+    echo(f"error over time, at most {top:.1%}")
     for name in COLUMNS:
         curve = given["error_over_time"][name]
-        click.echo(f"{name:<10}{_bars(curve, top)}")
-    click.echo(f"{given['queries']:,} queries in {given['took_s']:.1f} s: {given['queries_per_s']:,.0f} queries/s")
-    click.echo(NOTE)
+        echo(f"{name:<10}{_bars(curve, top)}")
+    echo(f"{given['queries']:,} queries in {given['took_s']:.1f} s: {given['queries_per_s']:,.0f} queries/s")
+    echo(NOTE)
 
 
 def _top(curves: Mapping[str, Sequence[float | None]]) -> float:

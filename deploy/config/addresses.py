@@ -13,11 +13,13 @@ from pydantic import SecretStr
 
 from deploy.config.folder import PASSWORD_FILE, STATE
 from streams.runtime.kafka.connection import KafkaConnection
+from streams.trace import plain
 
 if TYPE_CHECKING:
     from deploy.config.settings import Settings
 
 REDIS_PORT = 6379
+_STATE_BYTES = 64 << 10
 
 
 def properties(settings: Settings) -> dict[str, object]:
@@ -52,10 +54,10 @@ def redis_url(settings: Settings) -> str:
 def _local_password(url: str) -> str:
     """Return the password of the Redis that `skysail redis start` has started from this folder, if it is this one."""
     try:
-        remembered = json.loads((STATE / "redis.json").read_text(encoding="utf-8"))
+        remembered = json.loads(plain.content(STATE / "redis.json", _STATE_BYTES))
         is_it = urlsplit(str(remembered["address"]))[:2] == urlsplit(url)[:2]
-        return (STATE / "redis" / PASSWORD_FILE).read_text(encoding="ascii") if is_it else ""
-    except (OSError, ValueError, KeyError, TypeError):
+        return plain.content(STATE / "redis" / PASSWORD_FILE, _STATE_BYTES).decode("ascii") if is_it else ""
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return ""
 
 

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import fcntl
 import os
-from contextlib import contextmanager
+import stat
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -39,9 +40,12 @@ def private(folder: Path) -> Path:
     """Return the folder, made for its owner alone if it was not there; `.skysail` is closed to others in any case.
 
     Raises:
-        StartError: it cannot be made.
+        StartError: it cannot be made, or something in it, or in the `.skysail` around it, leads elsewhere.
     """
     try:
+        state = next((each for each in (folder, *folder.parents) if each.name == STATE.name), folder)
+        if (odd := _odd(state)) is not None:
+            raise StartError(f"{odd} is neither a file nor a folder: somebody else may have put it there; remove it")
         for missing in reversed([each for each in (folder, *folder.parents) if not each.exists()]):
             missing.mkdir(mode=PRIVATE, exist_ok=True)
         if folder.name == STATE.name and folder.stat().st_mode & ~PRIVATE & 0o777:
@@ -51,6 +55,19 @@ def private(folder: Path) -> Path:
             f"cannot write to {folder}: {error.strerror}; start it in a folder where you may write"
         ) from error
     return folder
+
+
+def _odd(state: Path) -> Path | None:
+    """Return something that no command has put there: a link would have them write to wherever it leads."""
+    if state.is_symlink():
+        return state
+    for folder, inner, files in os.walk(state):
+        for path in (Path(folder, name) for name in (*inner, *files)):
+            with suppress(FileNotFoundError):  # a server that runs has removed it
+                mode = path.lstat().st_mode
+                if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISSOCK(mode)):
+                    return path
+    return None
 
 
 def run_folder(prefix: str, state: Path = STATE) -> Path:

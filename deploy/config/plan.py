@@ -177,7 +177,7 @@ def read(path: Path) -> PlanOf:
     """
     try:
         data = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+    except (OSError, UnicodeDecodeError, RecursionError, yaml.YAMLError) as error:
         raise SettingsError(f"{path} is not a readable YAML file: {error}") from error
     if not isinstance(data, dict):
         raise SettingsError(f"{path} must hold keys and values; `skysail simulate --help` shows an example")
@@ -232,8 +232,8 @@ def calibration(path: Path) -> Calibration:
         data = json.loads(path.read_text(encoding="utf-8"))
         kept = data.get("series", {}).get("calibration") if isinstance(data, dict) else None
         return Calibration.of(kept[0] if kept else data)
-    except (OSError, ValueError) as error:
-        raise SettingsError(f"{path}: {error}") from error
+    except (OSError, ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError) as error:
+        raise SettingsError(f"{path} is no calibration: {error!r:.200}") from error
 
 
 def _arrivals(given: PlanOf, folder: Path, random: np.random.Generator) -> tuple[NDArray[np.int64], float, int]:
@@ -257,7 +257,7 @@ def _stamps(path: Path) -> NDArray[np.int64]:
         if path.suffix == ".csv":
             return np.fromiter(read_stamps(path), np.int64)
         return (np.loadtxt(path, ndmin=1) * 1e6).astype(np.int64)
-    except (OSError, KeyError, ValueError) as error:
+    except (OSError, KeyError, ValueError, OverflowError) as error:
         message = (
             "it must be a recorded trace's folder, a CSV file with ISO times in a column TIMESTAMP,"
             " or a file with one time (s) a line"

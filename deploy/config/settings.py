@@ -268,8 +268,8 @@ class Worker(Section):
     references: tuple[Place, ...] = ()
     """The places from which workers read inputs that come as addresses, such as `[file:/data/images/,
     s3://bucket/images/]`. Each ends with `/`, and what lies below it may be read by whoever may ask. Default: none.
-    Files need nothing else, other places the extra `references` and fsspec's package for them, such as `s3fs`. The
-    model's package says that it takes addresses (`by_reference`)."""
+    Files and web servers (`http://host/images/`) need nothing else, other places the extra `references` and fsspec's
+    package for them, such as `s3fs`. The model's package says that it takes addresses (`by_reference`)."""
     reference_mib: MiB = 16
     """The largest input that is read so. A batch holds `queue_mib` of them at most, at this size for models of bytes:
     set it to what your images take."""
@@ -431,6 +431,9 @@ class Metrics(Section):
 
     host: str = "127.0.0.1"
     """The address it listens on. It has no log-in."""
+    names: tuple[str, ...] = ()
+    """Further names under which Prometheus may ask for it, such as a service's. `localhost`, this host's name, `host`
+    and addresses always count; a web page that points a name of its own here is refused."""
     port: int = Field(default=0, ge=0, lt=65536)
     """The first port; 0 = none. `skysail run` gives each of its processes the next port, in the order of `roles`,
     workers last by model name. A role that is started by itself takes this port."""
@@ -554,9 +557,9 @@ class Settings(Section):
     """All settings of a deployment."""
 
     policy_code: tuple[Module, ...] = ()
-    """Modules and whole packages from which policies may be named by a path, such as `[my_pkg]`. Default: any module
-    outside the standard library. Set it in production: who may write `applications` runs this code in every role.
-    Entry points of installed packages are always allowed."""
+    """Modules and whole packages from which policies may be named by a path, such as `[my_pkg]`. Default: none where
+    `kafka.properties` has a `security_protocol`, else any module outside the standard library. Who may write
+    `applications` runs this code in every role. Entry points of installed packages are always allowed."""
     prefix: Name = "skysail"
     """Prefix of topics, groups and Redis keys. Deployments with different prefixes can share brokers and Redis."""
     partitions: Partitions = 4

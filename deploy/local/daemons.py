@@ -17,6 +17,7 @@ import psutil
 from deploy.config.folder import private
 from deploy.errors import StartError, UsageError
 from deploy.local.logs import tail
+from streams.trace import plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 POLL_S = 0.1
 GRACE_S = 15.0
 LOG_LINES = 15
+_STATE_BYTES = 64 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +41,9 @@ class Running:
 def find(state: Path) -> Running | None:
     """Return the server that the file remembers, if it still runs."""
     try:
-        running = Running(**json.loads(state.read_text(encoding="utf-8")))
+        running = Running(**json.loads(plain.content(state, _STATE_BYTES)))
         alive = psutil.Process(running.pid).create_time() == running.started
-    except (OSError, ValueError, TypeError, psutil.NoSuchProcess):
+    except (OSError, ValueError, TypeError, OverflowError, RecursionError, psutil.Error):
         return None
     return running if alive else None
 

@@ -23,7 +23,7 @@ from streams.control.faust_kafka import FaustTransport
 from streams.control.figures import Figures, fold, heard_lately, is_silent, status
 from streams.control.guards import measured
 from streams.control.history import History
-from streams.control.host_guard import guard, headers, names, runner
+from streams.control.host_guard import guard, headers, runner
 from streams.control.hosts import heard, host_rows
 from streams.control.outages import fails
 from streams.control.overview import overview
@@ -32,6 +32,7 @@ from streams.control.promotion_rows import promotion_rows
 from streams.control.report_filter import make_room, sound
 from streams.control.visibility import Deployment, Visibility
 from streams.runtime.metrics import Composer
+from streams.runtime.process.host_names import names
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, MutableMapping

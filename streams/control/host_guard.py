@@ -1,23 +1,20 @@
 """Who may read the page over HTTP: browsers that name this host, and not in a frame of another page.
 
-The page has no log-in. Another web page could point its own name at this address and read the answers (DNS rebinding).
-Its name is in the header `Host`, so it is refused.
+Whose names count: `streams.runtime.process.host_names`.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
-import ipaddress
 import re
-import socket
 from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from streams.runtime.process.host_names import is_ours
 
+if TYPE_CHECKING:
     from aiohttp.typedefs import Handler, Middleware
 
 # Longer than a page waits between two requests; an unfinished request is dropped then.
@@ -40,26 +37,6 @@ def headers(page: str) -> dict[str, str]:
         "Referrer-Policy": "no-referrer",
         "Cache-Control": "no-store",
     }
-
-
-def names(configured: str, more: Iterable[str] = ()) -> frozenset[str]:
-    """Return the names that this host is asked by; addresses always count, since nobody else can own one's name."""
-    own = ("localhost", configured, socket.gethostname(), socket.getfqdn(), *more)
-    return frozenset(name.lower() for name in own if name)
-
-
-def is_ours(host: str | None, known: frozenset[str]) -> bool:
-    """Tell whether a `Host` header names this host: by an address, or by one of its names."""
-    if not host:
-        return False
-    name = re.sub(r":\d{1,5}$", "", host).lower().removesuffix(".")
-    if name in known:
-        return True
-    try:
-        ipaddress.ip_address(name.removeprefix("[").removesuffix("]"))
-    except ValueError:
-        return False
-    return True
 
 
 def guard(known: frozenset[str], added: dict[str, str]) -> Middleware:

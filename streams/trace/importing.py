@@ -6,14 +6,17 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from schemas import topics
+from streams.trace.manifest import TraceError
 from streams.trace.mapping import mapped
 from streams.trace.tables import rows
 from streams.trace.writer import TraceWriter
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from schemas.codec import Codec
+    from streams.operators.contract import Record
     from streams.trace.manifest import Manifest
     from streams.trace.mapping import TraceMapping
 
@@ -37,7 +40,15 @@ def imported(file: Path, mapping: TraceMapping, folder: Path, about: Manifest, c
     with TraceWriter(folder, about, codec) as writer:
         for topic in (topics.QUERIES, topics.FEEDBACK):
             writer.expect(topic, {0: 0})
-        while some := [*islice(records, _AT_ONCE)]:
+        while some := [*islice(_checked(records, file), _AT_ONCE)]:
             writer.add(some)
             writer.write()
     return writer.manifest
+
+
+def _checked(records: Iterator[Record], file: Path) -> Iterator[Record]:
+    """Yield records, until a row holds what no query can: a time in no year, half a letter."""
+    try:
+        yield from records
+    except (OverflowError, RecursionError, UnicodeError) as error:
+        raise TraceError(f"{file} has a row that does not fit the mapping: {error}") from error

@@ -14,12 +14,12 @@ import json
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from fastavro import parse_schema, schemaless_reader, schemaless_writer
+from fastavro import parse_schema, schemaless_writer
 
 from schemas import framing, records, topics
 from schemas.definitions import CURRENT
-from schemas.errors import FormatError
-from schemas.wire import read_size, write_long
+from schemas.errors import DecodeError, FormatError
+from schemas.wire import read_count, read_int, read_long, read_size, write_long
 from streams import topology
 from streams.operators.contract import Record
 
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from schemas.avsc import Json
     from schemas.codec import Codec
 
+# Of a record, the first ones: each takes a reader thirty times its bytes.
+HEADERS: Final = 1 << 16
 _NULL, _BYTES, _RECORD = (write_long(branch) for branch in range(3))
 _FIELDS: Final[list[dict[str, Json]]] = [
     {"name": "partition", "type": "int"},
@@ -83,7 +85,7 @@ def pack(one: Record, record: type | None, codec: Codec) -> Packed:
     start = _start(value, record, codec) if record is not None else 0
     schema = framing.describe(value) if start else None
     out = io.BytesIO()
-    headers = [{"name": name, "value": content} for name, content in one.headers]
+    headers = [{"name": name, "value": content} for name, content in one.headers[:HEADERS]]
     envelope = one._asdict() | {"headers": headers, "framing": value[:start], "size": len(value) - start}
     schemaless_writer(out, _ENVELOPE, envelope)
     if one.value is None:
@@ -107,14 +109,53 @@ def _start(value: bytes, record: type, codec: Codec) -> int:
     return start if value[start:] == again[other:] else 0
 
 
-def unpack(topic: str, block: io.BytesIO, count: int) -> Iterator[Record]:
-    """Yield the records of a block that has been inflated."""
-    data = block.getvalue()
+def unpack(topic: str, data: bytes, count: int) -> Iterator[Record]:
+    """Yield the records of a block.
+
+    Raises:
+        DecodeError, IndexError, UnicodeDecodeError: it does not hold so many records and nothing else.
+    """
+    at = 0
     for _ in range(count):
-        given: Any = schemaless_reader(block, _ENVELOPE, None)
-        branch, size = block.read(1), given["size"]
+        partition, at = read_int(data, at)
+        offset, at = read_long(data, at)
+        timestamp_us, at = read_long(data, at)
+        key, at = _optional(data, at)
+        headers, at = _headers(data, at)
+        start, at = _bytes(data, at)
+        size, at = read_size(data, at)
+        branch, at = data[at : at + 1], at + 1
         if branch == _BYTES:
-            block.seek(read_size(data, block.tell())[1])
-        value = None if branch == _NULL else given["framing"] + block.read(size)
-        headers = tuple((header["name"], header["value"]) for header in given["headers"])
-        yield Record(topic, given["partition"], given["offset"], given["timestamp_us"], given["key"], value, headers)
+            _, at = read_size(data, at)
+        value = None if branch == _NULL else start + data[at : at + size]
+        at += 0 if branch == _NULL else size
+        if at > len(data):
+            raise DecodeError("truncated", f"the record ends behind byte {len(data)}, where its block ends")
+        yield Record(topic, partition, offset, timestamp_us, key, value, headers)
+    if at != len(data):
+        raise DecodeError("trailing", f"{len(data) - at} bytes follow the last record of a block")
+
+
+def _headers(data: bytes, at: int) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
+    if not data[at]:
+        return (), at + 1
+    found: list[tuple[str, bytes | None]] = []
+    while True:
+        count, at = read_count(data, at)
+        if not count:
+            return tuple(found), at
+        if len(found) + count > HEADERS:
+            raise DecodeError("oversized", f"a record has more than {HEADERS} headers")
+        for _ in range(count):
+            name, at = _bytes(data, at)
+            value, at = _optional(data, at)
+            found.append((name.decode(), value))
+
+
+def _optional(data: bytes, at: int) -> tuple[bytes | None, int]:
+    return _bytes(data, at + 1) if data[at] else (None, at + 1)
+
+
+def _bytes(data: bytes, at: int) -> tuple[bytes, int]:
+    size, at = read_size(data, at)
+    return data[at : at + size], at + size

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from schemas.errors import FormatError
+from streams.trace import plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
 
 FILE: Final = "manifest.json"
 FORMAT: Final = 1
+_MOST_BYTES: Final = 64 << 20  # of a manifest: that of 10 TiB of parts has no more
+_TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}", re.ASCII)  # what Kafka takes for a topic's name
 
 
 class TraceError(FormatError):
@@ -49,6 +53,14 @@ class Part:
     sha256: str
     is_complete: bool
 
+    def __post_init__(self) -> None:
+        """Refuse what is of another type, as a damaged manifest may hold."""
+        counts = (self.partition, self.first, self.next, self.count, self.bytes)
+        if not all(type(one) is int for one in (*counts, self.from_us, self.until_us)) or min(counts) < 0:
+            raise ValueError(f"{self.file!r} has a number that is none")
+        if (type(self.file), type(self.sha256), type(self.is_complete)) != (str, str, bool):
+            raise ValueError(f"{self.file!r} has a field of another type")
+
 
 @dataclass(frozen=True, slots=True)
 class RecordedTopic:
@@ -75,6 +87,14 @@ class RecordedTopic:
     parts: tuple[Part, ...] = ()
     dropped: int = 0
     missed: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse what no recorder writes: above all a file that is not this topic's, wherever it would lie."""
+        if not _TOPIC.fullmatch(self.name):
+            raise ValueError(f"{self.name!r} is no topic")
+        for part in self.parts:
+            if part.file != file_name(self.name, part.partition, part.first):
+                raise ValueError(f"{part.file!r} is no part of {self.name}")
 
     def with_part(self, part: Part, schemas: Iterable[str] = ()) -> RecordedTopic:
         """Return the topic with a part that is new or has grown, whose values have these schemas."""
@@ -171,7 +191,8 @@ def write(folder: Path, manifest: Manifest) -> None:
     """Write the manifest; after a crash of the machine either the old one is there or this one."""
     data = {"format": FORMAT, **asdict(manifest)}
     new = folder / (FILE + ".new")
-    with new.open("w", encoding="utf-8") as file:
+    new.unlink(missing_ok=True)  # of a recorder that was killed, or a link to somewhere else
+    with new.open("x", encoding="utf-8") as file:
         json.dump(data, file, indent=1)
         file.flush()
         os.fsync(file.fileno())
@@ -191,21 +212,40 @@ def read(folder: Path) -> Manifest:
     """
     path = folder / FILE
     try:
-        data = json.loads(path.read_text("utf-8"))
+        data = json.loads(plain.content(path, _MOST_BYTES))
     except FileNotFoundError:
         raise TraceError(f"{folder} holds no trace (no {FILE}); record one with `skysail record {folder}`") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise TraceError(f"{path} is damaged: {error}; take another copy of the trace") from error
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise TraceError(f"{path} has another format than {FORMAT}; read it with the version that recorded it")
     try:
-        topics = {name: _topic(one) for name, one in data["topics"].items()}
-        return Manifest(data["prefix"], data["version"], data["settings"], topics, data["source"])
+        topics = {name: _topic(name, one) for name, one in data["topics"].items()}
+        prefix, version, settings, source = (data[key] for key in ("prefix", "version", "settings", "source"))
+        _check(str, prefix, version, source)
+        _check(dict, settings)
+        return Manifest(prefix, version, settings, topics, source)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise TraceError(f"{path} is damaged: {error!r}; take another copy of the trace") from error
 
 
-def _topic(data: dict[str, Any]) -> RecordedTopic:
-    offsets = {name: {int(partition): at for partition, at in data[name].items()} for name in ("first", "next")}
+def file_name(topic: str, partition: int, first: int) -> str:
+    """Return the name of the part that begins with this offset."""
+    return f"{topic}-{partition:04d}-{first:012d}.avro"
+
+
+def _topic(name: str, data: dict[str, Any]) -> RecordedTopic:
+    offsets = {key: {int(partition): at for partition, at in data[key].items()} for key in ("first", "next")}
     parts = tuple(Part(**part) for part in data["parts"])
-    return RecordedTopic(**{**data, **offsets, "schemas": tuple(data["schemas"]), "parts": parts})
+    found = RecordedTopic(**{**data, **offsets, "schemas": tuple(data["schemas"]), "parts": parts})
+    _check(str, found.name, *found.schemas, *([] if found.record is None else [found.record]))
+    _check(int, found.partitions, found.dropped, found.missed, *found.first.values(), *found.next.values())
+    if found.name != name:
+        raise ValueError(f"{found.name!r} stands under the name {name!r}")
+    return found
+
+
+def _check(kind: type, *values: object) -> None:
+    for value in values:
+        if type(value) is not kind:
+            raise ValueError(f"{value!r:.100} is no {kind.__name__}")

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 UNITS_US: Final[Mapping[str, float]] = {"s": 1e6, "ms": 1e3, "us": 1.0}
 ISO: Final = "iso"
+MOST_QUERIES: Final = 10_000_000  # of a row
 _KEYS: Final = ("column", "columns", "value", "unit")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _ONE_US: Final = timedelta(microseconds=1)
@@ -168,6 +169,10 @@ def _queries(row: Row, number: int, mapping: TraceMapping, name: str) -> Iterato
         application, asked = str(mapping.application.of(row)), _input(mapping.input.of(row))
     except (SchemaError, TypeError, ValueError) as error:
         raise TraceError(f"row {number + 1} does not fit the mapping: {error}") from error
+    if count > MOST_QUERIES:
+        raise TraceError(
+            f"row {number + 1} stands for {count:,} queries; write several rows for more than {MOST_QUERIES:,}"
+        )
     for index in range(count):
         query_id = given if mapping.count is None else f"{given}-{index}"
         sent_us = at_us + over_us * index // max(1, count)

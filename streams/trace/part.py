@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from fastavro.write import Writer
 
+from streams.trace import plain
 from streams.trace.layout import schema_of
 from streams.trace.manifest import Part
 from streams.trace.reader import chunks, verify
@@ -84,8 +85,9 @@ class GrowingPart:
         self._digest = hashlib.sha256()
         if part is not None:
             verify(path.parent, part)
-            os.truncate(path, part.bytes)
-            with path.open("rb") as file:
+            with plain.opened_to_write(path) as file:
+                file.truncate(part.bytes)
+                file.seek(0)
                 for chunk in chunks(file, part.bytes):
                     self._digest.update(chunk)
 
@@ -105,7 +107,7 @@ class GrowingPart:
             OSError: the disk takes no more. The file can be used again, as what was written is cut off.
         """
         begin = self._part.bytes if self._part else 0
-        with self._path.open("a+b") as file:
+        with plain.opened_to_write(self._path) as file:
             file.truncate(begin)
             file.seek(0, os.SEEK_END)
             writer = Writer(file, self._schema, codec="deflate", compression_level=LEVEL)
@@ -115,7 +117,8 @@ class GrowingPart:
             os.fsync(file.fileno())
             file.seek(begin)
             self._digest.update(file.read())
-        self._part = self._grown(self._path.stat().st_size)
+            size = file.tell()
+        self._part = self._grown(size)
         self._waiting = _Waiting()
         return self._part
 

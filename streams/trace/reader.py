@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import heapq
-from itertools import islice
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from os import SEEK_END
+from typing import TYPE_CHECKING, BinaryIO, Final
 
-from fastavro import block_reader
-
+from schemas.errors import DecodeError
 from streams.trace import manifest as manifests
+from streams.trace import plain
+from streams.trace.container import BLOCK_BYTES, ContainerError, blocks
 from streams.trace.layout import unpack
 from streams.trace.manifest import TraceError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from streams.operators.contract import Record
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 _TIME: Final = attrgetter("timestamp_us")
 _CHUNK_BYTES: Final = 1 << 20
+_LEAST_BYTES: Final = 1 << 20  # a block of a deployment's usual bounds
+_HELD_BYTES: Final = 1 << 30  # of the blocks of all partitions that are read together
 
 
 class Trace:
@@ -60,15 +63,24 @@ class Trace:
         Raises:
             TraceError: the topic is not in the trace, or a file has been damaged or deleted since `open`.
         """
-        return _by_time(self._partitions(topic) if partition is None else [self._partition(topic, partition)])
+        partitions = self._partitions([topic]) if partition is None else [(topic, partition)]
+        return self._by_time(partitions)
 
     def merged(self, topics: Iterable[str]) -> Iterator[Record]:
         """Yield the records of several topics by timestamp; at the same time the topic that is named first leads."""
-        return _by_time([one for topic in topics for one in self._partitions(topic)])  # on one level: half the cost
+        return self._by_time(self._partitions(topics))  # on one level: half the cost
 
-    def _partitions(self, topic: str) -> list[Iterator[Record]]:
-        partitions = {part.partition for part in self._recorded(topic).parts}
-        return [self._partition(topic, one) for one in sorted(partitions)]
+    def _partitions(self, topics: Iterable[str]) -> list[tuple[str, int]]:
+        return [
+            (topic, partition)
+            for topic in topics
+            for partition in sorted({part.partition for part in self._recorded(topic).parts})
+        ]
+
+    def _by_time(self, partitions: Sequence[tuple[str, int]]) -> Iterator[Record]:
+        share_bytes = max(_LEAST_BYTES, _HELD_BYTES // max(1, len(partitions)))
+        streams = [self._partition(*one, min(BLOCK_BYTES, share_bytes)) for one in partitions]
+        return heapq.merge(*streams, key=_TIME)
 
     def _recorded(self, topic: str) -> manifests.RecordedTopic:
         try:
@@ -77,10 +89,10 @@ class Trace:
             known = ", ".join(self.topics()) or "none"
             raise TraceError(f"{topic} is not in {self.folder}; there are: {known}") from None
 
-    def _partition(self, topic: str, partition: int) -> Iterator[Record]:
+    def _partition(self, topic: str, partition: int, most_bytes: int) -> Iterator[Record]:
         for part in self._recorded(topic).parts:
             if part.partition == partition:
-                yield from _read(self.folder, topic, part)
+                yield from _read(self.folder, topic, part, most_bytes)
 
 
 def verify(folder: Path, part: Part) -> None:
@@ -89,17 +101,24 @@ def verify(folder: Path, part: Part) -> None:
     Raises:
         TraceError: the file is not as the manifest says.
     """
-    digest = hashlib.sha256()
+    path, digest = folder / part.file, hashlib.sha256()
     try:
-        with (folder / part.file).open("rb") as file:
+        with plain.opened(path) as file:
+            if (missing := part.bytes - file.seek(0, SEEK_END)) > 0:
+                raise _damaged(path, f"{missing} bytes are missing")
+            if plain.has_holes(file, part.bytes):
+                raise _damaged(path, "some of it was never written")
+            file.seek(0)
             for chunk in chunks(file, part.bytes):
                 digest.update(chunk)
-            missing = part.bytes - file.tell()
     except OSError as error:
-        raise TraceError(f"{folder / part.file} cannot be read: {error.strerror}; take another copy") from error
-    if missing or digest.hexdigest() != part.sha256:
-        fault = f"{missing} bytes are missing" if missing else "its SHA-256 is not the manifest's"
-        raise TraceError(f"{folder / part.file} is damaged: {fault}; take another copy of the trace")
+        raise TraceError(f"{path} cannot be read: {error.strerror}; take another copy") from error
+    if digest.hexdigest() != part.sha256:
+        raise _damaged(path, "its SHA-256 is not the manifest's")
+
+
+def _damaged(path: Path, fault: str) -> TraceError:
+    return TraceError(f"{path} is damaged: {fault}; take another copy of the trace")
 
 
 def chunks(file: BinaryIO, size: int) -> Iterator[bytes]:
@@ -109,16 +128,23 @@ def chunks(file: BinaryIO, size: int) -> Iterator[bytes]:
         size -= len(chunk)
 
 
-def _read(folder: Path, topic: str, part: Part) -> Iterator[Record]:
+def _read(folder: Path, topic: str, part: Part, most_bytes: int) -> Iterator[Record]:
     """Yield a part's records; what lies behind them in the file is not looked at."""
+    path, count, last = folder / part.file, 0, part.first - 1
     try:
-        with (folder / part.file).open("rb") as file:
-            blocks: Iterator[Any] = block_reader(file)  # `bytes_`: what a block holds, inflated
-            found = (one for block in blocks for one in unpack(topic, block.bytes_, block.num_records))
-            yield from islice(found, part.count)
+        with plain.opened(path) as file:
+            for number, block in blocks(file, part.bytes, most_bytes):
+                for record in unpack(topic, block, number):
+                    if not (last < record.offset < part.next and record.partition == part.partition):
+                        raise _damaged(path, f"offset {record.offset} is out of place")
+                    if not part.from_us <= record.timestamp_us <= part.until_us:
+                        raise _damaged(path, f"the time of offset {record.offset} is not the manifest's")
+                    last = record.offset
+                    yield record
+                count += number
     except OSError as error:
-        raise TraceError(f"{folder / part.file} cannot be read: {error.strerror}; open the trace again") from error
-
-
-def _by_time(streams: Iterable[Iterator[Record]]) -> Iterator[Record]:
-    return heapq.merge(*streams, key=_TIME)
+        raise TraceError(f"{path} cannot be read: {error.strerror}; open the trace again") from error
+    except (ContainerError, DecodeError, IndexError, UnicodeDecodeError) as error:
+        raise _damaged(path, str(error)) from error
+    if count != part.count:
+        raise _damaged(path, f"it holds {count} records, not {part.count}")

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Final, Self
 
 from schemas import records
 from schemas.codec import Codec
+from schemas.definitions import CURRENT
 from streams.trace import manifest as manifests
 from streams.trace.layout import pack, record_of
-from streams.trace.manifest import Manifest, RecordedTopic, TraceError
+from streams.trace.manifest import Manifest, RecordedTopic, TraceError, file_name
 from streams.trace.part import GrowingPart
 
 if TYPE_CHECKING:
@@ -59,7 +60,6 @@ class TraceWriter:
         self._folder = folder
         self._codec = codec or Codec()
         self._limits = limits or Limits()
-        folder.mkdir(parents=True, exist_ok=True)
         self._lock = _locked(folder)
         try:
             self._manifest = _continued(folder, about)
@@ -72,8 +72,10 @@ class TraceWriter:
                 if not part.is_complete
             }
             manifests.write(folder, self._manifest)
-        except BaseException:
+        except BaseException as error:
             os.close(self._lock)
+            if isinstance(error, OSError):
+                raise _unusable(folder, error) from error
             raise
         self._next = {
             (topic.name, partition): offset
@@ -179,12 +181,9 @@ class TraceWriter:
             self.close()
 
 
-def file_name(topic: str, partition: int, first: int) -> str:
-    """Return the name of the part that begins with this offset."""
-    return f"{topic}-{partition:04d}-{first:012d}.avro"
-
-
 def _class(name: str | None) -> type | None:
+    if name is not None and name not in CURRENT:
+        raise TraceError(f"the trace holds {name!r:.100}, which is no record of this version; name another folder")
     return None if name is None else getattr(records, name)
 
 
@@ -193,13 +192,21 @@ def _files(manifest: Manifest) -> set[str]:
 
 
 def _locked(folder: Path) -> int:
-    descriptor = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise _unusable(folder, error) from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         os.close(descriptor)
         raise TraceError(f"{folder} is being recorded to by another process; name another folder") from None
     return descriptor
+
+
+def _unusable(folder: Path, error: OSError) -> TraceError:
+    return TraceError(f"{folder} cannot be recorded to: {error.filename}: {error.strerror}; name another folder")
 
 
 def _continued(folder: Path, about: Manifest) -> Manifest:

@@ -95,7 +95,7 @@ def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
         del sys.modules[name]
     registry.parse.cache_clear()
     outside._class.cache_clear()
-    outside.allow(())
+    outside.allow(None)
 
 
 def test_the_policy_of_the_page_obeys_every_law() -> None:

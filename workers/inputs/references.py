@@ -3,8 +3,10 @@
     "file:/data/images/1.jpg" ─▶ below an allowed place? ─▶ read, up to a bound ─▶ bytes, or a tensor of them
                                  └▶ no, or it cannot be read ─▶ refused: a message to the row's owner
 
-Files need nothing else; all other places are fsspec's (`s3:`, `gs:`, ...). Nothing is read unless `worker.references`
-names a place. Reading happens where the model runs, never on the event loop.
+Files and web servers need nothing else; all other places are fsspec's (`s3:`, `gs:`, ...). Nothing is read unless
+`worker.references` names a place. Reading happens where the model runs, never on the event loop.
+
+An address is compared as it will be used: what a store or a server might read otherwise (`%2e`, a tab, `?`) is refused.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from __future__ import annotations
 import io
 import math
 import os
+import re
 import stat
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +27,7 @@ from policies.foreign import pass_on_interrupt, told
 from schemas.records import DTYPES, Tensor
 from workers.errors import PackageError
 from workers.extras import install
+from workers.inputs import web
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -32,6 +36,8 @@ if TYPE_CHECKING:
     from workers.manifest import Signature
 
 FILE: Final = "file"
+# Stores and servers read these in ways of their own: as dots and slashes, as nothing, or as another version's name.
+_DOUBTFUL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\\%?#;\u2028\u2029]")
 _NPY: Final = b"\x93NUMPY"
 _NPY_HEADER_BYTES: Final = 4096  # more than the header of any array that fits a signature
 _FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a pipe in the place of a file hangs nobody
@@ -58,8 +64,11 @@ class References:
     def __post_init__(self) -> None:
         for place in self.places:
             scheme, path = _parts(place)
-            if scheme in {"", "local"} or not path.endswith("/") or (scheme == FILE and not path.startswith("/")):
+            is_rooted = path.startswith("/") == (scheme == FILE)
+            if scheme in {"", "local"} or not path.endswith("/") or not is_rooted or _is_doubtful(scheme, place):
                 raise PackageError(f"{place!r} is no place: write an address that ends with `/`, as file:/data/images/")
+            if scheme in web.SCHEMES:
+                web.check_place(place)
 
     def step(self, signature: Signature) -> int:
         """Return how many inputs of a signature may be read at a time, whatever their size."""
@@ -87,20 +96,24 @@ class References:
     def _contents(self, addresses: Mapping[int, str], most_bytes: int) -> dict[int, bytes | Exception]:
         """Read files one by one, and what is elsewhere together: each of those takes a trip over the network."""
         found: dict[int, bytes | Exception] = {}
-        elsewhere: dict[int, str] = {}
+        elsewhere: dict[tuple[str, str], dict[int, str]] = {}
         for row, address in addresses.items():
             try:
                 scheme, root, path = self._allowed(address)
                 if scheme == FILE:
                     found[row] = _file(root, path, most_bytes)
                 else:
-                    elsewhere[row] = address
+                    elsewhere.setdefault((scheme, root), {})[row] = path
             except UnreadableError as error:
                 found[row] = error
-        for scheme in {_parts(address)[0] for address in elsewhere.values()}:
-            alike = {row: address for row, address in elsewhere.items() if _parts(address)[0] == scheme}
-            paths = [_parts(address)[1] for address in alike.values()]
-            found |= zip(alike, _objects(scheme, paths, most_bytes), strict=True)
+        for (scheme, root), alike in elsewhere.items():
+            # With `://`: fsspec takes anything else for a local file.
+            names = [f"{scheme}://{path}" for path in alike.values()]
+            if scheme in web.SCHEMES:
+                contents = [_told_by(content) for content in web.read(names, most_bytes)]
+            else:
+                contents = _objects(f"{scheme}://{root}", names, most_bytes)
+            found |= zip(alike, contents, strict=True)
         return found
 
     def _allowed(self, address: str) -> tuple[str, str, str]:
@@ -110,12 +123,14 @@ class References:
         scheme, path = _parts(address)
         if not scheme:
             raise UnreadableError("that is no address, such as file:/data/images/1.jpg")
-        segments = path.lstrip("/").split("/")
-        if "::" in address or "\0" in address or not {"", ".", ".."}.isdisjoint(segments):
-            raise UnreadableError("an address has no empty, `.` or `..` segments and no `::`")
         for place in self.places:
             known, root = _parts(place)
             if known == scheme and path.startswith(root):
+                segments = path[len(root) :].split("/")
+                if not {"", ".", ".."}.isdisjoint(segments):
+                    raise UnreadableError("an address has no empty, `.` or `..` segments")
+                if _is_doubtful(scheme, path[len(root) :]):
+                    raise UnreadableError("an address has no control characters, and none of \\ % ? # ; or `::`")
                 return scheme, root, path
         raise UnreadableError("it lies outside of the places that `worker.references` names")
 
@@ -123,9 +138,16 @@ class References:
 def _parts(address: str) -> tuple[str, str]:
     """Return scheme and path; `file:/x` and `file:///x` are one."""
     scheme, colon, path = address.partition(":")
-    if not colon or not scheme.isalnum():
+    if not colon or not (scheme.isascii() and scheme.isalnum() and scheme.islower()):
         return "", ""
     return scheme, path.removeprefix("//")
+
+
+def _is_doubtful(scheme: str, text: str) -> bool:
+    """Tell whether something might read a text otherwise than as it stands; a file's name may hold all but NUL."""
+    if scheme == FILE:
+        return "\0" in text
+    return _DOUBTFUL.search(text) is not None or ("::" in text and scheme not in web.SCHEMES)
 
 
 def _file(root: str, path: str, most_bytes: int) -> bytes:
@@ -163,25 +185,35 @@ def _all(descriptor: int, most_bytes: int) -> bytes:
     return bytes(content)
 
 
-def _objects(scheme: str, paths: Sequence[str], most_bytes: int) -> list[bytes | Exception]:
-    """Read objects of one of fsspec's file systems together."""
+def _objects(place: str, addresses: Sequence[str], most_bytes: int) -> list[bytes | Exception]:
+    """Read objects of one of fsspec's file systems together, as far as that finds them below the place, too."""
     try:
         from fsspec.core import url_to_fs
     except ImportError:
-        return [UnreadableError(f"this worker lacks fsspec: {install('references')}")] * len(paths)
-    found: list[bytes | Exception] = []
+        return [UnreadableError(f"this worker lacks fsspec: {install('references')}")] * len(addresses)
     try:
-        # With `://`: fsspec takes anything else for a local file.
-        whole = [url_to_fs(f"{scheme}://{path}") for path in paths]
-        names, ends = [path for _, path in whole], [most_bytes + 1] * len(whole)
-        for content in whole[0][0].cat_ranges(names, [0] * len(names), ends, on_error="return"):
-            found.append(content if isinstance(content, bytes) else _told(content))
-            if isinstance(content, bytes) and len(content) > most_bytes:
-                found[-1] = _too_large(most_bytes)
+        store, root = url_to_fs(place)
+        below = root.rstrip("/") + "/"
+        stores, names = zip(*map(url_to_fs, addresses), strict=True)
+        if any(other != store for other in stores) or not all(_is_below(below, name) for name in names):
+            return [UnreadableError("its store takes it for something outside of the place")] * len(addresses)
+        contents = store.cat_ranges([*names], [0] * len(names), [most_bytes + 1] * len(names), on_error="return")
+        return [_bounded(content, most_bytes) if isinstance(content, bytes) else _told(content) for content in contents]
     except BaseException as error:  # noqa: BLE001 - whatever a file system raises, e.g. that its own package is missing
         pass_on_interrupt(error)
-        return [_told(error)] * len(paths)
-    return found
+        return [_told(error)] * len(addresses)
+
+
+def _is_below(place: str, name: str) -> bool:
+    return name.startswith(place) and {"", ".", ".."}.isdisjoint(name[len(place) :].split("/"))
+
+
+def _bounded(content: bytes, most_bytes: int) -> bytes | Exception:
+    return content if len(content) <= most_bytes else _too_large(most_bytes)
+
+
+def _told_by(content: bytes | web.WebError) -> bytes | Exception:
+    return content if isinstance(content, bytes) else UnreadableError(str(content))
 
 
 def _told(error: BaseException) -> UnreadableError:
@@ -220,5 +252,5 @@ def _npy(content: bytes) -> tuple[tuple[int, ...], bool, np.dtype[np.generic], b
     try:
         header = npy.read_array_header_1_0 if npy.read_magic(file) == (1, 0) else npy.read_array_header_2_0
         return *header(file), content[file.tell() :]
-    except (ValueError, EOFError, TypeError) as error:
+    except (ValueError, EOFError, TypeError, SyntaxError, RecursionError, MemoryError) as error:
         raise UnreadableError(f"it is no .npy file: {error}"[:200]) from None

@@ -17,6 +17,8 @@ from pathlib import Path
 from stat import S_ISREG
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from streams.trace import plain
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -42,7 +44,8 @@ class DiskCache(NamedTuple):
             return None
         path = Path(self.folder, digest)
         try:
-            content = path.read_bytes()
+            with plain.opened(path) as file:
+                content = file.read()
             if hashlib.sha256(content).hexdigest() == digest:
                 os.utime(path)  # used now
                 return content

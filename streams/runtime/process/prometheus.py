@@ -11,9 +11,11 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 from prometheus_client import CollectorRegistry, Metric, make_wsgi_app
 
 from streams.runtime.metrics import TOTAL, is_counter
+from streams.runtime.process.host_names import is_ours, names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
     from schemas.records import Report
 
@@ -201,6 +203,18 @@ class _Quiet(WSGIRequestHandler):
         """Drop it."""
 
 
+def guarded(application: WSGIApplication, known: frozenset[str]) -> WSGIApplication:
+    """Return an application that is served under these names alone."""
+
+    def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        if is_ours(environ.get("HTTP_HOST"), known):
+            return application(environ, start_response)
+        start_response("421 Misdirected Request", [("Content-Type", "text/plain; charset=utf-8")])
+        return [b"Metrics are not served under that name: use the address, or add the name to metrics.names.\n"]
+
+    return answer
+
+
 class ScrapeServer(WSGIServer):
     """Answers each connection in a thread of its own; those above the bound are closed unanswered.
 
@@ -209,6 +223,7 @@ class ScrapeServer(WSGIServer):
         registry: whose metrics it shows.
         connections: how many at once.
         answer_s: after which a connection is closed, whatever it waits for.
+        known: the names that it is asked by, besides addresses.
     """
 
     def __init__(
@@ -217,12 +232,13 @@ class ScrapeServer(WSGIServer):
         registry: CollectorRegistry,
         connections: int = CONNECTIONS,
         answer_s: float = ANSWER_S,
+        known: frozenset[str] = frozenset(),
     ) -> None:
         self.address_family = socket.getaddrinfo(*address, type=socket.SOCK_STREAM)[0][0]
         super().__init__(address, _Quiet)
         self._room = threading.BoundedSemaphore(connections)
         self._answer_s = answer_s
-        self.set_app(make_wsgi_app(registry))
+        self.set_app(guarded(make_wsgi_app(registry), known))
 
     def process_request(self, request: socket.socket | tuple[bytes, socket.socket], client_address: object) -> None:
         """Answer in a thread if there is room."""
@@ -272,11 +288,11 @@ def _end(request: socket.socket, place: _Place) -> None:
 class PrometheusExporter:
     """A metrics hook with an HTTP server, on 127.0.0.1 unless told otherwise; it answers from its own thread."""
 
-    def __init__(self, port: int, address: str = "127.0.0.1") -> None:
+    def __init__(self, port: int, address: str = "127.0.0.1", more_names: Iterable[str] = ()) -> None:
         self._latest: dict[str, Report] = {}
         registry = CollectorRegistry()
         registry.register(self)
-        self._server = ScrapeServer((address, port), registry)
+        self._server = ScrapeServer((address, port), registry, known=names(address, more_names))
         self._thread = threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True)
         self._thread.start()
 

@@ -21,10 +21,10 @@ from streams.runtime.role.loop import RoleLoop
 from streams.runtime.stopping import AFTER_ROLES_S, Stopping
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from schemas.records import Report
-    from streams.operators.contract import Operator
+    from streams.operators.contract import Operator, Record
     from streams.runtime.clock import Clock
     from streams.runtime.kafka.connection import KafkaConnection
     from streams.runtime.kafka.producer import KafkaTransport
@@ -51,6 +51,7 @@ def kafka_loop(
     executors: Executors | None = None,
     features: FeatureStore | None = None,
     partitions: int | None = None,
+    prepare: Callable[[Sequence[Record]], Awaitable[None]] | None = None,
 ) -> RoleLoop:
     """Return a loop that consumes, follows and produces on Kafka; run it with `run_process`.
 
@@ -69,6 +70,7 @@ def kafka_loop(
         executors=executors,
         features=features,
         hooks=hooks,
+        prepare=prepare,
     )
     return RoleLoop(role, kernel, ports)
 

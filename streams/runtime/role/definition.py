@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
     from schemas.records import Report
+    from streams.operators.contract import Record
     from streams.runtime.clock import Clock
     from streams.runtime.metrics import MetricsHook
     from streams.runtime.ports import (
@@ -81,6 +82,7 @@ class Ports:
         executors: needed where the kernel asks models.
         features: needed where the kernel reads features; closed by the loop.
         hooks: are given every report.
+        prepare: is awaited before the kernel is given records that are followed: it imports what they name.
     """
 
     consumer: Consumer
@@ -96,3 +98,4 @@ class Ports:
     executors: Executors | None = None
     features: FeatureStore | None = None
     hooks: tuple[MetricsHook, ...] = ()
+    prepare: Callable[[Sequence[Record]], Awaitable[None]] | None = None

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from streams.runtime.errors import BrokerUnavailableError
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
     from streams.operators.contract import Record
     from streams.runtime.ports import Broadcast
     from streams.runtime.role.kernel_calls import KernelCaller
@@ -26,9 +28,15 @@ class Follower:
         caught_up: set when everything that was there at the start has been given to the kernel.
     """
 
-    def __init__(self, broadcast: Broadcast | None, kernel_caller: KernelCaller) -> None:
+    def __init__(
+        self,
+        broadcast: Broadcast | None,
+        kernel_caller: KernelCaller,
+        prepare: Callable[[Sequence[Record]], Awaitable[None]] | None = None,
+    ) -> None:
         self._broadcast = broadcast
         self._kernel_caller = kernel_caller
+        self._prepare = prepare
         self.caught_up = asyncio.Event()
         if broadcast is None:
             self.caught_up.set()
@@ -41,7 +49,10 @@ class Follower:
         while not started:
             started = await self._start(self._broadcast)
         while True:
-            self._take(await self._broadcast.poll(POLL_MS))
+            records = await self._broadcast.poll(POLL_MS)
+            if records and self._prepare is not None:
+                await self._prepare(records)
+            self._take(records)
             if self._broadcast.caught_up:
                 self.caught_up.set()
 

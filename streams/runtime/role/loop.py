@@ -95,7 +95,7 @@ class RoleLoop:
         self._guard = Guard(role.name, ports.clock, self.perform)
         self._timer = Timer(kernel, ports.clock, self._guard, self._unread)
         self._kernel_caller = KernelCaller(kernel, ports, self._guard)
-        self._follower = Follower(ports.broadcast, self._kernel_caller)
+        self._follower = Follower(ports.broadcast, self._kernel_caller, ports.prepare)
         self._joined = False
         self._topics: frozenset[str] | None = None
         self._has_topics = asyncio.Event()  # set where the role says which they are

@@ -8,6 +8,7 @@ import stat
 from pathlib import Path
 
 import pytest
+import yaml
 from pydantic import ValidationError
 
 from deploy.config.addresses import connection, redis_url
@@ -16,6 +17,7 @@ from deploy.config.reference import reference
 from deploy.config.settings import Settings
 from deploy.errors import SettingsError
 from deploy.state import desired
+from policies import outside
 from streams.runtime.stores.redis import RedisSettings
 from streams.topology import DAY_MS
 
@@ -326,3 +328,23 @@ def test_a_password_in_clear_text_is_warned_of(protocol: str, mechanism: str, co
     said = doubts(Settings.model_validate({"kafka": {"properties": properties}}))
     assert len(said) == count
     assert "hunter2" not in "".join(said)
+
+
+@pytest.mark.parametrize(
+    ("more", "allowed"),
+    [
+        ({}, None),
+        ({"kafka": {"properties": {"security_protocol": "PLAINTEXT"}}}, None),
+        ({"kafka": {"properties": {"security_protocol": "SSL"}}}, []),
+        ({"kafka": {"properties": {"security_protocol": "SSL"}}, "policy_code": ["mine"]}, ["mine"]),
+        ({"policy_code": ["mine"]}, ["mine"]),
+    ],
+)
+def test_no_path_names_a_policy_where_the_broker_is_guarded_unless_it_is_said(
+    tmp_path: Path, more: dict[str, object], allowed: list[str] | None
+) -> None:
+    """Elsewhere any may be named, as on a machine of one's own."""
+    file = tmp_path / "skysail.yaml"
+    file.write_text(yaml.safe_dump(more))
+    load(file, {})
+    assert outside._allowed == allowed

@@ -25,3 +25,18 @@ def test_bad_names_are_refused_with_the_rule(name: str) -> None:
     """Kafka confuses dots and underscores in its metrics, and other characters are no topic names at all."""
     with pytest.raises(SchemaError, match=r"application name .* lower-case letters, digits and dashes"):
         topics.check_name(name, "application")
+
+
+@pytest.mark.parametrize("version", ["1", "0.10.2", "2026-01-02T10:00:00", "v1_rc+3", "x" * 256])
+def test_good_versions_are_returned(version: str) -> None:
+    """Numbers, dates and what build systems make."""
+    assert topics.check_version(version) == version
+
+
+@pytest.mark.parametrize(
+    "version", ["", "a\nb", "\x1b[2J", "../../x", "a@b", "a b", ".1", "-rf", "٣", "\u202e1", "x" * 257, "1\n"]
+)
+def test_bad_versions_are_refused_with_the_rule(version: str) -> None:
+    """A version stands in keys, commands, tables and logs, and does nothing there."""
+    with pytest.raises(SchemaError, match=r"use 1 to 256 letters, digits and"):
+        topics.check_version(version)

@@ -110,7 +110,7 @@ def test_a_package_that_cannot_be_made_leaves_nothing_behind(tmp_path: Path) -> 
         ({"surprise": 1}, "unknown field 'surprise'"),
         ({"input": None}, "package the model again"),
         ({"version": 1}, "version of the manifest cannot be 1"),
-        ({"version": "1" * 300}, "1 to 256 characters"),
+        ({"version": "1" * 300}, "1 to 256 letters"),
         ({"classes": [True, False]}, "classes of the manifest cannot be"),
         ({"classes": 5}, "classes of the manifest cannot be 5"),
         ({"input": {"kind": "tensor", "dtype": "float32", "shape": [1 << 40]}}, "shape of input cannot be"),

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import gzip
 import os
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BytesIO
-from typing import TYPE_CHECKING
+from threading import Thread
+from typing import TYPE_CHECKING, ClassVar
 
 import fsspec
 import numpy as np
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 
 from schemas.records import Outcome, Tensor
 from streams.runtime.clock import SystemClock
@@ -158,6 +163,172 @@ def test_objects_of_other_places_are_read_by_the_same_rules(objects: str) -> Non
     assert found[0] == b"12345678"
     for row, why in zip(found[1:], ("larger than 8 bytes", "there is nothing", "..", "empty", "outside"), strict=True):
         assert why in str(row)
+
+
+def test_a_store_that_reads_an_address_otherwise_is_not_asked(objects: str) -> None:
+    """What will be fetched is compared, whichever way a file system changes a name before."""
+
+    class Lenient(MemoryFileSystem):
+        protocol = "lenient"
+        asked: ClassVar[list[str]] = []
+
+        @classmethod
+        def _strip_protocol(cls, path: str) -> str:
+            return str(super()._strip_protocol(path.replace("lenient://", "memory://"))).replace("~up", "/../other")
+
+        def cat_ranges(self, paths: list[str], *_rest: object, **_more: object) -> list[bytes]:
+            self.asked.extend(paths)
+            return [b"secret"] * len(paths)
+
+    fsspec.filesystem("memory").pipe({"/bucket/1": b"1"})
+    fsspec.register_implementation("lenient", Lenient, clobber=True)
+    (found,) = read(objects.replace("memory", "lenient"), BYTES, "lenient:bucket/a~up")
+    assert "outside of the place" in str(found)
+    assert read(objects.replace("memory", "lenient"), BYTES, "lenient:bucket/a") == [b"secret"]
+    assert Lenient.asked == ["/bucket/a"]
+
+
+@pytest.mark.parametrize(
+    "sign", ["%2e%2e/1", "a%2f..%2f1", "\t../1", "\n../1", "a?b", "a#1", "..\\1", "a;b", "x::y", "\x85"]
+)
+def test_no_object_has_a_name_that_a_store_might_read_otherwise(objects: str, sign: str) -> None:
+    """The words of an address's characters come before any store is asked."""
+    fsspec.filesystem("memory").pipe({"/bucket/1": b"1"})
+    (found,) = read(objects, BYTES, objects + sign)
+    assert "cannot read" in str(found)
+
+
+class _Server(BaseHTTPRequestHandler):
+    """Answers below /images/ with what it is told to, elsewhere with a secret; notes what it was asked."""
+
+    asked: ClassVar[list[tuple[str, str | None]]] = []
+    sent: ClassVar[list[int]] = []
+
+    def do_GET(self) -> None:
+        """Answer."""
+        self.asked.append((self.path, self.headers["Accept-Encoding"]))
+        name = self.path.removeprefix("/images/")
+        content = b"SECRET" if name == self.path else b"image"
+        if name == "go":
+            self.send_response(302)
+            self.send_header("Location", "/secret")
+            content = b""
+        else:
+            self.send_response({"gone": 404, "broken": 500, "part": 206}.get(name, 200))
+        if name in {"endless", "vast"}:
+            self._pour(name)
+            return
+        if name == "squeezed":
+            self.send_header("Content-Encoding", "gzip")
+            content = gzip.compress(bytes(64 << 20))
+        self.send_header("Content-Length", str(len(content) + 10 * (name == "cut")))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def _pour(self, name: str) -> None:
+        if name == "vast":
+            self.send_header("Content-Length", str(1 << 40))
+        self.end_headers()
+        with suppress(ConnectionError):
+            for _ in range(4_000):
+                self.sent.append(self.wfile.write(bytes(1 << 16)))
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def web() -> Iterator[str]:
+    """Return a place of a web server."""
+    _Server.asked.clear()
+    _Server.sent.clear()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Server)
+    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/images/"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_a_web_server_is_asked_for_what_was_compared(web: str) -> None:
+    """Without any compression; letters that no URL has are written as their bytes."""
+    assert read(web, BYTES, web + "a/b 1.jpg", web + "übung~,=1", b"itself") == [b"image", b"image", b"itself"]
+    assert sorted(_Server.asked) == [("/images/%C3%BCbung~,=1", "identity"), ("/images/a/b%201.jpg", "identity")]
+
+
+def leaving(web: str) -> list[str]:
+    """Return addresses that lead out of a place, for somebody who reads them in some way."""
+    server, port = web.removesuffix("/images/"), web.split(":")[2].partition("/")[0]
+    ways = [
+        "../secret",
+        "%2e%2e/secret",
+        "%2E./secret",
+        ".%2e/secret",
+        "%252e%252e/secret",
+        "..%2fsecret",
+        "..%5csecret",
+    ]
+    ways += [
+        "\t../secret",
+        ".\t./secret",
+        "\n../secret",
+        "\r\n../secret",
+        "a/../../secret",
+        "./../secret",
+        "..\\secret",
+    ]
+    ways += ["..;/secret", "?/../../secret", "#/../../secret", "/../secret", "%00/../secret", "a/%2e%2e/%2e%2e/secret"]
+    ways += [" HTTP/1.1\r\nHost: x\r\n\r\nGET /secret", "..\u2028/secret", "\x00../secret", "\x85../secret"]
+    others = [f"{server}/secret", f"{server}/imagesx/secret", f"{server}/IMAGES/../secret", f"http:{server[7:]}/secret"]
+    others += [f"http://x@127.0.0.1:{port}/secret", f"http://127.0.0.1:{port}@localhost:{port}/images/x"]
+    others += [f"HTTP://127.0.0.1:{port}/secret", f"http://localhost:{port}/images/x", f"http://127.1:{port}/images/x"]
+    others += [
+        f"http://[::ffff:127.0.0.1]:{port}/images/x",
+        f"http://2130706433:{port}/images/x",
+        "http://127.0.0.1/images/x",
+    ]
+    others += [
+        f"http://127.0.0.1:{port}\\@x/images/",
+        f"https://127.0.0.1:{port}/images/x",
+        f"http:///127.0.0.1:{port}/images/x",
+    ]
+    return [web + way for way in ways] + others
+
+
+def test_no_address_leaves_its_place(web: str) -> None:
+    """However it is written: the server hears of none of them."""
+    found = read(web, BYTES, *leaving(web))
+    assert all("cannot read" in str(row) for row in found), found
+    assert _Server.asked == []
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("go", "answers 302"),
+        ("gone", "there is nothing"),
+        ("broken", "answers 500"),
+        ("part", "answers 206"),
+        ("cut", "cut off"),
+        ("squeezed", "compressed"),
+        ("vast", "larger than"),
+        ("endless", "larger than"),
+    ],
+)
+def test_what_a_web_server_does_otherwise_is_said(web: str, name: str, why: str) -> None:
+    """No redirect, no inflation, and no more than a row may be."""
+    (found,) = read(web, BYTES, web + name)
+    assert why in str(found)
+    assert all(path == f"/images/{name}" for path, _ in _Server.asked)
+    assert sum(_Server.sent) < 64 << 20
+
+
+@pytest.mark.parametrize("place", ["http:///images/", "http://user:word@host/", "https://host:port/", "http:host/%2e/"])
+def test_a_place_of_the_web_names_its_server_and_nobody(place: str) -> None:
+    """So the host is the settings' own in each address."""
+    with pytest.raises(PackageError, match="no place"):
+        References((place,))
 
 
 def test_a_file_system_that_is_not_installed_is_said_to_the_rows_owner() -> None:

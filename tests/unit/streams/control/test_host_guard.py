@@ -10,7 +10,8 @@ from aiohttp import ClientSession, web
 
 from streams.control import host_guard as guarded
 from streams.control.app import PAGE
-from streams.control.host_guard import guard, headers, is_ours, names, runner
+from streams.control.host_guard import guard, headers, runner
+from streams.runtime.process.host_names import is_ours, names
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 from schemas.codec import Codec
+from schemas.errors import FormatError
 from schemas.records import Feedback, Query, Tensor
+from streams.trace import tables
 from streams.trace.importing import imported
 from streams.trace.manifest import Manifest, TraceError
 from streams.trace.mapping import TraceMapping
@@ -19,7 +23,7 @@ from streams.trace.tables import rows
 from workers.extras import remedy
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable
 
 CODEC = Codec()
 PLAIN = {"application": "digits", "time": {"column": "at", "unit": "s"}, "input": {"column": "text"}}
@@ -156,3 +160,73 @@ def test_parquet_gives_the_same_as_json_lines(tmp_path: Path) -> None:
     parquet.write_table(table, tmp_path / "a.parquet")
     queries, _, _ = made(tmp_path / "a.parquet", PLAIN)
     assert queries[1].input == Tensor.of(np.array([1, 2.5], np.float32))
+
+
+def _npz(path: Path, **arrays: np.ndarray) -> None:
+    np.savez_compressed(path, **arrays)  # type: ignore[arg-type]  # its annotations take one array alone
+
+
+def _pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+BAD: dict[str, Callable[[Path], object]] = {
+    "pipe.csv": _pipe,
+    "device.csv": lambda path: path.symlink_to("/dev/zero"),
+    "folder.csv": Path.mkdir,
+    "wide.csv": lambda path: path.write_text(f"at,text\n1,{'x' * 200_000}\n"),
+    "nul.csv": lambda path: path.write_bytes(b"at,text\n1,\0\n\xff\n"),
+    "empty.jsonl": lambda path: path.write_bytes(b"5"),
+    "deep.jsonl": lambda path: path.write_text("[" * 100_000),
+    "number.jsonl": lambda path: path.write_text("1" * 100_000),
+    "late.jsonl": lambda path: path.write_text('{"at": 1e300, "text": "a"}'),
+    "ever.jsonl": lambda path: path.write_text('{"at": Infinity, "text": "a"}'),
+    "never.jsonl": lambda path: path.write_text('{"at": NaN, "text": "a"}'),
+    "half.jsonl": lambda path: path.write_text('{"at": 1, "text": "\\ud800"}'),
+    "noise.npz": lambda path: path.write_bytes(b"PK\x03\x04" + bytes(range(200))),
+    "nothing.npz": lambda path: path.write_bytes(b""),
+    "single.npz": lambda path: _npz(path, at=np.array(5)),
+    "none.npz": _npz,
+    "uneven.npz": lambda path: _npz(path, at=np.zeros(3), text=np.zeros(2)),
+    "objects.npz": lambda path: _npz(path, at=np.array([None])),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+@pytest.mark.timeout(60)
+def test_a_bad_file_is_one_error(tmp_path: Path, name: str) -> None:
+    """Whatever stands in it, and whatever it is instead of a file: never a hang, never another exception."""
+    BAD[name](tmp_path / name)
+    with pytest.raises(FormatError) as why:
+        made(tmp_path / name, PLAIN)
+    assert len(str(why.value)) < 1_000
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl"])
+def test_a_row_is_bounded(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file without line ends is not read whole, nor is a row of ever more quoted lines; long files are."""
+    monkeypatch.setattr(tables, "LINE_BYTES", 1_000)
+    row = {"a.csv": '1,"%s"\n', "a.jsonl": '{"at": 1, "text": "%s"}\n'}[name]
+    head = "at,text\n" if name == "a.csv" else ""
+    (tmp_path / name).write_text(head + (row % "x") * 500)
+    assert len(made(tmp_path / name, PLAIN)[0]) == 500
+    for text in ("x" * 2_000, '"' + "\n" * 2_000, '1,"' + "a\n" * 1_000):
+        (tmp_path / name).write_text(head + text)
+        with pytest.raises(TraceError):
+            [*rows(tmp_path / name)]
+
+
+def test_arrays_are_bounded_before_they_are_inflated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of them are held together: a megabyte of zeros takes a thousandth of it in the file."""
+    monkeypatch.setattr(tables, "NPZ_BYTES", 1_000_000)
+    _npz(tmp_path / "a.npz", at=np.zeros(1 << 20))
+    assert (tmp_path / "a.npz").stat().st_size < 20_000
+    with pytest.raises(TraceError, match="held at most"):
+        [*rows(tmp_path / "a.npz")]
+
+
+def test_a_row_stands_for_no_more_queries_than_a_disk_takes(tmp_path: Path) -> None:
+    """A count is bounded."""
+    (tmp_path / "a.jsonl").write_text('{"at": 1, "text": "a", "n": 1e18}')
+    with pytest.raises(TraceError, match="several rows"):
+        made(tmp_path / "a.jsonl", {**PLAIN, "count": {"column": "n"}})

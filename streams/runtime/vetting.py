@@ -1,0 +1,113 @@
+"""Tries a policy from outside in a process beside, before a role that serves imports it.
+
+    applications ─▶ a name from outside ─▶ may it be named? ─▶ a child imports it ─▶ imported here, in a thread
+                                                                  └ no policy, or too slow ─▶ refused, not imported
+
+A library that is named by mistake may take seconds and hundreds of MiB, and stays in memory. So what is no policy costs
+a child, and no role waits: `Follower` awaits this before the kernel is given the records.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Final
+
+from policies import outside, registry
+from policies.errors import PolicyError
+from schemas import topics
+from schemas.errors import DecodeError
+from schemas.records import Application
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator, Sequence
+
+    from schemas.codec import Codec
+    from streams.operators.contract import Record
+
+PATIENCE_S: Final = 20.0
+_NICENESS: Final = 10  # those who serve come first
+_SAID_BYTES: Final = 4_096
+
+
+def preparing(codec: Codec) -> Callable[[Sequence[Record]], Awaitable[None]]:
+    """Return what a role awaits before its kernel is given records that it follows.
+
+    Args:
+        codec: of the deployment's records.
+    """
+
+    async def prepare(records: Sequence[Record]) -> None:
+        for name in {
+            name for record in records if record.topic == topics.APPLICATIONS for name in _named(record, codec)
+        }:
+            await vetted(name)
+
+    return prepare
+
+
+async def vetted(name: str, patience_s: float = PATIENCE_S) -> None:
+    """Have a policy from outside imported, or refused for the time being.
+
+    Args:
+        name: its path, or that of an entry point.
+        patience_s: how long the child may take.
+    """
+    if outside.is_known(name):
+        return
+    fault = outside.forbidden(name) or await _tried(name, patience_s)
+    if fault:
+        outside.refuse(name, fault)
+    else:
+        outside.refuse(name, "")
+        await asyncio.to_thread(outside.fault_of, name)
+
+
+def _named(record: Record, codec: Codec) -> Iterator[str]:
+    """Yield the policies from outside that an application names."""
+    try:
+        application = codec.decode(Application, record.value)
+        names = [application.policy, *([registry.given(application.apprentice)[0]] if application.apprentice else [])]
+    except (DecodeError, PolicyError):  # the kernel says so
+        return
+    yield from (name for name in names if name not in registry.POLICIES and outside.is_outside(name))
+
+
+async def _tried(name: str, patience_s: float) -> str:
+    """Return what a child has against a policy; empty = nothing."""
+    pipe, quiet = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    # -P: a file in the present folder must not shadow a module of ours.
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, "-P", "-m", __name__, name, stdin=quiet, stdout=pipe, stderr=quiet, env=env
+    )
+    assert child.stdout is not None  # it is a pipe
+    try:
+        async with asyncio.timeout(patience_s):
+            said = await child.stdout.read(_SAID_BYTES)
+    except TimeoutError:
+        return f"policy {name} is not imported within {patience_s:g} s in a process beside: name a smaller module"
+    finally:
+        if child.returncode is None:
+            child.kill()
+        await child.wait()
+    try:
+        return str(json.loads(said))
+    except ValueError:
+        return f"policy {name} ends the process that imports it"
+
+
+def main(name: str) -> None:
+    """Print what speaks against a policy, as JSON; what its module prints goes elsewhere."""
+    output = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    os.nice(_NICENESS)
+    fault = outside.fault_of(name)
+    print(json.dumps(fault[: _SAID_BYTES // 8]), file=output, flush=True)
+    os._exit(0)  # nothing of what was imported has a say in it
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
