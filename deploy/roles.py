@@ -70,10 +70,10 @@ VERSION = metadata.version("skysail")  # for the headers of dead letters
 JOINER_SPARE = 600_000
 # A waiting prediction takes 340 to 520 bytes (two to ten arms, a context; measured), early feedback 450.
 WAITING_BYTES = 512
-# Records that a kernel gets in one call. One of observations may hold 64, each a few microseconds to fold. Beside
-# selection a slice takes 2 ms at most, because queries wait for it (p99 at 10,000 a second 26 to 15 ms, measured).
+# Records that a kernel gets in one call. One of observations may hold 64, each a few microseconds to fold.
 AT_ONCE: Mapping[str, int] = {"joiner": 512, "learner": 64}
-AT_ONCE_BESIDE: Mapping[str, int] = {"joiner": 128, "learner": 8}
+# How long a call may take where selection shares the event loop: a query may meet some of them on its way.
+SLICE_BESIDE_US = 500
 # How long a stopping selection role waits for model predictions, so that it answers its own queries.
 SELECTION_DRAIN_S = 1.0
 # Of a batch that a schedule sizes.
@@ -109,9 +109,10 @@ class Shared:
         """Whether this role's reports tell CPU and memory of the process."""
         return self.first in ("", role)
 
-    def at_once(self, role: str) -> int:
-        """Return how many records joiner or learner get in one call: few where selection shares their event loop."""
-        return (AT_ONCE_BESIDE if self.first == "selection" else AT_ONCE)[role]
+    @property
+    def slice_us(self) -> int:
+        """How long a call of joiner or learner may take: not long where selection shares their event loop; 0 = any."""
+        return SLICE_BESIDE_US if self.first == "selection" else 0
 
     def name(self, role: str) -> str:
         """Return a role's instance name."""
@@ -181,7 +182,8 @@ def joiner(common: Shared) -> RoleLoop:
         common,
         outstanding=settings.predictions + settings.feedback + JOINER_SPARE,
         linger_s=common.settings.kafka.linger_ms / 1000,
-        at_once=common.at_once("joiner"),
+        at_once=AT_ONCE["joiner"],
+        slice_us=common.slice_us,
         wrote=frozenset((topics.OBSERVATIONS, number) for number in range(common.settings.partitions)),
     )
     return _loop(role, Joiner(common.codec, settings), common)
@@ -208,7 +210,13 @@ def learner(common: Shared) -> RoleLoop:
 
     given = common.settings.learner
     return _loop(
-        _role("learner", common, linger_s=common.settings.kafka.linger_ms / 1000, at_once=common.at_once("learner")),
+        _role(
+            "learner",
+            common,
+            linger_s=common.settings.kafka.linger_ms / 1000,
+            at_once=AT_ONCE["learner"],
+            slice_us=common.slice_us,
+        ),
         Learner(common.codec, joiner_settings(common.settings).memory_us, given.states, given.states_mib << 20),
         common,
         _store(common),

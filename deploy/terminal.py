@@ -24,10 +24,13 @@ def plain(text: object) -> str:
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in said)
 
 
-def echo(*lines: object, err: bool = False) -> None:
-    """Print lines; what would begin another one is shown, not obeyed. Without any it prints an empty one."""
+def echo(*lines: object, err: bool = False, colour: str | None = None) -> None:
+    """Print lines; what would begin another one is shown, not obeyed. Without any it prints an empty one.
+
+    A colour is left out where the output is no terminal.
+    """
     for line in lines or ("",):
-        click.echo(plain(line), err=err)
+        click.secho(plain(line), err=err, fg=colour)
 
 
 class PlainFormatter(logging.Formatter):

@@ -12,7 +12,7 @@ from deploy.config.configuration import load
 from deploy.diagnose.doctor import Check, Level, diagnose
 from deploy.diagnose.health import advise, examine
 from deploy.errors import SettingsError
-from deploy.terminal import echo, plain
+from deploy.terminal import echo
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from deploy.config.settings import Settings
 
 MARKS = {Level.OK: "ok", Level.WARN: "note", Level.DOWN: "DOWN", Level.MISSING: "MISSING"}
-COLOURS = {Level.OK: "green", Level.WARN: "yellow", Level.DOWN: "red", Level.MISSING: "red"}
+COLOURS = {Level.WARN: "yellow", Level.DOWN: "red", Level.MISSING: "red"}
 LACKS, DOWN = 1, 3  # exit codes; 2 is click's for wrong usage
 
 
@@ -72,7 +72,6 @@ def _settings(config: Path | None) -> tuple[Settings | None, tuple[Check, ...]]:
 def _print(heading: str, checks: Iterable[Check]) -> None:
     echo(heading)
     for check in checks:
-        mark = click.style(f"{MARKS[check.level]:8}", fg=COLOURS[check.level])  # plain text where it is no terminal
-        click.echo(f"  {mark} {plain(f'{check.name:26} {check.found}')}")
+        echo(f"  {MARKS[check.level]:8} {check.name:26} {check.found}", colour=COLOURS.get(check.level))
         if check.advice:
             echo(f"  {'':35} → {check.advice}")

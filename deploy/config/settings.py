@@ -420,8 +420,8 @@ class Control(Section):
     names: tuple[str, ...] = ()
     """Further names under which browsers may ask for it, such as a proxy's. `localhost`, this host's name and its
     addresses always work."""
-    ids_mib: int = Field(default=32, gt=0)
-    """How many MiB the ids of observations may take, 24 bytes each. They are remembered for as long as a copy may
+    ids_mib: int = Field(default=36, gt=0)
+    """How many MiB the ids of observations may take, 27 bytes each. They are remembered for as long as a copy may
     follow. Beyond it the oldest are forgotten, and a copy of such an observation counts twice on the page and in the
     evidence on candidates."""
 

@@ -1,6 +1,6 @@
 """Sets of query ids with a time for each, by the million: they recognise duplicates.
 
-    IdTimes      an id and a time: 16 to 40 bytes where Skysail is compiled (`id_times.pyx`), about 180 in Python
+    IdTimes      an id and a time: 16 to 54 bytes where Skysail is compiled (`id_times.pyx`), about 180 in Python
     RecentIds    the latest ids of each partition, for selection
     SeenIds      the ids in one window of event time, for the learner
 
@@ -66,8 +66,8 @@ else:
     except ImportError:
         IdTimes: Final = PythonIdTimes
 
-# Memory of an id at most, beside that of a table which is being copied.
-ID_BYTES = 180 if IdTimes.__name__ == PythonIdTimes.__name__ else 24
+# Memory of an id at most, beside that of a table which moves.
+ID_BYTES = 180 if IdTimes.__name__ == PythonIdTimes.__name__ else 27
 
 
 def seconds(time_us: int) -> int:

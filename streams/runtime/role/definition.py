@@ -43,6 +43,7 @@ class Role:
         wrote: where there are records if the role has run before. If so, and nothing is committed, it begins as far
             before the ends of its topics as its kernel reads back, and not at the beginning.
         at_once: records a kernel gets in one call: at 30 us each, timers and acknowledgements wait 15 ms at most.
+        slice_us: how long such a call may take, by what the last ones took, because others wait for it; 0 = any time.
         patient: topics that it writes for the log alone: records are gathered, so that requests are few.
         tells_process: whether its reports tell what the process costs: of roles that share one, one does.
     """
@@ -57,6 +58,7 @@ class Role:
     linger_s: float = 0.0
     drain_s: float = 0.0
     at_once: int = 512
+    slice_us: int = 0
     wrote: frozenset[TopicPartition] = frozenset()
     patient: frozenset[str] = frozenset()
     tells_process: bool = True

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from streams.operators.contract import DeadLetter
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection
+    from collections.abc import Awaitable, Callable, Collection, Mapping
 
     from streams.operators.contract import Effects, Record
     from streams.runtime.offsets import OffsetTracker
@@ -31,19 +31,32 @@ _log = logging.getLogger(__name__)
 # is gone, at the price of 20 wake-ups a second.
 POLL_MS = 500
 THROTTLED_POLL_MS = 50
+# Of what a record has cost, the part that the last call says: one that was interrupted is no reason for ten small ones.
+_SMOOTHING = 0.3
 _partition = itemgetter(0, 1)
 
 
 class PollBuffer:
-    """Records of the last poll that the kernel has not been given yet."""
+    """Records of the last poll that the kernel has not been given yet. Taking some costs nothing for what is left."""
 
     def __init__(self) -> None:
-        self.records: list[Record] = []
+        self._records: list[Record] = []
+        self._taken = 0
+        self._counts: Counter[TopicPartition] | None = None  # of what is left, since somebody asked
         self._closed: set[TopicPartition] = set()
+
+    def __len__(self) -> int:
+        """How many records are left."""
+        return len(self._records) - self._taken
+
+    @property
+    def first(self) -> Record:
+        """The record that is taken next; there must be one."""
+        return self._records[self._taken]
 
     def fill(self, records: list[Record]) -> None:
         """Take a poll's records; of closed partitions none."""
-        self.records = [r for r in records if _partition(r) not in self._closed] if self._closed else records
+        self._keep([r for r in records if _partition(r) not in self._closed] if self._closed else records)
 
     def close(self, partition: TopicPartition) -> None:
         """Keep no records of a partition until it is dropped: then they are read again, or not ours any more."""
@@ -52,18 +65,56 @@ class PollBuffer:
 
     def take(self, count: int) -> list[Record]:
         """Remove and return the first records."""
-        taken, self.records = self.records[:count], self.records[count:]
+        taken = self._records[self._taken : self._taken + count]
+        self._taken += len(taken)
+        if not len(self):
+            self._keep([])
+        elif self._counts is not None:
+            self._counts.subtract(map(_partition, taken))
         return taken
 
-    def counts(self) -> Counter[TopicPartition]:
+    def counts(self) -> Mapping[TopicPartition, int]:
         """Return how many records there are of each partition."""
-        return Counter(map(_partition, self.records))
+        if self._counts is None:
+            self._counts = Counter(map(_partition, self._records[self._taken :]))
+        return +self._counts
 
     def drop(self, partitions: Collection[TopicPartition]) -> None:
         """Forget the records of these partitions: they are not ours any more, or will be read again."""
         gone = frozenset(partitions)
         self._closed -= gone
-        self.records = [record for record in self.records if _partition(record) not in gone]
+        self._keep([record for record in self._records[self._taken :] if _partition(record) not in gone])
+
+    def _keep(self, records: list[Record]) -> None:
+        self._records, self._taken, self._counts = records, 0, None
+
+
+class _Slices:
+    """How many records the kernel gets in one call, so that it takes no longer than others may wait for it.
+
+    Args:
+        most: records.
+        slice_us: how long a call may take; 0 = any time.
+    """
+
+    def __init__(self, most: int, slice_us: int) -> None:
+        self._most = most
+        self._slice_us = slice_us
+        self._record_us = 0.0  # what a record has cost lately; 0 = not known
+        self._records = 1 if slice_us else most
+
+    @property
+    def records(self) -> int:
+        """How many the next call gets. It is at most twice as many as the last one got: a cheap one may have lied."""
+        return self._records
+
+    def took(self, records: int, took_us: int) -> None:
+        """Learn from a call."""
+        if not self._slice_us:
+            return
+        cost_us = max(took_us / records, 0.01)
+        self._record_us += (cost_us - self._record_us) * (_SMOOTHING if self._record_us else 1.0)
+        self._records = max(1, min(self._most, 2 * records, int(self._slice_us / self._record_us)))
 
 
 class Reader:
@@ -105,6 +156,7 @@ class Reader:
         self._tracker = tracker
         self._accumulator = accumulator
         self._start_over = start_over
+        self._slices = _Slices(role.at_once, role.slice_us)
         self._suspects: dict[TopicPartition, int] = {}  # below these offsets, one record at a time
         self._drain_until_us: int | None = None
         self._relief = asyncio.Event()
@@ -178,11 +230,14 @@ class Reader:
         """Give records to the kernel in slices, so that timers and acknowledgements get their turn in between."""
         buffer = self._buffer
         buffer.fill(records)
-        while buffer.records and not self._guard.failed:
-            part = buffer.take(1 if self._suspects and self._is_suspect(buffer.records[0]) else self._role.at_once)
+        now_us = self._ports.clock.now_us
+        while len(buffer) and not self._guard.failed:
+            part = buffer.take(1 if self._suspects and self._is_suspect(buffer.first) else self._slices.records)
             for partition, run in groupby(part, key=_partition):
                 self._tracker.delivered(partition, [record.offset for record in run])
+            began_us = now_us()
             fault = self._kernel_caller(part)
+            self._slices.took(len(part), now_us() - began_us)
             if fault is not None:
                 await self._blame(part, fault)
             await asyncio.sleep(0)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+import random
 import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streams.operators.ids import IdTimes, PythonIdTimes
@@ -40,8 +42,37 @@ def test_what_is_not_too_old_is_kept_however_many_there_are(make: Callable[[], I
     assert all(ids.find(str(number)) == 1 + number for number in range(45_000, 50_000))
 
 
+@settings(max_examples=60, deadline=None)
+@given(st.integers(), st.sampled_from((800, 3_000, 20_000)), st.sampled_from((50, 2_000, 10**9)))
+def test_a_table_that_moves_answers_as_the_one_in_python(seed: int, spread: int, window: int) -> None:
+    """For puts and finds of ids that come, come again and grow old, across moves: what is not too old has its time."""
+    draw, ids, model, oldest = random.Random(seed), IdTimes(), PythonIdTimes(), 1
+    for now in range(1, 6_000):
+        name, asked = str(draw.randrange(spread)), str(draw.randrange(spread))
+        oldest = max(oldest, now - draw.randrange(window))
+        for found, known in (
+            (ids.find(asked), model.find(asked)),
+            (ids.put(name, now, oldest), model.put(name, now, oldest)),
+        ):
+            assert found == known if known >= oldest else found < oldest
+
+
+def test_a_table_moves_over_many_puts() -> None:
+    """It is there twice for a while: no put stops the loop to move it whole, and what is in it is found meanwhile."""
+    if IdTimes is PythonIdTimes:
+        pytest.skip("not compiled")
+    ids = IdTimes()
+    sizes = []
+    for number in range(100_000):
+        ids.put(str(number), 1 + number, 1)
+        sizes.append(sys.getsizeof(ids))
+        assert ids.find(str(number // 2)) == 1 + number // 2
+    runs = [len(list(same)) for _, same in itertools.groupby(sizes)]
+    assert min(runs[-4:-1]) > 1_000  # of puts between the begin of a move and its end, or the next begin
+
+
 def test_a_window_of_ids_takes_no_more_the_longer_it_goes_on() -> None:
-    """Memory follows what is inside the window: 24 bytes an id at most, where it is compiled."""
+    """Memory follows what is inside the window: 27 bytes an id at most, and twice that while it moves."""
     if IdTimes is PythonIdTimes:
         pytest.skip("not compiled")
     ids = IdTimes()
@@ -49,8 +80,9 @@ def test_a_window_of_ids_takes_no_more_the_longer_it_goes_on() -> None:
     for number in range(200_000):
         ids.put(str(number), 1 + number, max(1, number - 10_000))
         sizes.append(sys.getsizeof(ids))
-    assert max(sizes[100_000:]) == max(sizes[:100_000])
-    assert max(sizes) <= 24 * 10_001 + sys.getsizeof(IdTimes())
+    assert max(sizes[100_000:]) <= 1.05 * max(sizes[:100_000])
+    assert max(sizes) <= 54 * 10_001 + sys.getsizeof(IdTimes())
+    assert sorted(sizes)[len(sizes) // 2] <= 27 * 10_001
 
 
 def test_a_wheel_forgets_the_names_that_are_not_to_be_kept() -> None:

@@ -19,6 +19,7 @@ from streams.operators.contract import (
     Position,
     Predict,
     Predicted,
+    Record,
     Skip,
     StateKey,
     WriteStates,
@@ -30,6 +31,7 @@ from streams.runtime.ports import Loaded, Ran
 from streams.runtime.role.definition import Role
 from streams.runtime.role.kernel_calls import Guard, Timer
 from streams.runtime.role.loop import READY_S, RoleLoop
+from streams.runtime.role.reader import PollBuffer
 from streams.testing.broker import FakeBroker
 from tests.fakes import (
     FakeBroadcast,
@@ -45,10 +47,10 @@ from tests.fakes import (
 from tests.virtual import START_US, VirtualClock, elapse, run
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable
+    from collections.abc import AsyncIterator, Iterable, Sequence
 
     from schemas.records import Report
-    from streams.operators.contract import Effects, Record
+    from streams.operators.contract import Effects
     from streams.runtime.ports import TopicPartition
 
 Q = ("queries", 0)
@@ -585,6 +587,50 @@ def test_a_role_that_pauses_for_fuller_polls_makes_none_while_they_are_full(at_o
             assert len(kernel.seen()) == 7
 
     run(scene())
+
+
+@pytest.mark.parametrize(("record_us", "largest"), [(100, 5), (2_000, 1), (0, 64)])
+def test_a_role_beside_others_gets_as_much_as_takes_half_a_millisecond(record_us: int, largest: int) -> None:
+    """By what its records have taken, be they cheap or of many rows each; at least one, and never more than it may."""
+
+    class Spent(VirtualClock):
+        us = 0
+
+        def now_us(self) -> int:
+            return super().now_us() + self.us
+
+    async def scene() -> None:
+        clock, sizes = Spent(), list[int]()
+
+        class Slow(ScriptedKernel):
+            def on_records(self, records: Sequence[Record], now_us: int) -> Effects:
+                sizes.append(len(records))
+                clock.us += record_us * len(records)
+                return super().on_records(records, now_us)
+
+        async with running(Slow(), role={"slice_us": 500, "at_once": 64}, clock=clock) as s:
+            s.broker.put(*Q, *(b"%d" % number for number in range(400)))
+            await elapse(2)
+        assert sum(sizes) == 400
+        assert sizes[0] == 1
+        assert max(sizes) == largest
+
+    run(scene())
+
+
+@pytest.mark.parametrize("asks", [False, True])
+def test_a_buffer_counts_what_is_left_of_each_partition(asks: bool) -> None:
+    """Whether it was asked before some were taken or not."""
+    buffer = PollBuffer()
+    buffer.fill([Record("queries", number % 3, number, 0, None, b"") for number in range(9)])
+    if asks:
+        assert buffer.counts() == dict.fromkeys([("queries", each) for each in range(3)], 3)
+    assert [record.offset for record in buffer.take(4)] == [0, 1, 2, 3]
+    buffer.drop([("queries", 2)])
+    assert buffer.counts() == {("queries", 0): 1, ("queries", 1): 2}
+    assert (len(buffer), buffer.first.offset) == (3, 4)
+    assert [record.offset for record in buffer.take(9)] == [4, 6, 7]
+    assert buffer.counts() == {}
 
 
 def test_what_a_kernel_holds_counts_against_the_bound() -> None:
