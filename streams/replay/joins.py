@@ -42,6 +42,7 @@ class Seen(NamedTuple):
         prediction: its record.
         feedback: its record; None = its window ended.
         late: records of outputs that came after the answer.
+        written_us: when it was written, which is long after its feedback if the joiner was away.
     """
 
     observation: Observation
@@ -49,6 +50,7 @@ class Seen(NamedTuple):
     prediction: Record
     feedback: Record | None
     late: tuple[Record, ...]
+    written_us: int
 
     @property
     def time_us(self) -> int:
@@ -120,7 +122,9 @@ class Joins:
         if one.observation.span is not None and self._is_same(one, self._with_span(one, epoch)):
             report.inferred["learnt_span"] += 1
             return
-        for other in (epoch, *self._timeline.near(one.time_us)):
+        timeline = self._timeline
+        written = timeline.at(one.written_us), *timeline.near(one.written_us)
+        for other in dict.fromkeys((epoch, *timeline.near(one.time_us), *written)):
             if any(self._fits(one, late, other) for late in _subsets(one.late)):
                 report.inferred.update(["configuration_near"] if other != epoch else [])
                 return
