@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
+from load.seeds.evidence import Truth
 from load.seeds.features import untrue
 from schemas import topics
 from schemas.records import JoinStatus, PolicyState
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from load.seeds.ledger import Ledger, Told
     from load.seeds.plan import Plan
     from schemas.codec import Codec
+    from schemas.records import Observation
     from streams.operators.contract import StateKey
     from streams.testing.broker import FakeBroker
 
@@ -29,6 +31,7 @@ LAWS: Mapping[str, str] = {
     "taught": "nothing is learnt that nobody has told",
     "states": "the stored states are the fold of the observations, bit for bit",
     "once": "states have as many lessons as there are queries of which something was observed",
+    "evidence": "what a version or a policy has cost is what was answered and told, silence included; none is left out",
     "features": "what was decided by is what was stored, or is named as imputed",
     "replayed": "the kernels do it again, bit for bit, from what was written",
     "ended": "nothing ends a role",
@@ -94,6 +97,7 @@ class Laws:
             "taught": self._taught(),
             "states": self._states(left),
             "once": self._once(left),
+            "evidence": Truth(self._plan, self._broker, self._ledger, self._codec).untrue(),
             "features": self._features(),
             "replayed": self._replayed(),
             "ended": left.ended,
@@ -176,7 +180,9 @@ class Laws:
         """Count what each application has learnt, apart from the fold."""
         for key, state in sorted(left.states.items()):
             log = self._ledger.log.get(key.partition, [])
-            told = len({seen.query_id for _, seen in log if seen.application == key.name})
+            told = len(
+                {seen.query_id for _, seen in log if seen.application == key.name and _teaches(seen, state.policy)}
+            )
             if told and state.version != told:
                 yield f"partition {key.partition}: {key.name} has {state.version} lessons, of {told} queries"
 
@@ -208,6 +214,11 @@ class Laws:
                 committed = group.committed.get(place, 0)
                 if committed > len(log) or self._broker.readable(place, committed):
                     yield f"{name} has committed {committed} of {len(log)} of {place[0]}-{place[1]}"
+
+
+def _teaches(seen: Observation, policy: str) -> bool:
+    """Tell whether an observation teaches the state of a policy: it decided, or learnt along."""
+    return policy in (seen.decision.policy, seen.decision.apprentice)
 
 
 def _memory(left: Left) -> Iterator[str]:

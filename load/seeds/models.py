@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,9 +23,10 @@ if TYPE_CHECKING:
 
     from schemas.records import Input
 
-# How often a model is right; others are wrong in most cases.
-_RIGHT = {"good": 0.9}
+# How often a version of a model is right; others are wrong in most cases.
+_RIGHT = {("good", "1"): 0.9, ("good", "2"): 0.8, ("bad", "2"): 0.6}
 _SELDOM_RIGHT = 0.3
+_SLOW_S = 3.0  # longer than anybody waits
 LABELS = 3
 _SCALE = 1_000.0
 _K = 2  # inputs whose sum a parity model is asked about
@@ -35,11 +37,20 @@ def truth(number: int) -> int:
     return number % LABELS
 
 
-def model(name: str) -> Model:
+def said(name: str, version: str, number: int) -> int:
+    """Return what a version of a model answers to an input, whoever asks it and however often."""
+    drawn = blake2b(f"{name}@{version} {number}".encode(), digest_size=4).digest()
+    is_right = int.from_bytes(drawn) / 2**32 < _RIGHT.get((name, version), _SELDOM_RIGHT)
+    return truth(number) if is_right else (truth(number) + 1) % LABELS
+
+
+def model(name: str, version: str = "1", **more: Any) -> Model:
     """Return the record by which a model is deployed."""
-    known = partial(Model, name, "1", "function", "/nowhere", "", dtype="float32", shape=(1,), partitions=PARTITIONS)
+    known = partial(
+        Model, name, version, "function", "/nowhere", "", dtype="float32", shape=(1,), partitions=PARTITIONS
+    )
     if name not in COMPUTING:
-        return known(output="label")
+        return known(output="label", **more)
     is_sum = name == COMPUTING[1]
     return known(output="scores", parity_of=f"{COMPUTING[0]}@1" if is_sum else "", parity_k=_K if is_sum else 0)
 
@@ -51,14 +62,17 @@ class SimulatedModel(Elsewhere):
         name: of the model.
         random: draws how long it takes and what it answers.
         faulty: the share of batches that are slow, fail in part, or hang.
+        version: of the model.
+        slow: the share of batches that take longer than anybody waits.
     """
 
-    def __init__(self, name: str, random: Random, faulty: float) -> None:
+    def __init__(self, name: str, random: Random, faulty: float, version: str = "1", slow: float = 0.0) -> None:
         self._name = name
+        self._version = version
         self._intercept = float(_K) if name == COMPUTING[1] else 1.0
-        self._right = _RIGHT.get(name, _SELDOM_RIGHT)
         self._random = random
         self._faulty = faulty
+        self._slow = slow
         self.ready = False
 
     async def start(self) -> None:
@@ -80,6 +94,8 @@ class SimulatedModel(Elsewhere):
                     outcomes = [random.choice((Outcome.OK, Outcome.FAILED)) for _ in inputs]
                 case _:
                     predict_s *= random.uniform(5, 100)
+        if self._slow and random.random() < self._slow:
+            predict_s += _SLOW_S
         await asyncio.sleep(predict_s)
         scores = self._computed(inputs)
         answers = np.array([self._answer(given) for given in inputs]) if scores is None else scores.argmax(axis=1)
@@ -97,5 +113,5 @@ class SimulatedModel(Elsewhere):
 
     def _answer(self, given: Input) -> int:
         assert isinstance(given, Tensor)
-        label = truth(int(given.numpy()[0]))
-        return label if self._random.random() < self._right else (label + 1) % LABELS
+        self._random.random()  # what seeds have found they find again: all that is drawn after it stays as it was
+        return said(self._name, self._version, int(given.numpy()[0]))

@@ -64,6 +64,38 @@ class HostPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class Deploy:
+    """A model's record while it runs: another version serves, or answers a share, or none (0).
+
+    Attributes:
+        at_s: when it is written.
+        model: name.
+        version: that serves.
+        shares: of the queries, of versions beside it.
+        labels: versions by label.
+    """
+
+    at_s: float
+    model: str
+    version: str = "1"
+    shares: Mapping[str, float] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Configure:
+    """An application's record while it runs.
+
+    Attributes:
+        at_s: when it is written.
+        application: as it is from then on.
+    """
+
+    at_s: float
+    application: Application
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """All that a seed decides; what happens follows from it.
 
@@ -79,6 +111,8 @@ class Plan:
         faults: in order of time.
         inside: models that run inside selection and have no workers.
         host: how all models run in a host; None = they do not.
+        changes: of models and applications, in order of time.
+        slow: the share of batches for which versions beside the first take longer than anybody waits.
     """
 
     seed: int
@@ -92,6 +126,8 @@ class Plan:
     faults: tuple[Fault, ...] = field(default=())
     inside: tuple[str, ...] = ()
     host: HostPlan | None = None
+    changes: tuple[Deploy | Configure, ...] = ()
+    slow: float = 0.0
 
     @property
     def tolerance_us(self) -> int:
@@ -155,11 +191,14 @@ def plan(seed: int, minutes: float | None = None, processes: str = "each") -> Pl
     sourced = Random(f"sources {seed}")  # noqa: S311
     applications = tuple(_with_sources(sourced, application) for application in applications)
     applications += answering
+    applications = tuple(_with_apprentice(learning, application) for application in applications)
+    changing = Random(f"changes {seed}")  # noqa: S311
+    changes, slow = _changes(changing, length_s, applications, processes), changing.choice((0.0, 0.0, 0.3))
     return Plan(
         seed=seed,
         length_s=length_s,
         replicas=replicas,
-        applications=tuple(_with_apprentice(learning, application) for application in applications),
+        applications=applications,
         joiner=_joiner(random),
         selection=SelectionSettings(
             PARTITIONS,
@@ -172,7 +211,39 @@ def plan(seed: int, minutes: float | None = None, processes: str = "each") -> Pl
         faults=drawn(random, length_s, replicas, is_long=is_long),
         inside=inside,
         host=host,
+        changes=changes,
+        slow=slow,
     )
+
+
+def _changes(
+    random: Random, length_s: float, applications: tuple[Application, ...], processes: str
+) -> tuple[Deploy | Configure, ...]:
+    """Draw what is deployed anew meanwhile: versions in two of three seeds, applications in one of two.
+
+    A version goes from shadow to canary, to a larger share, and then back, or it takes over and leaves a holdback.
+    """
+    found: list[Deploy | Configure] = []
+    name, end = random.choice(MODELS), random.choice(("back", "holdback", "takes over"))
+    is_versioned, is_labelled = random.random() < 2 / 3, random.random() < 0.5
+    if is_versioned and processes == "each":
+        labels = {"nightly": "2"} if is_labelled else {}
+        ways = {"back": ("1", {}), "holdback": ("2", {"1": 0.1}), "takes over": ("2", {})}
+        stations: list[tuple[str, Mapping[str, float]]] = [("1", {"2": share}) for share in (0.0, 0.2, 0.5)]
+        for place, (version, shares) in enumerate([*stations, ways[end]]):
+            found.append(Deploy((0.1 + 0.2 * place) * length_s, name, version, shares, labels))
+    drawn_anew = [application for application in applications if random.random() < 0.5]
+    found += [Configure(random.uniform(0.3, 0.7) * length_s, _changed(random, each)) for each in drawn_anew]
+    return tuple(sorted(found, key=lambda change: change.at_s))
+
+
+def _changed(random: Random, application: Application) -> Application:
+    """Return an application with another objective, and another policy if it asks one model by one that learns."""
+    application = replace(application, slo_ms=random.choice((150.0, 500.0)))
+    others = [name for name in _APPRENTICES if name != application.policy]
+    if application.policy in _APPRENTICES and not application.apprentice:
+        return replace(application, policy=random.choice(others), parameters={})
+    return application
 
 
 def _host(random: Random) -> HostPlan:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from load.seeds.plan import HostPlan, Plan
     from schemas.codec import Codec
-    from schemas.records import Report
+    from schemas.records import Model, Report
     from streams.runtime.metrics import MetricsHook
     from streams.testing.connections import Process
     from streams.testing.stores import SharedStore
@@ -117,16 +117,21 @@ class Builder:
         codec, how = LocalCodec(self._codec), self._how()
         given = replace(given, inside=frozenset(map(topics.model_queries, names)))
         models = {name: ModelWorker(codec, model(name), process.name, how) for name in names}
-        executors = executors_of(how, process.clock.now_us, lambda asked: self._model(asked.name, process))
+        executors = executors_of(how, process.clock.now_us, lambda asked: self._model(asked, process))
         kernel = Local(Selection(codec, given), models, codec, role.outstanding / how.queue_rows, writes_behind=True)
         return RoleLoop(role, kernel, replace(ports, executors=executors))
 
     def _worker(self, name: str, process: Process, ports: Ports) -> Runnable:
-        return Worker(model(name), process.name, self._how(), ports, self._codec, lambda _: self._model(name, process))
+        return Worker(
+            model(name), process.name, self._how(), ports, self._codec, lambda asked: self._model(asked, process)
+        )
 
-    def _model(self, name: str, process: Process) -> SimulatedModel:
-        random = Random(f"model {process.name} {self._plan.seed}")  # noqa: S311
-        return SimulatedModel(name, random, self._plan.faulty)
+    def _model(self, asked: Model, process: Process) -> SimulatedModel:
+        is_first = asked.version == "1"
+        random = Random(f"model {process.name} {self._plan.seed}{'' if is_first else asked.version}")  # noqa: S311
+        return SimulatedModel(
+            asked.name, random, self._plan.faulty, asked.version, 0.0 if is_first else self._plan.slow
+        )
 
     def _how(self) -> WorkerSettings:
         return WorkerSettings(partitions=self._plan.selection.partitions)

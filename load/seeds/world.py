@@ -16,7 +16,7 @@ from load.seeds.ledger import Ledger
 from load.seeds.members import Member, Wall
 from load.seeds.models import model
 from load.seeds.nemesis import Nemesis
-from load.seeds.plan import PARTITIONS, POOL
+from load.seeds.plan import PARTITIONS, POOL, Deploy
 from load.seeds.roles import Builder
 from schemas import topics
 from schemas.codec import Codec
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from load.seeds.laws import Violation
-    from load.seeds.plan import Plan
+    from load.seeds.plan import Configure, Plan
     from streams.operators.contract import Record
 
 
@@ -109,6 +109,7 @@ class World:
         """Run the deployment to its end."""
         self._configure()
         self._start()
+        self._change()
         self._plague()
         await self._clients().run()
         now_s = asyncio.get_running_loop().time()
@@ -143,6 +144,10 @@ class World:
             self.broker.append(topics.APPLICATIONS, 0, key, self._codec.encode(application), now_us)
         for name in self.plan.models:
             self.broker.append(topics.MODELS, 0, name.encode(), self._codec.encode(model(name)), now_us)
+        for name in sorted({change.model for change in self.plan.changes if isinstance(change, Deploy)}):
+            for version in ("1", "2"):  # they are known before they are wanted
+                key = topics.model_version(name, version).encode()
+                self.broker.append(topics.MODELS, 0, key, self._codec.encode(model(name, version)), now_us)
 
     def _start(self) -> None:
         builder = Builder(self.plan, self._topology, self._codec, self.store, self._joiner)
@@ -153,6 +158,20 @@ class World:
                 member.start()
         for group in [self.broker.group(node.group) for node in self._topology.nodes]:
             group.watching.append(self._ledger.on_commit)
+
+    def _change(self) -> None:
+        """Write every change of what is deployed at its time."""
+        for change in self.plan.changes:
+            later(change.at_s, partial(self._deploy, change))
+
+    def _deploy(self, change: Deploy | Configure) -> None:
+        if isinstance(change, Deploy):
+            record = model(change.model, change.version, shares=change.shares, labels=change.labels)
+            topic, name, value = topics.MODELS, change.model, self._codec.encode(record)
+        else:
+            topic, name = topics.APPLICATIONS, change.application.name
+            value = self._codec.encode(change.application)
+        self.broker.append(topic, 0, name.encode(), value, VirtualClock().now_us())
 
     def _plague(self) -> None:
         """Begin every fault at its time."""

@@ -147,7 +147,9 @@ class Joins:
         """Try configurations of about then, and which outputs beside the answer may have come before the feedback."""
         report, now = self._report, self._timeline.at(one.time_us)
         found, is_whole = self._side_outputs(one)
-        for epoch in (now, *self._timeline.near(one.time_us)):
+        timeline = self._timeline
+        written = timeline.at(one.written_us), *timeline.near(one.written_us)  # long after, if the joiner was away
+        for epoch in dict.fromkeys((now, *timeline.near(one.time_us), *written)):
             if any(self._fits(one, beside, epoch) for beside in _subsets(found)):
                 report.inferred.update(["configuration_near"] if epoch != now else [])
                 return

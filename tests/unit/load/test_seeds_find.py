@@ -10,12 +10,15 @@ from unittest.mock import ANY
 import pytest
 
 from load.seeds.faults import Fault
-from load.seeds.plan import COMPUTING, Burst, plan
+from load.seeds.plan import COMPUTING, Burst, Deploy, plan
 from load.seeds.world import simulate
+from policies import registry
 from streams.operators.contract import NONE_UNREAD
+from streams.operators.join import observation, outcomes
 from streams.operators.join.kernel import Joiner, JoinerSettings
-from streams.operators.selection import features
+from streams.operators.selection import answer, features
 from streams.operators.selection.features import QueryFeatures
+from streams.promotion import apprentice
 from streams.runtime.role import accumulator as lanes
 from streams.runtime.role.state_queue import StateQueue
 from streams.runtime.stores.base import MemoryStore, WriteResult
@@ -100,6 +103,7 @@ def small(seed: int, length_s: float, rate: float, *faults: Fault) -> Plan:
         given,
         applications=applications,
         faults=faults,
+        changes=(),
         replicas={role: 1 for role in given.replicas if role not in map(worker_role, COMPUTING)},
         faulty=0.0,
         joiner=JoinerSettings(2, window_us=5_000_000, early_us=2_000_000),
@@ -125,7 +129,9 @@ def halted_joiner() -> Plan:
     halts = tuple(Fault(at_s, "halt", 8.0, "joiner.0") for at_s in range(10, 150, 20))
     replicas = {**given.replicas, "joiner": 1}
     settings = replace(plan(1).joiner, predictions=10_000, feedback=10_000)
-    return replace(given, applications=applications, faults=halts, replicas=replicas, joiner=settings, faulty=0.0)
+    return replace(
+        given, applications=applications, faults=halts, replicas=replicas, joiner=settings, faulty=0.0, changes=()
+    )
 
 
 def idle_after(fault: Fault) -> Plan:
@@ -223,7 +229,7 @@ def sourced() -> Plan:
     """A minute of queries for whose candidates, and by whose users, features are looked up."""
     given = plan(5, 1.0)
     assert {source.key for source in given.sources} >= {"candidate", "query_id"}
-    return replace(given, faults=(), bursts=(Burst(2.0, 10.0, 5.0),))
+    return replace(given, faults=(), bursts=(Burst(2.0, 10.0, 5.0),), changes=())
 
 
 def test_features_that_stand_in_for_others_and_are_not_named_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -246,3 +252,54 @@ def test_features_that_are_looked_up_again_by_a_replay_are_found(monkeypatch: py
 def test_features_are_true_or_named_and_what_decided_is_logged() -> None:
     """The same, as it should be."""
     assert broken(sourced()) == set()
+
+
+def judged(**changes: Any) -> Plan:
+    """A canary that is often silent; an apprentice beside a policy that asks again where a model is slow."""
+    given = small(2, 50.0, 15.0)
+    canary = Deploy(3.0, "good", shares={"2": 0.4})
+    learning = registry.spec(registry.create("thompson"))
+    applications = tuple(
+        replace(each, apprentice=learning, hedge=1.0, slo_ms=300.0, default_loss=0.25, **changes)
+        for each in given.applications
+    )
+    replicas = {**given.replicas, "worker.good": 2}
+    return replace(given, applications=applications, changes=(canary,), slow=0.2, replicas=replicas)
+
+
+def test_a_silent_version_that_is_not_named_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its silence is nobody's, and the evidence goes by its answers alone."""
+    monkeypatch.setattr(answer, "version_asked", lambda *_: "")
+    assert broken(judged()) == {"evidence"}
+
+
+def test_a_window_that_ends_without_a_word_on_versions_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A version whose answers nobody reacts to looks as good as one that is praised."""
+    whole = outcomes.JoinOutcomes._unjoined
+
+    def silent(self: outcomes.JoinOutcomes, *given: Any) -> Any:
+        self._configuration.has_shares, before = False, self._configuration.has_shares
+        try:
+            return whole(self, *given)
+        finally:
+            self._configuration.has_shares = before
+
+    monkeypatch.setattr(outcomes.JoinOutcomes, "_unjoined", silent)
+    assert "evidence" in broken(judged())
+
+
+def test_a_silent_model_that_costs_the_default_loss_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fold of wrong losses is right, and a replay makes the same: this law alone looks at what was answered."""
+    monkeypatch.setattr(observation, "_silent_loss", lambda _, default_loss: default_loss)
+    assert broken(judged()) == {"evidence"}
+
+
+def test_hedged_queries_that_judge_no_apprentice_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are the slow ones: without them the slower model looks quicker."""
+    monkeypatch.setattr(apprentice, "_depends_on_answers", lambda seen: bool(seen.steps))
+    assert broken(judged()) == {"evidence"}
+
+
+def test_what_versions_and_policies_cost_is_what_was_answered_and_told() -> None:
+    """The same, as it should be."""
+    assert broken(judged()) == set()
