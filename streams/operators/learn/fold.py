@@ -410,17 +410,15 @@ def _fault(seen: Observation) -> PolicyError:
     count = len(decision.arms)
     if count == 0 or len(decision.propensities) != count or len(seen.losses) != count:
         return PolicyError(f"{count} arms, {len(decision.propensities)} propensities, {len(seen.losses)} losses")
-    if decision.stable and (len(decision.stable) != count or not all(map(_is_share, decision.stable))):
-        return PolicyError(f"{count} arms, and {decision.stable} for their versions: each lies in [0, 1]")
     if decision.chosen and not 0 <= min(decision.chosen) <= max(decision.chosen) < count:
         return PolicyError(f"chosen arms {decision.chosen} of {count}")
     weights = () if seen.label_set is None else seen.label_set.weights
-    if not all(map(_is_share, (*decision.propensities, *seen.losses, *weights))):
-        return PolicyError("propensities, losses and weights of labels lie in [0, 1]")
+    if not all(map(_is_share, (*decision.propensities, *decision.stable, *seen.losses, *weights))):
+        return PolicyError("propensities, also of versions, losses and weights of labels lie in [0, 1]")
     steps = [share for step in seen.steps for share in (step.probability, step.confidence)]
     if not all(map(_is_share, (seen.confidence, *steps))):
         return PolicyError("confidences, and probabilities of steps, lie in [0, 1]")
-    for word, column in (("answers", seen.answers), ("scores", seen.scores)):
+    for word, column in (("answers", seen.answers), ("scores", seen.scores), ("versions", decision.stable or None)):
         if column is not None and len(column) != count:
             return PolicyError(f"{count} arms, {len(column)} {word}")
     try:
