@@ -17,7 +17,9 @@ class Lesson(NamedTuple):
     """
 
     chosen: tuple[int, ...]  # the arms that were asked
-    propensities: tuple[float, ...]  # one for each arm, as logged with the decision, never recomputed
+    # One for each arm, as logged with the decision, never recomputed. Where a model has canaries, that both it and its
+    # version that serves were drawn; what a canary costs is not known here.
+    propensities: tuple[float, ...]
     losses: Sequence[float | None]  # one for each arm, in [0, 1]; None where it is not known
     features: tuple[float, ...] = ()  # the query's
     answers: Sequence[Value | None] | None = None  # labels by arm, None for all else; None = they are not logged

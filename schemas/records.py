@@ -164,6 +164,8 @@ class Decision(NamedTuple):
     propensities: tuple[float, ...]
     features: tuple[float, ...] = ()  # the query's, so that learning needs nothing but the log
     apprentice: str = ""  # a policy that learns from it, too, and has decided nothing; "" = none
+    # Per arm: the probability that the version that serves answers; 0 = a canary was drawn. Empty = 1 for all.
+    stable: tuple[float, ...] = ()
 
 
 class Step(NamedTuple):

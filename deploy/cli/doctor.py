@@ -40,8 +40,8 @@ def doctor(config: Path | None, *, machine: bool, as_json: bool) -> None:
     """Say what runs, what is missing, and what to do about it.
 
     Exit codes: 0 if everything runs as the settings say. 1 if this machine lacks something. 3 if the machine has all it
-    needs, but a part of the deployment does not run (no broker answers, topics are wrong, a role is silent, ...) or the
-    settings cannot be read.
+    needs, but a part of the deployment does not run (no broker answers, topics are wrong, a role is silent, ...), a
+    canary or shadow is shown to be worse than the version that serves, or the settings cannot be read.
     """
     here = diagnose()
     settings, faults = (None, ()) if machine else _settings(config)

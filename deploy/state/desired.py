@@ -552,7 +552,7 @@ def former(settings: Settings, codec: Codec, name: str) -> tuple[Model, Service]
             raise UsageError(f"{told}, and there is no other one")
         raise UsageError(
             f"{told}: the others were never more than canary or shadow, were taken back, or served before there was a"
-            f" history. There are {', '.join(others)}: skysail model use {name} {others[-1]}"
+            f" history. There are {', '.join(others)}: skysail model use {name} VERSION"
         )
     return serving, found
 

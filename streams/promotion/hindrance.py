@@ -40,8 +40,8 @@ def _hindrance(model: str, application: Application, share: float | None) -> str
         return f"{name} asks {model} in a stage only: feedback does not judge that"
     if model in application.versions:
         return (
-            f"{name} names {model}@{application.versions[model]}: no draw decides which version answers it. Take the"
-            f" version out of its models: skysail app set {name} models={','.join(application.models)}"
+            f"{name} names {model}@{application.versions[model]} and no draw decides which version answers it: take the"
+            " version out of its models with skysail app set"
         )
     if _never_asks(application, application.models.index(model)):
         return f"the policy of {name} never asks {model}: {application.policy}"

@@ -86,7 +86,7 @@ class Backfill:
         return seen._replace(
             query_id=query_id + self._mark,
             decision=seen.decision._replace(
-                chosen=(), policy=self._policy, arms=names, propensities=(1.0,) * len(names), apprentice=""
+                chosen=(), policy=self._policy, arms=names, propensities=(1.0,) * len(names), apprentice="", stable=()
             ),
             losses=others,
             loss=None,

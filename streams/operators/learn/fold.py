@@ -19,8 +19,19 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from policies.contract import Policy, State
-    from schemas.records import Decision, Observation
+    from schemas.records import Decision, Observation, Step, Tensor, Value
 
+    # Of a lesson: all that `Lesson` has, in its order.
+    _Fields = tuple[
+        tuple[int, ...],
+        tuple[float, ...],
+        tuple[float | None, ...],
+        tuple[float, ...],
+        tuple[Value | None, ...] | None,
+        tuple[Step, ...],
+        tuple[Tensor | None, ...] | None,
+        Value | None,
+    ]
     _Parts = tuple[tuple[str, ...], int, State, State, State]  # arms, version, values, confidences, coverage
 
 # Cached policies of decisions: more than a poll has of an application and a version of its state.
@@ -288,6 +299,8 @@ def _learnt(policy: Policy, spec: str, seen: Observation, arms: tuple[str, ...],
         seen.scores,
         seen.label,
     )
+    if decision.stable:
+        fields = _of_stable(fields, decision.stable)
     try:
         if arms != names:
             values = policy.extend(values, arms, names) if arms else policy.init(count)
@@ -302,6 +315,27 @@ def _learnt(policy: Policy, spec: str, seen: Observation, arms: tuple[str, ...],
     if not isfinite(sum(values)) and not all(map(isfinite, values)):
         raise PolicyError(f"{spec} leaves the finite numbers on these losses; make its parameters smaller")
     return values
+
+
+def _of_stable(fields: _Fields, stable: tuple[float, ...]) -> _Fields:
+    """Return the parts of a lesson as the versions that serve teach it: canaries teach nothing of an arm.
+
+    A version that serves was asked with the probability that its model was, times that it was drawn among its versions.
+    So estimates that divide by the probability stay unbiased.
+    """
+    chosen, propensities, losses, features, answers, steps, scores, label = fields
+    return (
+        chosen,
+        tuple([share * part if part else share for share, part in zip(propensities, stable, strict=True)]),
+        tuple([loss if part else None for loss, part in zip(losses, stable, strict=True)]),
+        features,
+        None
+        if answers is None
+        else tuple([each if part else None for each, part in zip(answers, stable, strict=True)]),
+        steps,
+        None if scores is None else tuple([each if part else None for each, part in zip(scores, stable, strict=True)]),
+        label,
+    )
 
 
 def _parts(known: OtherState | PolicyState | None) -> _Parts:
@@ -324,7 +358,7 @@ def _judged(seen: Observation, arms: tuple[str, ...], known: State) -> State:
     if seen.confidence is None or len(decision.chosen) != 1:
         return known
     arm = decision.chosen[0]
-    loss = seen.losses[arm]
+    loss = None if decision.stable and not decision.stable[arm] else seen.losses[arm]
     return known if loss is None else calibration.observed(known, len(decision.arms), arm, seen.confidence, loss)
 
 
@@ -333,6 +367,8 @@ def _policy(decision: Decision) -> Policy | None:
     """Return the policy of a decision; None if its parts do not fit each other, or its policy does not exist."""
     count = len(decision.arms)
     if count == 0 or len(decision.propensities) != count or not all(map(_is_share, decision.propensities)):
+        return None
+    if decision.stable and (len(decision.stable) != count or not all(map(_is_share, decision.stable))):
         return None
     if decision.chosen and not 0 <= min(decision.chosen) <= max(decision.chosen) < count:
         return None
@@ -377,12 +413,12 @@ def _fault(seen: Observation) -> PolicyError:
     if decision.chosen and not 0 <= min(decision.chosen) <= max(decision.chosen) < count:
         return PolicyError(f"chosen arms {decision.chosen} of {count}")
     weights = () if seen.label_set is None else seen.label_set.weights
-    if not all(map(_is_share, (*decision.propensities, *seen.losses, *weights))):
-        return PolicyError("propensities, losses and weights of labels lie in [0, 1]")
+    if not all(map(_is_share, (*decision.propensities, *decision.stable, *seen.losses, *weights))):
+        return PolicyError("propensities, also of versions, losses and weights of labels lie in [0, 1]")
     steps = [share for step in seen.steps for share in (step.probability, step.confidence)]
     if not all(map(_is_share, (seen.confidence, *steps))):
         return PolicyError("confidences, and probabilities of steps, lie in [0, 1]")
-    for word, column in (("answers", seen.answers), ("scores", seen.scores)):
+    for word, column in (("answers", seen.answers), ("scores", seen.scores), ("versions", decision.stable or None)):
         if column is not None and len(column) != count:
             return PolicyError(f"{count} arms, {len(column)} {word}")
     try:

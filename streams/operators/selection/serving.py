@@ -21,6 +21,7 @@ from schemas import topics
 from schemas.records import ModelOutput, ModelPredictions, Outcome, Step, outputs_of
 from streams.operators.contract import Skip
 from streams.operators.selection import overdue
+from streams.operators.selection.canaries import canary_shares, with_versions
 from streams.operators.selection.combiner import Combiner
 from streams.operators.selection.dispatch import Dispatcher, named
 from streams.operators.selection.hedging import HEDGE, UNPAID, Hedge, Hedges
@@ -149,6 +150,7 @@ class Serving:
         slack_us = return_budget_us = -1
         inside = self._inside  # their answers need no way back
         is_hedged = self._is_hedged(queries[0].application, arms)
+        shares = canary_shares(arms.names, self._models, queries[0].application)
         for query in queries:
             query.weights, query.read, query.confidences, query.aim = (
                 arms.votes,
@@ -163,6 +165,7 @@ class Serving:
                 choice = only or arms.decide(uniform(query.query_id))
             left: tuple[str, ...] | None
             query.decision, query.models, left = choice
+            query.decision = with_versions(query, shares) if shares else query.decision
             if (query.features or left not in asked) and (reason := self._impossible(query, arms)) is not None:
                 effects.append(self.combiner.answer(query, now_us, reason))
                 continue

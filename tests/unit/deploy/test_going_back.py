@@ -159,7 +159,9 @@ def test_a_record_of_an_earlier_release_names_what_there_is(deployed: Deployed) 
     """It does not guess by the order of addition."""
     deployed.listed += [version("2"), version("3")]
     deployed.serve(version("3"))
-    with pytest.raises(UsageError, match=r"before there was a history. There are 1, 2: skysail model use forest 2"):
+    with pytest.raises(
+        UsageError, match=r"before there was a history. There are 1, 2: skysail model use forest VERSION"
+    ):
         deployed.run("rollback", "forest")
     deployed.add("4")
     deployed.run("rollback", "forest")

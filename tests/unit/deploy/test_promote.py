@@ -70,8 +70,8 @@ def test_a_wish_that_can_never_be_carried_out_says_so(
     leave_to_control(Settings(), Codec(), plan(), as_json=False)
     said = capsys.readouterr()
     assert said.err == (
-        "it stays where it begins, as it cannot be compared: digits names forest@stable: no draw decides which version"
-        " answers it. Take the version out of its models: skysail app set digits models=forest,net\n"
+        "it stays where it begins, as it cannot be compared: digits names forest@stable and no draw decides which"
+        " version answers it: take the version out of its models with skysail app set\n"
     )
     leave_to_control(Settings(), Codec(), plan(), as_json=True)
     assert "digits names forest@stable" in json.loads(capsys.readouterr().out)["cannot_be_compared"]

@@ -10,7 +10,7 @@ import pytest
 from deploy.diagnose.doctor import Level
 from deploy.diagnose.health import check_evidence
 from schemas import topics
-from schemas.records import Application, Model, Report, Service
+from schemas.records import Application, Decision, Model, Report, Service
 from streams.control import rivals
 from streams.control.figures import Figures, fold
 from streams.control.history import History
@@ -177,13 +177,28 @@ async def told_later(place: Watched, seconds: int, counters: dict[str, float]) -
 
 
 async def test_an_apprentice_that_is_worse_is_told_until_it_has_gone_back() -> None:
-    """The control role takes it back at once, if it can."""
-    said = rivals.apprentice("digits", "thompson(gamma=0.01)", -0.2)
-    assert said["level"] == "bad"
-    assert "thompson(gamma=0.01) is worse than the policy that decides, by 0.200 errors" in said["text"]
-    gauges = {"apprentice_difference{application=digits,bound=upper}": -0.2}
-    assert rivals.from_gauges(gauges, {}, {"digits": "thompson(gamma=0.01)"}) == [said]
+    """The control role takes it back at once, if it can; here Kafka takes no step."""
+    place, policy = Watched(), "single(arm=1)"
+    wish = plan(kind="policy", name="digits", candidate=policy, incumbent="exp3", steps=(0.0, 1.0))
+    place.log.write(topics.CANDIDATES, b"policy/digits", wish, 0)
+    await place.promoting.tick(0, {})
+    place.wanted.away = True
+    for number in range(300):
+        arm, losses = (0, (0.0, None)) if number % 2 else (1, (None, 1.0))
+        decision = Decision((arm,), 0, "digits", "exp3", ("good", "bad"), (0.5, 0.5), apprentice=policy)
+        told = seen(f"q{number}", {})._replace(decision=decision, losses=losses, loss=losses[arm])
+        place.log.write(topics.OBSERVATIONS, b"digits", told, number)
+    await place.promoting.tick(SECOND_US, {})
+    await place.promoting.tick(SECOND_US, {})
+    (alert,) = rivals.alerts(place.promoting, place.history, place.now_us)
+    assert (alert["level"], alert["command"]) == ("bad", "skysail app promote digits --end")
+    assert alert["text"].startswith(f"digits: the apprentice {policy} is worse than the policy that decides, by 0.")
+    gauges = rivals.figures(place.promoting, place.history, place.now_us)
+    assert rivals.from_gauges(gauges, {}, {"digits": policy}) == [alert]
     assert rivals.from_gauges(gauges, {}, {"digits": ""}) == []
+    place.wanted.away = False
+    await place.promoting.tick(SECOND_US, {})
+    assert rivals.alerts(place.promoting, place.history, place.now_us) == []
 
 
 @pytest.mark.parametrize(
