@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Self
 from deploy import metrics, placement, pooling
 from deploy.config import configuration
 from deploy.config.addresses import connection
+from deploy.config.folder import load_notes
 from deploy.config.settings import Settings
 from deploy.connect.schema_registry import codec_for
 from deploy.errors import StartError
@@ -41,6 +42,7 @@ from schemas.records import Application, Report
 from streams.runtime.kafka.log_reader import KafkaTail
 from streams.runtime.stopping import PATIENCE_S
 from streams.topology import host_role
+from workers.packages.load_notes import LoadNotes
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Container, Iterable, Mapping
@@ -251,7 +253,7 @@ class System:
         if is_shared(self._settings):
             self._progress.waits("the models to be measured")
         asked = await self._applications()
-        placed = await placement.decided(self._settings, here, self._folder, asked)
+        placed = await placement.decided(self._settings, here, self._folder, asked, LoadNotes(load_notes()))
         self._settings = placement.with_pool(self._settings, placed)
         for name, its in sorted(placed.items()):
             if is_shared(self._settings) or its.sharing:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from deploy.config.settings import Settings
     from schemas.records import Application, Model
     from workers.manifest import Manifest
+    from workers.packages.load_notes import LoadNotes
 
 _log = logging.getLogger(__name__)
 
@@ -77,7 +78,11 @@ class Placement(NamedTuple):
 
 
 async def decided(
-    settings: Settings, models: Mapping[str, Model], folder: Path, applications: Iterable[Application] = ()
+    settings: Settings,
+    models: Mapping[str, Model],
+    folder: Path,
+    applications: Iterable[Application] = (),
+    notes: LoadNotes | None = None,
 ) -> dict[str, Placement]:
     """Decide where models run, and keep it in a file of this folder.
 
@@ -86,6 +91,7 @@ async def decided(
         models: by name; their packages are here.
         folder: of the deployment's files.
         applications: that ask them.
+        notes: hear which packages were loaded here; None = nobody keeps that.
     """
     found = {name: placed for name, model in models.items() if (placed := _ruled(settings, model)) is not None}
     before = read(folder)
@@ -94,6 +100,9 @@ async def decided(
             found[name] = before[name]._replace(pool="", sharing="")
     unknown = [models[name] for name in sorted(models.keys() - found.keys())]
     measured = await _measured(unknown, settings.worker.threads, settings.worker.load_s) if unknown else {}
+    for name, times in measured.items():
+        if notes is not None and not isinstance(times, str):
+            notes.good(models[name].digest)
     found |= {name: judged(models[name].digest, times) for name, times in measured.items()}
     apart = [name for name, placed in found.items() if not (placed.is_inside or placed.pool)]
     for name, sharing in pooling.shared(settings, applications, apart).items():

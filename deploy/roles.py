@@ -162,7 +162,7 @@ def selection(common: Shared, inline: Sequence[Model] = ()) -> Runnable:
     from workers.executors.factory import executors_of
     from workers.kernel.worker import ModelWorker
 
-    how = replace(_worker_settings(common), trusted=common.inside)
+    how = replace(_worker_settings(common), trusted=common.inside, is_inside=True)
     codec = LocalCodec(common.codec)
     models = {model.name: ModelWorker(codec, model, role.instance, how) for model in inline}
     executors = executors_of(how, common.clock.now_us)

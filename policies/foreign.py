@@ -7,12 +7,11 @@ Not all of it is an `Exception`: a panic of a Rust library, a `KeyboardInterrupt
 from __future__ import annotations
 
 import dis
-import signal
-import threading
 from typing import Final
 
 MOST: Final = 400  # characters of what is told of an error
 _RAISE: Final = dis.opmap["RAISE_VARARGS"]
+_handles: list[bool] = []  # that this process does, if it has said so
 
 
 def told(error: BaseException) -> str:
@@ -24,15 +23,17 @@ def told(error: BaseException) -> str:
         return f"{type.__dict__['__name__'].__get__(type(error))}, which does not say why"
 
 
+def handles_interrupts(*, does: bool = True) -> None:
+    """Say that this process handles a Ctrl-C by itself, so that no `KeyboardInterrupt` comes of one."""
+    _handles[:] = [does]
+
+
 def pass_on_interrupt(error: BaseException) -> None:
     """Raise a `KeyboardInterrupt` again if it is the user's own Ctrl-C, which ends this process.
 
-    It comes in the main thread of a process that does not handle the signal otherwise, as roles do, and wherever that
-    was. A `raise` shows that it is the stranger's.
+    In a process that handles it otherwise it is the stranger's, as it is where a `raise` made it.
     """
-    if not isinstance(error, KeyboardInterrupt) or threading.current_thread() is not threading.main_thread():
-        return
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler and not _is_raised(error):
+    if isinstance(error, KeyboardInterrupt) and not any(_handles) and not _is_raised(error):
         raise error
 
 

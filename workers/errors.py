@@ -9,19 +9,14 @@ WorkerError
 
 from __future__ import annotations
 
-from asyncio import CancelledError
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from policies.foreign import pass_on_interrupt, told
 from workers.extras import remedy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-
-# How a task is told that it is over.
-ENDED: Final = (CancelledError, GeneratorExit)
 
 
 class WorkerError(Exception):
@@ -48,7 +43,7 @@ class HungError(WorkerError):
 def refusing(what: str, *, but: tuple[type[BaseException], ...] = ()) -> Iterator[None]:
     """Turn whatever foreign code raises (an estimator, a library, a module of the user) into a refusal.
 
-    Around an `await` the end of the task has to pass: name `ENDED` among the errors that do.
+    Around an `await` the end of the task has to pass: name what it is told by among the errors that do.
 
     Args:
         what: the failed step; it stands before the cause.

@@ -45,6 +45,7 @@ class WorkerSettings:
         reference_bytes: of one such input.
         trusted: digest of the one version of a model that may run in this process, by the model's name. Any other
             version of it runs in a process of its own. A model that is not named may run here in all its versions.
+        is_inside: whether models run inside selection, which has no time for rows much longer than their samples.
         notes: folder in which it is kept what became of loading packages; None = versions are loaded without care.
     """
 
@@ -70,6 +71,7 @@ class WorkerSettings:
     references: tuple[str, ...] = ()
     reference_bytes: int = 16 << 20
     trusted: Mapping[str, str] = field(default_factory=dict)
+    is_inside: bool = False
     notes: str | None = None
 
     def processes_of(self, model: str, digest: str = "") -> int:

@@ -15,6 +15,7 @@ from deploy.cli.versions import print_columns, print_package, print_timings, pri
 from deploy.cli.watch import watch
 from deploy.connect.schema_registry import codec_for
 from deploy.errors import UsageError
+from deploy.rehearsal import refuse_deadly
 from deploy.state import catalog, desired, labels
 from deploy.state.history import way_back
 from deploy.terminal import echo
@@ -73,6 +74,7 @@ skysail model keep forest --all
 skysail model keep forest --none       others than the one that serves are unloaded, unless they have a share or label
 skysail model rollback forest          ends all canaries; without one, back to the version that served before
 skysail model use forest 1             back to a version by name
+skysail model retry forest 3           load it again here, although loading it has ended processes
 skysail model list
 skysail model show models/forest-1     what is in a package
 skysail model show forest 2            what is in that version's package
@@ -191,9 +193,11 @@ def add(settings: Settings, package: Path, *, share: float, shadow: bool, force:
     once PACKAGE is on its machine.
 
     A version whose inputs or outputs differ from those of the version that serves is refused without --force. Even then
-    its workers change to it only when a query fits it.
+    its workers change to it only when a query fits it. A package that ends the process which loads it is refused where
+    that can be tried: one that names code is not.
     """
     record, codec = desired.model_record(package), codec_for(settings)
+    refuse_deadly(settings, record)
     share = 0.0 if shadow else _above_zero(share)
     before, now = desired.add(settings, codec, package, share=share, force=force)
     if as_json:
@@ -213,6 +217,24 @@ def add(settings: Settings, package: Path, *, share: float, shadow: bool, force:
 def use(settings: Settings, name: str, version: str, *, as_json: bool) -> None:
     """Let VERSION of model NAME answer, forward or back: any version of `skysail model list`."""
     _use(settings, name, version, as_json=as_json)
+
+
+@model.command()
+@click.argument("name")
+@click.argument("version")
+@json_option
+@with_settings
+def retry(settings: Settings, name: str, version: str, *, as_json: bool) -> None:
+    """Let VERSION of model NAME be loaded again, although loading it has ended processes on this machine.
+
+    What became of loading it is forgotten in this folder, where `skysail run` or the worker was started, and workers
+    begin anew.
+    """
+    desired.retry(settings, codec_for(settings), name, version)
+    if as_json:
+        print_json({"model": name, "version": version})
+    else:
+        click.echo(f"{name} {version} is loaded again by workers that were started in this folder")
 
 
 @model.command()

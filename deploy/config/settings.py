@@ -234,8 +234,8 @@ class Worker(Section):
     """How long a batch may take before the model counts as hung, for all models or by model. The worker (with
     `processes`, the model's process) then exits and is started again. Default: 10 objectives, at least 5 s."""
     load_s: float = Field(default=120.0, gt=0)
-    """How long loading a model may take before it counts as hung. The worker (with `processes`, the model's process)
-    then exits and is started again."""
+    """How long loading a model may take before it counts as hung. In a process of its own, as a version that was never
+    loaded here, it is then refused. Otherwise the worker exits and is started again."""
     load_retries: int = Field(default=30, ge=0)
     """How often a version that could not be loaded is loaded again. Then it is given up, until the model's record is
     written again: `skysail model add` does so for a mended package. `skysail model list` and the page give the

@@ -8,6 +8,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from deploy.config.folder import load_notes
 from deploy.errors import UsageError
 from deploy.state import catalog, graphs, topics
 from deploy.state.graphs import NO_PROFILES
@@ -26,10 +27,11 @@ from policies import registry
 from policies.outside import comes_from_outside
 from schemas.errors import DecodeError
 from schemas.records import Application, Model, Source
-from schemas.topics import MODEL_PARTITIONS, MODEL_VERSION, check_name, model_queries
+from schemas.topics import MODEL_PARTITIONS, MODEL_VERSION, MODELS, check_name, model_queries
 from streams import topology
 from streams.checks import Finding
 from streams.operators.configuration import apprentice_of, check, check_coverage, check_graph, check_ranking
+from workers.packages.load_notes import LoadNotes
 from workers.packages.loading import checked as checked_package
 from workers.runtimes.trunks import trunk_of
 
@@ -501,6 +503,18 @@ def _version(settings: Settings, codec: Codec, name: str, version: str) -> Model
     if version not in listed:
         raise UsageError(f"there is no version {version} of {name}; there are: {', '.join(listed)}")
     return listed[version]
+
+
+def retry(settings: Settings, codec: Codec, name: str, version: str) -> None:
+    """Forget what became of loading a version on this machine, and have workers begin anew.
+
+    Raises:
+        UsageError: there is no such model or version.
+        DeployError: the broker refused it.
+    """
+    serving, found = _serving(settings, codec, name), _version(settings, codec, name, version)
+    LoadNotes(load_notes()).forget(found.digest)
+    catalog.write(settings, [(MODELS, name, codec.encode(serving))])
 
 
 def use(settings: Settings, codec: Codec, name: str, version: str, holdback: float = 0.0) -> tuple[str, str]:

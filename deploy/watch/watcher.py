@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
+from deploy.rehearsal import why_deadly
 from deploy.state import catalog, desired, topics
 from deploy.watch.aspired import aspired
 from deploy.watch.folder import Packages
@@ -100,7 +101,9 @@ class Watcher:
         for name, packages in sorted(by_model.items()):
             if not _differ(packages, self._seen.get(name, ())):
                 continue  # what an operator has said since then stands
-            records = [package.record for package in packages if package.record is not None]
+            deadly = self._deadly(packages, listed.get(name, ()))
+            faults |= deadly
+            records = [each.record for each in packages if each.record is not None and each.folder not in deadly]
             outcome = aspired(records, listed.get(name, ()), published.get(name), self._policy, now_us)
             faults |= {package.folder: reason for package in packages if (reason := _reason(package, outcome))}
             if name in self._seen or outcome.news or outcome.serving != published.get(name):
@@ -110,6 +113,12 @@ class Watcher:
         empty = sorted(self._seen.keys() - by_model.keys())
         self._seen = by_model
         return Look(changes, sorted(by_model.keys() - changed), len(found), faults, empty)
+
+    def _deadly(self, packages: Iterable[Package], listed: Sequence[Model]) -> dict[Path, str]:
+        """Return which packages that are new end the process which loads them, and how."""
+        known = {model.digest for model in listed}
+        new = {each.folder: each.record for each in packages if each.record and each.record.digest not in known}
+        return {folder: why for folder, model in new.items() if (why := why_deadly(self._settings, model))}
 
     def _write(self, published: Mapping[str, Model], changes: Iterable[Aspired]) -> None:
         """Write the records of changed models."""

@@ -14,12 +14,12 @@ from sklearn.linear_model import LogisticRegression
 
 from load.hostile.arena import Attack
 from load.hostile.honest import ROWS, SLO_MS
-from load.hostile.setting import HAUNTED, HONEST, PARTITIONS, PEOPLE, SLOW, row
+from load.hostile.setting import HAUNTED, HONEST, PANICKY, PARTITIONS, PEOPLE, SLOW, row
 from schemas import topics
 from schemas.records import Application, Model, Query, Stage, Status
 from streams.client import Client
 from streams.topology import state_partition
-from workers.packages.packaging import package_sklearn
+from workers.packages.packaging import package_function, package_sklearn
 from workers.packages.variants import EXAMPLES_FILE
 
 if TYPE_CHECKING:
@@ -154,6 +154,36 @@ async def _malformed_packages(arena: Arena) -> str | None:
     return None
 
 
+async def _deadly_package(arena: Arena) -> str | None:
+    """A package that ends whoever loads it, deployed as the next version; the one that serves goes on."""
+    folder = arena.stage.folder / "deadly"
+    package_function("load.models.functions:slow", folder, "slow", "80", np.zeros((1, 1), np.float32))
+    _changed(folder, runtime="container", options={"model": "load.models.functions:Deadly"})
+    await arena.system.add_model(folder)
+    try:
+        await asyncio.sleep(_START_S)
+        async with Client(arena.stage.bootstrap, arena.prefix) as client:
+            answers = [await client.predict(SLOW, row(1), slo_ms=10 * SLO_MS) for _ in range(5)]
+    finally:
+        await arena.system.use_model("slow", "1")
+    unanswered = sum(answer.status is not Status.COMPLETE for answer in answers)
+    return f"{unanswered} of {len(answers)} queries were not answered by the version before" if unanswered else None
+
+
+async def _panics(arena: Arena) -> str | None:
+    """Rows over which a model raises what is no `Exception`, alone and in batches; rows beside them are answered."""
+    async with Client(arena.stage.bootstrap, arena.prefix) as client:
+        for bad in range(1, 6):
+            rows = [*range(10), *[666] * bad]
+            answers = await asyncio.gather(*(client.predict(PANICKY, row(number)) for number in rows))
+            await asyncio.sleep(0.5)
+        last = [await client.predict(PANICKY, row(1), slo_ms=10 * SLO_MS) for _ in range(5)]
+    if any(answer.status is Status.COMPLETE for answer in answers[10:]):
+        return "a row over which the model panics was answered by it"
+    lost = sum(answer.status is not Status.COMPLETE for answer in last)
+    return f"{lost} of {len(last)} good rows had no answer of the model afterwards" if lost else None
+
+
 def _sound(folder: Path, version: str) -> None:
     """Package a valid linear model with examples."""
     rows = np.arange(8, dtype=np.float32).reshape(8, 1)
@@ -236,5 +266,7 @@ ACCIDENTS = (
     Attack("learner-killed", "operator", "the learner is killed", _learner_killed, ends=("learner",)),
     Attack("learner-still", "operator", "the learner stands still for 14 s", _learner_still, watch_s=10),
     Attack("malformed-packages", "operator", "five packages that are none", _malformed_packages),
+    Attack("deadly-package", "operator", "a version that ends whoever loads it", _deadly_package, watch_s=10),
+    Attack("panics", "model", "rows over which a model raises what is no Exception", _panics),
     Attack("poisoned-settings", "operator", "applications and models that cannot be", _poisoned_settings),
 )

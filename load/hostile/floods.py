@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from load.hostile.arena import Attack
-from load.hostile.setting import COMPLAINTS, FILMS, HONEST, PEOPLE, SLOW, WIDE, WIDE_FEATURES, row
+from load.hostile.setting import COMPLAINTS, FILMS, HONEST, PEOPLE, SLOW, TEXTS, WIDE, WIDE_FEATURES, row
 from schemas import topics
 from schemas.codec import MAX_TEXT
 from schemas.inputs import MAX_CANDIDATES
-from schemas.records import Feedback, Query, Tensor
+from schemas.records import Feedback, Query, Status, Tensor
 from streams.client import Client
 
 if TYPE_CHECKING:
@@ -67,6 +67,15 @@ async def _fat_queries(arena: Arena) -> None:
     """A quarter of a gigabyte of queries to a slow model."""
     vast = Tensor.of(np.zeros(_FAT_BYTES // 4, np.float32))
     await arena.send(topics.QUERIES, (Query(name, SLOW, vast) for name in _ids(500)))
+
+
+async def _long_texts(arena: Arena) -> str | None:
+    """Texts of half a megabyte, 10 a second, to a model that is slow on them and may run inside selection."""
+    text = "ab c" * (_FAT_BYTES // 4)
+    await arena.send(topics.QUERIES, (Query(name, TEXTS, text) for name in _ids(100)), rate=10)
+    async with Client(arena.stage.bootstrap, arena.prefix) as client:
+        answer = await client.predict(TEXTS, "a short text", slo_ms=10_000, timeout_s=30)
+    return None if answer.status is Status.COMPLETE else f"a short text had no answer after them: {answer.reason}"
 
 
 async def _fat_answers(arena: Arena) -> None:
@@ -183,6 +192,7 @@ FLOODS = (
     Attack("early-feedback", "teacher", "50,000 labels on nothing", _early_feedback),
     Attack("fat-contexts", "client", "4,000 contexts of 4 KB", _fat_contexts),
     Attack("fat-queries", "client", "250 MB of queries to a slow model", _fat_queries, watch_s=15),
+    Attack("long-texts", "client", "100 texts of 500 KB, 10 a second", _long_texts),
     Attack("fat-answers", "client", "8,000 queries of an application with a name of 4 KB", _fat_answers),
     Attack(
         "contexts-without-redis",

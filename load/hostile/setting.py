@@ -24,11 +24,21 @@ AGAIN: Final = "again"  # asks a second model where the first is in doubt, and a
 RATINGS: Final = "ratings"  # its state answers, and ranks candidates
 FILMS: Final = "films"  # ranks candidates that are ids, whose features are looked up
 LOOKED: Final = "looked"  # goes by features that are looked up
+PANICKY: Final = "panicky"  # its model raises what is no `Exception`
+TEXTS: Final = "texts"  # its model takes texts, and time for long ones
 HAUNTED: Final = "haunted"  # its model's topic is deleted
 WIDE_FEATURES: Final = 110
 PARTITIONS: Final = 4
-_FUNCTIONS: Final = {"right": "right", "wrong": "wrong", "slow": "slow", "dead": "never_in_time", "ghost": "nothing"}
+_FUNCTIONS: Final = {
+    "right": "right",
+    "wrong": "wrong",
+    "slow": "slow",
+    "dead": "never_in_time",
+    "ghost": "nothing",
+    "panics": "panics",
+}
 _COMPUTED: Final = "computed"  # features, for the state that answers
+_TRIGRAMS: Final = "trigrams"  # of texts
 _APPLICATIONS: Final = (
     Application(HONEST, ("right", "wrong"), "exp3", slo_ms=SLO_MS),
     Application(SLOW, ("slow",), "single", slo_ms=SLO_MS, default_output=-1),
@@ -63,10 +73,12 @@ _APPLICATIONS: Final = (
         sources=(Source("films", 1, "candidate", "redis"), Source("lately", 1, "candidate", wait=0.0)),
     ),
     Application(HAUNTED, ("ghost",), "single", slo_ms=SLO_MS, default_output=-1),
+    Application(PANICKY, ("panics",), "single", slo_ms=SLO_MS, default_output=-1),
+    Application(TEXTS, (_TRIGRAMS,), "single", slo_ms=SLO_MS, default_output=-1),
 )
 _SETTINGS: Final[Mapping[str, Mapping[str, object]]] = {
-    "shared": {"selection": {"inline": ["right", "wrong"]}},
-    "hosted": {"hosts": {"small": {"models": ["right", "wrong", "ghost"], "memory_mib": 16}}},
+    "shared": {"selection": {"inline": ["right", "wrong", "panics", _TRIGRAMS]}},
+    "hosted": {"hosts": {"small": {"models": ["right", "wrong", "ghost", "panics"], "memory_mib": 16}}},
 }
 
 
@@ -81,11 +93,15 @@ def deployment(prefix: str, folder: Path, processes: str = "each") -> Deployment
     Where roles share a process (`shared`), the honest models are inside, too. With `hosted` they and the one
     whose topic is deleted are in a host. The slow ones are not: in one lane whoever takes long makes all others late.
     """
-    packages, sample = {name: folder / name for name in (*_FUNCTIONS, _COMPUTED)}, np.zeros((1, 1), np.float32)
+    packages, sample = (
+        {name: folder / name for name in (*_FUNCTIONS, _COMPUTED, _TRIGRAMS)},
+        np.zeros((1, 1), np.float32),
+    )
     for name, function in _FUNCTIONS.items():
         package_function(f"load.models.functions:{function}", packages[name], name, "1", sample)
     computed = "load.models.functions:features"
     package_function(computed, packages[_COMPUTED], _COMPUTED, "1", sample, output="scores")
+    package_function("load.models.functions:trigrams", packages[_TRIGRAMS], _TRIGRAMS, "1", ["a text"])
     return Deployment(
         prefix,
         _APPLICATIONS,

@@ -6,12 +6,15 @@ file and no state beside it.
 
 from __future__ import annotations
 
+import signal
 import time
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
 BATCH_S = 5e-3
@@ -51,6 +54,33 @@ def nothing(rows: NDArray[np.float32]) -> NDArray[np.int64]:
 def right(rows: NDArray[np.float32]) -> NDArray[np.int64]:
     """Answer column 0 of `rows` (n, 1)."""
     return rows[:, 0].astype(np.int64)
+
+
+class Panic(BaseException):
+    """What a library in Rust raises: no `Exception`."""
+
+
+def panics(rows: NDArray[np.float32]) -> NDArray[np.int64]:
+    """Answer column 0 of `rows` (n, 1), but panic over 666."""
+    if (rows == 666).any():
+        raise Panic("index out of bounds")
+    return right(rows)
+
+
+def trigrams(texts: Sequence[str]) -> NDArray[np.int64]:
+    """Answer how many kinds of trigrams each text has; a long one keeps Python's lock for long."""
+    return np.array([len({*zip(text, text[1:], text[2:], strict=False)}) for text in texts], np.int64)
+
+
+class Deadly:
+    """Ends the process that loads it, as a damaged booster may."""
+
+    def __init__(self, folder: object) -> None:
+        signal.raise_signal(signal.SIGSEGV)
+
+    def predict_batch(self, rows: NDArray[np.float32]) -> NDArray[np.int64]:
+        """Never be asked."""
+        return nothing(rows)
 
 
 def wrong(rows: NDArray[np.float32]) -> NDArray[np.int64]:

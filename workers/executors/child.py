@@ -19,6 +19,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING
 
+from policies.foreign import handles_interrupts
 from workers.errors import PackageError, refusing
 from workers.executors import frames
 from workers.executors.predictor import predictor
@@ -74,6 +75,7 @@ def _sizes(flags: list[str], name: str) -> tuple[int, ...]:
 def leave_interrupts() -> None:
     """Leave a Ctrl-C to the process that started this one, and ends it; here it would count as an error of a model."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    handles_interrupts()
 
 
 def bound(flags: list[str]) -> None:

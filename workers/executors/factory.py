@@ -10,7 +10,7 @@ from workers.executors.host import HostExecutors
 from workers.executors.host_child import Package
 from workers.executors.models import ModelExecutors
 from workers.executors.pool import PoolExecutor
-from workers.executors.predictor import predictor
+from workers.executors.predictor import TIMES_SAMPLE, longest_inside, predictor, within
 from workers.executors.process import ProcessExecutor
 from workers.executors.thread import Executor, ThreadExecutor
 from workers.inputs.references import References
@@ -91,7 +91,11 @@ def executor_of(
             executor.keep_in_thread()
         elif getattr(loaded.runtime, "leaves_lock", False):
             executor.leaves_lock()
-        return predictor(loaded, sizes, references)
+        predict = predictor(loaded, sizes, references)
+        if settings.is_inside and (longest := longest_inside(loaded)):
+            executor.weigh(longest // TIMES_SAMPLE)
+            return within(longest, predict, model.name)
+        return predict
 
     executor = ThreadExecutor(load, now_us, settings.load_s)
     return executor

@@ -13,12 +13,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from policies.foreign import pass_on_interrupt, told
 from streams.operators.contract import Predicted
 from streams.runtime.ports import Loaded, Ran
-from workers.errors import ENDED, HungError, WorkerError, refusing
+from workers.errors import HungError, WorkerError, refusing
 from workers.executors.thread import Timed
 
 if TYPE_CHECKING:
@@ -35,6 +35,8 @@ _log = logging.getLogger(__name__)
 
 # The event loop's pause for other work after a batch that kept it: this part of the batch's time (1/8), at most 0.5 ms.
 BREATH_SHARE, BREATH_S = 8, 0.000_5
+# How a task is told that it is over.
+_ENDED: Final = (asyncio.CancelledError, GeneratorExit)
 # How often the same complaint about a model is logged.
 COMPLAINT_S = 10.0
 
@@ -147,7 +149,7 @@ class ModelExecutors:
             await asyncio.wait(tuple(leaving))
         fault = None
         try:
-            with refusing("it cannot be loaded", but=(WorkerError, OSError, *ENDED)):
+            with refusing("it cannot be loaded", but=(WorkerError, OSError, *_ENDED)):
                 await self._start(copy)
         except (WorkerError, OSError) as error:
             if isinstance(error, ends):
@@ -172,7 +174,7 @@ class ModelExecutors:
         """Predict in a thread or a process."""
         patience_s = predict.patience_us / 1e6
         try:
-            with refusing("it cannot be asked", but=(WorkerError, OSError, *ENDED)):
+            with refusing("it cannot be asked", but=(WorkerError, OSError, *_ENDED)):
                 timed = await executor.run(predict.rows, patience_s)
         except (WorkerError, OSError) as error:
             if not predict.is_vital:

@@ -16,7 +16,7 @@ import numpy as np
 
 from policies.allowed_sizes import padded
 from policies.foreign import pass_on_interrupt, told
-from schemas.records import Tensor
+from schemas.records import Outcome, Tensor
 from streams.operators.contract import Predicted
 from workers.errors import OutputError
 from workers.executors.joining import joined
@@ -26,7 +26,7 @@ from workers.inputs.tables import blank_row
 from workers.runtimes.contract import Outputs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from schemas.records import Input
     from workers.manifest import Manifest, Signature
@@ -35,6 +35,11 @@ if TYPE_CHECKING:
 
 # Queries wait meanwhile, or another version answers them.
 WARM_UP_S: Final = 10.0
+# Where a model runs inside selection its time was measured on its sample: 1 ms at most, so 10 ms for a row that is ten
+# times as long. Where the sample is short, a row may have so many characters all the same: scikit-learn's n-grams of 3
+# to 5 characters, the slowest found, take 3 us for each on an idle core, so 6 ms.
+TIMES_SAMPLE: Final = 10
+LEAST_LONGEST: Final = 2_048
 
 
 def predictor(
@@ -80,6 +85,73 @@ def unfailing(
             return Predicted.failed(len(inputs), told(error))
 
     return predict
+
+
+def longest_inside(model: LoadedModel) -> int:
+    """Return how large a row may be where a model runs inside selection: ten times the largest of its sample.
+
+    Args:
+        model: with the rows that it is warmed up by.
+
+    Returns:
+        characters of a text, or bytes; 0 = any, as tensors have one size.
+    """
+    if model.manifest.input.kind == "tensor":
+        return 0
+    return max(LEAST_LONGEST, TIMES_SAMPLE * max(map(_size, model.warm_up), default=0))
+
+
+def within(
+    longest: int, ask: Callable[[Sequence[Input]], Predicted], name: str
+) -> Callable[[Sequence[Input]], Predicted]:
+    """Return a function that refuses longer rows, and asks a model about no more than one such row has at a time.
+
+    Between two parts another thread has its turn, so what else its process does waits for one part at most.
+
+    Args:
+        longest: that a row may be, characters of a text or bytes.
+        ask: answers rows.
+        name: of the model.
+    """
+
+    def predict(inputs: Sequence[Input]) -> Predicted:
+        sizes = [*map(_size, inputs)]
+        if sum(sizes) <= longest:
+            return ask(inputs)
+        parts: list[Predicted] = []
+        start = 0
+        for end in _ends(sizes, longest):
+            if sizes[start] > longest:
+                parts.append(_too_long(name, sizes[start], longest))
+            else:
+                parts.append(ask(inputs[start:end]))
+            start = end
+        return joined(parts)
+
+    return predict
+
+
+def _ends(sizes: Sequence[int], longest: int) -> Iterator[int]:
+    """Return where parts end that are together no longer than one row may be; longer rows are alone."""
+    held = 0
+    for place, size in enumerate(sizes):
+        if held and held + size > longest:
+            yield place
+            held = 0
+        held += max(1, size)
+    yield len(sizes)
+
+
+def _too_long(name: str, size: int, longest: int) -> Predicted:
+    why = (
+        f"model {name} takes at most {longest:,} characters or bytes a row, got {size:,}: it runs inside selection,"
+        " where a row may be ten times as long as its sample's. A worker of its own takes any"
+    )
+    return Predicted((Outcome.INVALID,), np.zeros(1, np.int64), reasons={0: "size"}, messages={0: why})
+
+
+def _size(row: Input) -> int:
+    return len(row.data) if isinstance(row, Tensor) else len(row)
 
 
 def warm_up(

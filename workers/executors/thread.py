@@ -20,6 +20,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from policies.foreign import told
+from schemas.records import Tensor
 from workers.errors import HungError, PackageError, WorkerError
 from workers.executors.hang_monitor import Sentinel, hung
 from workers.executors.loop_budget import Quickness
@@ -141,6 +142,7 @@ class ThreadExecutor:
         self._predict: Predict | None = None
         self._sentinel = sentinel or Sentinel()
         self._quickness: Quickness | None = Quickness()
+        self._row_size = 0
 
     @property
     def ready(self) -> bool:
@@ -150,6 +152,10 @@ class ThreadExecutor:
     def keep_in_thread(self) -> None:
         """Never use the event loop's thread, however quick the model is: it waits for a device most of its time."""
         self._quickness = None
+
+    def weigh(self, row_size: int) -> None:
+        """Count a batch as so many rows as it has of this size, if that is more than it has: characters or bytes."""
+        self._row_size = row_size
 
     def leaves_lock(self) -> None:
         """Use the event loop's thread only if the model is quick: it computes without Python's lock."""
@@ -180,6 +186,9 @@ class ThreadExecutor:
         a function that runs an event loop of its own.
         """
         assert self._predict is not None and self._quickness is not None, "start() and is_quick() come first"  # noqa: PT018 - one truth
+        weight = self._weight(inputs)
+        if weight > len(inputs) and not self.is_quick(weight, more=False):
+            return None
         is_first = self._sentinel.look_s is None
         self._sentinel.begin(len(inputs), patience_s)
         if is_first:
@@ -191,7 +200,7 @@ class ThreadExecutor:
         if timed.predicted.fault is not None:
             self._quickness.doubt()
             return None
-        self._quickness.observe_expected(len(inputs), timed.predict_us, timed.cpu_us)
+        self._quickness.observe_expected(weight, timed.predict_us, timed.cpu_us)
         return timed
 
     async def run(self, inputs: Sequence[Input], patience_s: float) -> Timed:
@@ -203,12 +212,19 @@ class ThreadExecutor:
         except TimeoutError:
             raise HungError(hung(len(inputs), patience_s)) from None
         if self._quickness is not None:
-            self._quickness.observe(len(inputs), timed.predict_us, timed.cpu_us)
+            self._quickness.observe(self._weight(inputs), timed.predict_us, timed.cpu_us)
         return timed
 
     async def stop(self) -> None:
         """Let the thread end when it is idle."""
         self._work.put(None)
+
+    def _weight(self, inputs: Sequence[Input]) -> int:
+        """Return as how many rows a batch counts."""
+        if not self._row_size:
+            return len(inputs)
+        size = sum(len(row.data) if isinstance(row, Tensor) else len(row) for row in inputs)
+        return max(len(inputs), size // self._row_size)
 
     def _timed(self, predict: Predict, inputs: Sequence[Input]) -> Timed:
         started_us, started_cpu_ns = self._now_us(), self._cpu_ns()

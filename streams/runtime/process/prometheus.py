@@ -28,6 +28,7 @@ MEANINGS: Final = {
     "asked_total": "questions of an application to a model",
     "batch_cap": "rows that the model's next batch may have at most",
     "batch_rows_total": "rows of all batches",
+    "batches_given_up_total": "batches that failed because nobody told in time what became of them.",
     "batches_total": "batches predicted, by what closed them",
     "cache_bytes": "memory that cached model answers take",
     "cache_entries": "model answers in the cache",

@@ -12,6 +12,7 @@ import signal
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
+from policies.foreign import handles_interrupts
 from streams.runtime.errors import BrokerUnavailableError
 from streams.runtime.kafka.consumer import ConsumerSettings, KafkaConsumer
 from streams.runtime.kafka.log_reader import KafkaBroadcast, KafkaPositions
@@ -94,6 +95,7 @@ async def run_process(loops: Sequence[Runnable], transport: KafkaTransport, stop
     running = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         running.add_signal_handler(number, stop.set)
+    handles_interrupts()
     try:
         with swept(running):
             async with stopping.limit(AFTER_ROLES_S):
@@ -101,6 +103,7 @@ async def run_process(loops: Sequence[Runnable], transport: KafkaTransport, stop
     finally:
         for number in (signal.SIGTERM, signal.SIGINT):
             running.remove_signal_handler(number)
+        handles_interrupts(does=False)
         await stopping.within(transport.stop())
 
 

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+import numpy as np
 import pytest
 
+from schemas.records import Outcome
+from streams.operators.contract import Predicted
 from workers.executors.hang_monitor import LOOKS, Sentinel
 from workers.executors.loop_budget import (
     HAND_OVER_US,
@@ -14,7 +19,13 @@ from workers.executors.loop_budget import (
     SURPRISE_US,
     Quickness,
 )
+from workers.executors.thread import ThreadExecutor
 from workers.kernel.service_times import ServiceTimes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from schemas.records import Input
 
 
 def proven(cpu_us: int, rows: int = 1, wait_us: int = 0, *, keeps_lock: bool = False) -> Quickness:
@@ -153,3 +164,21 @@ def test_calls_that_come_back_never_hang() -> None:
     for _ in range(2 * LOOKS):
         sentinel.look()
     assert told == []
+
+
+async def test_a_long_row_counts_as_many_and_goes_to_the_thread() -> None:
+    """A model that is quick on rows like its sample's is not on one that is as long as a million of them."""
+
+    def predict(rows: Sequence[Input]) -> Predicted:
+        return Predicted((Outcome.OK,) * len(rows), np.ones(len(rows)))
+
+    times_us = iter(range(0, 1_000_000, 50))
+    executor = ThreadExecutor(lambda: predict, lambda: next(times_us), cpu_ns=lambda: 0)
+    executor.weigh(10)
+    await executor.start()
+    for _ in range(PROOFS):
+        await executor.run(["a" * 10], 5)
+    assert executor.is_quick(1, more=False)
+    assert executor.run_quick(["a" * 10], 5) is not None
+    assert executor.run_quick(["a" * 10_000_000], 5) is None
+    await executor.stop()

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
-from policies.foreign import MOST, pass_on_interrupt, told
+from policies.foreign import MOST, handles_interrupts, pass_on_interrupt, told
 from schemas.records import Model, Outcome, Tensor
 from streams.operators.contract import Load, Predict, Predicted
 from streams.runtime.clock import SystemClock
@@ -27,7 +28,7 @@ from workers.runtimes.contract import Outputs
 from workers.runtimes.function import FunctionRuntime
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from schemas.records import Input
@@ -212,11 +213,11 @@ def _never(rows: Sequence[Input]) -> Predicted:
     raise HungError(f"asked {len(rows)} rows of a model that was let go of")
 
 
-class _handled:  # noqa: N801 - used as a function
-    """Ctrl-C is handled as in a process of roles."""
-
-    def __enter__(self) -> None:
-        self._before = signal.signal(signal.SIGINT, lambda *_: None)
-
-    def __exit__(self, *_: object) -> None:
-        signal.signal(signal.SIGINT, self._before)
+@contextmanager
+def _handled() -> Iterator[None]:
+    """Handle a Ctrl-C as in a process of roles."""
+    handles_interrupts()
+    try:
+        yield
+    finally:
+        handles_interrupts(does=False)

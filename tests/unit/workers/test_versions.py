@@ -115,6 +115,7 @@ class Scene:
         self.broker = FakeBroker()
         self.consumer = FakeConsumer(self.broker, [(TOPIC, 0)])
         self.made: dict[str, list[Answering]] = {}
+        self.order: list[str] = []  # in which versions were loaded
         self.faults: dict[str, Exception] = dict(faults or {})
         self.outcomes: dict[str, Outcome] = {}
         self.asked = 0
@@ -129,6 +130,7 @@ class Scene:
     def make(self, model: Model) -> Answering:
         """Make what runs a version."""
         outcome = self.outcomes.get(model.version, Outcome.OK)
+        self.order.append(model.version)
         made = Answering(model, self.faults.get(model.version), outcome)
         self.made.setdefault(model.version, []).append(made)
         return made
@@ -322,6 +324,17 @@ async def test_a_worker_whose_version_cannot_be_loaded_at_its_start_takes_the_la
         await scene.ask(30)
     by = scene.answered_by()
     assert [by[f"q{number}"] for number in (0, early, middle - 1, scene.asked - 1)] == ["failed", "failed", "1", "3"]
+
+
+@in_virtual_time
+async def test_a_worker_that_cannot_load_its_version_serves_another_one_before_it_tries_again() -> None:
+    """Trying may take long, or end the worker: whoever asks has an answer of the version before meanwhile."""
+    scene = Scene(starts="2", faults={"2": PackageError("it ended the worker")})
+    scene.history = [(f"digits@{name}".encode(), CODEC.encode(version(name))) for name in "12"]
+    scene.history.append((b"digits", CODEC.encode(version("2"))))
+    async with scene.playing():
+        await scene.ask(20)
+    assert scene.order[:3] == ["2", "1", "2"]
 
 
 @in_virtual_time
