@@ -272,7 +272,8 @@ def test_unless_told_otherwise_a_model_is_converted_when_it_is_loaded(
     """The package holds the original, and rows by which whoever loads it checks and measures what it converts."""
     manifest = package_sklearn(estimator.fit(X, Y), tmp_path / "p", "model", "1", X[:20])
     conversion = manifest.options["conversion"]
-    assert (conversion["at"], conversion["to"], conversion["difference"]) == ("load", [form], 0.0)
+    assert (conversion["at"], conversion["to"]) == ("load", [form])
+    assert conversion["difference"] < 1e-6  # of probabilities
     assert {path.name for path in (tmp_path / "p").iterdir()} == {MANIFEST, "model.skops", "examples.npy"}
     with caplog.at_level(logging.INFO):
         model = load_package(tmp_path / "p", sizes=(1,))

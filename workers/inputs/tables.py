@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 # which of them they refuse. No measured feature comes near.
 MAGNITUDE = 1e30
 # The placeholder for a row that was not given.
-_BLANKS = {"float64": 0.0, "int64": 0, "bool": False, "string": "", "category": ""}
+_BLANKS = {"float64": 0.0, "int64": 0, "bool": False, "string": "", "category": "", "category_int64": 0}
 _TEXTS = {"string", "category"}
-_NUMBERS = {"float64", "int64", "bool", "any"}
+_NUMBERS = {"float64", "int64", "bool", "category_int64", "any"}
 # A moment's part after its seconds, and how many units a second has.
 _ZONE = re.compile(r"(?<=\d)(?:Z|[+-]\d\d(?::?\d\d){0,2})$")
 _UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
@@ -106,7 +106,7 @@ def _number(kind: str, value: object) -> tuple[bool, object]:
         return False, value
     if kind == "bool":
         return value in {0, 1}, bool(value)
-    if kind == "int64":
+    if kind in {"int64", "category_int64"}:
         is_whole = value == int(value) and -(1 << 63) <= value < 1 << 63
         return is_whole, int(value)
     return float(value) == value, float(value)
@@ -150,4 +150,5 @@ _NAMES = {
     "bool": "true or false",
     "string": "a text",
     "category": "a text",
+    "category_int64": "a whole number",
 }

@@ -22,6 +22,7 @@ import logging
 import shutil
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, cast
@@ -443,10 +444,13 @@ def package_container(
     maker = resolve(model)
     found = sorted(file for file in Path(files).iterdir() if file.is_file())
 
+    @cache
+    def made() -> Any:
+        return maker(Path(files))
+
     def original(manifest: Manifest) -> Original:
-        with refusing("the class does not load the files where they lie"):
-            predict = cast("Any", maker(Path(files))).predict_batch
-        return Original("the model", runtime_module("function").original(predict, manifest), is_mixed=False)
+        ask_it = runtime_module("function").original(lambda rows: made().predict_batch(rows), manifest)
+        return Original("the model", ask_it, is_mixed=False)
 
     given = {"runtime": "container", "options": {"model": model}, "original": original, **more}
     return package_files(found, folder, name, version, sample_input, **given)

@@ -138,6 +138,9 @@ def _column(values: Series) -> str:
         return kind
     if MOMENT.fullmatch(str(values.dtype)):
         return str(values.dtype)
+    is_category = str(values.dtype) == "category"
     if all(isinstance(value, str) for value in values.dropna()):
-        return "category" if str(values.dtype) == "category" else "string"
+        return "category" if is_category else "string"
+    if is_category and all(isinstance(value, int | np.integer) for value in {*values.dropna()}):
+        return "category_int64"
     return "any"

@@ -77,6 +77,8 @@ def ask(estimator: Any, manifest: Manifest) -> Callable[[Any], Outputs]:
 
     def asked(rows: Any) -> Outputs:
         raw = estimator.predict(rows)
+        if np.ndim(raw) == 2 and np.shape(raw)[1] > 1:
+            raise PackageError("it has several outputs" + SEVERAL)
         if manifest.output == "value":
             return values(raw)
         found = labels(raw)
