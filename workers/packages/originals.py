@@ -152,7 +152,11 @@ def _differ(original: Original, expected: Outputs, found: Predicted, manifest: M
     if manifest.output == "value":
         differs |= ok & _apart(first, second, original.tolerance)
     else:
-        differs |= ok & (first != second) & ~_tied(expected, second, manifest, original.tolerance)
+        differs |= (
+            ok
+            & (first.astype(object) != second.astype(object))
+            & ~_tied(expected, second, manifest, original.tolerance)
+        )
     if manifest.output == "scores" and scores is not None and found.scores is not None:
         known = np.asarray(found.scores)
         differs |= ok & (_apart(scores, known, original.tolerance).any(axis=1) if scores.shape == known.shape else ok)
@@ -163,7 +167,8 @@ def _apart(first: NDArray[np.generic], second: NDArray[np.generic], tolerance: f
     a, b = first.astype(np.float64), second.astype(np.float64)
     largest = float(np.abs(a[np.isfinite(a)]).max(initial=1.0))
     with np.errstate(invalid="ignore"):
-        return ~(np.abs(a - b) <= tolerance * largest)
+        close: NDArray[np.bool_] = np.abs(a - b) <= tolerance * largest
+    return ~close
 
 
 def _tied(expected: Outputs, labels: NDArray[np.generic], manifest: Manifest, tolerance: float) -> NDArray[np.bool_]:
@@ -185,7 +190,7 @@ def _tied(expected: Outputs, labels: NDArray[np.generic], manifest: Manifest, to
 
 
 def _shown(outputs: Outputs | Predicted, row: int) -> str:
-    answer: object = outputs.answers[row]  # type: ignore[index] # a tuple or an array
+    answer: object = outputs.answers[row]
     said = f"{answer!s:.{_SHOWN}}"
     if outputs.scores is None:
         return said

@@ -41,8 +41,8 @@ from workers.packages.conversion import converted, convertible
 from workers.packages.loading import load_package
 from workers.packages.originals import HALVES, TOLERANCE, Original, expected_of, probes, require_same
 from workers.packages.variants import EXAMPLES_FILE, ON_REQUEST, STAGES, runtime_module, steps_of
-from workers.runtimes.boosters import ask
 from workers.runtimes.contract import labels, own
+from workers.runtimes.estimators import ask
 from workers.runtimes.tables import Frame
 
 if TYPE_CHECKING:

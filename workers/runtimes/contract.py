@@ -141,13 +141,15 @@ def _one_by_one(found: Sequence[object]) -> Answers:
     """Bring labels of Python into that form: their array would make texts of numbers, and floats of large ones."""
     if all(isinstance(label, str) for label in found):
         return tuple([str(label) for label in found])
-    plain = [label.item() if isinstance(label, np.generic) else label for label in found]
-    for label in plain:
+    numbers: list[int] = []
+    for each in found:
+        label: object = each.item() if isinstance(each, np.generic) else each
         if isinstance(label, str):
             raise OutputError("labels must be n whole numbers or n strings, not both")
         if not isinstance(label, int | float) or not -_FIRST_BEYOND <= label < _FIRST_BEYOND or label != int(label):
             raise _no_label(label)  # NaN is not below anything
-    return np.array([int(label) for label in plain], np.int64)  # type: ignore[call-overload] # all are numbers
+        numbers.append(int(label))
+    return np.array(numbers, np.int64)
 
 
 def _no_label(label: object) -> OutputError:
@@ -182,7 +184,7 @@ def _floats(array: NDArray[np.generic], what: str) -> NDArray[np.float64]:
     found = array.astype(np.float64)
     if array.dtype.kind in "iu" and array.dtype.itemsize > 4:
         with np.errstate(invalid="ignore"):
-            fits = (found < float(np.iinfo(array.dtype).max)) & (found.astype(array.dtype) == array)
+            fits = (found < float(np.iinfo(array.dtype.name).max)) & (found.astype(array.dtype) == array)
         if not fits.all():
             raise OutputError(f"{what} travel as float64, which does not hold {array[~fits].flat[0]}: answer labels")
     return found
