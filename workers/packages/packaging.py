@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from schemas.records import Input
+    from streams.operators.contract import Predicted
     from workers.manifest_form import Options, Parity, TrunkDocument
     from workers.packages.loading import LoadedModel
     from workers.runtimes.contract import Rows
@@ -618,15 +619,17 @@ def _finish(
     given = samples.inputs(samples.kept(sample, manifest.input))
     has_addresses = manifest.input.by_reference and any(isinstance(row, str) for row in given)
     expected = None if original is None or has_addresses else expected_of(original, sample)
-    rows = _answered(path, model, given, "the sample input", are_all=True)
-    _check_form(path, model, rows)
+    found = predict_rows(model.runtime, model.manifest, given)
+    rows = _answered(path, model, given, found, "the sample input", are_all=True)
+    _check_form(path, model, rows, found)
     if original is not None and expected is not None:
-        require_same(original, expected, model, sample)
+        require_same(original, expected, found, model, sample)
     if warm_up is not None and not len(warm_up):
         return model.manifest
     if warm_up is not None:
         given = keeping.inputs(manifest.input, warm_up)
-        rows = _answered(path, model, given, "the rows to warm up with", are_all=False)
+        found = predict_rows(model.runtime, model.manifest, given)
+        rows = _answered(path, model, given, found, "the rows to warm up with", are_all=False)
     elif EXAMPLES_FILE in manifest.files:
         return model.manifest
     name = keeping.write(path, keeping.bounded(rows))
@@ -634,7 +637,7 @@ def _finish(
     return manifests.read(path)
 
 
-def _check_form(path: Path, model: LoadedModel, rows: list[Input]) -> None:
+def _check_form(path: Path, model: LoadedModel, rows: list[Input], found: Predicted) -> None:
     """Look for answers that have the right form by chance, or whose labels are not those that were named.
 
     Where there are as many rows as scores, only a batch of another size tells columns and rows apart.
@@ -642,7 +645,7 @@ def _check_form(path: Path, model: LoadedModel, rows: list[Input]) -> None:
     Raises:
         PackageError: the scores are (k, n), or a label is none of the classes.
     """
-    found, classes = predict_rows(model.runtime, model.manifest, rows), model.manifest.classes
+    classes = model.manifest.classes
     strangers = {*np.asarray(found.answers).tolist()} - {*classes} if classes else set()
     if strangers and Outcome.OK in found.outcomes and not model.manifest.input.by_reference:
         raise PackageError(
@@ -658,13 +661,14 @@ def _check_form(path: Path, model: LoadedModel, rows: list[Input]) -> None:
         )
 
 
-def _answered(path: Path, model: LoadedModel, rows: list[Input], what: str, *, are_all: bool) -> list[Input]:
-    """Return the rows that a packaged model answers; addresses are taken as they are.
+def _answered(
+    path: Path, model: LoadedModel, rows: list[Input], predicted: Predicted, what: str, *, are_all: bool
+) -> list[Input]:
+    """Return the rows that a packaged model has answered; addresses are taken as they are.
 
     Raises:
         PackageError: it answers none, or not all of them.
     """
-    predicted = predict_rows(model.runtime, model.manifest, rows)
     is_read = model.manifest.input.by_reference
     good = [
         row
