@@ -38,6 +38,8 @@ def batch(sample: object) -> Rows | Frame:
         return sample
     if hasattr(sample, "to_numpy"):  # a series
         sample = sample.to_numpy()
+    if hasattr(sample, "detach"):  # a tensor of torch
+        sample = sample.detach().cpu().numpy()
     if isinstance(sample, np.ndarray):
         if sample.ndim != 1 or sample.dtype.kind not in "UOT":
             return sample

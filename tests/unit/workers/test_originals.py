@@ -352,6 +352,8 @@ def test_a_network_that_knows_more_than_its_state_is_refused(tmp_path: Path, net
         package_torch(module, tmp_path / "a", "toy", "1", sample, output="scores", **given)
     module.factor = 1.0
     package_torch(module, tmp_path / "b", "toy", "1", sample, output="scores", **given)
+    rows = pytest.importorskip("torch").tensor(sample, requires_grad=True)
+    assert package_torch(module, tmp_path / "c", "toy", "1", rows, **given).input.shape == (4,)
     assert module.training
     assert (sample == X[:5]).all()
 
