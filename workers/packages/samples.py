@@ -40,6 +40,8 @@ def batch(sample: object) -> Rows | Frame:
         sample = sample.to_numpy()
     if hasattr(sample, "detach"):  # a tensor of torch
         sample = sample.detach().cpu().numpy()
+    if np.ma.is_masked(sample):
+        raise PackageError("some numbers of the sample input are masked: fill them")
     if isinstance(sample, np.ndarray):
         if sample.ndim != 1 or sample.dtype.kind not in "UOT":
             return sample

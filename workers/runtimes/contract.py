@@ -117,7 +117,7 @@ def labels(raw: object) -> Answers:
     Raises:
         OutputError: labels are neither all whole numbers of 64 bits nor all strings.
     """
-    array = raw if isinstance(raw, list | tuple) else np.asarray(raw)
+    array = raw if isinstance(raw, list | tuple) else _array(raw)
     if isinstance(array, list | tuple) or (array.ndim == 1 and array.dtype.kind in "OUT"):
         return _one_by_one([*array] if isinstance(array, list | tuple) else array.tolist())
     if array.ndim != 1 or array.dtype.kind not in "iubf":
@@ -135,6 +135,13 @@ def labels(raw: object) -> Answers:
     if not fits.all():
         raise _no_label(array[int(fits.argmin())])
     return array.astype(np.int64)
+
+
+def _array(raw: object) -> NDArray[np.generic]:
+    """Return answers as an array; what a mask hides is no answer."""
+    if isinstance(raw, np.ma.MaskedArray) and np.ma.is_masked(raw):
+        raise OutputError("some answers are masked: fill them")
+    return np.asarray(raw)
 
 
 def _one_by_one(found: Sequence[object]) -> Answers:
@@ -164,7 +171,7 @@ def values(raw: object) -> Outputs:
     Raises:
         OutputError: not one number for each row, or a whole one that float64 does not hold.
     """
-    array = np.asarray(raw)
+    array = _array(raw)
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.ndim != 1 or array.dtype.kind not in "iubf":
@@ -201,7 +208,7 @@ def scored(raw: object, classes: tuple[int | str, ...], *, keep: bool = True) ->
     Raises:
         OutputError: not one score for each row and class, or a single column, whose highest is always the first.
     """
-    scores = np.asarray(raw)
+    scores = _array(raw)
     is_named = keep and len(classes) == 1  # a number that a policy takes as a feature
     if scores.dtype.kind in "iubf" and (scores.ndim == 1 or (scores.shape[1:] == (1,) and not is_named)):
         raise OutputError(
