@@ -227,6 +227,8 @@ def _array(x: object) -> NDArray[np.generic]:
         TypeError: floats beside a large whole number would change it.
     """
     given: object = x.to_numpy() if hasattr(x, "to_numpy") else _of_torch(x) if hasattr(x, "detach") else x
+    if isinstance(given, np.ma.MaskedArray) and np.ma.is_masked(given):
+        raise TypeError("some of the numbers are masked: fill them, with NaN where the model takes it")
     array: NDArray[np.generic] = np.asarray(given)
     if isinstance(given, np.ndarray) and given.dtype.kind != "O":
         return array

@@ -60,6 +60,7 @@ class Toy(NamedTuple):
     function: str
     sample: NDArray[np.generic] | Sequence[str]
     output: str = "label"
+    classes: tuple[int | str, ...] = ()
 
 
 class Dead(NamedTuple):
@@ -279,5 +280,5 @@ def _watched(settings: Settings) -> list[str]:
 def _package(folder: Path, name: str, model: Toy | Path) -> Path:
     if isinstance(model, Path):
         return model
-    package_function(model.function, folder / name, name, "1", model.sample, output=model.output)
+    package_function(model.function, folder / name, name, "1", model.sample, output=model.output, classes=model.classes)
     return folder / name

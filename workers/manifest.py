@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 MANIFEST = "manifest.json"
 KINDS = ("tensor", "string", "bytes", "table")
 # Of a column; a moment also has a unit and may have a zone, as `datetime64[us, UTC]`. The model does not read `any`.
-COLUMNS = ("float64", "int64", "bool", "string", "category", "any")
+COLUMNS = ("float64", "int64", "bool", "string", "category", "category_int64", "any")
 MOMENT = re.compile(r"datetime64\[(s|ms|us|ns)(?:, ([\w/+:-]{1,64}))?\]")
 OUTPUTS = ("label", "scores", "value")
 # Bounds on one row (what a deployment may let travel, or read from elsewhere), and on a manifest with the names of very

@@ -88,9 +88,10 @@ def tensors(rows: NDArray[np.float32]) -> list[Input]:
 def fitted(estimator: Any, targets: Any = LABELS, rows: Any = X, **options: Any) -> Case:
     """Make a case of an estimator, fitted when it is packaged."""
     inputs = tensors(rows) if isinstance(rows, np.ndarray) else list(rows)
+    given = {"output": "label", **options}
 
     def package(folder: Path) -> None:
-        package_sklearn(estimator.fit(rows, targets), folder, "toy", "1", rows[:3], **options)
+        package_sklearn(estimator.fit(rows, targets), folder, "toy", "1", rows[:3], **given)
 
     asked = options.get("convert", "")
     return Case(package, inputs, asked if asked in ON_REQUEST else "")
@@ -129,6 +130,17 @@ def boosted(library: str, kind: str, targets: Any = LABELS, rows: Any = X, **opt
     return Case(package, tensors(rows))
 
 
+def nested(library: str, kind: str, **options: Any) -> Case:
+    """Make a case of a pipeline that ends with a booster, fitted when it is packaged."""
+
+    def package(folder: Path) -> None:
+        more = {"verbose": -1, "min_child_samples": 2} if library == "lightgbm" else {}
+        estimator = getattr(importlib.import_module(library), kind)(n_estimators=12, max_depth=3, n_jobs=1, **more)
+        package_sklearn(make_pipeline(StandardScaler(), estimator).fit(X, LABELS), folder, "toy", "1", X[:3], **options)
+
+    return Case(package, tensors(X))
+
+
 def documented(**options: Any) -> Case:
     """Make a case of the runtime that docs/runtimes.md shows; `documented_runtime` lets workers find it."""
 
@@ -162,14 +174,16 @@ def graph(**options: Any) -> Case:
 
 
 CASES = {
-    "xgboost-label": boosted("xgboost", "XGBClassifier"),
+    "xgboost-label": boosted("xgboost", "XGBClassifier", output="label"),
     "xgboost-scores-missing": boosted(
         "xgboost", "XGBClassifier", LABELS % 2, MISSING, output="scores", classes=("no", "yes"), allow_nan=True
     ),
     "xgboost-value": boosted("xgboost", "XGBRegressor", X[:, 3]),
     "lightgbm-scores": boosted("lightgbm", "LGBMClassifier", output="scores"),
-    "lightgbm-label-missing": boosted("lightgbm", "LGBMClassifier", NAMES, MISSING, allow_nan=True),
+    "lightgbm-label-missing": boosted("lightgbm", "LGBMClassifier", NAMES, MISSING, output="label", allow_nan=True),
     "lightgbm-value": boosted("lightgbm", "LGBMRegressor", X[:, 3], X.astype(float)),
+    "xgboost-in-a-pipeline-scores": nested("xgboost", "XGBClassifier"),
+    "lightgbm-in-a-pipeline-label": nested("lightgbm", "LGBMClassifier", output="label"),
     "sklearn-logistic": fitted(LogisticRegression(), convert="none"),
     "sklearn-logistic-names-scores": fitted(LogisticRegression(), NAMES, output="scores", convert="none"),
     "sklearn-forest-threads-scores": fitted(

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tests.deployments import Deployed
 
 SAMPLE = np.ones((2, 1), np.float32)
-MODELS = {name: Toy(f"tests.toys:{name}", SAMPLE, output="scores") for name in ("nought", "itself")}
+MODELS = {name: Toy(f"tests.toys:{name}", SAMPLE, "scores", ("feature",)) for name in ("nought", "itself")}
 RATINGS = {
     "models": ["nought"],
     "policy": "ridge",

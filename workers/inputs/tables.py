@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 # which of them they refuse. No measured feature comes near.
 MAGNITUDE = 1e30
 # The placeholder for a row that was not given.
-_BLANKS = {"float64": 0.0, "int64": 0, "bool": False, "string": "", "category": ""}
+_BLANKS = {"float64": 0.0, "int64": 0, "bool": False, "string": "", "category": "", "category_int64": 0}
 _TEXTS = {"string", "category"}
-_NUMBERS = {"float64", "int64", "bool", "any"}
-# A moment's part after its seconds, and how many units a second has.
-_ZONE = re.compile(r"(?<=\d)(?:Z|[+-]\d\d(?::?\d\d){0,2})$")
+_NUMBERS = {"float64", "int64", "bool", "category_int64", "any"}
+# A moment's part of a second, and how many units a second has.
+_FRACTION = re.compile(r"[.,](\d+)")
 _UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
@@ -106,7 +106,7 @@ def _number(kind: str, value: object) -> tuple[bool, object]:
         return False, value
     if kind == "bool":
         return value in {0, 1}, bool(value)
-    if kind == "int64":
+    if kind in {"int64", "category_int64"}:
         is_whole = value == int(value) and -(1 << 63) <= value < 1 << 63
         return is_whole, int(value)
     return float(value) == value, float(value)
@@ -114,18 +114,20 @@ def _number(kind: str, value: object) -> tuple[bool, object]:
 
 def _moment(value: object, unit: str, *, is_zoned: bool) -> np.datetime64 | None:
     """Return a moment in a unit, of one with a zone its time in UTC; None if it is none, or would be changed by it."""
+    if not isinstance(value, str):
+        return None
     try:
-        told = datetime.fromisoformat(value)  # type: ignore[arg-type] # raises TypeError
-        if (told.tzinfo is not None) != is_zoned:
-            return None
-        exact = np.datetime64(_ZONE.sub("", value) if is_zoned else value)  # type: ignore[call-overload] # a text
-        exact -= np.timedelta64(told.utcoffset() or timedelta())
-    except (TypeError, ValueError, OverflowError):
+        told = datetime.fromisoformat(value)  # it drops what follows a microsecond
+    except ValueError:
         return None
-    if abs(int(exact.astype("M8[s]").astype(np.int64))) >= (1 << 63) // _UNITS[unit] - 1:
+    parts = _FRACTION.search(value)
+    digits = parts[1].ljust(9, "0") if parts else "0"
+    units, step = _UNITS[unit], 10**9 // _UNITS[unit]
+    if (told.tzinfo is not None) != is_zoned or int(digits[:9]) % step or digits[9:].strip("0"):
         return None
-    found: np.datetime64 = exact.astype(f"M8[{unit}]")
-    return found if found == exact else None
+    since = told.replace(tzinfo=None, microsecond=0) - datetime(1970, 1, 1) - (told.utcoffset() or timedelta())  # noqa: DTZ001 - both in UTC
+    found = since // timedelta(seconds=1) * units + int(digits[:9]) // step
+    return np.datetime64(found, unit) if abs(found) < 1 << 63 else None  # type: ignore[call-overload] # one of `_UNITS`
 
 
 def _shown(value: object) -> str:
@@ -150,4 +152,5 @@ _NAMES = {
     "bool": "true or false",
     "string": "a text",
     "category": "a text",
+    "category_int64": "a whole number",
 }

@@ -68,19 +68,22 @@ def expected_of(original: Original, sample: Rows | Frame) -> Outputs:
         return original.ask(own(sample))
 
 
-def require_same(original: Original, expected: Outputs, model: LoadedModel, sample: Rows | Frame) -> None:
+def require_same(
+    original: Original, expected: Outputs, found: Predicted, model: LoadedModel, sample: Rows | Frame
+) -> None:
     """Refuse a package that answers otherwise than what it was made of.
 
     Args:
         original: that is asked about more rows.
         expected: its answers to the sample.
+        found: the package's.
         model: the package, loaded.
         sample: rows as the original takes them; of a data frame the package gets its own columns.
 
     Raises:
         PackageError: it does.
     """
-    _compare(original, expected, model, sample, "the sample input")
+    _compare(original, expected, found, model.manifest, sample, "the sample input")
     mixed = probes(sample, allow_nan=model.manifest.input.allow_nan) if original.is_mixed else None
     if mixed is None:
         return
@@ -88,7 +91,9 @@ def require_same(original: Original, expected: Outputs, model: LoadedModel, samp
         expected = original.ask(own(mixed))
     except Exception:  # noqa: BLE001 - foreign code, and rows that nobody has seen: the sample alone decides
         return
-    _compare(original, expected, model, mixed, "rows mixed from the sample input")
+    rows = samples.inputs(samples.kept(mixed, model.manifest.input))
+    found = predict_rows(model.runtime, model.manifest, rows)
+    _compare(original, expected, found, model.manifest, mixed, "rows mixed from the sample input")
 
 
 def probes(sample: Rows | Frame, *, allow_nan: bool = False) -> Rows | Frame | None:
@@ -104,9 +109,9 @@ def probes(sample: Rows | Frame, *, allow_nan: bool = False) -> Rows | Frame | N
     return found
 
 
-def _compare(original: Original, expected: Outputs, model: LoadedModel, rows: Rows | Frame, what: str) -> None:
-    manifest = model.manifest
-    found = predict_rows(model.runtime, manifest, samples.inputs(samples.kept(rows, manifest.input)))
+def _compare(
+    original: Original, expected: Outputs, found: Predicted, manifest: Manifest, rows: Rows | Frame, what: str
+) -> None:
     differing = np.flatnonzero(_differ(original, expected, found, manifest))
     if not len(differing):
         return
@@ -152,18 +157,24 @@ def _differ(original: Original, expected: Outputs, found: Predicted, manifest: M
     if manifest.output == "value":
         differs |= ok & _apart(first, second, original.tolerance)
     else:
-        differs |= ok & (first != second) & ~_tied(expected, second, manifest, original.tolerance)
+        differs |= (
+            ok
+            & (first.astype(object) != second.astype(object))
+            & ~_tied(expected, second, manifest, original.tolerance)
+        )
     if manifest.output == "scores" and scores is not None and found.scores is not None:
         known = np.asarray(found.scores)
         differs |= ok & (_apart(scores, known, original.tolerance).any(axis=1) if scores.shape == known.shape else ok)
-    return counts & differs
+    differs &= counts
+    return differs
 
 
 def _apart(first: NDArray[np.generic], second: NDArray[np.generic], tolerance: float) -> NDArray[np.bool_]:
     a, b = first.astype(np.float64), second.astype(np.float64)
     largest = float(np.abs(a[np.isfinite(a)]).max(initial=1.0))
     with np.errstate(invalid="ignore"):
-        return ~(np.abs(a - b) <= tolerance * largest)
+        close: NDArray[np.bool_] = np.abs(a - b) <= tolerance * largest
+    return ~close
 
 
 def _tied(expected: Outputs, labels: NDArray[np.generic], manifest: Manifest, tolerance: float) -> NDArray[np.bool_]:
@@ -185,7 +196,7 @@ def _tied(expected: Outputs, labels: NDArray[np.generic], manifest: Manifest, to
 
 
 def _shown(outputs: Outputs | Predicted, row: int) -> str:
-    answer: object = outputs.answers[row]  # type: ignore[index] # a tuple or an array
+    answer: object = outputs.answers[row]
     said = f"{answer!s:.{_SHOWN}}"
     if outputs.scores is None:
         return said

@@ -22,6 +22,7 @@ import logging
 import shutil
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, cast
@@ -40,8 +41,8 @@ from workers.packages.conversion import converted, convertible
 from workers.packages.loading import load_package
 from workers.packages.originals import HALVES, TOLERANCE, Original, expected_of, probes, require_same
 from workers.packages.variants import EXAMPLES_FILE, ON_REQUEST, STAGES, runtime_module, steps_of
-from workers.runtimes.boosters import ask
 from workers.runtimes.contract import labels, own
+from workers.runtimes.estimators import ask
 from workers.runtimes.tables import Frame
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from schemas.records import Input
+    from streams.operators.contract import Predicted
     from workers.manifest_form import Options, Parity, TrunkDocument
     from workers.packages.loading import LoadedModel
     from workers.runtimes.contract import Rows
@@ -443,10 +445,13 @@ def package_container(
     maker = resolve(model)
     found = sorted(file for file in Path(files).iterdir() if file.is_file())
 
+    @cache
+    def made() -> Any:
+        return maker(Path(files))
+
     def original(manifest: Manifest) -> Original:
-        with refusing("the class does not load the files where they lie"):
-            predict = cast("Any", maker(Path(files))).predict_batch
-        return Original("the model", runtime_module("function").original(predict, manifest), is_mixed=False)
+        ask_it = runtime_module("function").original(lambda rows: made().predict_batch(rows), manifest)
+        return Original("the model", ask_it, is_mixed=False)
 
     given = {"runtime": "container", "options": {"model": model}, "original": original, **more}
     return package_files(found, folder, name, version, sample_input, **given)
@@ -614,15 +619,17 @@ def _finish(
     given = samples.inputs(samples.kept(sample, manifest.input))
     has_addresses = manifest.input.by_reference and any(isinstance(row, str) for row in given)
     expected = None if original is None or has_addresses else expected_of(original, sample)
-    rows = _answered(path, model, given, "the sample input", are_all=True)
-    _check_form(path, model, rows)
+    found = predict_rows(model.runtime, model.manifest, given)
+    rows = _answered(path, model, given, found, "the sample input", are_all=True)
+    _check_form(path, model, rows, found)
     if original is not None and expected is not None:
-        require_same(original, expected, model, sample)
+        require_same(original, expected, found, model, sample)
     if warm_up is not None and not len(warm_up):
         return model.manifest
     if warm_up is not None:
         given = keeping.inputs(manifest.input, warm_up)
-        rows = _answered(path, model, given, "the rows to warm up with", are_all=False)
+        found = predict_rows(model.runtime, model.manifest, given)
+        rows = _answered(path, model, given, found, "the rows to warm up with", are_all=False)
     elif EXAMPLES_FILE in manifest.files:
         return model.manifest
     name = keeping.write(path, keeping.bounded(rows))
@@ -630,7 +637,7 @@ def _finish(
     return manifests.read(path)
 
 
-def _check_form(path: Path, model: LoadedModel, rows: list[Input]) -> None:
+def _check_form(path: Path, model: LoadedModel, rows: list[Input], found: Predicted) -> None:
     """Look for answers that have the right form by chance, or whose labels are not those that were named.
 
     Where there are as many rows as scores, only a batch of another size tells columns and rows apart.
@@ -638,7 +645,7 @@ def _check_form(path: Path, model: LoadedModel, rows: list[Input]) -> None:
     Raises:
         PackageError: the scores are (k, n), or a label is none of the classes.
     """
-    found, classes = predict_rows(model.runtime, model.manifest, rows), model.manifest.classes
+    classes = model.manifest.classes
     strangers = {*np.asarray(found.answers).tolist()} - {*classes} if classes else set()
     if strangers and Outcome.OK in found.outcomes and not model.manifest.input.by_reference:
         raise PackageError(
@@ -654,13 +661,14 @@ def _check_form(path: Path, model: LoadedModel, rows: list[Input]) -> None:
         )
 
 
-def _answered(path: Path, model: LoadedModel, rows: list[Input], what: str, *, are_all: bool) -> list[Input]:
-    """Return the rows that a packaged model answers; addresses are taken as they are.
+def _answered(
+    path: Path, model: LoadedModel, rows: list[Input], predicted: Predicted, what: str, *, are_all: bool
+) -> list[Input]:
+    """Return the rows that a packaged model has answered; addresses are taken as they are.
 
     Raises:
         PackageError: it answers none, or not all of them.
     """
-    predicted = predict_rows(model.runtime, model.manifest, rows)
     is_read = model.manifest.input.by_reference
     good = [
         row

@@ -38,6 +38,10 @@ def batch(sample: object) -> Rows | Frame:
         return sample
     if hasattr(sample, "to_numpy"):  # a series
         sample = sample.to_numpy()
+    if hasattr(sample, "detach"):  # a tensor of torch
+        sample = sample.detach().cpu().numpy()
+    if np.ma.is_masked(sample):
+        raise PackageError("some numbers of the sample input are masked: fill them")
     if isinstance(sample, np.ndarray):
         if sample.ndim != 1 or sample.dtype.kind not in "UOT":
             return sample
@@ -138,6 +142,9 @@ def _column(values: Series) -> str:
         return kind
     if MOMENT.fullmatch(str(values.dtype)):
         return str(values.dtype)
+    is_category = str(values.dtype) == "category"
     if all(isinstance(value, str) for value in values.dropna()):
-        return "category" if str(values.dtype) == "category" else "string"
+        return "category" if is_category else "string"
+    if is_category and all(isinstance(value, int | np.integer) for value in {*values.dropna()}):
+        return "category_int64"
     return "any"

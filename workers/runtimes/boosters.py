@@ -8,12 +8,12 @@ predicts.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from workers.errors import PackageError, refusing
-from workers.runtimes.contract import FEW, SEVERAL, Outputs, labels, scored, values
+from workers.errors import PackageError
+from workers.runtimes.contract import Outputs, scored, values
 from workers.runtimes.trees import IS_COMPILED, TreesRuntime
 from workers.runtimes.trees_conversion import arrays
 
@@ -46,46 +46,6 @@ def answered(manifest: Manifest, predicted: NDArray[np.floating]) -> Outputs:
         return values(predicted)
     scores = np.stack([1.0 - predicted, predicted], axis=1) if predicted.ndim == 1 else predicted
     return scored(scores, manifest.classes, keep=manifest.output == "scores")
-
-
-def classes_of(estimator: object) -> tuple[int | str, ...]:
-    """Return the labels of a fitted estimator, as they travel; none of a booster or a regressor.
-
-    Raises:
-        PackageError: it has several outputs, or labels that cannot travel.
-    """
-    found = getattr(estimator, "classes_", None)
-    if found is None:
-        return ()
-    if isinstance(found, list) or np.ndim(found) != 1:
-        raise PackageError("it has several outputs" + SEVERAL)
-    with refusing("its labels cannot travel"):
-        plain = labels(found)
-    return plain if isinstance(plain, tuple) else tuple(plain.tolist())
-
-
-def output_of(classes: int) -> str:
-    """Return the output of what classifies, unless it is said: scores, if they are few enough to travel."""
-    return "scores" if 1 < classes <= FEW else "label"
-
-
-def ask(estimator: Any, manifest: Manifest) -> Callable[[Any], Outputs]:
-    """Return what asks a fitted estimator, of scikit-learn's kind: its own labels or values, and its probabilities."""
-    known = classes_of(estimator) if manifest.output != "value" else ()
-    names = manifest.classes or tuple(range(len(known)))
-    has_scores = hasattr(estimator, "predict_proba")
-
-    def asked(rows: Any) -> Outputs:
-        raw = estimator.predict(rows)
-        if manifest.output == "value":
-            return values(raw)
-        found = labels(raw)
-        if names != known and len(names) == len(known):
-            place = {label: at for at, label in enumerate(known)}
-            found = labels([names[place[label]] for label in (found if isinstance(found, tuple) else found.tolist())])
-        return Outputs(found, np.asarray(estimator.predict_proba(rows)) if has_scores else None)
-
-    return asked
 
 
 def plain(manifest: Manifest) -> bool:

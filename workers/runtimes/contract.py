@@ -117,7 +117,7 @@ def labels(raw: object) -> Answers:
     Raises:
         OutputError: labels are neither all whole numbers of 64 bits nor all strings.
     """
-    array = raw if isinstance(raw, list | tuple) else np.asarray(raw)
+    array = raw if isinstance(raw, list | tuple) else _array(raw)
     if isinstance(array, list | tuple) or (array.ndim == 1 and array.dtype.kind in "OUT"):
         return _one_by_one([*array] if isinstance(array, list | tuple) else array.tolist())
     if array.ndim != 1 or array.dtype.kind not in "iubf":
@@ -137,17 +137,26 @@ def labels(raw: object) -> Answers:
     return array.astype(np.int64)
 
 
+def _array(raw: object) -> NDArray[np.generic]:
+    """Return answers as an array; what a mask hides is no answer."""
+    if isinstance(raw, np.ma.MaskedArray) and np.ma.is_masked(raw):
+        raise OutputError("some answers are masked: fill them")
+    return np.asarray(raw)
+
+
 def _one_by_one(found: Sequence[object]) -> Answers:
     """Bring labels of Python into that form: their array would make texts of numbers, and floats of large ones."""
     if all(isinstance(label, str) for label in found):
         return tuple([str(label) for label in found])
-    plain = [label.item() if isinstance(label, np.generic) else label for label in found]
-    for label in plain:
+    numbers: list[int] = []
+    for each in found:
+        label: object = each.item() if isinstance(each, np.generic) else each
         if isinstance(label, str):
             raise OutputError("labels must be n whole numbers or n strings, not both")
         if not isinstance(label, int | float) or not -_FIRST_BEYOND <= label < _FIRST_BEYOND or label != int(label):
             raise _no_label(label)  # NaN is not below anything
-    return np.array([int(label) for label in plain], np.int64)  # type: ignore[call-overload] # all are numbers
+        numbers.append(int(label))
+    return np.array(numbers, np.int64)
 
 
 def _no_label(label: object) -> OutputError:
@@ -162,7 +171,7 @@ def values(raw: object) -> Outputs:
     Raises:
         OutputError: not one number for each row, or a whole one that float64 does not hold.
     """
-    array = np.asarray(raw)
+    array = _array(raw)
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.ndim != 1 or array.dtype.kind not in "iubf":
@@ -182,7 +191,7 @@ def _floats(array: NDArray[np.generic], what: str) -> NDArray[np.float64]:
     found = array.astype(np.float64)
     if array.dtype.kind in "iu" and array.dtype.itemsize > 4:
         with np.errstate(invalid="ignore"):
-            fits = (found < float(np.iinfo(array.dtype).max)) & (found.astype(array.dtype) == array)
+            fits = (found < float(np.iinfo(array.dtype.name).max)) & (found.astype(array.dtype) == array)
         if not fits.all():
             raise OutputError(f"{what} travel as float64, which does not hold {array[~fits].flat[0]}: answer labels")
     return found
@@ -199,7 +208,7 @@ def scored(raw: object, classes: tuple[int | str, ...], *, keep: bool = True) ->
     Raises:
         OutputError: not one score for each row and class, or a single column, whose highest is always the first.
     """
-    scores = np.asarray(raw)
+    scores = _array(raw)
     is_named = keep and len(classes) == 1  # a number that a policy takes as a feature
     if scores.dtype.kind in "iubf" and (scores.ndim == 1 or (scores.shape[1:] == (1,) and not is_named)):
         raise OutputError(

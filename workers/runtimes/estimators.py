@@ -1,16 +1,23 @@
-"""Shared by converters: which library an estimator comes from, and how one is refused. scikit-learn is not imported."""
+"""What an estimator is, and what it answers by itself: its labels, and whether its scores travel with them.
+
+Shared by converters: which library an estimator comes from, and how one is refused. scikit-learn is not imported.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Generic, Protocol, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeGuard, TypeVar
 
-from workers.errors import PackageError
+import numpy as np
+
+from workers.errors import PackageError, refusing
+from workers.runtimes.contract import FEW, SEVERAL, Outputs, labels, values
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    import numpy as np
     from numpy.typing import ArrayLike, NDArray
+
+    from workers.manifest import Manifest
 
 E = TypeVar("E")
 
@@ -134,3 +141,45 @@ class Family(Generic[E]):
 def refusal(done: str, estimator: object, reason: str) -> PackageError:
     """Return the error of an estimator that cannot be `done`, e.g. "compiled to arrays"."""
     return PackageError(f"{type(estimator).__name__} cannot be {done} ({reason}): package it without conversion")
+
+
+def classes_of(estimator: object) -> tuple[int | str, ...]:
+    """Return the labels of a fitted estimator, as they travel; none of a booster or a regressor.
+
+    Raises:
+        PackageError: it has several outputs, or labels that cannot travel.
+    """
+    found = getattr(estimator, "classes_", None)
+    if found is None:
+        return ()
+    if isinstance(found, list) or np.ndim(found) != 1:
+        raise PackageError("it has several outputs" + SEVERAL)
+    with refusing("its labels cannot travel"):
+        plain = labels(found)
+    return plain if isinstance(plain, tuple) else tuple(plain.tolist())
+
+
+def output_of(classes: int) -> str:
+    """Return the output of what classifies, unless it is said: scores, if they are few enough to travel."""
+    return "scores" if 1 < classes <= FEW else "label"
+
+
+def ask(estimator: Any, manifest: Manifest) -> Callable[[Any], Outputs]:
+    """Return what asks a fitted estimator, of scikit-learn's kind: its own labels or values, and its probabilities."""
+    known = classes_of(estimator) if manifest.output != "value" else ()
+    names = manifest.classes or tuple(range(len(known)))
+    has_scores = hasattr(estimator, "predict_proba")
+
+    def asked(rows: Any) -> Outputs:
+        raw = estimator.predict(rows)
+        if np.ndim(raw) == 2 and np.shape(raw)[1] > 1:
+            raise PackageError("it has several outputs" + SEVERAL)
+        if manifest.output == "value":
+            return values(raw)
+        found = labels(raw)
+        if names != known and len(names) == len(known):
+            place = {label: at for at, label in enumerate(known)}
+            found = labels([names[place[label]] for label in (found if isinstance(found, tuple) else found.tolist())])
+        return Outputs(found, np.asarray(estimator.predict_proba(rows)) if has_scores else None)
+
+    return asked

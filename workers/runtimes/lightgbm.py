@@ -8,8 +8,9 @@ import lightgbm
 import numpy as np
 
 from workers.errors import PackageError
-from workers.runtimes.boosters import answered, as_arrays, ask, classes_of, output_of, plain
+from workers.runtimes.boosters import answered, as_arrays, plain
 from workers.runtimes.contract import part
+from workers.runtimes.estimators import ask, classes_of, output_of
 from workers.runtimes.tables import shaper
 from workers.runtimes.trees_conversion import Ensemble, OneTree
 

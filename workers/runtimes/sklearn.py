@@ -17,10 +17,9 @@ import threadpoolctl  # type: ignore[import-untyped] # has no annotations
 from workers.entry_point import look_here
 from workers.errors import PackageError
 from workers.imports import library
-from workers.runtimes import boosters
-from workers.runtimes.boosters import classes_of
+from workers.runtimes import estimators
 from workers.runtimes.contract import Outputs, labels, part, scored, values
-from workers.runtimes.estimators import Family
+from workers.runtimes.estimators import Family, classes_of
 from workers.runtimes.tables import shaper
 
 if TYPE_CHECKING:
@@ -158,7 +157,7 @@ def output_of(estimator: Any, rows: object) -> str:
     """
     if is_regressor(estimator):
         return "value"
-    if not hasattr(estimator, "predict_proba") or boosters.output_of(len(classes_of(estimator))) == "label":
+    if not hasattr(estimator, "predict_proba") or estimators.output_of(len(classes_of(estimator))) == "label":
         return "label"
     try:
         return "scores" if answers_best(estimator, rows) else "label"

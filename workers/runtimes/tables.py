@@ -71,7 +71,7 @@ def shaper(signature: Signature) -> Callable[[Rows], Rows | Frame]:
             f"a model fitted on data frames needs pandas where it runs, too: {install('pandas')}"
         ) from error
     columns = signature.read
-    categories = {name: "category" for name, kind in columns if kind == "category"}
+    categories = {name: "category" for name, kind in columns if kind.startswith("category")}
     zones = {name: found[2] for name, kind in columns if (found := MOMENT.fullmatch(kind)) and found[2]}
     dtypes = [_dtype(kind) for _, kind in columns]
 
@@ -89,4 +89,4 @@ def shaper(signature: Signature) -> Callable[[Rows], Rows | Frame]:
 def _dtype(kind: str) -> str | type[object]:
     """Return the type of a column's array; of moments in UTC."""
     found = MOMENT.fullmatch(kind)
-    return f"datetime64[{found[1]}]" if found else object if kind in _TEXTS else kind
+    return f"datetime64[{found[1]}]" if found else object if kind in _TEXTS else kind.removeprefix("category_")

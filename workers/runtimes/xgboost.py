@@ -12,8 +12,9 @@ import numpy as np
 import xgboost
 
 from workers.errors import PackageError
-from workers.runtimes.boosters import answered, as_arrays, ask, classes_of, output_of, plain
+from workers.runtimes.boosters import answered, as_arrays, plain
 from workers.runtimes.contract import Outputs, labels, part
+from workers.runtimes.estimators import ask, classes_of, output_of
 from workers.runtimes.tables import shaper
 from workers.runtimes.trees_conversion import Ensemble, OneTree
 

@@ -54,7 +54,7 @@ def test_what_is_no_label_is_refused(given: Any) -> None:
     "given",
     [
         *([2**53 + 1, 0.5], [7, 2**63 + 5], [2**64], [1j], [1, "a"], np.array(["2024-01-01"], "M8[ns]")),
-        *(np.array([1], "m8[s]"), {"id": UUID(int=1)}, [object()]),
+        *(np.array([1], "m8[s]"), np.ma.array([1.0, 2.0], mask=[False, True]), {"id": UUID(int=1)}, [object()]),
     ],
 )
 def test_an_input_is_not_changed_on_its_way(given: Any) -> None:

@@ -115,7 +115,13 @@ def test_moments_travel_as_texts_and_arrive_as_they_were(frame: Any, tmp_path: P
     assert answers == tuple(f"{moment.isoformat()} {frame['at'].dtype}" for moment in frame["at"])
     wrong = {"s": "2024-01-01T00:00:00.5", "ns": "9999-01-01T00:00:00"}[unit] + ("Z" if zone else "")
     other = "2024-01-01T00:00:00" + ("" if zone else "Z")
-    for text in (wrong, other, "yesterday", 5):
+    short = predict_rows(
+        model.runtime,
+        model.manifest,
+        [row_text({**dict(frame.iloc[0]), "at": "20240101T0000" + ("Z" if zone else "")})],
+    )
+    assert short.answers[0].startswith("2024-01-01T0")
+    for text in (wrong, other, "yesterday", 5, "2024-01-01T00:00:00.0000000001" + ("Z" if zone else "")):
         predicted = predict_rows(model.runtime, model.manifest, [row_text({**dict(frame.iloc[0]), "at": text})])
         assert predicted.outcomes == (Outcome.INVALID,), text
 

@@ -157,6 +157,19 @@ def test_boosters_run_inside_of_pipelines_and_on_categories(tmp_path: Path, libr
 
 
 @pytest.mark.parametrize("library", ["xgboost", "lightgbm"])
+def test_categories_may_be_whole_numbers(tmp_path: Path, library: str) -> None:
+    """As the codes of shops or of postmen's districts are."""
+    pandas = pytest.importorskip("pandas")
+    shops = pandas.Series(_RANDOM.choice([3, 17, 401], 400)).astype("category")
+    frame = pandas.DataFrame({"age": X[:, 0].astype(float), "shop": shops})
+    targets = (shops.astype(int) == 17).to_numpy() * 1
+    fitted = boosting(library, **{"enable_categorical": True} if library == "xgboost" else {}).fit(frame, targets)
+    packaged(library, fitted, tmp_path / "p", frame.head())
+    assert load_package(tmp_path / "p").manifest.input.columns[1] == ("shop", "category_int64")
+    assert (answers(tmp_path / "p", frame[:50]) == targets[:50]).all()
+
+
+@pytest.mark.parametrize("library", ["xgboost", "lightgbm"])
 def test_an_estimator_of_a_booster_is_an_estimator(tmp_path: Path, library: str) -> None:
     """Alone, too, and on arrays."""
     fitted = boosting(library).fit(X, THREE)
@@ -339,6 +352,8 @@ def test_a_network_that_knows_more_than_its_state_is_refused(tmp_path: Path, net
         package_torch(module, tmp_path / "a", "toy", "1", sample, output="scores", **given)
     module.factor = 1.0
     package_torch(module, tmp_path / "b", "toy", "1", sample, output="scores", **given)
+    rows = pytest.importorskip("torch").tensor(sample, requires_grad=True)
+    assert package_torch(module, tmp_path / "c", "toy", "1", rows, **given).input.shape == (4,)
     assert module.training
     assert (sample == X[:5]).all()
 

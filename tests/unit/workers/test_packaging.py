@@ -484,6 +484,7 @@ def test_strings_become_a_tuple() -> None:
         *([1.5], [[1], [2]], [None], 3, [1, "a"], [True, "a"], [1j], [b"a"], [2**63], [7, 2**63 + 5]),
         *(np.array([7, 2**63 + 5], np.uint64), np.array([np.inf]), np.array([-1e19]), np.array([np.nan])),
         *(np.array(["2024-01-01"], "M8[D]"), np.array([1j]), np.array([1, "a"], dtype=object), np.zeros((2, 2))),
+        np.ma.array([1, 2], mask=[False, True]),
     ],
 )
 def test_what_is_no_label_is_refused(raw: Any) -> None:

@@ -239,7 +239,7 @@ def test_no_attempt_sees_what_another_wrote_into_its_rows() -> None:
 
 def test_an_array_of_scores_may_be_used_again_by_the_model() -> None:
     """The answers to a part of a batch are not those to the next part."""
-    scores = np.zeros((8, 2))
+    scores = np.zeros((8, 2), np.float32)
 
     def reusing(rows: Rows) -> Outputs:
         if (np.asarray(rows)[:, 0] < 0).any():
