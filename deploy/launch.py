@@ -17,7 +17,7 @@ import os
 import signal
 import sys
 import uuid
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -350,10 +350,11 @@ class System:
         return Child(name, tuple(argv), self.log(name), own)
 
     async def _ready(self, reports: KafkaTail, missing: set[str]) -> None:
-        end = asyncio.get_running_loop().time() + READY_S
+        end, loading = asyncio.get_running_loop().time() + READY_S, dict[str, str]()
         while missing:
-            self._progress.waits("the roles:", ", ".join(sorted(missing)))
+            self._progress.waits("the roles:", ", ".join(name + loading.get(name, "") for name in sorted(missing)))
             for record in await reports.poll(POLL_MS):
+                loading |= self._loading(record.value)
                 if (name := self._announced(record.value)) in missing:
                     missing.discard(name)
                     self._progress.done(f"{name} is ready (process {self._pid(name)}, log {self.log(name)})")
@@ -376,6 +377,15 @@ class System:
                 self._progress.done(f"{PAGE} is ready (process {self._pid(PAGE)}, log {self.log(PAGE)})")
                 return
         self._progress.done(f"{PAGE} is not ready yet; all else runs without it (log {self.log(PAGE)})")
+
+    def _loading(self, value: bytes | None) -> dict[str, str]:
+        """Return how far a host of ours is with loading its models, by its name, if it is a host's report."""
+        with suppress(DecodeError):
+            report = self._codec.decode(Report, value)
+            known, there = (report.gauges.get(f"host_{what}_models") for what in ("known", "resident"))
+            if known and there is not None:
+                return {report.instance.removesuffix("@1"): f" ({there:,.0f} of {known:,.0f} models in memory)"}
+        return {}
 
     def _announced(self, value: bytes | None) -> str:
         """Return the instance of a report if it is ours and ready, else an empty text."""
