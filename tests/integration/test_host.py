@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from deploy.local.services import Broker, RedisServer
+    from tests.deployments import Deployed
 
 CODEC = Codec()
 SECOND = 1_000_000
@@ -169,11 +170,17 @@ async def test_all_models_of_a_pool_are_in_memory_before_it_takes_queries(
     hosts = {"small": {"models": [*models]}}
     async with deployed(kafka, redis_server.url, prefix, tmp_path, models, applications, hosts=hosts) as there:
         answers = [await there.client.predict(name, rows[0], timeout_s=PATIENT_MS / 1e3) for name in models]
-        reports = [each for each in there.watch.decoded(Report, topics.REPORTS) if each.role == host_role("small")]
-        ready = next(report for report in reports if report.gauges.get("partitions", 0))
+        ready, last = _when_ready(there, "small"), there.watch.reports()["host.small"]
+    assert ready is not None
     assert {answer.status for answer in answers} == {Status.COMPLETE}
     assert (ready.gauges["host_known_models"], ready.gauges["host_resident_models"]) == (10, 10)
-    assert reports[-1].counters["host_loads_total"] == 10
+    assert last.counters["host_loads_total"] == 10
+
+
+def _when_ready(there: Deployed, pool: str) -> Report | None:
+    """Return the first report of a pool's host that takes queries."""
+    reports = (each for each in there.watch.decoded(Report, topics.REPORTS) if each.role == host_role(pool))
+    return next((report for report in reports if report.gauges.get("partitions", 0)), None)
 
 
 async def test_nine_models_of_an_application_share_a_host_by_themselves(
@@ -188,8 +195,8 @@ async def test_nine_models_of_an_application_share_a_host_by_themselves(
     applications = {"many": {**many, **patient}, "one": {**one, **patient}}
     async with deployed(kafka, redis_server.url, prefix, tmp_path, models, applications, processes="shared") as there:
         assert {*there.system.pids} == {"loop", "worker.alone", "host.others"}
-        said = await there.watch.until(lambda: there.watch.reports().get("host.others"))
-        assert said.gauges["host_resident_models"] == 9
+        ready = await there.watch.until(lambda: _when_ready(there, "others"))
+        assert ready.gauges["host_resident_models"] == 9
         assert (await there.client.predict("many", "loud", timeout_s=PATIENT_MS / 1e3)).answer == "LOUD"
         assert (
             await there.client.predict("one", "here", timeout_s=PATIENT_MS / 1e3)
