@@ -72,9 +72,9 @@ class Bench:
         """Remove a model."""
         self._give(topics.MODELS, name.encode(), None)
 
-    def profile(self, name: str, at_us: int) -> None:
+    def profile(self, name: str, at_us: int, sizes: tuple[int, ...] = (1,)) -> None:
         """Publish what batches of a model take, at a time."""
-        profile = Profile(name, "1", (1,), (1_000,), LOAD_US, MIB)
+        profile = Profile(name, "1", sizes, tuple(1_000 for _ in sizes), LOAD_US, MIB)
         self._give(topics.PROFILES, name.encode(), CODEC.encode(profile), at_us)
 
     def plan(self, *places: tuple[str, str, float]) -> None:
@@ -193,11 +193,12 @@ def test_a_host_without_models_is_ready() -> None:
 
 
 def test_where_not_all_fit_the_most_asked_are_there() -> None:
-    """First the own ones by the plan's rates, then those that were measured lately, then as they were published."""
+    """First the own ones by the plan's rates, then those that were run lately, then as they were published."""
     bench = Bench(budget=6)
     bench.add(*"abcdefgh")
     bench.profile("b", 5)
     bench.profile("e", 9)
+    bench.profile("c", 20, sizes=())  # it was loaded, and never asked
     bench.plan(("one", "g", 1.0), ("one", "d", 3.0), ("two", "h", 9.0), ("one", "f", 0.0))
     bench.start()
     bench.run(2)
