@@ -196,6 +196,7 @@ async def test_nine_models_of_an_application_share_a_host_by_themselves(
     async with deployed(kafka, redis_server.url, prefix, tmp_path, models, applications, processes="shared") as there:
         assert {*there.system.pids} == {"loop", "worker.alone", "host.others"}
         ready = await there.watch.until(lambda: _when_ready(there, "others"))
+        assert ready is not None
         assert ready.gauges["host_resident_models"] == 9
         assert (await there.client.predict("many", "loud", timeout_s=PATIENT_MS / 1e3)).answer == "LOUD"
         assert (
