@@ -161,8 +161,8 @@ async def test_all_models_of_a_pool_are_in_memory_before_it_takes_queries(
     rows = np.random.default_rng(0).normal(size=(20, 4)).astype(np.float32)
     forest = RandomForestClassifier(3, random_state=0).fit(rows, rows[:, 0] > 0)
     package_sklearn(forest, tmp_path / "forest", "forest", "1", rows[:2])
-    how = {"architecture": "tests.toy_nets:mlp", "arguments": {"inputs": 4, "outputs": 2}}
-    package_torch(seeded(mlp(4, 2)), tmp_path / "net", "net", "1", rows[:2], **how)
+    made, given = "tests.toy_nets:mlp", {"inputs": 4, "outputs": 2}
+    package_torch(seeded(mlp(4, 2)), tmp_path / "net", "net", "1", rows[:2], architecture=made, arguments=given)
     toys: dict[str, Toy | Path] = {f"toy{number}": Toy("tests.toys:parity", rows[:2]) for number in range(8)}
     models = {**toys, "forest": tmp_path / "forest", "net": tmp_path / "net"}
     app = {"policy": "single", "slo_ms": PATIENT_MS, "default_output": "none"}
