@@ -350,11 +350,11 @@ class System:
         return Child(name, tuple(argv), self.log(name), own)
 
     async def _ready(self, reports: KafkaTail, missing: set[str]) -> None:
-        end, loading = asyncio.get_running_loop().time() + READY_S, dict[str, str]()
+        end, told = asyncio.get_running_loop().time() + READY_S, dict[str, str]()
         while missing:
-            self._progress.waits("the roles:", ", ".join(name + loading.get(name, "") for name in sorted(missing)))
+            self._progress.waits("the roles:", ", ".join(name + told.get(name, "") for name in sorted(missing)))
             for record in await reports.poll(POLL_MS):
-                loading |= self._loading(record.value)
+                told |= self._loading(record.value)
                 if (name := self._announced(record.value)) in missing:
                     missing.discard(name)
                     self._progress.done(f"{name} is ready (process {self._pid(name)}, log {self.log(name)})")
@@ -379,12 +379,10 @@ class System:
         self._progress.done(f"{PAGE} is not ready yet; all else runs without it (log {self.log(PAGE)})")
 
     def _loading(self, value: bytes | None) -> dict[str, str]:
-        """Return how far a host of ours is with loading its models, by its name, if it is a host's report."""
+        """Return how far a host is with loading its models, by its name, if this is a host's report."""
         with suppress(DecodeError):
             report = self._codec.decode(Report, value)
-            known, there = (report.gauges.get(f"host_{what}_models") for what in ("known", "resident"))
-            if known and there is not None:
-                return {report.instance.removesuffix("@1"): f" ({there:,.0f} of {known:,.0f} models in memory)"}
+            return {report.instance.removesuffix("@1"): loading(report)}
         return {}
 
     def _announced(self, value: bytes | None) -> str:
@@ -402,6 +400,12 @@ class System:
     def _pid(self, instance: str) -> int | None:
         """Return the pid of the process that an instance runs in."""
         return self.pids.get(self.process_of(instance))
+
+
+def loading(report: Report) -> str:
+    """Say how many of its models a host has in memory; nothing of any other role."""
+    known, there = (report.gauges.get(f"host_{what}_models", 0) for what in ("known", "resident"))
+    return f" ({there:,.0f} of {known:,.0f} models in memory)" if known else ""
 
 
 def present(models: Mapping[str, Model], told: Container[str] = ()) -> list[str]:
