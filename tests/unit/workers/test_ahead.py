@@ -236,6 +236,17 @@ def test_what_nobody_has_asked_makes_room_first_and_of_it_the_least_asked() -> N
     assert bench.names() == {"c", "d", "e"}
 
 
+def test_what_a_plan_brings_takes_the_place_of_the_least_asked_that_is_asked_elsewhere() -> None:
+    """All three are another host's by the plan; the last one was loaded last, as it was asked least."""
+    bench = Bench(budget=3)
+    bench.add("a", "b", "c", "d")
+    bench.start()
+    bench.run(1)
+    bench.plan(("two", "a", 3.0), ("two", "b", 2.0), ("two", "c", 1.0), ("one", "d", 1.0))
+    bench.run(1)
+    assert bench.names() == {"a", "b", "d"}
+
+
 def test_a_model_that_is_added_is_loaded_at_once_if_there_is_room() -> None:
     """Nobody is unloaded for one that nobody asks."""
     bench = Bench(budget=2)
