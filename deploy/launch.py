@@ -17,7 +17,7 @@ import os
 import signal
 import sys
 import uuid
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -352,10 +352,11 @@ class System:
         return Child(name, tuple(argv), self.log(name), own)
 
     async def _ready(self, reports: KafkaTail, missing: set[str]) -> None:
-        end = asyncio.get_running_loop().time() + READY_S
+        end, told = asyncio.get_running_loop().time() + READY_S, dict[str, str]()
         while missing:
-            self._progress.waits("the roles:", ", ".join(sorted(missing)))
+            self._progress.waits("the roles:", ", ".join(name + told.get(name, "") for name in sorted(missing)))
             for record in await reports.poll(POLL_MS):
+                told |= self._loading(record.value)
                 if (name := self._announced(record.value)) in missing:
                     missing.discard(name)
                     self._progress.done(f"{name} is ready (process {self._pid(name)}, log {self.log(name)})")
@@ -379,6 +380,13 @@ class System:
                 return
         self._progress.done(f"{PAGE} is not ready yet; all else runs without it (log {self.log(PAGE)})")
 
+    def _loading(self, value: bytes | None) -> dict[str, str]:
+        """Return how far a host is with loading its models, by its name, if this is a host's report."""
+        with suppress(DecodeError):
+            report = self._codec.decode(Report, value)
+            return {report.instance.removesuffix("@1"): loading(report)}
+        return {}
+
     def _announced(self, value: bytes | None) -> str:
         """Return the instance of a report if it is ours and ready, else an empty text."""
         try:
@@ -394,6 +402,12 @@ class System:
     def _pid(self, instance: str) -> int | None:
         """Return the pid of the process that an instance runs in."""
         return self.pids.get(self.process_of(instance))
+
+
+def loading(report: Report) -> str:
+    """Say how many of its models a host has in memory; nothing of any other role."""
+    known, there = (report.gauges.get(f"host_{what}_models", 0) for what in ("known", "resident"))
+    return f" ({there:,.0f} of {known:,.0f} models in memory)" if known else ""
 
 
 def present(models: Mapping[str, Model], told: Container[str] = ()) -> list[str]:

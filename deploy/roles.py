@@ -548,7 +548,7 @@ def _planning(common: Shared) -> Planning | None:
     given = common.settings
     if not given.hosts:
         return None
-    pools = [Pool(name, host.memory_mib << 20) for name, host in sorted(given.hosts.items())]
+    pools = [Pool(name, host.memory_mib << 20, host.replicas) for name, host in sorted(given.hosts.items())]
     pace = Pace(terms=Terms(pause_us=REBALANCE_US))
     return Planning(_follow(common), common.codec, lambda: Planner(pools, given.pool_of, pace))
 

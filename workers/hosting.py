@@ -1,7 +1,7 @@
 """Runs the models of one pool: a role's loop around the host's kernel, and the process that holds the models.
 
 It reads the topics of the models that topic `models` has and that belong to the pool. Models come and go without a
-restart. No model is loaded before it is asked, or planned to be asked here.
+restart. It joins its group once what fits into memory is loaded, or a while has passed.
 """
 
 from __future__ import annotations

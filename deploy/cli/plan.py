@@ -57,6 +57,6 @@ def _show(found: Plan) -> None:
 def _row(place: Place) -> tuple[str, ...]:
     partitions = ",".join(map(str, place.partitions))
     if not place.per_s:
-        return place.host, place.model, partitions, "0", "", "loaded when it is asked"
+        return place.host, place.model, partitions, "0", "", "not asked"
     every = f"{place.duty_us / 1e3:.1f} ms" if place.duty_us else "as often as it can"
     return place.host, place.model, partitions, f"{place.per_s:.1f}", str(place.rows), every

@@ -302,9 +302,9 @@ class Host(Section):
     """The models, by name, or all that are in no other pool, not inline, and not in a process of their own
     (`worker.isolated`)."""
     memory_mib: MiB = 512
-    """How many MiB the models may take that are in memory at a time. Beyond it the one that was not asked for longest
-    makes room, and is loaded again when it is asked. Python and libraries come on top (60 MiB, scikit-learn 160), and
-    for batches a quarter of this, at least 128 MiB."""
+    """How many MiB the models may take that are in memory at a time. What fits is loaded before it takes queries.
+    Beyond it the one that was not asked for longest makes room, and is loaded again when it is asked. Python and
+    libraries come on top (60 MiB, scikit-learn 160), and for batches a quarter of this, at least 128 MiB."""
     cache_mib: int = Field(default=0, ge=0)
     """How many MiB of packages' files are kept in `.skysail/cache`, by their digests, so that a model is loaded again
     from there. Use it where packages lie on a disk of another machine; 0 = none."""

@@ -1,4 +1,4 @@
-"""When a pool is planned anew: every epoch, earlier when a rate moves, at once when a host is gone.
+"""When a pool is planned anew: every epoch, earlier when a rate moves or a host is new, at once when one is gone.
 
 The constants are those of Nexus (SOSP'19 and its code): 30 s an epoch, 10 s at least, and a rate has moved when it is
 below 0.8 or above 1.1 of what is provided for. A rate that is counted over seconds also moves by chance. So it must be
@@ -97,12 +97,13 @@ def _why(before: Planned | None, works: Sequence[Work], hosts: Sequence[str], no
         return "models have come or gone"
     if since_us >= pace.terms.epoch_us:
         return "the epoch is over"
+    if since_us < pace.least_us:
+        return ""
     rates = [(work.model, work.per_s, before.per_s[work.model]) for work in works]
     found = [(model, rate, given) for model, rate, given in rates if _has_moved(rate, given, pace)]
-    if not found or since_us < pace.least_us:
-        return ""
+    news = [f"{host} is new" for host in sorted({*hosts} - {*before.hosts})]
     return "; ".join(
-        f"{model} is asked {rate:.0f}/s, and {given:.0f}/s were provided for" for model, rate, given in found
+        news + [f"{model} is asked {rate:.0f}/s, and {given:.0f}/s were provided for" for model, rate, given in found]
     )
 
 

@@ -4,13 +4,16 @@ Nexus (SOSP'19) plans anew every epoch from what is placed, and so does this:
 
 1. A model stays where it is. Where a host cannot do all in time any more, the model that is cheapest to load moves.
 2. What moves, is new, or has lost its host goes onto the host where it leaves the least time unused.
-3. The host that does least is emptied, if the others can do its models, and it is long enough since the last change.
+3. A host without work takes half of what the busiest one does, until as many have some as are asked for.
+4. Beyond these the host that does least is emptied, if the others can do its models, and it is long enough since the
+   last change.
 
 Every change of the plan stops all hosts of the pool for a moment, since Kafka hands all partitions out anew. A move
 away from a host that cannot keep up pays if it costs less time than that host lacks within an epoch. A move that only
 frees a host may cost a small share of the time since the last change.
 
-Models that nobody asks take no time: they stay, or go where the fewest models are, and are loaded when they are asked.
+Models that nobody asks take no time: they stay, or go where the fewest models are. If several hosts are asked for, none
+keeps more of them than its part of all models.
 """
 
 from __future__ import annotations
@@ -35,12 +38,14 @@ class Terms(NamedTuple):
         epoch_us: for how long a placement is reckoned to be right.
         pause_us: for how long every host stands still when the placement changes.
         spent: the share of its time that a pool may stand still to free hosts.
+        least: so many hosts have work, as far as there are models for them; more have some where that is needed.
     """
 
     memory_bytes: int | None = None
     epoch_us: int = 30_000_000
     pause_us: int = 0
     spent: float = 0.002
+    least: int = 1
 
 
 class Placement(NamedTuple):
@@ -82,6 +87,7 @@ def moved(
     if moving.missing:
         moving.anew()
     else:
+        moving.spread()
         moving.empty(since_us)
     faults = [
         f"{work.model}: {fault}" for work in moving.works.values() if (fault := fault_of(work, terms.memory_bytes))
@@ -128,7 +134,8 @@ class _Moving:
             used = [host for host in self.hosts if self.nodes[host].shares]
             at = best([self.nodes[host] for host in used], share, self.terms.memory_bytes)
             free = next((host for host in self.hosts if not self.nodes[host].shares), None)
-            host = used[at] if at is not None else free
+            is_spread = free is not None and len(used) < self.terms.least
+            host = used[at] if at is not None and not is_spread else free
             if host is None:
                 there = best(extra, share, self.terms.memory_bytes)
                 extra = [*extra, Node((share,))] if there is None else _with(extra, there, share)
@@ -136,10 +143,26 @@ class _Moving:
             self.nodes[host] = self.nodes[host].plus(share)
         self.missing = len(extra)
 
+    def spread(self) -> None:
+        """Give work to hosts that have none, until as many have some as are asked for."""
+        while True:
+            used = [host for host in self.hosts if self.nodes[host].shares]
+            free = next((host for host in self.hosts if not self.nodes[host].shares), None)
+            busiest = max(
+                (host for host in used if len(self.nodes[host].shares) > 1),
+                key=lambda host: self.nodes[host].occupancy,
+                default=None,
+            )
+            if free is None or busiest is None or len(used) >= self.terms.least:
+                return
+            for share in ordered(self.nodes[busiest].shares)[1::2]:
+                self.nodes[busiest], self.nodes[free] = self.nodes[busiest].minus(share), self.nodes[free].plus(share)
+                self.why.setdefault(share.work.model, f"{free} has nothing to do")
+
     def empty(self, since_us: int) -> None:
         """Free the host that does least, if the others can do its models and that pays."""
         used = sorted((host for host in self.hosts if self.nodes[host].shares), key=lambda h: self.nodes[h].occupancy)
-        for host in used[:-1]:
+        for host in used[:-1] if len(used) > self.terms.least else ():
             others = [each for each in used if each != host]
             nodes = self._taken_over([self.nodes[each] for each in others], self.nodes[host])
             cost_us = self.terms.pause_us + sum(share.work.load_us for share in self.nodes[host].shares) // len(others)
@@ -176,9 +199,13 @@ class _Moving:
 
     def fill(self) -> None:
         """Give models that are not asked a host: the one that they had, else one with few models."""
+        several = min(self.terms.least, len(self.hosts))
+        most = -(-len(self.works) // several) if several > 1 else len(self.works)
         for work in (work for work in self.works.values() if not work.per_s):
             host = self.before.get((work.model, 0), "")
-            if host not in self.nodes:
+            if host not in self.nodes or len(self.nodes[host].shares) >= most:
+                if host in self.nodes:
+                    self.why.setdefault(work.model, f"{host} has more than its part of the models")
                 host = min(self.hosts, key=lambda each: len(self.nodes[each].shares))
             self.nodes[host] = self.nodes[host].plus(Share(work, tuple(range(work.partitions))))
 

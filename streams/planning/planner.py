@@ -43,10 +43,12 @@ class Pool(NamedTuple):
     Attributes:
         name: of it.
         memory_bytes: that the models of each of its hosts may take.
+        hosts: that were asked for: so many have work.
     """
 
     name: str
     memory_bytes: int
+    hosts: int = 1
 
 
 class Planner:
@@ -115,7 +117,7 @@ class Planner:
         before, works = self._planned.get(pool.name), self.works(pool, rates)
         if not hosts or not works:
             return None
-        pace = replace(self._pace, terms=self._pace.terms._replace(memory_bytes=pool.memory_bytes))
+        pace = replace(self._pace, terms=self._pace.terms._replace(memory_bytes=pool.memory_bytes, least=pool.hosts))
         found = planned(before, works, sorted(hosts), now_us, pace)
         if found is before:
             return None

@@ -7,10 +7,11 @@ import time
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
+from sklearn.ensemble import RandomForestClassifier
 
 from schemas import topics
 from schemas.codec import Codec
-from schemas.records import Model, ModelPredictions, Outcome, Status, Tensor
+from schemas.records import Model, ModelPredictions, Outcome, Report, Status, Tensor
 from streams.operators.contract import Emit
 from streams.runtime.clock import SystemClock
 from streams.runtime.kafka.connection import KafkaConnection
@@ -21,9 +22,10 @@ from streams.runtime.role.definition import Ports
 from streams.topology import host_role
 from tests.deployments import Toy, deployed
 from tests.samples import model_query
+from tests.toy_nets import mlp, seeded
 from workers.hosting import Hosting
 from workers.manifest import digest
-from workers.packages.packaging import package_function
+from workers.packages.packaging import package_function, package_sklearn, package_torch
 from workers.settings import WorkerSettings
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from deploy.local.services import Broker, RedisServer
+    from tests.deployments import Deployed
 
 CODEC = Codec()
 SECOND = 1_000_000
@@ -151,6 +154,35 @@ async def test_a_deployment_survives_a_model_that_dies_and_a_host_that_is_killed
         assert (await there.client.predict("shout", "again", timeout_s=PATIENT_MS / 1e3)).answer == "AGAIN"
 
 
+async def test_all_models_of_a_pool_are_in_memory_before_it_takes_queries(
+    kafka: Broker, redis_server: RedisServer, prefix: str, tmp_path: Path
+) -> None:
+    """Ten, of functions, scikit-learn and torch: none is loaded for a query, and no first answer is the default."""
+    rows = np.random.default_rng(0).normal(size=(20, 4)).astype(np.float32)
+    forest = RandomForestClassifier(3, random_state=0).fit(rows, rows[:, 0] > 0)
+    package_sklearn(forest, tmp_path / "forest", "forest", "1", rows[:2])
+    made, given = "tests.toy_nets:mlp", {"inputs": 4, "outputs": 2}
+    package_torch(seeded(mlp(4, 2)), tmp_path / "net", "net", "1", rows[:2], architecture=made, arguments=given)
+    toys: dict[str, Toy | Path] = {f"toy{number}": Toy("tests.toys:parity", rows[:2]) for number in range(8)}
+    models = {**toys, "forest": tmp_path / "forest", "net": tmp_path / "net"}
+    app = {"policy": "single", "slo_ms": PATIENT_MS, "default_output": "none"}
+    applications = {name: {**app, "models": [name]} for name in models}
+    hosts = {"small": {"models": [*models]}}
+    async with deployed(kafka, redis_server.url, prefix, tmp_path, models, applications, hosts=hosts) as there:
+        answers = [await there.client.predict(name, rows[0], timeout_s=PATIENT_MS / 1e3) for name in models]
+        ready, last = _when_ready(there, "small"), there.watch.reports()["host.small"]
+    assert ready is not None
+    assert {answer.status for answer in answers} == {Status.COMPLETE}
+    assert (ready.gauges["host_known_models"], ready.gauges["host_resident_models"]) == (10, 10)
+    assert last.counters["host_loads_total"] == 10
+
+
+def _when_ready(there: Deployed, pool: str) -> Report | None:
+    """Return the first report of a pool's host that takes queries."""
+    reports = (each for each in there.watch.decoded(Report, topics.REPORTS) if each.role == host_role(pool))
+    return next((report for report in reports if report.gauges.get("partitions", 0)), None)
+
+
 async def test_nine_models_of_an_application_share_a_host_by_themselves(
     kafka: Broker, redis_server: RedisServer, prefix: str, tmp_path: Path
 ) -> None:
@@ -163,6 +195,9 @@ async def test_nine_models_of_an_application_share_a_host_by_themselves(
     applications = {"many": {**many, **patient}, "one": {**one, **patient}}
     async with deployed(kafka, redis_server.url, prefix, tmp_path, models, applications, processes="shared") as there:
         assert {*there.system.pids} == {"loop", "worker.alone", "host.others"}
+        ready = await there.watch.until(lambda: _when_ready(there, "others"))
+        assert ready is not None
+        assert ready.gauges["host_resident_models"] == 9
         assert (await there.client.predict("many", "loud", timeout_s=PATIENT_MS / 1e3)).answer == "LOUD"
         assert (
             await there.client.predict("one", "here", timeout_s=PATIENT_MS / 1e3)

@@ -169,6 +169,27 @@ def test_with_time_and_memory_for_all_every_query_is_answered_in_time(
 
 
 @settings(max_examples=25, deadline=None)
+@given(TRUNKS, SCHEDULE, st.integers(1, 3), st.permutations(NAMES), st.sampled_from((None, 200 * MS)))
+def test_the_first_query_of_each_model_that_fits_is_in_time(
+    trunks: dict[str, str], schedule: str, lanes: int, names: list[str], crash_us: int | None
+) -> None:
+    """At a start, at another one after a crash, and after every version has been replaced: a load takes too long."""
+    faults = [Crash(at_us=crash_us, role=ROLE)] if crash_us is not None else []
+    bench = Bench(schedule, lanes, len(NAMES), faults=faults, trunks=trunks)
+    bench.driver.run(1)
+    bench.ask([Asked(name, 2 * MS) for name in names], 9 * MS)
+    for name in NAMES:
+        bench.publish(bench.version(name, "2"))
+    bench.driver.run(3)
+    bench.ask([Asked(name, 2 * MS) for name in names], 9 * MS)
+    bench.driver.run(1)
+    outcomes = bench.outcomes()
+
+    assert {query_id: len(found) for query_id, found in outcomes.items()} == dict.fromkeys(bench.due_us, 1)
+    assert {found[0][0] for found in outcomes.values()} == {Outcome.OK}
+
+
+@settings(max_examples=25, deadline=None)
 @given(TRUNKS, SCHEDULE, st.integers(1, 3), ASKED)
 def test_models_that_hang_cost_the_others_time_and_nothing_else(
     trunks: dict[str, str], schedule: str, lanes: int, asked: list[Asked]

@@ -52,6 +52,21 @@ def test_the_same_rates_move_nothing(seed: int, models: int) -> None:
     assert not again.reasons
 
 
+@given(SEEDS, st.integers(1, 10), st.integers(1, 4), st.integers(0, 4), st.floats(0, 1))
+def test_so_many_hosts_have_work_as_are_asked_for(seed: int, models: int, least: int, more: int, idle: float) -> None:
+    """As far as there are models, asked or not, wherever they were before; then the same rates move nothing."""
+    random = np.random.default_rng(seed)
+    works = [replace(work, per_s=0.0) if random.random() < idle else work for work in drawn(random, models)]
+    hosts, terms = _hosts(least + more), Terms(least=least)
+    before = {(work.model, n): hosts[0] for work in works for n in range(work.partitions) if random.random() < 0.7}
+    first = moved(before, works, hosts, terms)
+    again = moved(first.hosts_of(), works, hosts, terms, since_us=0)
+    assert len({*first.hosts_of().values()}) >= min(least, len(works))
+    asked = [work for work in works if work.per_s]
+    assert sum(1 for node in first.nodes.values() if node.is_asked) >= min(least, len(asked))
+    assert again.hosts_of() == first.hosts_of()
+
+
 @given(SEEDS, st.integers(2, 10))
 def test_what_is_in_time_stays_when_a_host_goes(seed: int, models: int) -> None:
     """Only what the lost host had moves, while others have room or are free."""

@@ -302,7 +302,7 @@ class Host(Operator):
     def _follow(self) -> None:
         """Let what is not read here any more make room before all others."""
         own, memory = self._follower.own, self._memory
-        for unit in [*memory] if self._follower.plan is not None else ():
+        for unit in reversed([*memory]) if self._follower.plan is not None else ():  # the least recently used first
             if memory.units[unit][0].model.name not in own:
                 memory.residency.release(unit)
 

@@ -1,6 +1,6 @@
-"""One model of a host: what topic `models` says of it, and its worker, which is made when it is asked first.
+"""One model of a host: what topic `models` says of it, and its worker, which is made when it is loaded first.
 
-A model that nobody asks costs its records alone: about 2 KiB.
+A model that is not loaded and that nobody asks costs its records alone: about 2 KiB.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Hosted:
     Attributes:
         model: its version that serves, as published last.
         records: the last ones of topic `models` about it, by key.
-        worker: its kernel; None = it was never asked.
+        worker: its kernel; None = it was never loaded nor asked.
         copies: that the worker wants, by number.
         out: packages that were taken out, by version and digest.
         sizes: what versions took in memory (bytes), the least of all times: what else was done meanwhile counts, too.

@@ -67,9 +67,9 @@ class ProfileLog:
             self._profiles.restore(known[0])
 
     def written_us(self, model: str) -> int:
-        """Return when what a model's batches take was written last (us); 0 = never, so it was not asked."""
-        known = self._known.get(model)
-        return 0 if known is None else known[1]
+        """Return when what a model's batches take was written last (us); 0 = none has run, so it was not asked."""
+        profile, time_us = self._known.get(model, (None, 0))
+        return time_us if profile is not None and profile.sizes else 0
 
     def measured(self, model: str, now_us: int) -> None:
         """Note that the version that serves was run or loaded."""

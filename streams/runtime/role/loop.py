@@ -59,7 +59,7 @@ BACKOFF_S = 0.5
 STATES_S = 5.0
 # How long a role may get ready before it takes queries all the same: a model whose loading hangs, or takes minutes,
 # keeps no other one out for longer.
-READY_S = 60.0
+READY_S = 90.0
 
 
 class RoleLoop:

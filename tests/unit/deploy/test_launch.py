@@ -17,7 +17,7 @@ from deploy.local.supervisor import ChildStatus
 from deploy.new_models import removed_by
 from deploy.state import desired
 from schemas.codec import Codec
-from schemas.records import Application, Model
+from schemas.records import Application, Model, Report
 from streams.operators.contract import Record
 
 if TYPE_CHECKING:
@@ -73,6 +73,14 @@ def test_the_roles_of_the_loop_share_a_process_if_wanted() -> None:
     found = plan(Settings(processes="shared"), ["a", "b"], inside={"a"})
     assert [process.name for process in found] == ["loop", "worker.b", "control"]
     assert found[0].roles == found[0].instances == ("selection", "joiner", "learner")
+
+
+def test_a_host_that_gets_ready_says_how_far_it_is() -> None:
+    """Nothing is said of other roles, nor of a host that knows no model yet."""
+    gauges = {"host_known_models": 12.0, "host_resident_models": 3.0}
+    assert launch.loading(Report("host.small@1", "host.small", 0, {}, gauges)) == " (3 of 12 models in memory)"
+    assert launch.loading(Report("host.small@1", "host.small", 0, {}, {"host_known_models": 0.0})) == ""
+    assert launch.loading(Report("joiner@1", "joiner", 0, {}, {"lag": 0.0})) == ""
 
 
 def test_a_single_role_keeps_its_name() -> None:

@@ -100,6 +100,9 @@ async def test_models_that_come_while_it_runs_share_a_host_from_the_ninth_on(
         await system.serve({name: _model(name, tmp_path) for name in names[:count]})
     assert supervisor.names == [*(f"worker.{name}" for name in names[:8]), "host.others"]
     assert configuration.load(system.settings_file, {}).pool_of("m11") == "others"
+    told = placement.read(tmp_path)
+    assert str(told["m7"]) == "own process: new since the start"
+    assert str(told["m11"]) == "host others: new since the start"
 
 
 def _model(name: str, folder: Path) -> Model:

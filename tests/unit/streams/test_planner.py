@@ -105,6 +105,20 @@ def test_a_plan_without_a_host_is_followed_at_once() -> None:
     assert (second.changed_us, second.from_us) == (30 * S, 0)
 
 
+def test_of_two_hosts_that_were_asked_for_both_have_work_although_one_came_later() -> None:
+    """The first plan knows one host alone, and nobody has asked yet; both have a part before and after queries come."""
+    planner = Planner([Pool("small", 1 << 30, hosts=2)], lambda _: "small", Pace())
+    for name in "abcd":
+        planner.model(name, _model(name))
+    (alone,) = planner.plan({}, {"small": ["one"]}, 0)
+    assert {*_homes(alone).values()} == {"one"}
+    assert planner.plan({}, {"small": ["one", "two"]}, S) == []
+    (idle,) = planner.plan({}, {"small": ["one", "two"]}, 10 * S)
+    assert sorted(_homes(idle).values()) == ["one", "one", "two", "two"]
+    (asked,) = planner.plan(dict.fromkeys("abcd", 5.0), {"small": ["one", "two"]}, 40 * S)
+    assert _homes(asked) == _homes(idle)
+
+
 def test_a_model_that_was_never_run_takes_what_its_package_says() -> None:
     """Two of 0.6 GiB do not share a host of 1 GiB."""
     planner = Planner([Pool("small", 1 << 30)], lambda _: "small", Pace())

@@ -72,9 +72,9 @@ class Bench:
         """Remove a model."""
         self._give(topics.MODELS, name.encode(), None)
 
-    def profile(self, name: str, at_us: int) -> None:
+    def profile(self, name: str, at_us: int, sizes: tuple[int, ...] = (1,)) -> None:
         """Publish what batches of a model take, at a time."""
-        profile = Profile(name, "1", (1,), (1_000,), LOAD_US, MIB)
+        profile = Profile(name, "1", sizes, tuple(1_000 for _ in sizes), LOAD_US, MIB)
         self._give(topics.PROFILES, name.encode(), CODEC.encode(profile), at_us)
 
     def plan(self, *places: tuple[str, str, float]) -> None:
@@ -193,11 +193,12 @@ def test_a_host_without_models_is_ready() -> None:
 
 
 def test_where_not_all_fit_the_most_asked_are_there() -> None:
-    """First the own ones by the plan's rates, then those that were measured lately, then as they were published."""
+    """First the own ones by the plan's rates, then those that were run lately, then as they were published."""
     bench = Bench(budget=6)
     bench.add(*"abcdefgh")
     bench.profile("b", 5)
     bench.profile("e", 9)
+    bench.profile("c", 20, sizes=())  # it was loaded, and never asked
     bench.plan(("one", "g", 1.0), ("one", "d", 3.0), ("two", "h", 9.0), ("one", "f", 0.0))
     bench.start()
     bench.run(2)
@@ -233,6 +234,17 @@ def test_what_nobody_has_asked_makes_room_first_and_of_it_the_least_asked() -> N
     bench.ask("e")
     bench.run(1)
     assert bench.names() == {"c", "d", "e"}
+
+
+def test_what_a_plan_brings_takes_the_place_of_the_least_asked_that_is_asked_elsewhere() -> None:
+    """All three are another host's by the plan; the last one was loaded last, as it was asked least."""
+    bench = Bench(budget=3)
+    bench.add("a", "b", "c", "d")
+    bench.start()
+    bench.run(1)
+    bench.plan(("two", "a", 3.0), ("two", "b", 2.0), ("two", "c", 1.0), ("one", "d", 1.0))
+    bench.run(1)
+    assert bench.names() == {"a", "b", "d"}
 
 
 def test_a_model_that_is_added_is_loaded_at_once_if_there_is_room() -> None:

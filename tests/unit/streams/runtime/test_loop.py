@@ -674,7 +674,7 @@ def test_followed_topics_are_known_before_the_first_query() -> None:
     run(scene())
 
 
-def test_a_kernel_that_gets_ready_takes_queries_when_it_is_ready_and_after_a_minute_all_the_same() -> None:
+def test_a_kernel_that_gets_ready_takes_queries_when_it_is_ready_and_after_a_while_all_the_same() -> None:
     """What it prepares for them is there before; if it never is, they are not kept waiting for ever."""
 
     async def scene(ready_s: float, joins_s: float) -> None:
