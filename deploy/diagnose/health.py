@@ -32,6 +32,8 @@ from streams.control.hosts import Heard, host_rows
 from streams.control.load_faults import load_faults
 from streams.control.report_filter import sound
 from streams.operators.selection.coding import code_of
+from streams.operators.selection.times import span
+from streams.operators.statistics import SENT_AGO
 from streams.runtime.errors import BrokerUnavailableError
 from streams.runtime.kafka.log_reader import KafkaRecent, KafkaTail
 from workers import manifest as manifests
@@ -203,6 +205,7 @@ def check_roles(settings: Settings, codec: Codec, models: Mapping[str, Model]) -
     for name in expected:
         yield check_page(settings) if name == PAGE else _role(name, reports.get(name, []))
     yield from check_clocks(report for found in reports.values() for report in found)
+    yield from check_senders(report for found in reports.values() for report in found)
     yield from check_versions(report for found in reports.values() for report in found)
     for name in sorted(reports.keys() - set(expected)):
         yield Check(name, Level.WARN, "reports, though it is not asked for", "stop it, or deploy its model")
@@ -215,6 +218,20 @@ def check_clocks(reports: Iterable[Report]) -> Iterator[Check]:
         if abs(off_ms) > CLOCK_MS:
             advice = "its machine's clock has been set: queries expire or wait too long until it has followed; run NTP"
             yield Check(f"clock of {report.instance}", Level.WARN, f"{off_ms:+,.0f} ms off its machine's", advice)
+
+
+def check_senders(reports: Iterable[Report]) -> Iterator[Check]:
+    """Tell of applications of which nearly all queries have expired when they come."""
+    for report in reports:
+        for full, value in report.gauges.items():
+            name, labels = parse(full)
+            if name == SENT_AGO:
+                found = f"nearly all queries expire on arrival: sent {span(int(value))} ago by their senders' clocks"
+                lag = report.gauges.get("lag", 0.0)
+                advice = "set the senders' clocks (NTP); with sent_us 0 a query's time is that of its Kafka record"
+                if lag:
+                    advice = f"{report.instance} has {lag:,.0f} records to read: wait, or start another; else {advice}"
+                yield Check(f"senders of {labels.get('application', '')}", Level.WARN, found, advice)
 
 
 def check_versions(reports: Iterable[Report]) -> Iterator[Check]:
