@@ -5,7 +5,6 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from schemas import topics
 from streams.trace.mapping import mapped
 from streams.trace.tables import rows
 from streams.trace.writer import TraceWriter
@@ -25,7 +24,7 @@ def imported(file: Path, mapping: TraceMapping, folder: Path, about: Manifest, c
 
     Args:
         file: CSV, JSON lines, npz or Parquet.
-        mapping: which columns make queries and feedback.
+        mapping: which columns make queries, feedback and observations.
         folder: of the trace.
         about: for its manifest.
         codec: of the records.
@@ -35,7 +34,7 @@ def imported(file: Path, mapping: TraceMapping, folder: Path, about: Manifest, c
     """
     records = mapped(rows(file), mapping, codec, file.stem)
     with TraceWriter(folder, about, codec) as writer:
-        for topic in (topics.QUERIES, topics.FEEDBACK):
+        for topic in mapping.topics:
             writer.expect(topic, {0: 0})
         while some := [*islice(records, _AT_ONCE)]:
             writer.add(some)

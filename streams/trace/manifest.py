@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 FILE: Final = "manifest.json"
 FORMAT: Final = 1
+KAFKA: Final = "kafka"  # the source of what was recorded
 
 
 class TraceError(FormatError):
@@ -122,7 +123,7 @@ class Manifest:
     version: str
     settings: Mapping[str, Any] = field(default_factory=dict)
     topics: Mapping[str, RecordedTopic] = field(default_factory=dict)
-    source: str = "kafka"
+    source: str = KAFKA
 
     @property
     def count(self) -> int:
