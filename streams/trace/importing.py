@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from streams.trace.mapping import mapped
+from streams.trace.mapped import mapped
 from streams.trace.tables import rows
 from streams.trace.writer import TraceWriter
 
