@@ -99,7 +99,7 @@ class Query(NamedTuple):
     input: Input
     context: str | None = None
     sent_us: int = 0  # when the client meant to send it; 0 = take the record's own timestamp
-    slo_ms: float | None = None  # overrides the application's objective for this query
+    slo_ms: float | None = None  # instead of the application's objective, at most its max_slo_ms
     priority: int = 0  # an overloaded model refuses or drops queries of the lowest first
     features: tuple[float, ...] = ()  # input of contextual policies; at most `inputs.MAX_FEATURES`, finite
     version: str | None = None  # or label that must answer, or MODEL@VERSION; None = any

@@ -146,6 +146,7 @@ class Client:
         self._clock = clock or SystemClock()
         self._ids = None if seed is None else random.Random(seed)  # noqa: S311 - ids, not secrets
         self._served = partitions
+        self._cut = set[str]()  # applications that allow less time than was asked for
         self._partitions = 0
         self._bootstrap = bootstrap
         self._waiting: dict[str, _Awaited] = {}
@@ -221,7 +222,8 @@ class Client:
             context: the user, session or region whose policy state decides.
             features: numbers for contextual policies (`linucb`, `linear_thompson`): of about 1, always in the same
                 order.
-            slo_ms: overrides the application's objective.
+            slo_ms: the objective of this query instead of the application's, at most its `max_slo_ms` (by default ten
+                times its `slo_ms`). A longer one is cut: the prediction's message says so, and a warning, once.
             priority: an overloaded model refuses queries of the lowest priority first.
             version: the version that must answer, or its label (`stable`, `canary`, or your own), for each model asked.
                 `MODEL@VERSION` names it for one model; an application that asks one model alone then asks this one. If
@@ -249,13 +251,23 @@ class Client:
             async with asyncio.timeout(timeout_s):
                 await self.send((query,))
                 is_taken = True
-                return await asyncio.shield(future)
+                prediction = await asyncio.shield(future)
         except TimeoutError:
             if not is_taken:
                 raise BrokerUnavailableError(self._not_taken(query, timeout_s)) from None
             raise UnansweredError(self._advice(query, timeout_s)) from None
         finally:
             self._waiting.pop(query.query_id, None)
+        if slo_ms is not None:
+            self._warn_if_cut(slo_ms, prediction)
+        return prediction
+
+    def _warn_if_cut(self, slo_ms: float, prediction: Prediction) -> None:
+        """Log, once for each application, that a query had less time than it asked for."""
+        had_us, name = prediction.deadline_us - prediction.sent_us, prediction.application
+        if 0 < had_us < int(slo_ms * 1_000) and name not in self._cut:
+            self._cut.add(name)
+            _log.warning("%s: asked for %g ms, allowed are %g ms (max_slo_ms)", name, slo_ms, had_us / 1_000)
 
     async def feedback(
         self,

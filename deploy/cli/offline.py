@@ -59,7 +59,8 @@ def as_it_was(settings: Settings, folder: Path, packages: Sequence[Path], *, sto
 def deployment(manifest: Manifest) -> Deployment:
     """Return what a replay must know of the deployment that was recorded, by its settings."""
     known = manifest.topics.get(topics.OBSERVATIONS) or manifest.topics.get(topics.PREDICTIONS)
-    partitions = Settings().partitions if known is None else known.partitions
+    there = Settings().partitions if known is None else known.partitions
+    partitions = int(manifest.settings.get("partitions", there))  # somebody may have added some, which are not served
     selection = Selection.model_validate(manifest.settings.get("selection", {}))
     joiner = Joiner.model_validate(manifest.settings.get("joiner", {}))
     margin_us = None if selection.margin_ms is None else int(selection.margin_ms * 1_000)

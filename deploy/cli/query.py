@@ -80,7 +80,7 @@ class _Options(TypedDict):
 @click.option("--npy", type=click.Path(path_type=Path, exists=True), help="One row in a .npy file.")
 @click.option("--context", help="The user, session or region whose policy state decides.")
 @click.option("--features", help="Features for a contextual policy: numbers as a JSON list.")
-@click.option("--slo-ms", type=float, help="Objective of this query; overrides the application's.")
+@click.option("--slo-ms", type=float, help="Objective of this query, at most the application's max_slo_ms.")
 @click.option("--priority", type=int, default=0, show_default=True, help="An overloaded model drops the lowest first.")
 @click.option(
     "--version",

@@ -97,7 +97,8 @@ def _print_counts(what: str, counts: Counter[str]) -> None:
 def import_(settings: Settings, file: Path, place: Path, folder: Path, *, as_json: bool) -> None:
     """Make a trace in FOLDER of the rows of FILE: CSV, JSON lines, npz or Parquet, the earliest row first.
 
-    The mapping says which columns make queries and feedback; docs/replay.md lists its keys.
+    The mapping says which columns make queries and feedback, and what was chosen, how likely and at what cost, for
+    `skysail evaluate`; docs/replay.md lists its keys.
     """
     try:
         mapping = TraceMapping.parse(yaml.safe_load(place.read_text("utf-8")))

@@ -36,6 +36,8 @@ from streams.control.mute_models import mute
 from streams.control.report_filter import sound
 from streams.control.rivals import from_gauges
 from streams.operators.selection.coding import code_of
+from streams.operators.selection.times import span
+from streams.operators.statistics import SENT_AGO
 from streams.runtime.errors import BrokerUnavailableError
 from streams.runtime.kafka.log_reader import KafkaRecent, KafkaTail
 from workers import manifest as manifests
@@ -251,6 +253,7 @@ def check_roles(
     for name, wanted in expected.items():
         yield check_page(settings) if name == PAGE else _role(name, reports.get(name, []), wanted)
     yield from check_clocks(report for found in reports.values() for report in found)
+    yield from check_senders(report for found in reports.values() for report in found)
     yield from check_versions(report for found in reports.values() for report in found)
     yield from check_evidence(page, models, applications)
     for name in sorted(reports.keys() - set(expected)):
@@ -313,6 +316,20 @@ def check_evidence(
     told = {alert["text"]: alert for report in reports for alert in from_gauges(report.gauges, models, apprentices)}
     for text, alert in sorted(told.items()):
         yield Check("evidence", Level.DOWN if alert["level"] == "bad" else Level.WARN, text, alert["command"])
+
+
+def check_senders(reports: Iterable[Report]) -> Iterator[Check]:
+    """Tell of applications of which nearly all queries have expired when they come."""
+    for report in reports:
+        for full, value in report.gauges.items():
+            name, labels = parse(full)
+            if name == SENT_AGO:
+                found = f"nearly all queries expire on arrival: sent {span(int(value))} ago by their senders' clocks"
+                lag = report.gauges.get("lag", 0.0)
+                advice = "set the senders' clocks (NTP); with sent_us 0 a query's time is that of its Kafka record"
+                if lag:
+                    advice = f"{report.instance} has {lag:,.0f} records to read: wait, or start another; else {advice}"
+                yield Check(f"senders of {labels.get('application', '')}", Level.WARN, found, advice)
 
 
 def check_versions(reports: Iterable[Report]) -> Iterator[Check]:

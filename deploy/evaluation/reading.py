@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from deploy.connect.clients import answering
@@ -9,6 +10,7 @@ from deploy.state.messages import records
 from streams.evaluation.errors import EvaluationError
 from streams.evaluation.history import OBSERVATIONS, TOPICS, history
 from streams.runtime.clock import SystemClock
+from streams.trace.manifest import KAFKA
 from streams.trace.reader import Trace
 
 if TYPE_CHECKING:
@@ -31,7 +33,10 @@ def recorded(folder: Path, codec: Codec, application: str | None) -> History:
         there = ", ".join(trace.topics()) or "nothing"
         raise EvaluationError(f"{folder} holds {there}; record the topic {OBSERVATIONS} to evaluate policies")
     topics = [topic for topic in TOPICS if topic in trace.topics()]
-    return history(trace.merged(topics), codec, application, trace.manifest.until_us or 0)
+    found = history(trace.merged(topics), codec, application, trace.manifest.until_us or 0)
+    if found.window_s is None and trace.manifest.source != KAFKA:  # rows of elsewhere say all that they ever will
+        return replace(found, window_s=0.0)
+    return found
 
 
 def live(settings: Settings, codec: Codec, application: str) -> History:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 from streams.control.history import Key
 from streams.control.page_types import Alert, run, skysail
 from streams.control.promises import broken
+from streams.operators.selection.times import span
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -131,6 +132,9 @@ def _default(row: ApplicationRow, which: str, level: Literal["bad", "warn"]) -> 
     """Say that so many answers are the default, why most of them are, and what to type."""
     name, model, reason = row["name"], _busiest(row), _usual_reason(row)
     meaning, words = REASONS.get(reason, (reason.replace("_", " "), ("tail", "predictions", "--count", "5")))
+    if reason == "expired" and row["sent_ago_ms"] is not None:
+        ago = span(int(row["sent_ago_ms"] * 1_000))
+        meaning = f"they come expired: sent {ago} ago by their senders' clocks. Set these (NTP), or see selection's lag"
     if "{model}" in words and not model:
         words = _SHOW
     text = f"{name}: {which} are the default, most because {meaning}"

@@ -28,7 +28,7 @@ from streams.control.page_types import (
 )
 from streams.control.promises import at_most
 from streams.control.visibility import View
-from streams.operators.statistics import UNSERVED
+from streams.operators.statistics import SENT_AGO, UNSERVED
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -199,6 +199,7 @@ def _application(name: str, gauges: _Gauges, history: History, now_us: int) -> A
         partials=_reasons(risen, name, "partial", answers),
         reasons=_reasons(risen, name, "default", answers),
         late=_share(risen, Key("late_answers_total", name), answers),
+        sent_ago_ms=gauges.largest(SENT_AGO, name, scale=1e-3),
         without_state=_share(risen, Key("decided_without_state_total", name), answers),
         again=_again(risen, name, answers) | _of_stages(risen, name),
         turned_away=_turned_away(risen, name),

@@ -90,6 +90,7 @@ class ApplicationRow(TypedDict):
     defaults: float | None
     reasons: dict[str, float]  # of the defaults, as shares of all answers
     late: float | None  # answered after the deadline
+    sent_ago_ms: float | None  # where nearly all expire on arrival: the last one's age by its sender's clock
     without_state: float | None  # share of the answers decided before the policy's state had been read
     again: dict[str, float]  # what else was asked in the last minute, and what stages went without, as shares
     turned_away: dict[str, float]  # in the last minute, beyond its share: kind and number

@@ -24,6 +24,9 @@ Key: TypeAlias = tuple[str, ...]
 _JOINED = JoinStatus.JOINED  # looking it up costs 0.1 us
 # Gauge of records that lie in partitions of a topic which nobody serves; it is there where there are such partitions.
 UNSERVED = "unserved_records"
+# Gauge of how long before it came an application's last expired query had been sent, by its sender's clock. It is there
+# while more than this share of its last queries had expired when they came.
+SENT_AGO, MOST_EXPIRED = "expired_sent_ago_us", 0.8
 # Enough for a 99th percentile, and sorted in 40 us.
 _LATEST = 512
 # Half of what percentiles look back on. A slow start must not stand on the page twelve minutes later.

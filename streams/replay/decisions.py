@@ -192,6 +192,8 @@ class Decisions:
             replayed = _as_told(recorded, replayed)
         if replayed is not None and is_ranked(recorded):  # when its state and its features came, nobody has recorded
             replayed = replayed._replace(answered_us=recorded.answered_us)
+        if replayed is not None and not recorded.message:  # earlier releases said less
+            replayed = replayed._replace(message="")
         return replayed is not None and self._codec.encode(again) == self._codec.encode(replayed)
 
     def _states(self, decision: Decision | None) -> _States:

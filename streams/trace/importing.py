@@ -5,9 +5,8 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from schemas import topics
 from streams.trace.manifest import TraceError
-from streams.trace.mapping import mapped
+from streams.trace.mapped import mapped
 from streams.trace.tables import rows
 from streams.trace.writer import TraceWriter
 
@@ -28,7 +27,7 @@ def imported(file: Path, mapping: TraceMapping, folder: Path, about: Manifest, c
 
     Args:
         file: CSV, JSON lines, npz or Parquet.
-        mapping: which columns make queries and feedback.
+        mapping: which columns make queries, feedback and observations.
         folder: of the trace.
         about: for its manifest.
         codec: of the records.
@@ -38,7 +37,7 @@ def imported(file: Path, mapping: TraceMapping, folder: Path, about: Manifest, c
     """
     records = mapped(rows(file), mapping, codec, file.stem)
     with TraceWriter(folder, about, codec) as writer:
-        for topic in (topics.QUERIES, topics.FEEDBACK):
+        for topic in mapping.topics:
             writer.expect(topic, {0: 0})
         while some := [*islice(_checked(records, file), _AT_ONCE)]:
             writer.add(some)

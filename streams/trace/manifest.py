@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 FILE: Final = "manifest.json"
 FORMAT: Final = 1
+KAFKA: Final = "kafka"  # the source of what was recorded
 _MOST_BYTES: Final = 64 << 20  # of a manifest: that of 10 TiB of parts has no more
 _TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}", re.ASCII)  # what Kafka takes for a topic's name
 
@@ -142,7 +143,7 @@ class Manifest:
     version: str
     settings: Mapping[str, Any] = field(default_factory=dict)
     topics: Mapping[str, RecordedTopic] = field(default_factory=dict)
-    source: str = "kafka"
+    source: str = KAFKA
 
     @property
     def count(self) -> int:

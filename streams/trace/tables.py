@@ -123,6 +123,7 @@ _READERS: Final[Mapping[str, Callable[[Path], Iterator[Row]]]] = {
     ".csv": _csv,
     ".jsonl": _json_lines,
     ".ndjson": _json_lines,
+    ".dsjson": _json_lines,
     ".npz": _npz,
     ".parquet": _parquet,
 }

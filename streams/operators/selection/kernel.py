@@ -28,9 +28,10 @@ from streams.operators.selection.admission import Admission
 from streams.operators.selection.cache import PredictionCache
 from streams.operators.selection.combiner import UNKNOWN
 from streams.operators.selection.features import QueryFeatures
-from streams.operators.selection.pending import ParkedQueries, ParkedQuery, Pending, Quotas
+from streams.operators.selection.pending import ParkedQueries, ParkedQuery, Pending, Quota, Quotas
 from streams.operators.selection.serving import Serving
 from streams.operators.selection.state_view import StateView, arms_of, with_aim
+from streams.operators.selection.times import AHEAD_US, cut, of_sender
 from streams.operators.selection.turns import Turns
 from streams.operators.statistics import MAX_LABELS, Counters, render
 from streams.topology import MAX_CONTEXT_BYTES, state_name, state_partition
@@ -275,8 +276,7 @@ class Selection(Operator):
                 effects.append(Skip((record.position,), "duplicate_query"))
                 continue
             pending = _pending(query, record, quota.deployed, now_us, margin_us)
-            if pending.until_us <= now_us or quota.places >= quota.limit:
-                reason = "expired" if pending.until_us <= now_us else "over_limit"
+            if (reason := _refused(query, record, pending, quota, now_us)) is not None:
                 effects.append(self._serving.combiner.answer(pending, now_us, reason))
                 continue
             pending.quota = quota
@@ -422,15 +422,33 @@ def _named(application: str, context: str | None, partitions: int, is_spread: bo
 _known = lru_cache(maxsize=65_536)(_named)  # one entry a context seen lately: a third of what working it out costs
 
 
+def _refused(query: Query, record: Record, pending: Pending, quota: Quota, now_us: int) -> str | None:
+    """Return why a query is answered at once by default: its time is over, or its application has its share."""
+    is_expired = pending.until_us <= now_us
+    quota.note_arrival(now_us - pending.sent_us, is_expired=is_expired)
+    if not is_expired:
+        return "over_limit" if quota.places >= quota.limit else None
+    pending.message = pending.message or of_sender(query, record.timestamp_us, now_us)
+    return "expired"
+
+
 def _pending(query: Query, record: Record, deployed: Deployed | None, now_us: int, margin_us: int | None) -> Pending:
-    """Make the pending entry; the deadline counts from when the client meant to send, at most `MAX_SKEW_US` ahead."""
-    sent_us = query.sent_us or record.timestamp_us
-    if sent_us > now_us + MAX_SKEW_US:
-        sent_us = now_us
+    """Make the pending entry; the deadline counts from when the client meant to send, at most `MAX_SKEW_US` ahead.
+
+    A time that cannot be right, and an objective that is cut, are told in the answer's message.
+    """
+    sent_us, said = query.sent_us or record.timestamp_us, ""
+    if sent_us > now_us + AHEAD_US:
+        said = of_sender(query, record.timestamp_us, now_us)
+        sent_us = now_us if sent_us > now_us + MAX_SKEW_US else sent_us
     slo_us = deployed.slo_us if deployed else 0
     if query.slo_ms is not None and deployed is not None:
-        slo_us = min(int(min(max(query.slo_ms, 0.0), MAX_SLO_MS) * 1_000), deployed.longest_us)
+        slo_us = int(min(max(query.slo_ms, 0.0), MAX_SLO_MS) * 1_000)
+        if slo_us > deployed.longest_us:
+            said, slo_us = said or cut(query.slo_ms, deployed.longest_us), deployed.longest_us
     if margin_us is None:
         margin_us = min(slo_us // _MARGIN_PART, _MARGIN_US)
     application, deadline_us = deployed.application if deployed else None, sent_us + slo_us
-    return Pending(query, record, application, sent_us, now_us, deadline_us, deadline_us - margin_us)
+    pending = Pending(query, record, application, sent_us, now_us, deadline_us, deadline_us - margin_us)
+    pending.message = said
+    return pending

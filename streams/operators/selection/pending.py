@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from schemas.records import Outcome, Tensor, new_tuple
 from streams.operators.contract import Position
 from streams.operators.ids import RecentIds
-from streams.operators.statistics import render
+from streams.operators.statistics import MOST_EXPIRED, SENT_AGO, render
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 # A share is somewhat more than an equal part, and no less than a sixteenth of the bound: applications that are asked
 # alike are never refused, by chance either, before the role stops reading.
 _SURPLUS, _LEAST = 1.25, 1 / 16
+# Queries of an application by which it is told that nearly all of its queries expire before they come.
+_LAST = 16
 
 # A query and what belongs to it take about 1 KiB (CPython 3.11): a place. More of them for what a client made larger.
 PLACE_BYTES = 1_024
@@ -54,15 +56,26 @@ class Quota:
         queries: that have come and are not counted yet.
         places: that its queries in hand take.
         limit: of places; from there on its queries are refused.
+        expired: share of its last queries that had expired when they came, as a running mean.
+        sent_ago_us: how long before the last of these had been sent, by its sender's clock.
     """
 
-    __slots__ = ("deployed", "limit", "places", "queries", "recent")
+    __slots__ = ("deployed", "expired", "limit", "places", "queries", "recent", "sent_ago_us")
 
     def __init__(self, deployed: Deployed, remembered: int) -> None:
         self.deployed = deployed
         self.recent = RecentIds(remembered)
         self.queries = self.places = 0
         self.limit = maxsize
+        self.expired, self.sent_ago_us = 0.0, 0
+
+    def note_arrival(self, sent_ago_us: int, *, is_expired: bool) -> None:
+        """Note whether a query had expired when it came."""
+        if is_expired:
+            self.expired += (1.0 - self.expired) / _LAST
+            self.sent_ago_us = sent_ago_us
+        elif self.expired:
+            self.expired *= 1.0 - 1.0 / _LAST
 
 
 class Quotas:
@@ -127,6 +140,8 @@ class Quotas:
             label = ("application", name)
             found[render(("held", *label))] = float(quota.places)
             found[render(("held_limit", *label))] = float(min(quota.limit, self._bound))
+            if quota.expired > MOST_EXPIRED:
+                found[render((SENT_AGO, *label))] = float(quota.sent_ago_us)
         return found
 
 

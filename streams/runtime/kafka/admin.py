@@ -191,10 +191,7 @@ def configure(client: AdminClient, topic: str, values: Mapping[str, str]) -> Non
     Raises:
         MisconfiguredError: the broker refuses.
     """
-    entries = [
-        ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)  # type: ignore[no-untyped-call]
-        for name, value in values.items()
-    ]
+    entries = [ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in values.items()]
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
     (done,) = client.incremental_alter_configs([resource], request_timeout=ANSWER_S).values()
     try:

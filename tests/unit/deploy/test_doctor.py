@@ -35,6 +35,7 @@ from deploy.diagnose.health import (
     check_applications,
     check_clocks,
     check_models,
+    check_senders,
     check_versions,
     examine,
     newest,
@@ -284,6 +285,20 @@ def test_a_process_whose_clock_is_off_is_told() -> None:
     (told,) = check_clocks([off, right])
     assert (told.level, told.name, told.found) == (Level.WARN, "clock of joiner@1", "+59,000 ms off its machine's")
     assert "NTP" in told.advice
+
+
+@pytest.mark.parametrize(
+    ("lag", "advice"), [(0.0, "set the senders' clocks"), (900.0, "has 900 records to read: wait")]
+)
+def test_senders_whose_queries_expire_on_arrival_are_told(lag: float, advice: str) -> None:
+    """With how long before they had been sent; a role that is behind is the likelier cause."""
+    gauges = {"lag": lag, "expired_sent_ago_us{application=digits}": 3_000_000.0}
+    (told,) = check_senders(
+        [Report("selection@1", "selection", 0, {}, gauges), Report("joiner@1", "joiner", 0, {}, {})]
+    )
+    assert (told.level, told.name) == (Level.WARN, "senders of digits")
+    assert "sent 3.0 s ago by their senders' clocks" in told.found
+    assert advice in told.advice
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,12 @@ import pytest
 from click.testing import CliRunner
 
 from deploy.cli import skysail
+from deploy.cli.offline import deployment
 from deploy.cli.what_if import _row
 from deploy.errors import UsageError
 from schemas import topics
 from schemas.records import Prediction
-from streams.trace.manifest import Manifest
+from streams.trace.manifest import Manifest, RecordedTopic
 from streams.trace.writer import TraceWriter
 from tests.loops import CODEC
 from tests.traces import RECORDED, trace_of
@@ -105,3 +106,10 @@ def test_a_change_without_a_value_is_refused(tmp_path: Path, change: str) -> Non
 
     assert isinstance(done.exception, UsageError)
     assert "write NAME=VALUE" in str(done.exception)
+
+
+def test_a_replay_goes_by_the_partitions_that_the_deployment_serves() -> None:
+    """Somebody may have added some to the topics that were recorded; a manifest without settings does not say."""
+    grown = {topics.OBSERVATIONS: RecordedTopic(topics.OBSERVATIONS, 6)}
+    assert deployment(Manifest("sky", "0", {"partitions": 4}, grown)).joiner.partitions == 4
+    assert deployment(Manifest("sky", "0", {}, grown)).joiner.partitions == 6

@@ -146,6 +146,21 @@ async def test_queries_and_feedback_keep_to_the_partitions_that_are_served(
         assert {context: found[topic, context.encode()] for context in contexts} == expected
 
 
+async def test_an_objective_that_was_cut_is_logged_once_for_each_application(
+    client: Client, transport: FakeTransport, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is seen by the deadline that the answer tells; what was not cut is not."""
+    transport.answer = lambda query: _prediction(query)._replace(deadline_us=query.sent_us + 2_000_000)
+    with caplog.at_level("WARNING"):
+        for application in ("digits", "digits", "fraud"):
+            await client.predict(application, [1.0], slo_ms=20_000)
+        await client.predict("other", [1.0], slo_ms=2_000)
+        await client.predict("other", [1.0])
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{name}: asked for 20000 ms, allowed are 2000 ms (max_slo_ms)" for name in ("digits", "fraud")
+    ]
+
+
 async def test_ids_of_candidates_travel_with_the_query(client: Client, transport: FakeTransport) -> None:
     """As a list; what are no ids is refused before it is sent."""
     transport.answer = _prediction

@@ -784,3 +784,16 @@ def test_partitions_that_nobody_reads_are_told_with_what_waits_there() -> None:
     page.report("selection@b", None, **{"unserved_records{topic=queries}": 1_200.0})
     (text,) = [text for text in page.texts() if "partitions" in text]
     assert text.startswith("bad: 1,200 records in queries are read by nobody: they lie in partitions that were added")
+
+
+def test_queries_that_expire_on_arrival_are_told_with_when_they_were_sent() -> None:
+    """By their senders' clocks, which are likely to be wrong."""
+    page = Page()
+    page.everybody()
+    page.report("selection@1", {"answers_total{application=digits,status=default,reason=expired}": 0.0})
+    page.later(10)
+    told = {"answers_total{application=digits,status=default,reason=expired}": 90.0}
+    page.report("selection@1", {**told, "expired_sent_ago_us{application=digits}": 3_000_000.0})
+    (text,) = [text for text in page.texts() if "digits" in text]
+    assert "most because they come expired: sent 3.0 s ago by their senders' clocks" in text
+    assert page.shown()["applications"][0]["holds"] == []
