@@ -8,8 +8,9 @@ import numpy as np
 
 from load.harness.system import Deployment
 from load.hostile.honest import SLO_MS
+from load.models.pipelines import hashed
 from schemas.records import Application, Source, Tensor
-from workers.packages.packaging import package_function
+from workers.packages.packaging import package_function, package_sklearn
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,10 +25,12 @@ AGAIN: Final = "again"  # asks a second model where the first is in doubt, and a
 RATINGS: Final = "ratings"  # its state answers, and ranks candidates
 FILMS: Final = "films"  # ranks candidates that are ids, whose features are looked up
 LOOKED: Final = "looked"  # goes by features that are looked up
+TEXTS: Final = "texts"  # counts letters, and goes by features that are looked up under the text
 HAUNTED: Final = "haunted"  # its model's topic is deleted
 WIDE_FEATURES: Final = 110
 PARTITIONS: Final = 4
 _FUNCTIONS: Final = {"right": "right", "wrong": "wrong", "slow": "slow", "dead": "never_in_time", "ghost": "nothing"}
+HASHED: Final = 4, 16  # features, lengths of the n-grams that share them
 _COMPUTED: Final = "computed"  # features, for the state that answers
 _APPLICATIONS: Final = (
     Application(HONEST, ("right", "wrong"), "exp3", slo_ms=SLO_MS),
@@ -62,6 +65,14 @@ _APPLICATIONS: Final = (
         default_output=-1,
         sources=(Source("films", 1, "candidate", "redis"), Source("lately", 1, "candidate", wait=0.0)),
     ),
+    Application(
+        TEXTS,
+        ("letters",),
+        "single",
+        slo_ms=SLO_MS,
+        default_output=-1,
+        sources=(Source("texts", 1, "input", "redis", wait=0.2),),
+    ),
     Application(HAUNTED, ("ghost",), "single", slo_ms=SLO_MS, default_output=-1),
 )
 _SETTINGS: Final[Mapping[str, Mapping[str, object]]] = {
@@ -81,11 +92,17 @@ def deployment(prefix: str, folder: Path, processes: str = "each") -> Deployment
     Where roles share a process (`shared`), the honest models are inside, too. With `hosted` they and the one
     whose topic is deleted are in a host. The slow ones are not: in one lane whoever takes long makes all others late.
     """
-    packages, sample = {name: folder / name for name in (*_FUNCTIONS, _COMPUTED)}, np.zeros((1, 1), np.float32)
+    packages, sample = (
+        {name: folder / name for name in (*_FUNCTIONS, _COMPUTED, "letters")},
+        np.zeros((1, 1), np.float32),
+    )
     for name, function in _FUNCTIONS.items():
         package_function(f"load.models.functions:{function}", packages[name], name, "1", sample)
     computed = "load.models.functions:features"
     package_function(computed, packages[_COMPUTED], _COMPUTED, "1", sample, output="scores")
+    pipeline, texts = hashed(*HASHED)
+    short = [text[:20] for text in texts]
+    package_sklearn(pipeline, packages["letters"], "letters", "1", short, output="scores", convert="stages")
     return Deployment(
         prefix,
         _APPLICATIONS,
