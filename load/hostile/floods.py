@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from load.hostile.arena import Attack
-from load.hostile.setting import COMPLAINTS, FILMS, HONEST, PEOPLE, SLOW, TEXTS, WIDE, WIDE_FEATURES, row
+from load.hostile.setting import COMPLAINTS, FILMS, HASHED, HONEST, LONG, PEOPLE, SLOW, TEXTS, WIDE, WIDE_FEATURES, row
+from load.models.pipelines import hashed
 from schemas import topics
 from schemas.codec import MAX_TEXT
 from schemas.inputs import MAX_CANDIDATES
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 _HOUR_MS = 3.6e6
 _LOOKED_UP = 4_000  # queries
+_TRIES = 5  # on a busy machine an answer may be the default
 _FAT_BYTES = 500_000  # a little below what the codec takes
 
 
@@ -72,9 +74,9 @@ async def _fat_queries(arena: Arena) -> None:
 async def _long_texts(arena: Arena) -> str | None:
     """Texts of half a megabyte, 10 a second, to a model that is slow on them and may run inside selection."""
     text = "ab c" * (_FAT_BYTES // 4)
-    await arena.send(topics.QUERIES, (Query(name, TEXTS, text) for name in _ids(100)), rate=10)
+    await arena.send(topics.QUERIES, (Query(name, LONG, text) for name in _ids(100)), rate=10)
     async with Client(arena.stage.bootstrap, arena.prefix) as client:
-        answer = await client.predict(TEXTS, "a short text", slo_ms=10_000, timeout_s=30)
+        answer = await client.predict(LONG, "a short text", slo_ms=10_000, timeout_s=30)
     return None if answer.status is Status.COMPLETE else f"a short text had no answer after them: {answer.reason}"
 
 
@@ -88,6 +90,32 @@ async def _contexts_without_redis(arena: Arena) -> None:
     async with arena.redis_away():
         names = _ids(100_000)
         await arena.send(topics.QUERIES, (Query(name, PEOPLE, row(1), name) for name in names), rate=4_000)
+
+
+async def _keys_without_redis(arena: Arena) -> None:
+    """A third of a gigabyte of texts that features are looked up by, while Redis is away."""
+    async with arena.redis_away():
+        queries = (Query(name, TEXTS, f"{name} {'x' * 400_000}") for name in _ids(900))
+        await arena.send(topics.QUERIES, queries, rate=60)
+
+
+async def _repeated_letters(arena: Arena) -> str | None:
+    """One letter over and over, of which all n-grams share few counts: scikit-learn says what is right."""
+    pipeline, _ = hashed(*HASHED)
+    async with Client(arena.stage.bootstrap, arena.prefix) as client:
+        for length in (20, 120, 2_000, 30_000):
+            texts = [letter * length for letter in "ab日"]
+            for _ in range(_TRIES):
+                answers = await asyncio.gather(*(client.predict(TEXTS, text) for text in texts))
+                outputs = [answer.outputs[0].scores for answer in answers if answer.outputs]
+                found = [scores.numpy() for scores in outputs if scores is not None]
+                if len(found) == len(texts):
+                    break
+            else:
+                return f"no answers to texts of {length} letters"
+            if not np.allclose(found, pipeline.predict_proba(texts), rtol=0, atol=1e-9):
+                return f"texts of {length} letters are answered otherwise than by scikit-learn"
+    return None
 
 
 async def _wide_states(arena: Arena) -> str | None:
@@ -201,6 +229,14 @@ FLOODS = (
         _contexts_without_redis,
         watch_s=15,
     ),
+    Attack(
+        "keys-without-redis",
+        "client",
+        "900 keys of features of 400 KB while Redis is away",
+        _keys_without_redis,
+        watch_s=15,
+    ),
+    Attack("repeated-letters", "client", "texts whose n-grams all share few counts", _repeated_letters),
     Attack("wide-states", "client", "100 states of 190 KB, read and taught", _wide_states),
     Attack("one-id-twice", "client", "one query id for two applications", _one_id_twice),
     Attack("stranger", "client", "answers in another's name", _stranger),

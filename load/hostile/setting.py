@@ -8,8 +8,9 @@ import numpy as np
 
 from load.harness.system import Deployment
 from load.hostile.honest import SLO_MS
+from load.models.pipelines import hashed
 from schemas.records import Application, Source, Tensor
-from workers.packages.packaging import package_function
+from workers.packages.packaging import package_function, package_sklearn
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,7 +26,8 @@ RATINGS: Final = "ratings"  # its state answers, and ranks candidates
 FILMS: Final = "films"  # ranks candidates that are ids, whose features are looked up
 LOOKED: Final = "looked"  # goes by features that are looked up
 PANICKY: Final = "panicky"  # its model raises what is no `Exception`
-TEXTS: Final = "texts"  # its model takes texts, and time for long ones
+LONG: Final = "long"  # its model takes texts, and time for long ones
+TEXTS: Final = "texts"  # counts letters, and goes by features that are looked up under the text
 HAUNTED: Final = "haunted"  # its model's topic is deleted
 WIDE_FEATURES: Final = 110
 PARTITIONS: Final = 4
@@ -37,6 +39,7 @@ _FUNCTIONS: Final = {
     "ghost": "nothing",
     "panics": "panics",
 }
+HASHED: Final = 4, 16  # features, lengths of the n-grams that share them
 _COMPUTED: Final = "computed"  # features, for the state that answers
 _TRIGRAMS: Final = "trigrams"  # of texts
 _APPLICATIONS: Final = (
@@ -72,9 +75,17 @@ _APPLICATIONS: Final = (
         default_output=-1,
         sources=(Source("films", 1, "candidate", "redis"), Source("lately", 1, "candidate", wait=0.0)),
     ),
+    Application(
+        TEXTS,
+        ("letters",),
+        "single",
+        slo_ms=SLO_MS,
+        default_output=-1,
+        sources=(Source("texts", 1, "input", "redis", wait=0.2),),
+    ),
     Application(HAUNTED, ("ghost",), "single", slo_ms=SLO_MS, default_output=-1),
     Application(PANICKY, ("panics",), "single", slo_ms=SLO_MS, default_output=-1),
-    Application(TEXTS, (_TRIGRAMS,), "single", slo_ms=SLO_MS, default_output=-1),
+    Application(LONG, (_TRIGRAMS,), "single", slo_ms=SLO_MS, default_output=-1),
 )
 _SETTINGS: Final[Mapping[str, Mapping[str, object]]] = {
     "shared": {"selection": {"inline": ["right", "wrong", "panics", _TRIGRAMS]}},
@@ -94,7 +105,7 @@ def deployment(prefix: str, folder: Path, processes: str = "each") -> Deployment
     whose topic is deleted are in a host. The slow ones are not: in one lane whoever takes long makes all others late.
     """
     packages, sample = (
-        {name: folder / name for name in (*_FUNCTIONS, _COMPUTED, _TRIGRAMS)},
+        {name: folder / name for name in (*_FUNCTIONS, _COMPUTED, _TRIGRAMS, "letters")},
         np.zeros((1, 1), np.float32),
     )
     for name, function in _FUNCTIONS.items():
@@ -102,6 +113,9 @@ def deployment(prefix: str, folder: Path, processes: str = "each") -> Deployment
     computed = "load.models.functions:features"
     package_function(computed, packages[_COMPUTED], _COMPUTED, "1", sample, output="scores")
     package_function("load.models.functions:trigrams", packages[_TRIGRAMS], _TRIGRAMS, "1", ["a text"])
+    pipeline, texts = hashed(*HASHED)
+    short = [text[:20] for text in texts]
+    package_sklearn(pipeline, packages["letters"], "letters", "1", short, output="scores", convert="stages")
     return Deployment(
         prefix,
         _APPLICATIONS,

@@ -16,7 +16,7 @@ import numpy as np
 from sklearn.cluster import KMeans
 from sklearn.decomposition import PCA
 from sklearn.ensemble import GradientBoostingRegressor
-from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer, TfidfVectorizer
 from sklearn.linear_model import SGDClassifier
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
@@ -111,3 +111,13 @@ class Operators:
             return Language(self.seed).texts(count, self.seed + 1)[0]
         random = np.random.default_rng((self.seed, count))
         return self._data[0][random.integers(0, _ROWS, count)] + random.normal(0.0, 0.5, (count, COLUMNS))
+
+
+def hashed(features: int, most: int) -> tuple[Pipeline, list[str]]:
+    """Return a pipeline whose n-grams of 1 to `most` letters share few features, and texts like those it knows."""
+    texts, good = Language(0).texts(100, 0)
+    counted = HashingVectorizer(
+        analyzer="char", ngram_range=(1, most), n_features=features, norm=None, alternate_sign=False
+    )
+    weighed, last = TfidfTransformer(sublinear_tf=True), SGDClassifier(loss="log_loss", max_iter=5, tol=None)
+    return make_pipeline(counted, weighed, last.set_params(random_state=0)).fit(texts, good), texts

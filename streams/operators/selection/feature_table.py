@@ -18,6 +18,8 @@ from schemas.records import Features
 from streams.operators.shelves import Shelves
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from schemas.records import Source
 
 # Memory of an entry beside its key, and of each number (CPython 3.11).
@@ -97,15 +99,19 @@ class FeatureTable:
         self._shelves.put(owner, key, entry, _size(key, entry) - (0 if before is None else _size(key, before)))
         self._shelves.trim()
 
-    def find(self, source: str, key: str) -> Known | None:
-        """Return what is known of a key of the topic; None = it has not been read."""
-        for has_values in (True, False):
-            shelf = self._shelves.find((source, has_values))
-            known = None if shelf is None else shelf.entries.get(key)
-            if shelf is not None and known is not None:
-                shelf.entries.move_to_end(key)
-                return known
-        return None
+    def find(self, source: str, keys: Iterable[str]) -> list[Known | None]:
+        """Return what is known of keys of the topic; None = it has not been read."""
+        shelves = [self._shelves.find((source, has_values)) for has_values in (True, False)]
+        entries = [shelf.entries for shelf in shelves if shelf is not None]
+        found: list[Known | None] = []
+        for key in keys:
+            known = None
+            for each in entries:
+                if (known := each.get(key)) is not None:
+                    each.move_to_end(key)
+                    break
+            found.append(known)
+        return found
 
     def mean(self, source: Source) -> tuple[float, ...]:
         """Return what stands in for the features of a source: zeros, while none have been seen."""

@@ -29,7 +29,7 @@ from streams.operators.contract import LOOKED_UP, Emit, FetchFeatures
 from streams.operators.selection.feature_table import LARGEST, FeatureTable
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -155,13 +155,17 @@ class QueryFeatures:
             return True
         missing: set[str] = set()
         until_us = now_us
-        for source, key in _keys(deployed.application.sources, query):
-            known = self._table.find(source.name, key)
-            if source.store == "redis" and (known is None or now_us - known.read_us >= STALE_US):
-                self._ask(key, now_us)
-            wait_us = 0 if known is not None else self._patience_us(source, query, now_us)
-            if wait_us > 0:
-                missing.add(key)
+        for source in deployed.application.sources:
+            keys = _keys(source, query)
+            found = self._table.find(source.name, keys)
+            if source.store == "redis":
+                stale_us = now_us - STALE_US
+                wanted = [
+                    key for key, known in zip(keys, found, strict=True) if known is None or known.read_us <= stale_us
+                ]
+                self._ask(wanted, now_us)
+            if None in found and (wait_us := self._patience_us(source, query, now_us)) > 0:
+                missing |= {key for key, known in zip(keys, found, strict=True) if known is None}
                 until_us = max(until_us, now_us + wait_us)
         if not missing or self._places + query.places > self._bound:
             self.complete(query, deployed)
@@ -176,7 +180,7 @@ class QueryFeatures:
         for source in deployed.application.sources:
             if source.key == CANDIDATE:
                 continue
-            found = self._known(source, _key(source, query))
+            (found,) = self._known(source, _keys(source, query)) or (None,)
             self._count(source, 1, int(found is None))
             if found is not None:
                 values += found
@@ -197,7 +201,7 @@ class QueryFeatures:
         for source in deployed.application.sources:
             if source.key != CANDIDATE:
                 continue
-            found = [self._known(source, topics.feature_key(source.name, one)) for one in query.ids]
+            found = self._known(source, _keys(source, query))
             known = [each for each in found if each is not None]
             self._count(source, len(found), len(found) - len(known))
             if known:
@@ -211,11 +215,10 @@ class QueryFeatures:
             return None, ()
         return Tensor.of(np.concatenate(columns, axis=1)), tuple([one for one in query.ids if one in unknown])
 
-    def _known(self, source: Source, key: str | None) -> tuple[float, ...] | None:
-        """Return what a source has under a key; None for what is not there, or of another width."""
-        known = None if key is None else self._table.find(source.name, key)
-        found = None if known is None else known.values
-        return found if found is not None and len(found) == source.width else None
+    def _known(self, source: Source, keys: Sequence[str]) -> list[tuple[float, ...] | None]:
+        """Return what a source has under keys; None for what is not there, or of another width."""
+        values = [None if known is None else known.values for known in self._table.find(source.name, keys)]
+        return [each if each is not None and len(each) == source.width else None for each in values]
 
     def _count(self, source: Source, looked_up: int, imputed: int) -> None:
         for outcome, number in (("known", looked_up - imputed), ("imputed", imputed)):
@@ -297,15 +300,16 @@ class QueryFeatures:
             if not waiting:
                 del self._by_key[key]
 
-    def _ask(self, key: str, now_us: int) -> None:
-        """Ask the store for a key, unless it is being asked."""
+    def _ask(self, keys: Sequence[str], now_us: int) -> None:
+        """Ask the store for keys, unless they are being asked for."""
         self._forget(now_us)
-        if key in self._asked:
+        wanted = dict.fromkeys([key for key in keys if key not in self._asked], now_us)
+        if not wanted:
             return
-        if len(self._asked) >= MOST_ASKED:
+        self._asked |= wanted
+        while len(self._asked) > MOST_ASKED:
             del self._asked[next(iter(self._asked))]
-        self._asked[key] = now_us
-        self._wanted.append(key)
+        self._wanted += wanted
         if self._asked_us is None or (self._latest_us is not None and now_us - self._latest_us >= QUIET_US):
             self._asked_us = now_us
         self._latest_us = now_us
@@ -328,21 +332,12 @@ def _size(key: str) -> int:
     return _KEY_BYTES + len(key) * (1 if key.isascii() else 4)
 
 
-def _keys(sources: Sequence[Source], query: Pending) -> Iterator[tuple[Source, str]]:
-    """Yield all that is looked up for a query: sources, each with a key of the topic."""
-    for source in sources:
-        if source.key == CANDIDATE:
-            yield from [(source, topics.feature_key(source.name, one)) for one in query.ids]
-        elif (key := _key(source, query)) is not None:
-            yield source, key
-
-
-def _key(source: Source, query: Pending) -> str | None:
-    """Return the topic's key of a query's features; None where the query has no such field."""
-    if source.key == "query_id":
-        return topics.feature_key(source.name, query.query_id)
-    field = query.context if source.key == "context" else query.input
-    return topics.feature_key(source.name, field) if isinstance(field, str) else None
+def _keys(source: Source, query: Pending) -> list[str]:
+    """Return the topic's keys of what a source has of a query; none where the query has no such field."""
+    if source.key == CANDIDATE:
+        return [topics.feature_key(source.name, one) for one in query.ids]
+    field = query.query_id if source.key == "query_id" else query.context if source.key == "context" else query.input
+    return [topics.feature_key(source.name, field)] if isinstance(field, str) else []
 
 
 def _mean(rows: Sequence[tuple[float, ...]]) -> tuple[float, ...]:

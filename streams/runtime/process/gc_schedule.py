@@ -12,6 +12,8 @@ import gc
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
+from streams.runtime.process.freed_memory import FreedMemory
+
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Iterator
@@ -27,12 +29,13 @@ _YOUNG: Final = 1  # the generations up to this one; what survives a sweep is ol
 
 @contextmanager
 def swept(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
-    """Have it look twice a minute for the time of a block.
+    """Have it look twice a minute for the time of a block; then what was freed goes back to the system.
 
     Args:
         loop: whose timers it uses; a sweep comes between two of its callbacks.
     """
     timer: asyncio.TimerHandle
+    freed = FreedMemory()
     before = gc.get_threshold()
     gc.set_threshold(*THRESHOLDS)
     gc.freeze()  # modules stay: to look through them once more, later, would take 45 ms out of the first queries' time
@@ -45,6 +48,7 @@ def swept(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
 
     def sweep() -> None:
         gc.collect(_YOUNG)
+        freed.give_back()
         sweep_later()
 
     def sweep_later() -> None:

@@ -264,9 +264,9 @@ def test_the_table_is_bounded_in_bytes() -> None:
     for number in range(1_000):
         table.put(f"large/{number}", Features((1.0,) * 10), 0)
     assert table.size <= 10_000
-    assert table.find("small", "small/a") is not None
-    assert table.find("large", "large/0") is None
-    assert table.find("large", "large/999") is not None
+    assert table.find("small", ["small/a"])[0] is not None
+    assert table.find("large", ["large/0"])[0] is None
+    assert table.find("large", ["large/999"])[0] is not None
 
 
 def test_keys_of_which_nothing_is_known_do_not_drive_out_what_is_known() -> None:
@@ -277,11 +277,11 @@ def test_keys_of_which_nothing_is_known_do_not_drive_out_what_is_known() -> None
     for number in range(1_000):
         table.put(f"users/nobody-{number}", None, 2)
     assert table.size <= 10_000
-    assert [table.find("users", f"users/{name}") for name in "abc"] == [((1.0,), 1)] * 3
+    assert [table.find("users", [f"users/{name}"])[0] for name in "abc"] == [((1.0,), 1)] * 3
     table.put("users/a", None, 3)
     table.put("users/nobody-999", Features((2.0,)), 4)
-    assert table.find("users", "users/a") == (None, 3)
-    assert table.find("users", "users/nobody-999") == ((2.0,), 4)
+    assert table.find("users", ["users/a"])[0] == (None, 3)
+    assert table.find("users", ["users/nobody-999"])[0] == ((2.0,), 4)
 
 
 def test_a_mean_is_written_now_and_then() -> None:
