@@ -43,6 +43,7 @@ def main(arguments: list[str]) -> int:
             threads=int(threads),
             sizes=_sizes(flags, "--measured=") or SIZES,
             code=tuple(filter(None, given(flags, "--code=").split(","))),
+            root=given(flags, "--root="),
         )
     except PackageError as error:
         frames.write(output, str(error).encode())

@@ -36,6 +36,7 @@ class _Loading(TypedDict):
     threads: int
     allow_pickle: bool
     code: tuple[str, ...]
+    root: str
 
 
 def executors_of(
@@ -69,6 +70,7 @@ def executor_of(
         "threads": settings.threads,
         "allow_pickle": settings.allow_pickle,
         "code": settings.code,
+        "root": settings.packages,
     }
     sizes = settings.allowed_batch_sizes.get(model.name, ())
     references = References(settings.references, settings.reference_bytes, settings.queue_bytes)
@@ -134,6 +136,7 @@ def hosted_by(
             sizes or _sizes(settings),
             references,
             cache,
+            settings.packages,
         )
 
     room = max(memory_bytes // 4, BATCHES_BYTES) if memory_bytes else 0
