@@ -24,7 +24,7 @@ from deploy import pooling
 from deploy.grouping import is_shared
 from streams.trace import plain
 from workers.errors import PackageError
-from workers.manifest import pinned
+from workers.manifest import lies_below, pinned
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -179,8 +179,9 @@ def _unfit(settings: Settings, model: Model) -> str:
     if given.replicas.get(model.name, 1) > 1:
         return "worker.replicas"
     processes = given.processes if isinstance(given.processes, int) else given.processes.get(model.name, 0)
-    if processes:
-        return "worker.processes"
+    is_outside = not lies_below(given.packages or "", model.path)
+    if processes or is_outside:
+        return "outside of worker.packages" if is_outside else "worker.processes"
     if model.name in given.memory_mib:
         return "worker.memory_mib"
     try:

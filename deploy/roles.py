@@ -339,6 +339,7 @@ def _worker_settings(common: Shared) -> WorkerSettings:
         load_retry_us=int(given.load_retry_s * 1e6),
         allow_pickle=given.allow_pickle,
         code=given.code,
+        packages=str(given.packages.expanduser().absolute()) if given.packages else "",
         unload_first=given.unload_first,
         # Larger inputs, fewer of them: they take 32 MiB together by default, whatever a row may be.
         warm_up_rows=max(1, given.warm_up_rows * MAX_BYTES // common.codec.max_bytes),

@@ -66,7 +66,7 @@ def _zero_one(answer: Value | None, label: Value | None, _: Tensor | None, class
         return float(_column(label, answer, classes) != int(answer.numpy().argmax()))
     known = _label(label)
     if answer is None or isinstance(answer, str) != isinstance(known, str):
-        raise LossError(f"label {label!r} cannot equal answer {answer!r}; send a label of the answer's type")
+        raise LossError(f"the label is {_kind(label)}, the answer {_kind(answer)}; send a label of the answer's type")
     return float(answer != known)
 
 
@@ -111,8 +111,15 @@ LOSSES = tuple(_KINDS)
 
 def _number(value: Value | None, what: str) -> float:
     if not isinstance(value, int | float) or not isfinite(value):
-        raise LossError(f"{what} {value!r} is not a finite number")
+        raise LossError(f"the {what} is {_kind(value)}, not a finite number")
     return float(value)
+
+
+def _kind(value: Value | None) -> str:
+    """Say what a value is, and not which: messages go into dead letters and logs, which others may read."""
+    if isinstance(value, int | float):
+        return "a number" if isfinite(value) else "an infinite or undefined number"
+    return "nothing" if value is None else "a text" if isinstance(value, str) else "a tensor"
 
 
 def _label(value: Value | None) -> int | float | str:
@@ -133,7 +140,5 @@ def _column(label: Value | None, scores: Tensor, classes: Sequence[str]) -> int 
             raise LossError(f"{width} scores for {len(classes)} classes; package the model with the classes it scores")
         return classes.index(text) if text in classes else None
     if isinstance(known, str):
-        raise LossError(
-            f"label {known!r} is text, but the scores' classes have no names; package the model with classes"
-        )
+        raise LossError("the label is a text, but the scores' classes have no names; package the model with classes")
     return int(known) if known == int(known) and 0 <= known < width else None

@@ -15,6 +15,7 @@ import json
 import math
 import re
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -28,7 +29,6 @@ from workers.manifest_form import Options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     from workers.manifest_form import Document
 
@@ -197,6 +197,11 @@ def pinned(folder: Path) -> Pinned:
         reason = " ".join(str(error).split())[:200]
         raise PackageError(f"{folder / MANIFEST} is not a manifest ({reason}): package the model again") from error
     return Pinned(manifest, hashlib.sha256(content).hexdigest())
+
+
+def lies_below(root: Path | str, folder: Path | str) -> bool:
+    """Tell whether a folder lies below another one once all links are resolved; everything lies below an empty one."""
+    return not root or Path(folder).resolve().is_relative_to(Path(root).resolve())
 
 
 def _read(document: Document) -> Manifest:

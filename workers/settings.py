@@ -36,6 +36,7 @@ class WorkerSettings:
         load_retry_us: the time between.
         allow_pickle: load a pickled model whose digest is the deployed one.
         code: modules and packages that a package may name as a function or an architecture; none = any.
+        packages: the folder that packages lie in; empty = any.
         unload_first: unload a version before the next one is loaded, where the two do not fit into memory together.
         warm_up_rows: of the last ones that a new version is tried on, at least 1.
         drain_us: how long a new version waits for the present one to answer the rows read so far.
@@ -73,6 +74,7 @@ class WorkerSettings:
     trusted: Mapping[str, str] = field(default_factory=dict)
     is_inside: bool = False
     notes: str | None = None
+    packages: str = ""
 
     def processes_of(self, model: str, digest: str = "") -> int:
         """Return how many processes of its own a version runs in, 0 = none.

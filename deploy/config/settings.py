@@ -247,6 +247,9 @@ class Worker(Section):
     code: tuple[Module, ...] = ()
     """Modules and whole packages from which model packages may name functions and networks, such as
     `[my_nets, load.models.functions]`. Default: any module outside the standard library. Set it in production."""
+    packages: Path | None = None
+    """The folder that packages lie in, links resolved. A version whose package lies elsewhere is not loaded. Default:
+    any folder. Set it in production: who may write `models` then has workers load what lies there, and nothing else."""
     unload_first: bool = False
     """Whether to unload a version before the next one is loaded, if memory does not hold both. Queries wait meanwhile,
     or are answered without the model. By default the new version is loaded beside the old one, and no query is late."""

@@ -234,6 +234,30 @@ async def _poisoned_settings(arena: Arena) -> None:
     await arena.put(topics.MODELS, [b"garbage", arena.codec.encode(nowhere)], key=b"right")
 
 
+async def _named_libraries(arena: Arena) -> None:
+    """Policies that are none, in libraries that take seconds and hundreds of MiB to import, and in programs."""
+    named = (
+        "torch:Tensor",
+        "sklearn.ensemble:nothing",
+        "matplotlib.pyplot:plot",
+        "deploy.cli.__main__:X",
+        "json.tool:X",
+    )
+    for number, policy in enumerate(named):
+        application = arena.codec.encode(Application(f"named-{number}", ("right",), policy))
+        await arena.put(topics.APPLICATIONS, [application], key=f"named-{number}".encode())
+
+
+async def _obeyed_names(arena: Arena) -> None:
+    """Versions and applications whose names move a terminal's cursor or begin a line of their own in a log."""
+    for number, name in enumerate(("\x1b]0;owned\x07", "1\n2026-01-01 CRITICAL all is well", "\u202e1", "../../x")):
+        model = Model("slow", name, "function", "/nowhere", "0" * 64, "label", "float32", (1,))
+        key = topics.model_version("slow", name)
+        await arena.put(topics.MODELS, [arena.codec.encode(model)], key=key.encode())
+        application = Application(name, ("right",), policy=f"none-{number}")
+        await arena.put(topics.APPLICATIONS, [arena.codec.encode(application)], key=name.encode())
+
+
 ACCIDENTS = (
     Attack(
         "commit-marker", "broker", "transactions end in a marker, and nothing follows", _commit_marker, watch_s=_QUIET_S
@@ -269,4 +293,8 @@ ACCIDENTS = (
     Attack("deadly-package", "operator", "a version that ends whoever loads it", _deadly_package, watch_s=10),
     Attack("panics", "model", "rows over which a model raises what is no Exception", _panics),
     Attack("poisoned-settings", "operator", "applications and models that cannot be", _poisoned_settings),
+    Attack(
+        "named-libraries", "operator", "policies that are none, in large libraries", _named_libraries, watch_s=_START_S
+    ),
+    Attack("obeyed-names", "operator", "names that a terminal would obey", _obeyed_names),
 )

@@ -14,6 +14,7 @@ from streams.operators.selection.kernel import Selection
 from streams.replay.outcomes import Outcome
 from streams.testing import Driver, Pace
 from streams.topology import build, worker_role
+from streams.trace.manifest import TraceError
 from workers.kernel.worker import ModelWorker
 from workers.settings import WorkerSettings
 
@@ -32,6 +33,8 @@ _POLL_US: Final = 10_000
 _POLL_PART: Final = 20
 # How often joiner and learner poll. Selection reads a state again after 100 ms, so a fifth of that delays no decision
 # by much.
+_DAY_US = 86_400_000_000
+MOST_GAP_US: Final = 31 * _DAY_US  # the roles' timers run all that time
 _LEARN_US: Final = 20_000
 
 
@@ -112,7 +115,16 @@ class Loop:
         self._driver.run(0)
 
     def take(self, record: Record) -> None:
-        """Let time pass until a query or feedback was written, and write it."""
+        """Let time pass until a query or feedback was written, and write it.
+
+        Raises:
+            TraceError: that is so long after the one before that somebody's clock was wrong.
+        """
+        if record.timestamp_us - self._driver.now_us > MOST_GAP_US:
+            days = MOST_GAP_US // _DAY_US
+            raise TraceError(
+                f"offset {record.offset} of {record.topic} is over {days} days later than the one before it"
+            )
         self._driver.run_until(record.timestamp_us)
         self._driver.produce(record.topic, 0, record.value, record.key)
 

@@ -47,6 +47,7 @@ def main(arguments: list[str]) -> int:
                 threads=int(threads),
                 sizes=_sizes(flags, "--measured=") or SIZES,
                 code=tuple(filter(None, given(flags, "--code=").split(","))),
+                root=given(flags, "--root="),
             )
             references = References(*json.loads(given(flags, "--references=") or "[]"))
             predict = predictor(model, _sizes(flags, "--sizes="), references)

@@ -39,6 +39,7 @@ class _Loading(TypedDict):
     threads: int
     allow_pickle: bool
     code: tuple[str, ...]
+    root: str
 
 
 def executors_of(
@@ -125,6 +126,7 @@ def _options(model: Model, settings: WorkerSettings) -> _Loading:
         "threads": settings.threads,
         "allow_pickle": settings.allow_pickle,
         "code": settings.code,
+        "root": settings.packages,
     }
 
 
@@ -158,6 +160,7 @@ def hosted_by(
             sizes or _sizes(settings),
             references,
             cache,
+            settings.packages,
         )
 
     room = max(memory_bytes // 4, BATCHES_BYTES) if memory_bytes else 0

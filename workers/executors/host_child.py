@@ -66,6 +66,7 @@ class Package(NamedTuple):
     measured_sizes: tuple[int, ...] = SIZES
     references: References = References()
     cache: DiskCache | None = None
+    root: str = ""
 
 
 class Models:
@@ -218,6 +219,7 @@ def _copy(package: Package) -> tuple[Copy, Choice | None]:
         threads=package.threads,
         sizes=package.measured_sizes,
         code=package.code,
+        root=package.root,
         cache=package.cache,
     )
     return Copy(predictor(model, package.sizes, package.references), headed(model, package.sizes)), model.choice

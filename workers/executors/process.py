@@ -40,6 +40,7 @@ class ProcessExecutor(Elsewhere):
         threads: int = 1,
         allow_pickle: bool = False,
         code: tuple[str, ...] = (),
+        root: str = "",
         load_s: float = LOAD_S,
         batch_sizes: tuple[int, ...] = (),
         measured_sizes: tuple[int, ...] = (),
@@ -56,6 +57,7 @@ class ProcessExecutor(Elsewhere):
             threads: for the arithmetic of one batch.
             allow_pickle: whether pickles are loaded.
             code: modules and packages that the package may name; none = any.
+            root: the folder that packages lie in; empty = any.
             load_s: how long one attempt to load may take.
             batch_sizes: rows of the batches that the model may be given; none = any.
             measured_sizes: rows of the batches by which the package's forms are timed; none = the usual ones.
@@ -68,6 +70,8 @@ class ProcessExecutor(Elsewhere):
         self._now_us = now_us
         self._load_s = load_s
         flags = ["--allow-pickle"] if allow_pickle else []
+        if root:
+            flags.append(f"--root={root}")
         if code:
             flags.append("--code=" + ",".join(code))
         if batch_sizes:

@@ -74,6 +74,7 @@ def load_package(
     sizes: Sequence[int] = choices.SIZES,
     code: Sequence[str] = (),
     cache: DiskCache | None = None,
+    root: str = "",
 ) -> LoadedModel:
     """Verify every file of a package, then load it.
 
@@ -86,12 +87,15 @@ def load_package(
         sizes: of the batches by which several forms of one model are measured, rising.
         code: modules and packages that may be named as a function or an architecture; none = any.
         cache: has files of packages on a disk of this machine, and keeps those that are read; None = there is none.
+        root: the folder that packages lie in, links resolved; empty = any.
 
     Raises:
         PackageError: anything does not fit, whatever it is; nothing of the model was loaded. The message says what to
             do.
     """
     folder = Path(folder)
+    if not manifests.lies_below(root, folder):
+        raise PackageError(f"{folder} is not below {root}, where packages lie here (`worker.packages`): copy it there")
     manifest, found = manifests.pinned(folder)
     if digest is not None and found != digest:
         raise PackageError(

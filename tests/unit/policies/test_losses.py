@@ -85,9 +85,9 @@ def test_a_label_that_no_class_has_costs_everything() -> None:
         ("zero_one", None, 3, "answer's type"),
         ("zero_one", 3, PROBABILITIES, "not a finite number"),
         ("zero_one", PROBABILITIES, "dog", "package the model with classes"),
-        ("absolute", "a", 1.0, "answer 'a'"),
-        ("absolute", 1.0, "a", "label 'a'"),
-        ("squared", 1.0, math.nan, "nan"),
+        ("absolute", "a", 1.0, "answer is a text"),
+        ("absolute", 1.0, "a", "label is a text"),
+        ("squared", 1.0, math.nan, "undefined number"),
         ("log", 3, 3, "gives scores"),
         ("log", Tensor.of(np.array([2.0, -1.0])), 0, "softmax"),
         ("log", Tensor.of(np.array([np.nan, 1.0])), 0, "softmax"),
@@ -107,3 +107,15 @@ def test_classes_must_fit_the_scores() -> None:
     """Three scores for two classes are a packaging error."""
     with pytest.raises(LossError, match="3 scores for 2 classes"):
         loss("log", 0, "cat", PROBABILITIES, CLASSES[:2])
+
+
+@pytest.mark.parametrize("kind", ["zero_one", "absolute", "squared", "log", "given"])
+@pytest.mark.parametrize(("answer", "label"), [(3, "card 4111"), ("card 4111", 3), ("card 4111", "card 4111")])
+def test_what_is_said_of_a_label_holds_neither_label_nor_answer(kind: str, answer: object, label: object) -> None:
+    """The message goes into a dead letter's header and into logs, which others may read than the label's."""
+    said = ""
+    try:
+        loss(kind, answer, label)  # type: ignore[arg-type]
+    except LossError as error:
+        said = str(error)
+    assert "4111" not in said
