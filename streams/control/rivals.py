@@ -69,8 +69,9 @@ def alerts(promoting: Promoting | None, history: History, now_us: int) -> list[A
         if course.plan.kind == POLICY and (upper := course.comparison.evidence(course.plan.alpha).upper) < 0.0:
             found.append(apprentice(course.plan.name, course.plan.candidate, upper))
     for key, why in sorted(promoting.hindrances.items()):
-        if (course := courses.get(key)) is not None:
-            found.append(hindered(course.plan.kind, course.plan.name, course.plan.candidate, why))
+        if key in courses:
+            plan = courses[key].plan
+            found.append(hindered(plan.kind, plan.name, plan.candidate, why))
     return found
 
 

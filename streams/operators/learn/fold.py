@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         tuple[float, ...],
         tuple[float | None, ...],
         tuple[float, ...],
-        tuple[Value | None, ...] | None,
+        tuple[int | str | None, ...] | None,
         tuple[Step, ...],
         tuple[Tensor | None, ...] | None,
         Value | None,
