@@ -137,7 +137,7 @@ def labels(raw: object) -> Answers:
     return array.astype(np.int64)
 
 
-def _array(raw: object) -> NDArray[np.generic]:
+def _array(raw: object) -> NDArray[Any]:
     """Return answers as an array; what a mask hides is no answer."""
     if isinstance(raw, np.ma.MaskedArray) and np.ma.is_masked(raw):
         raise OutputError("some answers are masked: fill them")

@@ -345,7 +345,7 @@ def net() -> Any:
 
 def test_a_network_that_knows_more_than_its_state_is_refused(tmp_path: Path, net: Any) -> None:
     """It stays in the mode that it was in, and the sample as it was, though the network writes into it."""
-    given = {"architecture": "toy_net:Net", "arguments": {"in_features": 4, "out_features": 3}}
+    given: dict[str, Any] = {"architecture": "toy_net:Net", "arguments": {"in_features": 4, "out_features": 3}}
     module, sample = net(4, 3), X[:5].copy()
     module.factor = 3.0
     with pytest.raises(PackageError, match=r"row 0 .* the network answers .* the package .*\(5 of 5 rows differ\)"):
@@ -360,7 +360,7 @@ def test_a_network_that_knows_more_than_its_state_is_refused(tmp_path: Path, net
 
 def test_a_network_with_one_output_has_no_labels(tmp_path: Path, net: Any) -> None:
     """Argmax over one column is the first class for ever."""
-    given = {"architecture": "toy_net:Net", "arguments": {"in_features": 4, "out_features": 1}}
+    given: dict[str, Any] = {"architecture": "toy_net:Net", "arguments": {"in_features": 4, "out_features": 1}}
     for output in ("label", "scores"):
         with pytest.raises(PackageError, match="output='value'"):
             package_torch(net(4, 1), tmp_path / output, "toy", "1", X[:5], output=output, **given)
@@ -381,7 +381,7 @@ def test_a_network_whose_numbers_would_change_is_refused(
 ) -> None:
     """Large whole numbers are not rounded, and nothing imaginary is left out."""
     torch = pytest.importorskip("torch")
-    given = {"architecture": "toy_net:Net", "arguments": {"in_features": 4, "out_features": 4}}
+    given: dict[str, Any] = {"architecture": "toy_net:Net", "arguments": {"in_features": 4, "out_features": 4}}
     net.forward = lambda _, rows: eval(made, {"torch": torch, "rows": rows})
     with pytest.raises(PackageError, match=complaint):
         package_torch(net(4, 4), tmp_path / "p", "toy", "1", np.zeros((5, 4), np.float32), output=output, **given)
