@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -159,11 +159,7 @@ def _apart(name: str, one: object, other: object) -> Iterator[tuple[str, str, st
     """Yield name and both texts of each part that differs; equal floats with other signs differ, too."""
     if repr(one) == repr(other):
         return
-    if (
-        isinstance(one, tuple)
-        and type(one) is type(other)
-        and len(one) == len(other := cast("tuple[object, ...]", other))
-    ):
+    if isinstance(one, tuple) and isinstance(other, tuple) and type(one) is type(other) and len(one) == len(other):
         fields: Sequence[str] = getattr(one, "_fields", ())
         for place, (its, others) in enumerate(zip(one, other, strict=True)):
             part = f".{fields[place]}" if fields else f"[{place}]"
