@@ -51,7 +51,7 @@ ADVICE = {
     "no_model_in_time": "no model has been quick enough lately: raise slo_ms, or give `timely` the parameter least: 1",
     "not_ranked": "the policy ranks no such candidates: see `skysail app show`, and docs/recommending.md",
     "overloaded": "the model gets more queries than it can answer in time: run more workers, raise slo_ms, or ask less",
-    "over_limit": "this application holds its full share of queries, or of turns for candidates: ask less of it",
+    "over_limit": "this application has its full share of queries, or of turns for candidates: ask less, lower slo_ms",
     "oversized_outputs": "the models' outputs together are too large for one record: ask fewer models at once",
     "model_failed": "the model raised; its worker's log says why",
     "policy_failed": "the application's policy raised, or returned what cannot be: `skysail policy check` says what",
