@@ -168,7 +168,7 @@ def test_objects_of_other_places_are_read_by_the_same_rules(objects: str) -> Non
 def test_a_store_that_reads_an_address_otherwise_is_not_asked(objects: str) -> None:
     """What will be fetched is compared, whichever way a file system changes a name before."""
 
-    class Lenient(MemoryFileSystem):
+    class Lenient(MemoryFileSystem):  # type: ignore[misc]  # fsspec has no annotations
         protocol = "lenient"
         asked: ClassVar[list[str]] = []
 
