@@ -99,7 +99,7 @@ def test_what_lies_elsewhere_is_not_read(tmp_path: Path) -> None:
     ]
     found = read(inside, BYTES, *addresses)
     assert all(isinstance(row, str) and "cannot read" in row for row in found), found
-    assert found[5].partition(": ")[2].partition(": ")[2] == found[6].partition(": ")[2].partition(": ")[2]
+    assert str(found[5]).partition(": ")[2].partition(": ")[2] == str(found[6]).partition(": ")[2].partition(": ")[2]
 
 
 def test_links_within_the_place_are_followed(tmp_path: Path) -> None:
