@@ -136,10 +136,10 @@ def unpack(topic: str, data: bytes, count: int) -> Iterator[Record]:
         raise DecodeError("trailing", f"{len(data) - at} bytes follow the last record of a block")
 
 
-def _headers(data: bytes, at: int) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
+def _headers(data: bytes, at: int) -> tuple[tuple[tuple[str, Any], ...], int]:
     if not data[at]:
         return (), at + 1
-    found: list[tuple[str, bytes | None]] = []
+    found: list[tuple[str, Any]] = []  # bytes, or None as Kafka has it
     while True:
         count, at = read_count(data, at)
         if not count:

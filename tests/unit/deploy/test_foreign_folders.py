@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from deploy.cli import main
+from streams.topology import RECORDED
 from streams.trace.manifest import FILE, Manifest
 from streams.trace.writer import TraceWriter
 from tests.loops import CODEC
-from tests.traces import RECORDED, trace_of
+from tests.traces import trace_of
 from tests.unit.streams.replay.test_what_if import loop
 from tests.unit.streams.trace.test_foreign_traces import change, container, deflated, part_of, pretend
 from tests.unit.streams.trace.test_trace import ABOUT, query, write

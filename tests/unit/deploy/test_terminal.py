@@ -61,7 +61,12 @@ def test_a_row_of_a_table_is_one_line(rows: list[list[str]]) -> None:
 @pytest.mark.parametrize("text", NASTY)
 def test_a_log_has_one_line_for_a_message(text: str) -> None:
     """A traceback's lines stand behind a margin, whatever the error says."""
-    about = {"levelname": "WARNING", "msg": "model %s", "args": (text,), "stack_info": f"Stack:\n{text}"}
+    about: dict[str, object] = {
+        "levelname": "WARNING",
+        "msg": "model %s",
+        "args": (text,),
+        "stack_info": f"Stack:\n{text}",
+    }
     about |= {"exc_info": (ValueError, ValueError(text), None)}
     written = PlainFormatter("%(levelname)s %(message)s").format(logging.makeLogRecord(about))
     lines = written.split("\n")

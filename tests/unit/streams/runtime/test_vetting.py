@@ -53,9 +53,9 @@ def module(folder: Path, name: str, text: str) -> str:
     return name
 
 
-def record(policy: str, **more: str) -> Record:
+def record(policy: str, apprentice: str = "") -> Record:
     """Return an application that names a policy."""
-    application = replace(Application("app", models=("a",)), policy=policy, **more)
+    application = replace(Application("app", models=("a",)), policy=policy, apprentice=apprentice)
     return Record(topics.APPLICATIONS, 0, 0, 0, b"app", CODEC.encode(application))
 
 

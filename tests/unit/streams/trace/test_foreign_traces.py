@@ -300,6 +300,7 @@ def test_a_changed_part_that_its_manifest_bears_out_reads_or_is_refused(folder: 
 
 def _payload(sound: bytes) -> bytes:
     """Return what the only block of a part holds."""
+    block: Any
     (block,) = fastavro.block_reader(io.BytesIO(sound))
     return bytes(block.bytes_.getvalue())
 
