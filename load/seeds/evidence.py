@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from schemas.records import ModelOutput, Observation, Prediction
     from streams.testing.broker import FakeBroker
 
-_FOLLOWED_US = 60_000_000  # within which a process follows a change, unless something goes wrong for longer
+_FOLLOWED_US = 10_000_000  # within which a process follows a change, unless something goes wrong for longer
 _NOT_ASKED = (Outcome.OVERLOADED, Outcome.UNKNOWN_VERSION)
 _TELLING_NOTHING = (*_NOT_ASKED, Outcome.INVALID)
 _ALPHA = 0.05
@@ -50,7 +50,8 @@ class Truth:
         self._plan = plan
         self._ledger = ledger
         self._followed_us = _FOLLOWED_US + int(sum(fault.for_s for fault in plan.faults) * 1e6)
-        log = broker.logs[topics.MODELS, 0]
+        names = [name.encode() for name in MODELS]
+        log = [record for record in broker.logs[topics.MODELS, 0] if record.key in names]
         self._models = [(each.timestamp_us, codec.decode(Model, each.value)) for each in log]
         changed = [change.application for change in plan.changes if isinstance(change, Configure)]
         self._applications = (*plan.applications, *changed)

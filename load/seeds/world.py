@@ -144,6 +144,10 @@ class World:
             self.broker.append(topics.APPLICATIONS, 0, key, self._codec.encode(application), now_us)
         for name in self.plan.models:
             self.broker.append(topics.MODELS, 0, name.encode(), self._codec.encode(model(name)), now_us)
+        for name in sorted({change.model for change in self.plan.changes if isinstance(change, Deploy)}):
+            for version in ("1", "2"):  # they are known before they are wanted
+                key = topics.model_version(name, version).encode()
+                self.broker.append(topics.MODELS, 0, key, self._codec.encode(model(name, version)), now_us)
 
     def _start(self) -> None:
         builder = Builder(self.plan, self._topology, self._codec, self.store, self._joiner)

@@ -308,7 +308,7 @@ class AsItWas:
         if feedback is None and seen.status is JoinStatus.JOINED:
             return None
         late = tuple(record for record in self._late.get(seen.query_id) if record.timestamp_us <= written_us)
-        return Seen(seen, partition, prediction, feedback, late, written_us)
+        return Seen(seen, partition, prediction, feedback, late)
 
     def _predicted(self, seen: Observation) -> Record | None:
         """Return the prediction that an observation was made from: one query may have been answered twice."""

@@ -42,7 +42,6 @@ class Seen(NamedTuple):
         prediction: its record.
         feedback: its record; None = its window ended.
         late: records of outputs that came after the answer.
-        written_us: when it was written, which is long after its feedback if the joiner was away.
     """
 
     observation: Observation
@@ -50,7 +49,6 @@ class Seen(NamedTuple):
     prediction: Record
     feedback: Record | None
     late: tuple[Record, ...]
-    written_us: int
 
     @property
     def time_us(self) -> int:
@@ -122,9 +120,7 @@ class Joins:
         if one.observation.span is not None and self._is_same(one, self._with_span(one, epoch)):
             report.inferred["learnt_span"] += 1
             return
-        timeline = self._timeline
-        written = timeline.at(one.written_us), *timeline.near(one.written_us)
-        for other in dict.fromkeys((epoch, *timeline.near(one.time_us), *written)):
+        for other in (epoch, *self._timeline.near(one.time_us)):
             if any(self._fits(one, late, other) for late in _subsets(one.late)):
                 report.inferred.update(["configuration_near"] if other != epoch else [])
                 return

@@ -256,7 +256,7 @@ def test_features_are_true_or_named_and_what_decided_is_logged() -> None:
 
 def judged(**changes: Any) -> Plan:
     """A canary that is often silent; an apprentice beside a policy that asks again where a model is slow."""
-    given = small(2, 100.0, 15.0)
+    given = small(2, 50.0, 15.0)
     canary = Deploy(3.0, "good", shares={"2": 0.4})
     learning = registry.spec(registry.create("thompson"))
     applications = tuple(
