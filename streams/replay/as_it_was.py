@@ -10,7 +10,6 @@ from schemas.errors import DecodeError
 from schemas.framing import peek_texts
 from schemas.records import JoinStatus, ModelPredictions, Observations, Prediction, Query
 from streams.operators.join.kernel import JoinerSettings
-from streams.operators.late_outputs import is_late
 from streams.operators.selection.kernel import SelectionSettings
 from streams.promotion.copies import Copies
 from streams.replay.configurations import Timeline
@@ -101,7 +100,7 @@ class AsItWas:
             begun = _begun(trace, partitions) if topics.OBSERVATIONS in held else frozenset(range(partitions))
         self._history = StateHistory(partitions, deployment.joiner.memory_us, begun, deployment.initial)
         self._decisions = Decisions(codec, deployment.selection, timeline, self._history, self.report)
-        self._joins = Joins(codec, deployment.joiner, timeline, self.report)
+        self._joins = Joins(codec, deployment.joiner, timeline, self.report, self._side_outputs)
         wished = [record for topic in WISHED if topic in held for record in trace.records(topic)]
         copies = Copies(deployment.joiner.memory_us, deployment.copies_bytes)
         self._steps = Steps(codec, wished, copies, begun, self.report)
@@ -119,7 +118,7 @@ class AsItWas:
         self._queries: Held[Record] = Held(_QUERY_BYTES)
         self._predictions: Held[Record] = Held(_JOIN_BYTES // 2)
         self._feedback: Held[Record] = Held(_JOIN_BYTES // 4)
-        self._late: Held[Record] = Held(_JOIN_BYTES // 4)
+        self._beside: Held[Record] = Held(_JOIN_BYTES // 4)
         self._clocks_us = deployment.clocks_us
         self._again: list[Record] = []
         self._again_bytes, self._again_bound = 0, deployment.again_bytes
@@ -158,6 +157,7 @@ class AsItWas:
 
     def _retry(self) -> None:
         self._rows.again(self.report.until_us - self._clocks_us)
+        self._joins.again(self.report.until_us - self._clocks_us)
         again, self._again = self._again, []
         self._again = [record for record in again if not self._looked_up(record)]
         self._again_bytes = sum(map(_bytes_of, self._again))
@@ -186,6 +186,7 @@ class AsItWas:
         self._rows.again()
         self._decisions.flush()
         self._joins.flush()
+        self._joins.again()
         self._steps.end()
         self._run_again.flush()
         for record in self._again:
@@ -238,9 +239,9 @@ class AsItWas:
         return True
 
     def _on_shadows(self, record: Record) -> bool:
-        if is_late(record):
-            for query_id in self._codec.decode(ModelPredictions, record.value).query_ids:
-                self._late.add(query_id, record, len(record.value or b""))
+        ids = self._codec.decode(ModelPredictions, record.value).query_ids
+        for query_id in ids:  # one record for all of them
+            self._beside.add(query_id, record, len(record.value or b"") // len(ids))
         return True
 
     def _on_prediction(self, record: Record) -> bool:
@@ -307,8 +308,15 @@ class AsItWas:
         feedback = joined_by(seen, self._feedback.get(seen.query_id))
         if feedback is None and seen.status is JoinStatus.JOINED:
             return None
-        late = tuple(record for record in self._late.get(seen.query_id) if record.timestamp_us <= written_us)
-        return Seen(seen, partition, prediction, feedback, late)
+        beside = tuple(record for record in self._beside.get(seen.query_id) if record.timestamp_us <= written_us)
+        return Seen(seen, partition, prediction, feedback, beside, written_us)
+
+    def _side_outputs(self, seen: Seen) -> tuple[tuple[Record, ...], bool]:
+        """Return the outputs beside a query's answer, by any clock, and whether the trace has all of its time."""
+        coverage, topic = self._coverage, topics.SHADOWS
+        is_there = topic in self._topics and self.report.records[topic] and topic not in coverage.torn
+        is_whole = is_there and not self._beside.let_go and seen.prediction.timestamp_us > coverage.from_us(topic)
+        return self._beside.get(seen.observation.query_id), bool(is_whole)
 
     def _predicted(self, seen: Observation) -> Record | None:
         """Return the prediction that an observation was made from: one query may have been answered twice."""

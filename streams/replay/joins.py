@@ -1,6 +1,6 @@
 """Observations again: the joiner, given the prediction and the feedback that an observation names.
 
-observation ─▶ its prediction (`predicted_us`), its feedback (`observed_us`), late outputs ─▶ Joiner
+observation ─▶ its prediction (`predicted_us`), its feedback (`observed_us`), outputs beside ─▶ Joiner
                                                           ─▶ an observation: the same bytes, or a difference
 """
 
@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import combinations, groupby
+from math import inf
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from schemas import topics
-from schemas.records import Application, JoinStatus, Observation, Observations
+from schemas.records import Application, JoinStatus, Observation, Observations, Outcome, Prediction
 from streams.operators.contract import Emit
 from streams.operators.join.kernel import Joiner
 from streams.operators.join.observation import KINDS
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 # Joined in one go; the joiner ends as many windows in one call.
 AT_ONCE: Final = 1_024
 _SECOND_US: Final = 1_000_000
-_LATE: Final = 6  # late outputs of one query of which all subsets are tried
+_BESIDE: Final = 6  # outputs of one query beside its answer of which all subsets are tried
 
 
 class Seen(NamedTuple):
@@ -41,14 +42,16 @@ class Seen(NamedTuple):
         partition: of the log.
         prediction: its record.
         feedback: its record; None = its window ended.
-        late: records of outputs that came after the answer.
+        beside: records of outputs that came after the answer, or of shadows.
+        written_us: when it was written.
     """
 
     observation: Observation
     partition: int
     prediction: Record
     feedback: Record | None
-    late: tuple[Record, ...]
+    beside: tuple[Record, ...]
+    written_us: int
 
     @property
     def time_us(self) -> int:
@@ -64,10 +67,20 @@ class Joins:
         settings: of the joiner.
         timeline: of applications and models.
         report: that is told what differs.
+        side_outputs: looks up all records of outputs beside a query's answer, and whether the trace has all there were.
     """
 
-    def __init__(self, codec: Codec, settings: JoinerSettings, timeline: Timeline, report: Report) -> None:
+    def __init__(
+        self,
+        codec: Codec,
+        settings: JoinerSettings,
+        timeline: Timeline,
+        report: Report,
+        side_outputs: Callable[[Seen], tuple[tuple[Record, ...], bool]],
+    ) -> None:
         self._codec = codec
+        self._side_outputs = side_outputs
+        self._open: list[Seen] = []  # what does not fit yet: outputs beside the answer may still be read
         self._settings = settings
         self._timeline = timeline
         self._report = report
@@ -112,26 +125,66 @@ class Joins:
         if part:
             yield part
 
+    def again(self, until_us: float = inf) -> None:
+        """Look again at what did not fit and was written by then: what it was made from has been read by now."""
+        open_, self._open = self._open, []
+        for one in open_:
+            if one.written_us > until_us:
+                self._open.append(one)
+            else:
+                self._judge_again(one)
+
     def _judge(self, one: Seen, epoch: int, made: Observation | None) -> None:
-        report = self._report
-        report.checked[OBSERVATIONS] += 1
+        self._report.checked[OBSERVATIONS] += 1
         if self._is_same(one, made):
             return
         if one.observation.span is not None and self._is_same(one, self._with_span(one, epoch)):
-            report.inferred["learnt_span"] += 1
+            self._report.inferred["learnt_span"] += 1
             return
-        for other in (epoch, *self._timeline.near(one.time_us)):
-            if any(self._fits(one, late, other) for late in _subsets(one.late)):
-                report.inferred.update(["configuration_near"] if other != epoch else [])
+        self._open.append(one)
+
+    def _judge_again(self, one: Seen) -> None:
+        """Try configurations of about then, and which outputs beside the answer may have come before the feedback."""
+        report, now = self._report, self._timeline.at(one.time_us)
+        found, is_whole = self._side_outputs(one)
+        timeline = self._timeline
+        written = timeline.at(one.written_us), *timeline.near(one.written_us)  # long after, if the joiner was away
+        for epoch in dict.fromkeys((now, *timeline.near(one.time_us), *written)):
+            if any(self._fits(one, beside, epoch) for beside in _subsets(found)):
+                report.inferred.update(["configuration_near"] if epoch != now else [])
                 return
-        if not self._timeline.knows(one.observation.application, self._timeline.at(one.time_us)):
-            report.checked[OBSERVATIONS] -= 1
-            report.unchecked["configuration_missing"] += 1
+        made = self._made([one._replace(beside=found)], now).get(one.observation.query_id)
+        if not self._timeline.knows(one.observation.application, now):
+            why = "configuration_missing"
+        elif not is_whole and made is not None and self._lacks_side_outputs(one, made):
+            why = "side_output_missing"
         else:
             report.add(OBSERVATIONS, one.observation.query_id, one.observation, made)
+            return
+        report.checked[OBSERVATIONS] -= 1
+        report.unchecked[why] += 1
 
-    def _fits(self, one: Seen, late: tuple[Record, ...], epoch: int) -> bool:
-        return self._is_same(one, self._made([one._replace(late=late)], epoch).get(one.observation.query_id))
+    def _fits(self, one: Seen, beside: tuple[Record, ...], epoch: int) -> bool:
+        its = one._replace(beside=beside)
+        if self._is_same(one, self._made([its], epoch).get(one.observation.query_id)):
+            return True
+        if one.observation.span is None or not self._is_same(one, self._with_span(its, epoch)):
+            return False
+        self._report.inferred["learnt_span"] += 1
+        return True
+
+    def _lacks_side_outputs(self, one: Seen, made: Observation) -> bool:
+        """Tell whether outputs beside the answer, which are not at hand, would make the observation as it was."""
+        seen = one.observation
+        if not {*made.versions} <= {*seen.versions}:
+            return False
+        made = made._replace(versions=seen.versions)
+        outputs = self._codec.decode(Prediction, one.prediction.value).outputs
+        if len(outputs) > 1 and any(
+            output.outcome is Outcome.MISSING for output in outputs
+        ):  # a late one may have come
+            made = made._replace(losses=seen.losses, answers=seen.answers, scores=seen.scores)
+        return self._is_same(one, made)
 
     def _is_same(self, one: Seen, made: Observation | None) -> bool:
         encode = self._codec.encode
@@ -144,9 +197,9 @@ class Joins:
         kernel.on_assigned(dict.fromkeys(partitions, 0))
         first_us = min(one.prediction.timestamp_us for one in seen)
         kernel.on_records(_by_partition(one.prediction for one in seen), first_us)
-        late = {record.position: record for one in seen for record in one.late}
-        if late:
-            kernel.on_records([*late.values()], first_us)
+        beside = {record.position: record for one in seen for record in one.beside}
+        if beside:
+            kernel.on_records([beside[place] for place in sorted(beside)], first_us)
         told = [one.feedback for one in seen if one.feedback is not None]
         if told:
             effects = kernel.on_records(_by_partition(told), max(record.timestamp_us for record in told))
@@ -199,7 +252,9 @@ def _by_partition(records: Iterable[Record]) -> list[Record]:
     return sorted(records, key=lambda record: record.partition)
 
 
-def _subsets(late: tuple[Record, ...]) -> Iterator[tuple[Record, ...]]:
-    """Yield which late outputs may have come before the feedback: all of them, or fewer."""
-    for count in range(min(len(late), _LATE), -1, -1):
-        yield from combinations(late[:_LATE], count)
+def _subsets(beside: tuple[Record, ...]) -> Iterator[tuple[Record, ...]]:
+    """Yield which outputs may have come before the feedback: the first ones, or any of them where there was no room."""
+    for count in range(len(beside), -1, -1):
+        yield beside[:count]
+    for count in range(min(len(beside), _BESIDE) - 1, 0, -1):
+        yield from combinations(beside[:_BESIDE], count)
