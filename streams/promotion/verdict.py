@@ -99,7 +99,9 @@ def judge(
 
 def _wait(plan: Candidate, stage: Stage, evidence: Evidence, now_us: int) -> str:
     """Say how long a candidate stays at its share all the same; empty = no longer."""
-    here, waited_us = evidence.pairs - stage.pairs, now_us - stage.since_us
+    # After a restart the log may no longer have all that there was at the step: then what it has came about since.
+    here = evidence.pairs - stage.pairs if evidence.pairs >= stage.pairs else evidence.pairs
+    waited_us = now_us - stage.since_us
     if here < plan.least:
         return f"{here} of {plan.least} comparisons at this share"
     return f"{waited_us / 1e6:.0f} of {plan.dwell_us / 1e6:g} s at this share" if waited_us < plan.dwell_us else ""

@@ -53,6 +53,14 @@ def test_a_worse_candidate_goes_back_at_once_from_anywhere(share: float) -> None
     assert found == Verdict(Action.BACK, 0.0, "it is worse")
 
 
+def test_a_log_that_has_lost_its_beginning_does_not_hold_a_candidate_up() -> None:
+    """Of fewer comparisons than there were at the step those that are there count, never less than none."""
+    stage = Stage(0.05, 0, pairs=5_000)
+    found = judge(PLAN, stage, evidence(pairs=40), LATER_US)
+    assert found.reason == "40 of 100 comparisons at this share"
+    assert judge(PLAN, stage, evidence(pairs=400), LATER_US).action is Action.STEP
+
+
 def test_a_candidate_that_has_surely_cost_its_budget_goes_back() -> None:
     """By the bound times its answers, however bad luck makes the plain sum look."""
     assert verdict(0.05, evidence(cost=5_000.0, answers=1_000.0)).action is Action.STEP
