@@ -18,10 +18,11 @@ from streams.runtime.role.state_batches import (
     WAITING_BYTES,
     WAITING_KEYS,
     WRITE_STATES,
+    WriteQueue,
     merged,
 )
 from streams.runtime.role.state_queue import StateQueue, StateQueueEvents
-from streams.runtime.stores.base import MemoryStore
+from streams.runtime.stores.base import MemoryStore, WriteResult
 from tests.fakes import FaultyStore
 from tests.virtual import elapse, run
 
@@ -244,6 +245,21 @@ def test_merging_keeps_the_first_expectation_and_the_last_states() -> None:
     assert count == 2
     assert both[:4] == (0, 1, 3, {"a": state(1), "b": state(2)})
     assert [position.offset for position in both.completes] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("stored", "token", "is_done"), [(5, "mine", True), (5, "another's", False), (None, "", False)]
+)
+def test_an_equal_offset_of_another_writer_is_not_ones_own(stored: int | None, token: str, *, is_done: bool) -> None:
+    """A former owner may have stored as far with other states: only the token tells whose write it was.
+
+    Taken for its own, the write would be dropped, and what it has learnt with it.
+    """
+    queue = WriteQueue()
+    queue.ask(write(4, 5, one=state(1)))
+    attempt = queue.attempt(10, 1 << 20, "mine")
+    assert queue.succeeded(WriteResult(False, stored, token)) == (attempt if is_done else None)
+    assert len(queue.waiting) == (not is_done)
 
 
 def test_a_write_waits_for_the_dead_letters_of_its_partition() -> None:
