@@ -250,3 +250,15 @@ def test_who_waits_for_the_same_output_waits_for_both_copies(outcome: Outcome) -
     assert loop.predictions == []
     loop.land("q", step=1)
     assert {made.query_id: made.answer for made in loop.predictions} == {"q": 7, "follower": 7}
+
+
+@pytest.mark.parametrize("outcome", WITHOUT)
+def test_a_row_that_is_answered_again_and_fails_keeps_its_answer(outcome: Outcome) -> None:
+    """A worker that was killed before it committed reads the row again: the ensemble still waits, and has an answer."""
+    loop = Hedged(hedge=0.0, policy="exp4", models=("m", "n"))
+    loop.ask("q")
+    loop.land("q", 7)
+    loop.land("q", outcome=outcome)
+    loop.land("q", 3, model="n")
+    (made,) = loop.predictions
+    assert [(output.outcome, output.answer) for output in made.outputs] == [(Outcome.OK, 7), (Outcome.OK, 3)]
