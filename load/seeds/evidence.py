@@ -137,7 +137,7 @@ class Truth:
                 fold.take(one.seen)
                 for output in outputs:
                     if output.outcome not in _NOT_ASKED:
-                        true.take(one.seen.application, *drawn, self._cost(one, output))
+                        true.take(one.seen.application, min(drawn), self._cost(one, output))
             found = fold.evidence(_ALPHA)
             if found.pairs != true.pairs or abs(found.difference - true.mean) > 1e-9:
                 yield (

@@ -103,15 +103,14 @@ class ApprenticeEvidence:
         if len(losses) != len(wanted) or len(wanted) != len(decision.propensities):
             return
         arm = decision.chosen[0] if len(decision.chosen) == 1 else None
-        loss, served = None if arm is None else losses[arm], served_loss(seen)
-        if _depends_on_answers(seen):  # and so does what is known
+        served = served_loss(seen)
+        loss = served if arm is None or losses[arm] is None else losses[arm]
+        if _depends_on_answers(seen) or loss is None:  # what is known goes by the answers, or nothing is
             self._left_out += 1
-        elif (
-            arm is not None and decision.propensities[arm] >= _LEAST_SHARE and (loss is not None or served is not None)
-        ):
-            self._estimate(arm, served if loss is None else loss, wanted, decision.propensities)
-        elif arm is None and served is not None:
-            self._compare(served, losses, wanted)
+        elif arm is None:
+            self._compare(loss, losses, wanted)
+        elif decision.propensities[arm] >= _LEAST_SHARE:
+            self._estimate(arm, loss, wanted, decision.propensities)
         else:
             self._left_out += 1
 

@@ -28,16 +28,16 @@ class _Mean(NamedTuple):
     """Losses, summed."""
 
     total: float = 0.0
-    count: int = 0
+    losses: int = 0
 
     def plus(self, loss: float) -> _Mean:
         """Return it with one more."""
-        return _Mean(self.total + loss, self.count + 1)
+        return _Mean(self.total + loss, self.losses + 1)
 
     @property
     def value(self) -> float:
         """The mean of at least one."""
-        return self.total / self.count
+        return self.total / self.losses
 
 
 class _Run:
@@ -68,7 +68,7 @@ class _Run:
         """Take both losses on one query."""
         self.difference.add(incumbent - candidate)
         self._count(_Mean(candidate, 1), _Mean(incumbent, 1))
-        self.left_out += self.incumbent.count if self.is_shadow else 0
+        self.left_out += self.incumbent.losses if self.is_shadow else 0
         self.is_shadow, self.candidate, self.incumbent = True, _Mean(), _Mean()
 
     def extend(self, *, candidate: float | None = None, incumbent: float | None = None) -> None:
@@ -78,22 +78,22 @@ class _Run:
         if incumbent is not None:
             self.incumbent = self.incumbent.plus(incumbent)
         mine, its = self.candidate, self.incumbent
-        if mine.count and its.count:
+        if mine.losses and its.losses:
             self.difference.add(its.value - mine.value)
-            self.cost += mine.count * (mine.value - its.value)
-            self.answers += mine.count
+            self.cost += mine.losses * (mine.value - its.value)
+            self.answers += mine.losses
             self._count(mine, its)
             self.is_shadow, self.candidate, self.incumbent = False, _Mean(), _Mean()
 
     def _count(self, candidate: _Mean, incumbent: _Mean) -> None:
         mine, mines, its, theirs = self.losses
-        self.losses = mine + candidate.total, mines + candidate.count, its + incumbent.total, theirs + incumbent.count
+        self.losses = mine + candidate.total, mines + candidate.losses, its + incumbent.total, theirs + incumbent.losses
 
     @property
     def totals(self) -> Totals:
         """What it comes to."""
         found = self.difference
-        count, left = found.count, self.left_out + (self.incumbent.count if self.is_shadow else 0)
+        count, left = found.count, self.left_out + (self.incumbent.losses if self.is_shadow else 0)
         return Totals(count, found.below, found.above, count, count, *self.losses, self.cost, self.answers, left)
 
 

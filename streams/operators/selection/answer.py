@@ -360,10 +360,7 @@ def _asked(query: Pending, models: Mapping[str, Model]) -> dict[int, ModelOutput
     was asked: its silence counts for it.
     """
     decision = query.decision
-    if decision is None:
-        chosen = enumerate(query.models)
-    else:
-        chosen = zip(decision.chosen, [decision.arms[arm] for arm in decision.chosen], strict=True)
+    chosen = [*enumerate(query.models)] if decision is None else [(arm, decision.arms[arm]) for arm in decision.chosen]
     return {arm: query.outputs.get(name) or without(query, name, models) for arm, name in chosen}
 
 

@@ -68,9 +68,9 @@ class TwoVersions(Loop):
         self.driver.produce(topics.MODELS, 0, CODEC.encode(version("good", "1", SHARE)), b"good")
         self.driver.run(0.1)
 
-    def tell(self, count: int, label: int = 7, **changes: object) -> dict[str, tuple[VersionLoss, ...]]:
+    def tell(self, count: int, label: int = 7) -> dict[str, tuple[VersionLoss, ...]]:
         """Ask and tell so often; returns what the versions cost by query."""
-        asked = [self.query(**changes) for _ in range(count)]
+        asked = [self.query() for _ in range(count)]
         self.driver.run(1)
         for query_id in asked:
             self.feedback(query_id, label)
