@@ -18,7 +18,8 @@ def told(error: BaseException) -> str:
     """Return the name and the text of an error in one line, of which the text may raise an error of its own."""
     try:
         # Its own text may be of a class that overrides anything: formatting makes a plain one.
-        return " ".join(f"{type(error).__name__}: {error}"[:MOST].split())
+        text = " ".join(f"{type(error).__name__}: {error}"[:MOST].split())
+        return text.encode(errors="backslashreplace").decode()[:MOST]  # half a letter would end a log, and any record
     except BaseException:  # noqa: BLE001 - its `__str__` may raise anything, too
         return f"{type.__dict__['__name__'].__get__(type(error))}, which does not say why"
 
