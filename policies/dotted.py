@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 OWN = ("deploy", "load", "streams", "workers")
-_MODELS = "load.models."  # of demo and measurements
+_NAMED = ("load.models.", "workers.runtimes.")  # models of demo and measurements; builders of networks
 
 
 class DottedPathError(ValueError):
@@ -80,7 +80,7 @@ def check(module: str, named: str) -> None:
 
 def _is_ours(module: str) -> bool:
     """Tell whether a module is of Skysail, and neither a policy nor a model."""
-    return _package(module) in OWN and not f"{module}.".startswith(_MODELS)
+    return _package(module) in OWN and not f"{module}.".startswith(_NAMED)
 
 
 def is_within(path: str, code: Sequence[str]) -> bool:

@@ -14,11 +14,12 @@ _RAISE: Final = dis.opmap["RAISE_VARARGS"]
 _handles: list[bool] = []  # that this process does, if it has said so
 
 
-def told(error: BaseException) -> str:
-    """Return the name and the text of an error in one line, of which the text may raise an error of its own."""
+def told(error: BaseException, lines: int | None = None) -> str:
+    """Return the name and the text of an error, or of its first lines, in one; the text may raise one of its own."""
     try:
         # Its own text may be of a class that overrides anything: formatting makes a plain one.
-        text = " ".join(f"{type(error).__name__}: {error}"[:MOST].split())
+        text = f"{type(error).__name__}: {error}"[:MOST]
+        text = " ".join(word for line in text.splitlines()[:lines] for word in line.split())
         return text.encode(errors="backslashreplace").decode()[:MOST]  # half a letter would end a log, and any record
     except BaseException:  # noqa: BLE001 - its `__str__` may raise anything, too
         return f"{type.__dict__['__name__'].__get__(type(error))}, which does not say why"

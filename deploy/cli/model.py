@@ -234,7 +234,7 @@ def retry(settings: Settings, name: str, version: str, *, as_json: bool) -> None
     if as_json:
         print_json({"model": name, "version": version})
     else:
-        click.echo(f"{name} {version} is loaded again by workers that were started in this folder")
+        echo(f"{name} {version} is loaded again by workers that were started in this folder")
 
 
 @model.command()

@@ -157,14 +157,12 @@ def apart(recorded: object, replayed: object) -> tuple[str, str]:
 
 def _apart(name: str, one: object, other: object) -> Iterator[tuple[str, str, str]]:
     """Yield name and both texts of each part that differs; equal floats with other signs differ, too."""
-    if repr(one) == repr(other):
-        return
     if isinstance(one, tuple) and isinstance(other, tuple) and type(one) is type(other) and len(one) == len(other):
         fields: Sequence[str] = getattr(one, "_fields", ())
         for place, (its, others) in enumerate(zip(one, other, strict=True)):
             part = f".{fields[place]}" if fields else f"[{place}]"
             yield from _apart(f"{name}{part}".removeprefix("."), its, others)
-    else:
+    elif repr(one) != repr(other) or (not isinstance(one, float) and one != other):
         yield name, _short(one), _short(other)
 
 

@@ -132,7 +132,7 @@ class TorchRuntime:
         return Pipeline(Cuda(device, lambda rows: _numbers(self._module(rows)), signature.shape, dtype), least_rows)
 
     def _not_compiled(self, error: BaseException) -> None:
-        _log.warning("%s cannot be compiled and runs as it is: %s", self._name, told(error))
+        _log.warning("%s cannot be compiled and runs as it is: %s", self._name, told(error, lines=1))
 
 
 class TorchTrunk:

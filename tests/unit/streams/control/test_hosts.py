@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from deploy.cli.versions import print_versions
+from deploy.whereabouts import Whereabouts
 from schemas.records import Model, Profile
 from streams.control.hosts import Heard, host_rows
 from streams.operators.statistics import as_label
@@ -81,19 +82,19 @@ def test_a_model_is_shown_with_what_its_batches_took(capsys: pytest.CaptureFixtu
     """By the topic of profiles, which outlives the host."""
     model = Model("fr", "2", "function", "models/fr", "", "label", None, ())
     kept = Profile("fr", "2", (1, 3), (2_000, 5_120), 9_000, 3 * MIB)
-    print_versions([(model, model)], {}, as_json=False, profile=kept)
+    print_versions([(model, model)], Whereabouts(), as_json=False, profile=kept)
     said = capsys.readouterr().out
     assert "version 2 in its host: each size by the longest of its last ten batches" in said
     assert "5.12" in said
     assert said.splitlines()[-1] == "loading takes 9.0 ms, and it takes 3.0 MiB in memory"
-    print_versions([(model, model)], {}, as_json=True, profile=kept)
+    print_versions([(model, model)], Whereabouts(), as_json=True, profile=kept)
     assert json.loads(capsys.readouterr().out)[0]["profile"]["p99_us"] == [2_000, 5_120]
 
 
 def test_the_list_of_models_says_it_in_words(capsys: pytest.CaptureFixture[str]) -> None:
     """A line a host, and what is worth knowing below it."""
     model = Model("fr", "2", "function", "models/fr", "", "label", None, ())
-    print_versions([(model, model)], {}, as_json=False, hosts=host_rows([HOST]))
+    print_versions([(model, model)], Whereabouts(), as_json=False, hosts=host_rows([HOST]))
     assert capsys.readouterr().out.splitlines()[2:] == [
         (
             "host small (host.small@1): 1 of 3 models in memory, 2.5 of 4 MiB; 7 loads, 3 to make room for another "

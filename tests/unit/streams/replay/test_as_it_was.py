@@ -215,7 +215,7 @@ def test_a_lone_record_of_several_observations_is_read() -> None:
 def shadowed(policy: str = "exp3", **changes: Any) -> Loop:
     """Ask while a shadow runs, then one with a canary and a slow model, then none; some feedback comes at once."""
     models = {"good": lambda _: 7, "bad": lambda _: Slow(3, 150_000)}
-    loop = Loop(models, digits(policy=policy, window_s=20.0, slo_ms=100.0, **changes), has_workers=True)
+    loop = Loop(models, digits(policy=policy, window_s=20.0, **{"slo_ms": 100.0} | changes), has_workers=True)
     for name in ("2", "3"):
         loop.driver.produce(topics.MODELS, 0, CODEC.encode(version("good", name)), f"good@{name}".encode())
     shares: dict[int, dict[str, float]] = {10: {"2": 0.0}, 40: {"2": 0.3, "3": 0.0}, 70: {}}
@@ -270,8 +270,8 @@ def test_what_shadows_answered_before_the_trace_begins_cannot_be_checked() -> No
 
 
 def test_outputs_of_shadows_whose_clock_is_ahead_are_found() -> None:
-    """Their records carry the worker's time, and the log that of the broker."""
-    trace = trace_of(shadowed().driver)
+    """Their records carry the worker's time, and the log that of the broker. None is late by it."""
+    trace = trace_of(shadowed(slo_ms=2_000.0).driver)
     log = trace.logs[topics.SHADOWS, 0]
     log[:] = [record._replace(timestamp_us=record.timestamp_us + 900_000) for record in log]
 
