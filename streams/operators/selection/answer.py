@@ -181,8 +181,8 @@ def confidence_in(query: Pending, output: ModelOutput) -> float:
     if output.scores is None and output.answer.__class__ is not Tensor:  # as a rule
         return 1.0
     own, decision = own_confidence(output), query.decision
-    if own is not None and decision is None:  # the query names a version: nothing is known of it but what it says
-        return own
+    if own is not None and (decision is None or query.version is not None):
+        return own  # nothing is known of a version that the query names but what it says
     if own is None or decision is None or query.confidences is None:
         return 1.0
     return calibrated(query.confidences, decision.chosen[0], own)
@@ -211,12 +211,16 @@ def answered(
     confidence: float,
     outputs: tuple[ModelOutput, ...],
 ) -> Prediction:
-    """Make the prediction of an answer, with all that is known about its query."""
+    """Make the prediction of an answer, with all that is known about its query.
+
+    Where the query names a version it has no decision, whoever was drawn: clients choose by what they ask, so feedback
+    would tell of them, and not of versions or models.
+    """
     fields = (
         query.query_id,
         query.application_name,
         query.context,
-        query.decision,
+        query.decision if query.version is None else None,
         status,
         reason,
         answer,

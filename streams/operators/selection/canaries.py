@@ -39,7 +39,7 @@ def canary_shares(
 def with_versions(query: Pending, shares: Mapping[int, Mapping[str, float]]) -> Decision | None:
     """Return a query's decision with the probability that the version that serves was drawn, by arm.
 
-    It is 0 where a canary was. A query that names a version is as it was: its answer teaches nothing.
+    It is 0 where a canary was. A query that names a version is as it was: its prediction has no decision.
 
     Workers draw by the same id and shares. Where a canary is not loaded, the version that serves answers for it; that
     teaches nothing either, so that what does teach is drawn independently of who is loaded.
