@@ -162,9 +162,7 @@ def take_over(
     if as_json:
         print_json(taken._asdict())
         return
-    echo(
-        f"{_named(plan)} takes over from {plan.incumbent}: {reason}: {bounds(evidence)}, {evidence.pairs:,} comparisons"
-    )
+    echo(f"{_named(plan)} takes over from {plan.incumbent}: {reason}: {bounds(evidence)}, {_comparisons(evidence)}")
     echo(f"to go back: {_back(plan)}")
 
 
@@ -203,7 +201,8 @@ def refusal(plan: Candidate, evidence: Evidence, never: str = "", lacks: str = "
     more = {None: "no number of such comparisons would be enough", 0: "enough"}.get(
         evidence.missing, f"about {evidence.missing or 0:,} more needed"
     )
-    said = f"{_named(plan)} is not shown to be better than {plan.incumbent}: {evidence.pairs:,} comparisons, {more};"
+    known = _comparisons(evidence)
+    said = f"{_named(plan)} is not shown to be better than {plan.incumbent}: {known}, {more};"
     said = f"{said} {bounds(evidence)}"
     if not evidence.pairs:
         said = f"nothing is known about {_named(plan)} beside {plan.incumbent}: no observation compares them"
@@ -212,8 +211,14 @@ def refusal(plan: Candidate, evidence: Evidence, never: str = "", lacks: str = "
         if plan.kind == VERSION and not never:
             said += f"; let it see the queries: skysail model promote {plan.name}@{plan.candidate} --shadow"
     elif evidence.upper < 0.0:
-        said = f"{_named(plan)} is worse than {plan.incumbent}: {evidence.pairs:,} comparisons; {bounds(evidence)}"
+        said = f"{_named(plan)} is worse than {plan.incumbent}: {known}; {bounds(evidence)}"
     return f"{said}. To let it take over all the same: --yes-without-evidence"
+
+
+def _comparisons(evidence: Evidence) -> str:
+    """Return how many comparisons there are, and how many queries tell nothing, such as those a shadow is silent on."""
+    left = f", beside {evidence.left_out:,} queries that tell nothing" if evidence.left_out else ""
+    return f"{evidence.pairs:,} comparisons{left}"
 
 
 def _named(plan: Candidate) -> str:
@@ -278,7 +283,7 @@ def print_course(settings: Settings, codec: Codec, kind: str, name: str) -> None
         evidence = compared(settings, codec, plan, learns_along=True, heard=heard).evidence(plan.alpha)
         echo(
             "",
-            f"candidate {_named(plan)}: {evidence.pairs:,} comparisons with {plan.incumbent}; {bounds(evidence)}",
+            f"candidate {_named(plan)}: {_comparisons(evidence)} with {plan.incumbent}; {bounds(evidence)}",
         )
         if not evidence.pairs and (why := never_compared(settings, codec, plan) or heard.lacks):
             echo(f"it cannot be compared: {why}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import nullcontext
+from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
@@ -45,6 +46,13 @@ def test_a_refusal_says_what_is_missing() -> None:
 def test_a_refusal_tells_its_kind(known: Evidence, said: str) -> None:
     """Nothing known, known to be worse, or nothing speaks for it."""
     assert said in refusal(plan(), known)
+
+
+def test_a_refusal_counts_the_queries_that_tell_nothing() -> None:
+    """A shadow may be silent on just those that it would get wrong."""
+    assert "412 comparisons, beside 1,300 queries that tell nothing, about 900 more needed" in refusal(
+        plan(), replace(UNDECIDED, left_out=1300)
+    )
 
 
 def test_a_refusal_says_why_nothing_compares_the_two() -> None:
