@@ -15,15 +15,18 @@ import os
 import shutil
 import sys
 import threading
+import uuid
 import zlib
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from load.hostile.arena import Attack
-from load.hostile.setting import ADDRESSED
+from load.hostile.setting import ADDRESSED, HONEST, row
 from schemas import topics
+from schemas.records import Query
 from schemas.wire import write_long
 from streams.client import Client
 from streams.trace.manifest import FILE
@@ -40,6 +43,7 @@ _BOMB_BYTES: Final = 400 << 20
 _SECRET: Final = b"SECRET"
 _OPEN: Final = b"open"
 _SYNC_BYTES: Final = 16
+_RECORDED: Final = 40
 
 # --- folders of traces ------------------------------------------------------------------------------------------------
 
@@ -79,14 +83,17 @@ async def _bad_folders(arena: Arena) -> str | None:
 
 
 async def _recorded(arena: Arena, name: str) -> Path:
-    """Return a copy of a trace of what the honest client sent when the first one was asked for.
+    """Return a copy of a trace of queries that were sent when the first one was asked for.
 
     Raises:
         ChildProcessError: it could not be recorded.
     """
     place = arena.stage.folder / f"{arena.prefix}-traces"
     if not place.exists():
-        fault, code = await _command(arena, "record", "--topics", topics.QUERIES, "--since", "3s", str(place / "sound"))
+        begin = datetime.now(UTC).isoformat(timespec="seconds")
+        await arena.send(topics.QUERIES, (Query(uuid.uuid4().hex, HONEST, row(1)) for _ in range(_RECORDED)))
+        given = "record", "--topics", topics.QUERIES, "--from", begin, str(place / "sound")
+        fault, code = await _command(arena, *given)
         if fault or code:
             raise ChildProcessError(fault or f"a trace could not be recorded ({code})")
     shutil.copytree(place / "sound", place / name)
