@@ -536,7 +536,8 @@ def _promoting(common: Shared) -> Promoting:
 
     given = common.settings
     memory_us, ids_bytes = joiner_settings(given).memory_us, given.control.ids_mib << 20
-    return Promoting(_follow(common), common.codec, memory_us, ids_bytes, Deployed(given, common.codec))
+    deployed, prepare = Deployed(given, common.codec), preparing(common.codec)
+    return Promoting(_follow(common), common.codec, memory_us, ids_bytes, deployed, prepare)
 
 
 def _planning(common: Shared) -> Planning | None:

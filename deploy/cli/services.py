@@ -11,6 +11,7 @@ import click
 
 from deploy.cli.common import VerbGroup, json_option, print_json
 from deploy.config.folder import PASSWORD_FILE, STATE
+from deploy.diagnose import doctor
 from deploy.local import admin, apache, process
 from deploy.local import daemons as background
 from deploy.local import redis as redis_server
@@ -113,6 +114,8 @@ def start_redis(port: int, folder: Path, *, as_json: bool) -> None:
     _started(running, "Redis", "redis", folder, as_json=as_json)
     if not as_json:
         echo(f"commands in this folder find its password by themselves, in {folder / 'redis' / PASSWORD_FILE}")
+        if (found := doctor.check_redis()).level is doctor.Level.WARN:
+            echo(f"it has a known hole ({found.found}): {found.advice}", err=True)
         if port != REDIS_PORT:
             _named('redis: {url: "%s"}', "SKYSAIL_REDIS__URL", url)
 

@@ -6,5 +6,5 @@ batches  record batches made by hand, as only another client would write them
 honest   the client that must not notice
 watch    what an attack cost: restarts, memory, dead letters
 learnt   what was learnt, against the fold of its log
-records, floods, accidents, operators   the attacks themselves
+records, floods, accidents, beside   the attacks themselves
 """

@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import psutil
 import redis.asyncio as redis
@@ -26,7 +26,7 @@ from load.hostile import batches
 from schemas.codec import Codec
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
+    from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 
     from load.harness.system import Stage, System
 
@@ -46,12 +46,14 @@ class Arena:
         stage: the broker and Redis.
         prefix: of the deployment.
         system: its processes.
+        settings: of its own, over the defaults.
         refused: what the broker said of records that it did not take, by error.
     """
 
     stage: Stage
     prefix: str
     system: System
+    settings: Mapping[str, Any] = field(default_factory=dict)
     codec: Codec = field(default_factory=Codec)
     refused: Counter[str] = field(default_factory=Counter)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -28,6 +29,7 @@ LOOKED: Final = "looked"  # goes by features that are looked up
 PANICKY: Final = "panicky"  # its model raises what is no `Exception`
 LONG: Final = "long"  # its model takes texts, and time for long ones
 TEXTS: Final = "texts"  # counts letters, and goes by features that are looked up under the text
+ADDRESSED: Final = "addressed"  # its model reads rows from a place of the web
 HAUNTED: Final = "haunted"  # its model's topic is deleted
 WIDE_FEATURES: Final = 110
 PARTITIONS: Final = 4
@@ -42,6 +44,7 @@ _FUNCTIONS: Final = {
 HASHED: Final = 4, 16  # features, lengths of the n-grams that share them
 _COMPUTED: Final = "computed"  # features, for the state that answers
 _TRIGRAMS: Final = "trigrams"  # of texts
+_PORTS: Final = 32  # one after the other: of the web server, and of each process's metrics
 _APPLICATIONS: Final = (
     Application(HONEST, ("right", "wrong"), "exp3", slo_ms=SLO_MS),
     Application(SLOW, ("slow",), "single", slo_ms=SLO_MS, default_output=-1),
@@ -86,6 +89,7 @@ _APPLICATIONS: Final = (
     Application(HAUNTED, ("ghost",), "single", slo_ms=SLO_MS, default_output=-1),
     Application(PANICKY, ("panics",), "single", slo_ms=SLO_MS, default_output=-1),
     Application(LONG, (_TRIGRAMS,), "single", slo_ms=SLO_MS, default_output=-1),
+    Application(ADDRESSED, ("shown",), "single", slo_ms=SLO_MS, default_output="-"),
 )
 _SETTINGS: Final[Mapping[str, Mapping[str, object]]] = {
     "shared": {"selection": {"inline": ["right", "wrong", "panics", _TRIGRAMS]}},
@@ -105,7 +109,7 @@ def deployment(prefix: str, folder: Path, processes: str = "each") -> Deployment
     whose topic is deleted are in a host. The slow ones are not: in one lane whoever takes long makes all others late.
     """
     packages, sample = (
-        {name: folder / name for name in (*_FUNCTIONS, _COMPUTED, _TRIGRAMS, "letters")},
+        {name: folder / name for name in (*_FUNCTIONS, _COMPUTED, _TRIGRAMS, "letters", "shown")},
         np.zeros((1, 1), np.float32),
     )
     for name, function in _FUNCTIONS.items():
@@ -113,6 +117,7 @@ def deployment(prefix: str, folder: Path, processes: str = "each") -> Deployment
     computed = "load.models.functions:features"
     package_function(computed, packages[_COMPUTED], _COMPUTED, "1", sample, output="scores")
     package_function("load.models.functions:trigrams", packages[_TRIGRAMS], _TRIGRAMS, "1", ["a text"])
+    package_function("load.models.functions:shown", packages["shown"], "shown", "1", [b"open"], by_reference=True)
     pipeline, texts = hashed(*HASHED)
     short = [text[:20] for text in texts]
     package_sklearn(pipeline, packages["letters"], "letters", "1", short, output="scores", convert="stages")
@@ -121,6 +126,34 @@ def deployment(prefix: str, folder: Path, processes: str = "each") -> Deployment
         _APPLICATIONS,
         packages,
         PARTITIONS,
-        settings=_SETTINGS.get(processes, {}),
+        settings={**_SETTINGS.get(processes, {}), **_listening(_free_ports())},
         processes="shared" if processes == "shared" else "each",
     )
+
+
+def _listening(port: int) -> Mapping[str, object]:
+    """Return settings by which the web server and the metrics of all processes are at the ports from this one on."""
+    place = f"http://127.0.0.1:{port}/images/"
+    return {"worker": {"references": [place], "reference_mib": 1}, "metrics": {"port": port + 1}}
+
+
+def _free_ports() -> int:
+    """Return the first of some ports in a row of which nobody listens at one now.
+
+    Raises:
+        OSError: there are none.
+    """
+    for first in range(21_000, 32_000, _PORTS):  # below those that systems give out by themselves
+        if not any(map(_is_taken, range(first, first + _PORTS))):
+            return first
+    raise OSError(f"no {_PORTS} ports in a row are free")
+
+
+def _is_taken(port: int) -> bool:
+    with socket.socket() as asked:
+        asked.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            asked.bind(("127.0.0.1", port))
+        except OSError:
+            return True
+    return False

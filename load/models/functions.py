@@ -72,6 +72,11 @@ def trigrams(texts: Sequence[str]) -> NDArray[np.int64]:
     return np.array([len({*zip(text, text[1:], text[2:], strict=False)}) for text in texts], np.int64)
 
 
+def shown(rows: Sequence[bytes]) -> list[str]:
+    """Answer how each of `rows` begins."""
+    return [row[:64].decode("latin-1") for row in rows]
+
+
 class Deadly:
     """Ends the process that loads it, as a damaged booster may."""
 

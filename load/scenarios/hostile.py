@@ -19,6 +19,7 @@ from load.harness.driving import deployed
 from load.harness.progress import say
 from load.hostile.accidents import ACCIDENTS
 from load.hostile.arena import Arena
+from load.hostile.beside import BESIDE
 from load.hostile.floods import FLOODS
 from load.hostile.honest import honest
 from load.hostile.records import RECORDS
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
 NAME = "hostile"
 _say = partial(say, NAME)
-ATTACKS: Mapping[str, Attack] = {attack.name: attack for attack in (*RECORDS, *FLOODS, *ACCIDENTS)}
+ATTACKS: Mapping[str, Attack] = {attack.name: attack for attack in (*RECORDS, *FLOODS, *ACCIDENTS, *BESIDE)}
 PARTS = tuple(ATTACKS)
 SHORT = ("key", "java-only-stored", "quadratic", "vast-tensor", "one-id-twice", "strange-keys")
 _LEARN_S = 6.0  # until the honest application knows its models, and its caches are warm
@@ -140,7 +141,7 @@ async def run(stage: Stage) -> Result:
     began_s = time.monotonic()
     async with deployed(stage, asked) as driver:
         await driver.greet(HONEST, row(1))
-        arena = Arena(stage, asked.prefix, driver.system)
+        arena = Arena(stage, asked.prefix, driver.system, asked.settings)
         idle = Before.of(arena).rss_bytes
         with (
             honest(stage.bootstrap, asked.prefix, HONEST) as client,

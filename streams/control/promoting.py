@@ -35,7 +35,7 @@ from streams.promotion.verdict import Action, Verdict
 from streams.runtime.errors import BrokerUnavailableError, StuckError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
     from schemas.codec import Codec
     from schemas.records import Observation
@@ -105,17 +105,27 @@ class Promoting:
         window_us: how long copies of an observation may follow; the learner's.
         ids_bytes: that the ids may take by which they are recognised.
         deployment: what steps change.
+        prepare: is awaited before wishes and applications are taken: it tries what policies they name.
 
     Attributes:
         steps: the last ones, the newest last.
     """
 
-    def __init__(self, follow: Follow, codec: Codec, window_us: int, ids_bytes: int, deployment: Deployment) -> None:
+    def __init__(
+        self,
+        follow: Follow,
+        codec: Codec,
+        window_us: int,
+        ids_bytes: int,
+        deployment: Deployment,
+        prepare: Callable[[Sequence[Record]], Awaitable[None]] | None = None,
+    ) -> None:
         self._follow = follow
         self._codec = codec
         self._window_us = window_us
         self._ids_bytes = ids_bytes
         self._deployment = deployment
+        self._prepare = prepare
         self._lifecycle = Lifecycle(window_us)
         self._rivals = Rivals()
         self._applications: dict[str, Application] = {}
@@ -196,6 +206,8 @@ class Promoting:
             await self._wishes.start()
         before = {key: course.plan for key, course in self.courses.items()}
         async for records in _polls(self._wishes):
+            if self._prepare is not None:
+                await self._prepare(records)
             for record in records:
                 self._take(record)
         if any(before.get(key) != course.plan for key, course in self.courses.items()):

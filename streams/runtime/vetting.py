@@ -1,10 +1,10 @@
 """Tries a policy from outside in a process beside, before a role that serves imports it.
 
-    applications ─▶ a name from outside ─▶ may it be named? ─▶ a child imports it ─▶ imported here, in a thread
-                                                                  └ no policy, or too slow ─▶ refused, not imported
+    a record ─▶ its names from outside ─▶ may they be named? ─▶ a child imports one ─▶ imported here, in a thread
+                                                                   └ no policy, or too slow ─▶ refused, not imported
 
 A library that is named by mistake may take seconds and hundreds of MiB, and stays in memory. So what is no policy costs
-a child, and no role waits: `Follower` awaits this before the kernel is given the records.
+a child, and no role waits: `Follower` and `Promoting` await this before records are taken.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from policies import outside, registry
 from policies.errors import PolicyError
 from schemas import topics
 from schemas.errors import DecodeError
-from schemas.records import Application
+from schemas.records import Application, Candidate
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 PATIENCE_S: Final = 20.0
 _NICENESS: Final = 10  # those who serve come first
 _SAID_BYTES: Final = 4_096
+_NAMING: Final = (topics.APPLICATIONS, topics.CANDIDATES)
+_POLICY: Final = "policy"  # the kind of a candidate that is one
 
 
 def preparing(codec: Codec) -> Callable[[Sequence[Record]], Awaitable[None]]:
@@ -40,9 +42,7 @@ def preparing(codec: Codec) -> Callable[[Sequence[Record]], Awaitable[None]]:
     """
 
     async def prepare(records: Sequence[Record]) -> None:
-        for name in {
-            name for record in records if record.topic == topics.APPLICATIONS for name in _named(record, codec)
-        }:
+        for name in {name for record in records if record.topic in _NAMING for name in _named(record, codec)}:
             await vetted(name)
 
     return prepare
@@ -66,13 +66,24 @@ async def vetted(name: str, patience_s: float = PATIENCE_S) -> None:
 
 
 def _named(record: Record, codec: Codec) -> Iterator[str]:
-    """Yield the policies from outside that an application names."""
+    """Yield the policies from outside that an application or a candidate names."""
     try:
-        application = codec.decode(Application, record.value)
-        names = [application.policy, *([registry.given(application.apprentice)[0]] if application.apprentice else [])]
-    except (DecodeError, PolicyError):  # the kernel says so
+        names = [*_names(record, codec)]
+    except (DecodeError, PolicyError):  # who takes the record says so
         return
     yield from (name for name in names if name not in registry.POLICIES and outside.is_outside(name))
+
+
+def _names(record: Record, codec: Codec) -> Iterator[str]:
+    if record.topic == topics.APPLICATIONS:
+        application = codec.decode(Application, record.value)
+        yield application.policy
+        specs = [application.apprentice] if application.apprentice else []
+    else:
+        plan = codec.decode(Candidate, record.value)
+        specs = [plan.candidate, plan.incumbent] if plan.kind == _POLICY else []
+    for spec in specs:
+        yield registry.given(spec)[0]
 
 
 async def _tried(name: str, patience_s: float) -> str:

@@ -6,19 +6,19 @@ scikit-learn checks every batch (types, namespaces, shapes, finiteness) before t
 
 from __future__ import annotations
 
-import io
-import zipfile
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import threadpoolctl  # type: ignore[import-untyped] # has no annotations
 
 from workers.errors import PackageError
-from workers.runtimes.contract import Outputs, labels, part
+from workers.runtimes import arrays
+from workers.runtimes.contract import Outputs, labels
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -126,11 +126,10 @@ def load(manifest: Manifest, files: Files, *, allow_pickle: bool, threads: int) 
     Raises:
         PackageError: there are none, they are not what `save` wrote, or they cannot answer what the manifest says.
     """
-    content = part(files, LINEAR_FILE)
+    stored = arrays.read(files, LINEAR_FILE, "linear model")
     try:
-        with np.load(io.BytesIO(content), allow_pickle=False) as stored:
-            linear = _linear(dict(stored.items()))
-    except (ValueError, KeyError, TypeError, OSError, EOFError, zipfile.BadZipFile) as error:
+        linear = _linear(stored)
+    except (ValueError, KeyError, TypeError) as error:
         raise PackageError(f"{LINEAR_FILE} holds no linear model ({error}): package the model again") from error
     check(manifest, linear)
     _pools().limit(limits=threads, user_api="blas")  # for the process
@@ -143,7 +142,7 @@ def _pools() -> threadpoolctl.ThreadpoolController:
     return threadpoolctl.ThreadpoolController()
 
 
-def _linear(stored: dict[str, np.ndarray]) -> Linear:
+def _linear(stored: Mapping[str, NDArray[Any]]) -> Linear:
     link = stored["link"].item()
     steps = [name.split("_") for name in stored if name.startswith("scaling_")]
     ordered = sorted((int(place), name) for _, place, name in steps)

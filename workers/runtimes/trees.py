@@ -8,15 +8,14 @@ Hummingbird (Nakandala et al., OSDI 2020) in NumPy. The answers are the same to 
 
 from __future__ import annotations
 
-import io
-import zipfile
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from workers.errors import PackageError
-from workers.runtimes.contract import Outputs, part, scored, values
+from workers.runtimes import arrays
+from workers.runtimes.contract import Outputs, scored, values
 
 try:
     from workers.runtimes import descent
@@ -170,7 +169,7 @@ class TreesRuntime:
 
 def save(trees: Trees, folder: Path) -> str:
     """Write the arrays into `folder` and return the name of the file."""
-    np.savez_compressed(folder / TREES_FILE, **{field.name: getattr(trees, field.name) for field in fields(Trees)})
+    arrays.write(folder / TREES_FILE, {field.name: getattr(trees, field.name) for field in fields(Trees)})
     return TREES_FILE
 
 
@@ -180,14 +179,13 @@ def load(manifest: Manifest, files: Files, *, allow_pickle: bool, threads: int) 
     Raises:
         PackageError: there are none, or they are not what `save` wrote.
     """
-    content = part(files, TREES_FILE)
+    stored = arrays.read(files, TREES_FILE, "trees")
     try:
-        with np.load(io.BytesIO(content), allow_pickle=False) as stored:
-            arrays = {field.name: stored[field.name] for field in fields(Trees)}
-        plain = {name: arrays[name].item() for name in ("depth", "stages", "link", "tie")}
-    except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile) as error:
+        parts = {field.name: stored[field.name] for field in fields(Trees)}
+        plain = {name: parts[name].item() for name in ("depth", "stages", "link", "tie")}
+    except (ValueError, KeyError) as error:
         raise PackageError(f"{TREES_FILE} holds no trees ({error}): package the model again") from error
-    trees = Trees(**{**arrays, **plain})
+    trees = Trees(**{**parts, **plain})
     if trees.link not in LINKS:
         raise PackageError(f"{TREES_FILE} has the unknown link {trees.link!r}: package the model again")
     try:

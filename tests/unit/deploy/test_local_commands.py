@@ -36,3 +36,18 @@ def test_a_server_at_another_port_says_how_commands_find_it(
     assert other.exit_code == 0, other.output
     assert said in other.output
     assert "skysail.yaml" not in CliRunner().invoke(skysail, [verb, "start", "--port", str(usual)]).output
+
+
+@pytest.mark.parametrize(("version", "is_told"), [("6.2.14", True), ("7.2.11", False)])
+def test_a_redis_with_a_known_hole_is_named_as_it_starts(
+    version: str, is_told: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One line says what anybody with its password can do, and what to install."""
+    program = tmp_path / "redis-server"
+    program.write_text(f"#!/bin/sh\necho 'Redis server v={version} sha=0'\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setattr(daemons, "start", lambda *_: Running(1, 0.0, "redis://127.0.0.1:6379/0"))
+    monkeypatch.chdir(tmp_path)
+    lines = CliRunner().invoke(skysail, ["redis", "start"]).output.splitlines()
+    assert sum("CVE-2025-49844" in line and "7.2.11" in line for line in lines) == is_told

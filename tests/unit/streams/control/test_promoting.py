@@ -123,9 +123,11 @@ class Place:
 
     def started(self) -> Promoting:
         """Return what a new process begins with."""
-        return Promoting(
-            lambda names, since_us: Follower(self.log, names, since_us), CODEC, WINDOW_US, self.ids_bytes, self.wanted
-        )
+        return Promoting(self.follow, CODEC, WINDOW_US, self.ids_bytes, self.wanted)
+
+    def follow(self, names: Sequence[str], since_us: int | None) -> Follower:
+        """Follow topics of its log."""
+        return Follower(self.log, names, since_us)
 
     def observations(self) -> Iterator[Observation]:
         """Return what is observed from now on."""
@@ -223,6 +225,20 @@ async def test_an_impossible_wish_of_another_program_holds_up_nobody(changes: di
     place.log.write(topics.CANDIDATES, b"version/bayes", plan(name="bayes", **changes), 0)
     assert (await place.run(100))[-1] == ("promote", 1.0)
     assert [*place.promoting.courses] == [KEY.decode()]
+
+
+async def test_wishes_are_prepared_for_before_they_are_taken() -> None:
+    """What a wish names may have to be imported, which takes longer than a look."""
+    place, prepared = Place(), []
+
+    async def prepare(records: Sequence[Record]) -> None:
+        assert not promoting.courses
+        prepared.extend(record.topic for record in records)
+
+    promoting = Promoting(place.follow, CODEC, WINDOW_US, place.ids_bytes, place.wanted, prepare)
+    await promoting.tick(0, {})
+    assert prepared == [topics.APPLICATIONS, topics.CANDIDATES]
+    assert KEY.decode() in promoting.courses
 
 
 async def test_a_withdrawn_wish_is_not_carried_on() -> None:

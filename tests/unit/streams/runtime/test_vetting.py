@@ -13,7 +13,7 @@ from policies import outside, registry
 from policies.errors import PolicyError
 from schemas import topics
 from schemas.codec import Codec
-from schemas.records import Application
+from schemas.records import Application, Candidate
 from streams.operators.contract import Record
 from streams.runtime.role.follower import Follower
 from streams.runtime.vetting import preparing, vetted
@@ -109,6 +109,22 @@ async def test_an_apprentice_is_tried_too_and_what_nobody_imports_is_not(folder:
     gone, models = odd._replace(value=None), odd._replace(topic=topics.MODELS)
     await preparing(CODEC)([odd, gone, models, record("exp3", apprentice=f"{name}:Mine()")])
     assert outside.is_known(f"{name}:Mine")
+
+
+async def test_what_a_candidate_names_is_tried_before_it_is_wished_for(folder: Path) -> None:
+    """Whoever carries candidates on serves the page meanwhile; a version's name is none of a policy."""
+    name, other = module(folder, "vetted_wished", GOOD), module(folder, "vetted_vast", "class Tensor: pass")
+    wishes = [
+        Record(topics.CANDIDATES, 0, number, 0, f"{kind}/app".encode(), CODEC.encode(plan))
+        for number, (kind, plan) in enumerate(
+            (kind, Candidate(kind, "app", candidate, "exp3()", 0, (0.0, 1.0)))
+            for kind, candidate in (("policy", f"{name}:Mine()"), ("policy", f"{other}:Tensor()"), ("version", "a:b"))
+        )
+    ]
+    await preparing(CODEC)(wishes)
+    assert outside.is_known(f"{name}:Mine")
+    assert [*outside._refused] == [f"{other}:Tensor"]
+    assert other not in sys.modules
 
 
 @pytest.mark.parametrize(
