@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 OWN = ("deploy", "load", "streams", "workers")
-_NAMED = ("load.models.", "workers.runtimes.")  # models of demo and measurements; builders of networks
+_NAMED = ("load.models.", "deploy.demo.models.", "workers.runtimes.")  # models of demo and measurements; of networks
 
 
 class DottedPathError(ValueError):

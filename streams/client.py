@@ -423,7 +423,8 @@ class Client:
     def _advice(self, query: Query, timeout_s: float) -> str:
         return (
             f"no prediction for query {query.query_id} to application {query.application!r} within {timeout_s:g} s from"
-            f" {self._name}. Check that the selection role runs there (`skysail doctor`), with the same prefix, that"
+            f" {self._name}. If its objective is longer, wait longer (`timeout_s`, `--timeout`). Else check that the"
+            " selection role runs there (`skysail doctor`), with the same prefix, that"
             " the topics fit (`skysail topics check`; where partitions were added, name those that are served:"
             " Client(..., partitions=...)), and what arrived (`skysail tail queries`)"
         )

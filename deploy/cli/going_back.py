@@ -71,8 +71,17 @@ def told(serving: Model, before: Service, known: Fared, now_us: int) -> list[str
         _fared(name, serving.version, serving.since_us, now_us, known),
     ]
     if evidence.pairs:
-        lines.append(f"side by side: {evidence.pairs:,} comparisons; {bounds(evidence)}")
+        beside = _beside(before.version, serving.version, evidence)
+        lines.append(f"side by side, by {evidence.pairs:,} comparisons: {beside}")
     return [*lines, f"to undo that: skysail model use {name} {serving.version}"]
+
+
+def _beside(version: str, other: str, evidence: Evidence) -> str:
+    """Say what a version costs more or less than another one; evidence has it as what it costs less."""
+    is_more = evidence.difference < 0
+    least, most = (-evidence.upper, -evidence.lower) if is_more else (evidence.lower, evidence.upper)
+    word = "more" if is_more else "less"
+    return f"{version} cost {abs(evidence.difference):.3f} {word} an answer than {other} [{least:.3f}, {most:.3f}]"
 
 
 def _fared(name: str, version: str, since_us: int, until_us: int, known: Fared) -> str:

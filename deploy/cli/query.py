@@ -24,6 +24,7 @@ from schemas import topics
 from schemas.inputs import as_features
 from schemas.jsonable import candidates_from_json, query_from_json, to_json
 from schemas.records import Application, Input, Outcome, Query, Status, Tensor
+from streams.client import TIMEOUT_S
 
 if TYPE_CHECKING:
     from deploy.config.settings import Settings
@@ -60,6 +61,7 @@ ADVICE = {
     "unknown_model": "a model of the application is not deployed: see `skysail model list`, `skysail model add`",
 }
 WRONG, BY_DEFAULT = 1, 3  # exit codes; 2 is click's for wrong usage
+_UNASKED = frozenset({Outcome.UNKNOWN_VERSION, Outcome.OVERLOADED})
 # The caller can mend these.
 MISTAKES = frozenset({"invalid_input", "too_many_features", "unknown_model", "unknown_version"})
 
@@ -88,7 +90,7 @@ class _Options(TypedDict):
 )
 @click.option("--candidates", help="Of which the best are asked for: ids, or rows of numbers, as a JSON list.")
 @click.option("--top", type=click.IntRange(1), default=1, show_default=True, help="So many of the candidates.")
-@click.option("--timeout", "timeout_s", type=float, default=10.0, show_default=True, help="Seconds to wait.")
+@click.option("--timeout", "timeout_s", type=float, help="Seconds to wait [default: 10, or --slo-ms and a second].")
 @click.option("--print-bytes", is_flag=True, help="Do not ask; write the query's record, for another Kafka client.")
 @click.option("--id", "query_id", help="With --print-bytes: the query's id, different for each query.")
 @json_option
@@ -101,7 +103,7 @@ def query(
     npy: Path | None,
     features: str | None,
     candidates: str | None,
-    timeout_s: float,
+    timeout_s: float | None,
     print_bytes: bool,
     query_id: str | None,
     as_json: bool,
@@ -121,7 +123,8 @@ def query(
         return
     if query_id is not None:
         raise UsageError("--id goes with --print-bytes")
-    prediction = asyncio.run(_ask(settings, codec, application, row, numbers, among, timeout_s, options))
+    wait_s = max(TIMEOUT_S, (options["slo_ms"] or 0.0) / 1_000 + 1.0) if timeout_s is None else timeout_s
+    prediction = asyncio.run(_ask(settings, codec, application, row, numbers, among, wait_s, options))
     if as_json:
         print_json(to_json(prediction))
     if prediction.reason == "unknown_application":
@@ -222,7 +225,8 @@ def _teaches(prediction: Prediction) -> bool:
 
 def _line(prediction: Prediction) -> str:
     took_ms = (prediction.answered_us - prediction.received_us) / 1000
-    asked = ", ".join(f"{o.model} {o.version}".strip() for o in prediction.outputs) or "no model"
+    heard = (output for output in prediction.outputs if output.outcome not in _UNASKED)
+    asked = ", ".join(f"{output.model} {output.version}".strip() for output in heard) or "no model"
     asked = "no model (the policy ranks)" if prediction.first and prediction.best else asked
     reason = f" ({prediction.reason})" if prediction.reason else ""
     answer = list(prediction.best) or to_json(prediction)["answer"]

@@ -224,7 +224,7 @@ def trial(report: Mapping[str, Any]) -> str:
     done = report["canary"]
     name, before, model = f"{done['model']} {done['version']}", f"{done['model']} {done['before']}", done["model"]
     if not done["answered"]:
-        return f"{name} has not answered anything as a canary."
+        return f"{name} has not answered anything as a canary: on this machine it was not loaded in time."
     errors = f"{done['error']:.1%} wrong"
     if done["error_beside"] is not None:
         errors += f" ({before} meanwhile {done['error_beside']:.1%})"

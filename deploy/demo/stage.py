@@ -225,7 +225,7 @@ async def promote(trial: Trial, stage: Stage, codec: Codec, start_s: float, say:
         say(f"{trial.begin_s:5.1f} s  {name} {version}, trained on more rows, answers {trial.share:.0%} for {name}")
         await asyncio.sleep(start + trial.end_s - loop.time())
         await asyncio.to_thread(desired.use, stage.settings, codec, name, version)
-        say(f"{trial.end_s:5.1f} s  {name} {version} serves from now on")
+        say(f"{trial.end_s:5.1f} s  {name} {version} gets all queries for {name} as soon as it is loaded")
     except DeployError as error:
         say(f"{name} {version} is not tried: {error}")
 

@@ -138,7 +138,7 @@ def test_a_whole_run_reports_what_happened_and_leaves_nothing(tmp_path: Path) ->
     said = "\n".join(demo.said)
     assert "svc answers wrongly from now on" in said
     assert "svc is mended" in said
-    assert "neighbours 2 serves from now on" in said
+    assert "neighbours 2 gets all queries for neighbours as soon as it is loaded" in said
     seconds = [int(found[1]) for line in demo.said if (found := re.match(SECOND, line))]
     assert seconds == sorted(set(seconds)), "each is shown once"
     assert not list(demo.temporary.iterdir())

@@ -64,7 +64,7 @@ def expected_of(original: Original, sample: Rows | Frame) -> Outputs:
     Raises:
         PackageError: it does not, or its answers could mean several things.
     """
-    with refusing(f"{original.name} does not answer the sample input itself"):
+    with refusing(f"{original.name} gives the sample input no answer that can be packaged"):
         return original.ask(own(sample))
 
 

@@ -136,7 +136,7 @@ def _output(module: Any, estimator: object, output: str | None, sample: Rows | F
         raise PackageError(
             "the estimator has no predict_proba: use output='label', or wrap it in CalibratedClassifierCV"
         )
-    with refusing("the estimator does not answer the sample input itself"):
+    with refusing("the estimator gives the sample input no answer that can be packaged"):
         if not module.answers_best(estimator, own(sample)):
             raise PackageError(
                 "the estimator's predict does not answer its most probable class, but goes by a threshold or a vote of"

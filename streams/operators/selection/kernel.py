@@ -428,7 +428,8 @@ def _refused(query: Query, record: Record, pending: Pending, quota: Quota, now_u
     quota.note_arrival(now_us - pending.sent_us, is_expired=is_expired)
     if not is_expired:
         return "over_limit" if quota.places >= quota.limit else None
-    pending.message = pending.message or of_sender(query, record.timestamp_us, now_us)
+    sent = of_sender(query, record.timestamp_us, now_us)
+    pending.message = "; ".join(dict.fromkeys(filter(None, (sent, pending.message))))
     return "expired"
 
 
@@ -445,7 +446,8 @@ def _pending(query: Query, record: Record, deployed: Deployed | None, now_us: in
     if query.slo_ms is not None and deployed is not None:
         slo_us = int(min(max(query.slo_ms, 0.0), MAX_SLO_MS) * 1_000)
         if slo_us > deployed.longest_us:
-            said, slo_us = said or cut(query.slo_ms, deployed.longest_us), deployed.longest_us
+            said = "; ".join(filter(None, (said, cut(query.slo_ms, deployed.longest_us))))
+            slo_us = deployed.longest_us
     if margin_us is None:
         margin_us = min(slo_us // _MARGIN_PART, _MARGIN_US)
     application, deadline_us = deployed.application if deployed else None, sent_us + slo_us

@@ -257,7 +257,7 @@ def test_it_says_how_long_both_versions_served_and_what_they_cost() -> None:
     assert lines[1].endswith("mean loss 0.167 of 3 answers")
     assert lines[2].startswith("forest 2 served for 30 s, until ")
     assert lines[2].endswith("mean loss 0.500 of 2 answers")
-    assert lines[3].startswith("side by side: 1 comparisons")
+    assert lines[3].startswith("side by side, by 1 comparisons: 1 cost 0.000 less an answer than 2 [-1.000, 1.000]")
     assert lines[-1] == "to undo that: skysail model use forest 2"
 
 

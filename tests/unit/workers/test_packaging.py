@@ -388,6 +388,12 @@ def test_a_dotted_path_reaches_what_a_module_or_its_package_defines(path: str, n
     assert getattr(resolve(path), "__name__", None) == name
 
 
+@pytest.mark.parametrize("path", ["deploy.demo.models:predict_breakably", "load.models.functions:right"])
+def test_models_of_the_demo_and_of_measurements_may_be_named(path: str) -> None:
+    """Other parts of Skysail are no models."""
+    assert callable(resolve(path))
+
+
 def test_hooks_of_installed_packages_are_no_folders_to_look_in(monkeypatch: pytest.MonkeyPatch) -> None:
     """`pip install -e` puts one on the path."""
     monkeypatch.syspath_prepend("__editable__.skysail-1.0.finder.__path_hook__")
