@@ -44,6 +44,7 @@ class Fate(NamedTuple):
 
     observation: Observation | None = None
     refused: str | None = None
+    message: str = ""  # why it was refused, for a person
 
 
 @click.command(cls=Verb, epilog=EXAMPLES)
@@ -76,7 +77,9 @@ def feedback(
     fate = asyncio.run(_tell(settings, codec_for(settings), record, context=context, wait_s=wait_s))
     if as_json:
         seen = None if fate.observation is None else to_json(fate.observation)
-        print_json({"query_id": query_id, "sent": True, "observation": seen, "refused": fate.refused})
+        print_json(
+            {"query_id": query_id, "sent": True, "observation": seen, "refused": fate.refused, "message": fate.message}
+        )
     else:
         echo(_line(settings, fate, wait_s, context))
     if wait_s and fate.observation is None:
@@ -126,8 +129,8 @@ def fate_in(record: Record, codec: Codec, query_id: str) -> Fate | None:
     try:
         if record.topic in REFUSED:
             headers = dict(record.headers)
-            refused = ": ".join(headers[key].decode() for key in (CAUSE, MESSAGE) if headers.get(key)) or "?"
-            return Fate(refused=refused) if peek_id(record.value) == query_id else None
+            refused, message = (headers.get(key, b"").decode(errors="replace") for key in (CAUSE, MESSAGE))
+            return Fate(refused=refused or "?", message=message) if peek_id(record.value) == query_id else None
         log = codec.decode(Observations, record.value).items
     except DecodeError:
         return None
@@ -136,7 +139,8 @@ def fate_in(record: Record, codec: Codec, query_id: str) -> Fate | None:
 
 def _line(settings: Settings, fate: Fate, wait_s: float, context: str | None) -> str:
     if fate.refused is not None:
-        return f"refused: {fate.refused}; it is on {settings.prefix}.feedback.dlq"
+        why = f"{fate.refused}: {fate.message}" if fate.message else fate.refused
+        return f"refused: {why}; it is on {settings.prefix}.feedback.dlq"
     if fate.observation is not None:
         found = fate.observation
         losses = (

@@ -84,7 +84,7 @@ def test_the_fate_of_feedback_is_found_in_whatever_record_it_is() -> None:
         fate = fate_in(each, CODEC, "b")
         assert fate == Fate(LOG[1])
         assert isinstance(fate.observation, Observation)
-    assert fate_in(refused, CODEC, "b") == Fate(refused="late: the window is over")
+    assert fate_in(refused, CODEC, "b") == Fate(refused="late", message="the window is over")
     assert [fate_in(each, CODEC, "c") for each in (several, alone, refused)] == [None] * 3
 
 
