@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import psutil
 
+from deploy.config.folder import load_notes
 from deploy.config.settings import Settings
 from deploy.connect.clients import librdkafka
 from deploy.demo import contexts, models
@@ -24,6 +25,8 @@ from deploy.local.services import RunningBroker, open_broker
 from deploy.state import desired
 from deploy.state.topics import create
 from load.harness.topics import delete
+from workers.manifest import digest
+from workers.packages.load_notes import LoadNotes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -219,6 +222,7 @@ async def promote(trial: Trial, stage: Stage, codec: Codec, start_s: float, say:
     loop = asyncio.get_running_loop()
     start = loop.time() + start_s
     name, version = trial.model, trial.version
+    LoadNotes(load_notes()).good(digest(stage.candidate))  # packaging has loaded it here: no worker need try it first
     try:
         await asyncio.sleep(start + trial.begin_s - loop.time())
         await asyncio.to_thread(desired.add, stage.settings, codec, stage.candidate, _no_topics, trial.share)

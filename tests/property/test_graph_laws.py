@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -137,6 +138,7 @@ texts = st.recursive(
 )
 
 
+@pytest.mark.filterwarnings("ignore:column")  # what cannot travel of an item is left out
 @given(st.text(max_size=40) | texts.map(json.dumps), st.sampled_from(["", "label", "box"]))
 def test_whatever_a_model_says_is_items_or_a_label(said: str, field: str) -> None:
     """Nothing that it says breaks: what is no input, or no box, is refused."""

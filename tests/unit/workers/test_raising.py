@@ -189,7 +189,8 @@ def test_an_error_that_cannot_say_what_it_is_is_named() -> None:
 
 def test_a_ctrl_c_of_the_user_is_passed_on() -> None:
     """Where no role handles it, and it was not a statement of the stranger's that raised it."""
-    handles_interrupts(does=False)  # a role that was run in this process may have said so
+    handles_interrupts(does=False)  # a role that was run in this process may have said so, or taken the signal
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     with pytest.raises(KeyboardInterrupt), refusing("it is odd"):
         signal.raise_signal(signal.SIGINT)
     pass_on_interrupt(Panic())
