@@ -277,7 +277,7 @@ def _report(app: faust.App, reports: TopicT, codec: Codec, options: Options, sta
         for hook in options.hooks:
             hook(found)
         state.sight.sent(found.time_us)
-        await reports.send(key=options.instance.encode(), value=codec.encode(found))
+        await reports.send(key=options.instance.encode(), value=codec.encode(found), partition=0)
 
     app.timer(REPORT_EVERY_S, name="report")(report)
 

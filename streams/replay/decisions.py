@@ -150,11 +150,16 @@ class Decisions:
         if self._is_same(one.prediction, replayed):
             return  # in another framing, or by an older schema
         here = self._timeline.at(one.prediction.received_us)
-        if len(one.states) > 1 and any(self._fits(one._replace(states=its), here) for its in self._starts(one)):
+        starts = [one._replace(states=its) for its in self._starts(one)] if len(one.states) > 1 else []
+        if any(self._fits(start, here) for start in starts):
             return
         if has_substitutes(one.prediction) or (replayed is not None and has_substitutes(replayed)):
             self._check_decision_alone(one, replayed)
-        elif any(self._fits(one, epoch) for epoch in self._timeline.near(one.prediction.received_us)):
+        elif any(
+            self._fits(start, epoch)
+            for epoch in self._timeline.near(one.prediction.received_us)
+            for start in (one, *starts)
+        ):
             report.inferred["configuration_near"] += 1
         else:
             self._differ(one, replayed)

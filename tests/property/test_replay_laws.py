@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from schemas import topics
@@ -89,6 +89,8 @@ def replayed(trace: MemoryTrace, **options: Any) -> Report:
 
 @settings(max_examples=25, deadline=None)
 @given(st.lists(FAULTS, max_size=5), st.sampled_from(POLICIES), CHANGES, st.sampled_from(BESIDE))
+# A context begins from one of several common states, just when a model changes.
+@example([], "exp4", {"per_context": True, "forget_s": 0.4}, BESIDE[0])
 def test_a_loop_replays_bit_equal_whatever_goes_wrong(
     faults: list[Fault], policy: str, changes: dict[str, object], beside: dict[int, dict[str, float]]
 ) -> None:
