@@ -18,7 +18,7 @@ from tests.virtual import VirtualClock
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from schemas.records import PolicyState, Report
+    from schemas.records import PolicyState, Report, Tensor
     from streams.operators.contract import Effects, Load, Predict, StateKey, Unload, Unread, WriteStates
     from streams.runtime.ports import ExecutorEvents, Rebalanced, TopicPartition
     from streams.runtime.stores.base import StatesRead, WriteResult
@@ -264,6 +264,9 @@ class FakeExecutors:
 
     def go_on(self) -> None:
         """Do nothing."""
+
+    def ask_now(self, model: str, copy: int, rows: Tensor, patience_us: int) -> None:
+        """Return None: nothing is predicted on the caller's thread."""
 
     async def loaded(self) -> None:
         """Return when something was told."""

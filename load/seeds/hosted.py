@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
     from random import Random
 
+    from schemas.records import Tensor
     from streams.operators.contract import Load, Predict, Unload
     from streams.runtime.ports import ExecutorEvents
 
@@ -56,6 +57,9 @@ class SimulatedModels:
 
     def go_on(self) -> None:
         """Do nothing: no model runs on the event loop."""
+
+    def ask_now(self, model: str, copy: int, rows: Tensor, patience_us: int) -> None:
+        """Return None: nothing is predicted on the caller's thread."""
 
     async def loaded(self) -> None:
         """Return at once."""

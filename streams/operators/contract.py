@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from schemas.records import Input, Model, PolicyState
+    from schemas.records import Input, Model, PolicyState, Tensor
 
 # Named tuples, not dataclasses, for what is made once a record: they cost a third (0.25 against 0.7 us, CPython 3.11).
 
@@ -219,6 +219,24 @@ class Predict(NamedTuple):
     joined: tuple[Predict, ...] = ()
 
 
+class AskNow(Protocol):
+    """Asks a model that is loaded, at once, on the thread of the caller."""
+
+    def __call__(self, model: str, copy: int, rows: Tensor, patience_us: int) -> tuple[Predicted, int] | None:
+        """Return the results, and how long they took (us).
+
+        Args:
+            model: by name.
+            copy: of the version.
+            rows: (n, ...) of one form.
+            patience_us: after which it counts as hung.
+
+        Returns:
+            None: it is not known to take less than a millisecond, or has failed: it is to be asked by `Predict`.
+        """
+        ...
+
+
 class Log(NamedTuple):
     """Log a message."""
 
@@ -308,6 +326,10 @@ class Operator(Protocol):
                 twice a second.
         """
         return []
+
+    def connect(self, ask: AskNow) -> None:
+        """Take what asks models at once, once, before any record."""
+        return
 
     def on_caught_up(self, now_us: int) -> Effects:
         """Take that everything has been given which lay in the topics that it follows at the start."""

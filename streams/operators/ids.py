@@ -25,8 +25,10 @@ _SMALLEST = 768  # ids before the first are left out
 # Beside its generation, each id keeps a mark of its token. The mark tells a copy from another client's query under the
 # same id, except for one in 4,096. The other bits of 32 are generations. After the last, 2 * 10**10 queries at 20,000
 # each, every id is new.
-_MARKS = 1 << 12
-_LAST_GENERATION = ((1 << 20) - 1) * _MARKS
+MARKS = 1 << 12
+# So many generations are left for ids that are added together.
+SPARE = 1 << 16
+_LAST_GENERATION = ((1 << 20) - 1 - SPARE) * MARKS
 
 
 class PythonIdTimes:
@@ -83,22 +85,27 @@ def seconds_up(time_us: int) -> int:
 
 
 @dataclass(slots=True)
-class _Partition:
+class Generations:
     """The ids of one partition by generation, numbered from 2: the one before the first is not 0, which is none."""
 
     ids: IdTimes = field(default_factory=IdTimes)
-    generation: int = 2 * _MARKS
+    generation: int = 2 * MARKS
     size: int = 0  # of the latest generation
+
+    @property
+    def oldest(self) -> int:
+        """The least time that counts: of the generation before."""
+        return self.generation - MARKS
 
 
 class RecentIds:
     """At least the last `capacity` ids of each partition, and at most twice as many: two generations."""
 
-    __slots__ = ("_capacity", "_partitions")
+    __slots__ = ("_partitions", "capacity")
 
     def __init__(self, capacity: int) -> None:
-        self._capacity = capacity
-        self._partitions: dict[int, _Partition] = {}
+        self.capacity = capacity
+        self._partitions: dict[int, Generations] = {}
 
     def add(self, partition: int, query_id: str, token: str = "") -> bool:
         """Remember an id; tell whether it is new.
@@ -108,20 +115,25 @@ class RecentIds:
             query_id: the id.
             token: of the client; an id seen with another token is new; "" = not given.
         """
-        recent = self._partitions.get(partition)
-        if recent is None or recent.generation >= _LAST_GENERATION:
-            recent = self._partitions[partition] = _Partition()
+        recent = self.of(partition)
         generation = recent.generation
-        oldest, mark = generation - _MARKS, crc32(token.encode()) % _MARKS if token else 0
+        oldest, mark = generation - MARKS, crc32(token.encode()) % MARKS if token else 0
         known = recent.ids.put(query_id, generation + mark, oldest)
-        if known >= oldest and known % _MARKS == mark:
+        if known >= oldest and known % MARKS == mark:
             if known < generation:  # a copy takes no room of its own: it stays where the first is
                 recent.ids.put(query_id, known, oldest)
             return False
         recent.size += 1
-        if recent.size >= self._capacity:
-            recent.generation, recent.size = generation + _MARKS, 0
+        if recent.size >= self.capacity:
+            recent.generation, recent.size = generation + MARKS, 0
         return True
+
+    def of(self, partition: int) -> Generations:
+        """Return the ids of a partition, for somebody who adds to them as `add` does, fewer than `SPARE` at a time."""
+        recent = self._partitions.get(partition)
+        if recent is None or recent.generation >= _LAST_GENERATION:
+            recent = self._partitions[partition] = Generations()
+        return recent
 
     def drop(self, partitions: Iterable[int]) -> None:
         """Forget the ids of these partitions."""

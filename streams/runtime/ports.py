@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Collection, Mapping, Sequence
 
+    from schemas.records import Tensor
     from streams.operators.contract import Emit, Load, Predict, Predicted, Record, Unload
 
 # A logical topic name (without the deployment's prefix) and a partition number.
@@ -306,6 +307,10 @@ class Executors(Protocol):
 
     def go_on(self) -> None:
         """Run what is to run on the event loop's own thread, in its next turn."""
+        ...
+
+    def ask_now(self, model: str, copy: int, rows: Tensor, patience_us: int) -> tuple[Predicted, int] | None:
+        """Ask a copy at once, on this thread; see `streams.operators.contract.AskNow`."""
         ...
 
     async def loaded(self) -> None:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from asyncio.subprocess import Process
     from collections.abc import Callable, Coroutine, Mapping, Sequence
 
-    from schemas.records import Model
+    from schemas.records import Model, Tensor
     from streams.operators.contract import Load, Predict, Unload
     from streams.runtime.ports import ExecutorEvents
     from workers.executors.host_child import Package
@@ -204,6 +204,9 @@ class HostExecutors:
 
     def go_on(self) -> None:
         """Do nothing: no model runs on the event loop."""
+
+    def ask_now(self, model: str, copy: int, rows: Tensor, patience_us: int) -> None:
+        """Return None: nothing is predicted on the caller's thread."""
 
     async def loaded(self) -> None:
         """Return at once: a host takes queries before any model is there."""

@@ -52,6 +52,10 @@ class Quickness:
         """Whether a batch of `rows` should run on the event loop, even if `more` rows wait."""
         return not self._proofs and self._times.usual(rows) <= self._allowed_us(rows, more=more)
 
+    def is_instant(self, rows: int) -> bool:
+        """Whether a batch of `rows` is known to take less than a millisecond."""
+        return not self._proofs and self._times.usual(rows) <= QUICK_US
+
     def observe(self, rows: int, duration_us: int, cpu_us: int) -> None:
         """Take how long a batch took in a thread of its own, and the CPU time in it."""
         self._proofs = max(0, self._proofs - 1)

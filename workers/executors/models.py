@@ -20,11 +20,12 @@ from streams.operators.contract import Predicted
 from streams.runtime.ports import Loaded, Ran
 from workers.errors import HungError, WorkerError, refusing
 from workers.executors.thread import Timed
+from workers.inputs.columns import Stacked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
 
-    from schemas.records import Model
+    from schemas.records import Input, Model, Tensor
     from streams.operators.contract import Load, Predict, Unload
     from streams.runtime.ports import ExecutorEvents
     from workers.executors.careful import Careful
@@ -115,6 +116,14 @@ class ModelExecutors:
             quick, self._quick = self._quick, []
             asyncio.get_running_loop().call_soon(self._run_quick, quick)
 
+    def ask_now(self, model: str, copy: int, rows: Tensor, patience_us: int) -> tuple[Predicted, int] | None:
+        """Ask a copy that is instant, here and now; see `streams.operators.contract.AskNow`."""
+        held, count = self._copies.get((model, copy)), rows.shape[0]
+        if held is None or not held.executor.ready or not held.executor.is_instant(count):
+            return None
+        timed = _quickly(model, Stacked(rows.dtype, rows.shape[1:], rows.data, count), patience_us, held.executor)
+        return None if timed is None else (timed.predicted, timed.predict_us)
+
     async def loaded(self) -> None:
         """Return when no vital copy is being loaded."""
         await self._loaded.wait()
@@ -193,7 +202,7 @@ class ModelExecutors:
             asyncio.get_running_loop().call_soon(self._run_quick, quick)
             return
         for predict, executor in quick:
-            timed = _quickly(predict, executor)
+            timed = _quickly(predict.model, predict.rows, predict.patience_us, executor)
             if timed is None:
                 self._do(self._run(predict, executor))
                 continue
@@ -237,13 +246,13 @@ class ModelExecutors:
         await copy.executor.stop()
 
 
-def _quickly(predict: Predict, executor: Executor) -> Timed | None:
+def _quickly(model: str, rows: Sequence[Input], patience_us: int, executor: Executor) -> Timed | None:
     """Predict a batch here; None = it is left to `run`, where whatever this raised fails it."""
     try:
-        return executor.run_quick(predict.rows, predict.patience_us / 1e6)
+        return executor.run_quick(rows, patience_us / 1e6)
     except BaseException as error:  # noqa: BLE001 - in a callback of the loop, where nobody else would hear of it
         pass_on_interrupt(error)
-        _log.warning("a batch of model %s goes to its thread: %s", predict.model, told(error))
+        _log.warning("a batch of model %s goes to its thread: %s", model, told(error))
         return None
 
 

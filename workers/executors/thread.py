@@ -78,8 +78,12 @@ class Executor(Protocol):
         """
         ...
 
+    def is_instant(self, rows: int) -> bool:
+        """Whether `run_quick` is known to take less than a millisecond for so many rows."""
+        ...
+
     def run_quick(self, inputs: Sequence[Input], patience_s: float) -> Timed | None:
-        """Predict one batch here and now, if `is_quick` said so; None = call `run` instead.
+        """Predict one batch here and now, if `is_quick` or `is_instant` said so; None = call `run` instead.
 
         A model that hangs in it ends the process, after about `patience_s`.
         """
@@ -102,6 +106,10 @@ class Elsewhere:
     """Base of executors that never predict in the event loop's thread, where a hang would end the worker."""
 
     def is_quick(self, rows: int, *, more: bool) -> bool:
+        """Return False."""
+        return False
+
+    def is_instant(self, rows: int) -> bool:
         """Return False."""
         return False
 
@@ -178,6 +186,10 @@ class ThreadExecutor:
     def is_quick(self, rows: int, *, more: bool) -> bool:
         """Whether the caller's thread is to predict so many rows."""
         return self._quickness is not None and self._quickness.expects(rows, more=more)
+
+    def is_instant(self, rows: int) -> bool:
+        """Whether so many rows are known to take the caller's thread less than a millisecond."""
+        return self._quickness is not None and self._quickness.is_instant(rows)
 
     def run_quick(self, inputs: Sequence[Input], patience_s: float) -> Timed | None:
         """Predict a batch that is known to be quick in the caller's thread.

@@ -132,6 +132,21 @@ class Lane:
         """Whether nothing waits and nothing is being predicted."""
         return self.running is None and not len(self.batcher)
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether its model can be asked beside the queue: nothing waits, and nothing keeps it."""
+        return self.is_empty and self.is_ready and self.fault is None and self._listening is None
+
+    def patience_us(self, now_us: int) -> int:
+        """Return after how long the model counts as hung."""
+        return self._patience_us or patience_us(self.batcher.objective(now_us))
+
+    def on_answered(self, rows: int, took_us: int, now_us: int) -> None:
+        """Count rows that were read at a time, and all answered at once, beside the queue."""
+        take: Take[Asked] = Take((), (), self.batcher.cap, 0, "eager")
+        self._count(take, rows, {Outcome.OK: rows}, {}, took_us)
+        self._durations.add(self.identity.model, [took_us] * rows, now_us + took_us)
+
     def next_start(self) -> int | None:
         """Return when `start` is to be called at the latest (us)."""
         if self.running is not None:
@@ -207,8 +222,7 @@ class Lane:
         """Return what has a batch predicted, which runs from now on."""
         self._now_us = now_us
         model, version, _ = self.identity
-        patience = self._patience_us or patience_us(self.batcher.objective(now_us))
-        rows = inputs_of(take.rows)
+        patience, rows = self.patience_us(now_us), inputs_of(take.rows)
         self.running = Running(take, self.identity, now_us)  # last: what fails before runs nothing
         return Predict(number(), model, version, rows, patience, self.copy, take.queued, is_vital)
 
@@ -286,7 +300,9 @@ class Lane:
     def answers(self, running: Running, predicted: Predicted, took_us: int) -> Effects:
         """Turn a predicted batch into records; its expired rows go into the same ones."""
         take, identity, started_us, joint = running
-        self._count(take, predicted, took_us if joint is None else took_us * len(take.rows) // joint.rows)
+        rows = len(take.rows)
+        share_us = took_us if joint is None else took_us * rows // joint.rows
+        self._count(take, rows, _outcomes(predicted), predicted.reasons, share_us)
         done_us = started_us + took_us
         self._durations.add(identity.model, [done_us - row.fetched_us for row in take.rows], done_us)
         answering = self._answering
@@ -320,18 +336,27 @@ class Lane:
             render(("objective_us", *self._label)): float(self.batcher.objective(self._now_us)),
         }
 
-    def _count(self, take: Take[Asked], predicted: Predicted, predict_us: int) -> None:
+    def _count(
+        self, take: Take[Asked], rows: int, outcomes: Mapping[Outcome, int], reasons: Mapping[int, str], predict_us: int
+    ) -> None:
+        """Count a batch: of so many rows, by what became of them."""
         counters, label = self._counters, self._label
-        counters["rows_total", *label, "outcome", Outcome.OK.value] += predicted.outcomes.count(Outcome.OK)
-        for outcome in predicted.outcomes:  # one by one, as they are few: to hash an outcome takes a call
-            if outcome is not Outcome.OK:
-                counters["rows_total", *label, "outcome", outcome.value] += 1
-        counters["rows_total", *label, "outcome", Outcome.EXPIRED.value] += len(take.expired)
-        for reason in predicted.reasons.values():
+        for outcome, count in ((Outcome.OK, 0), *outcomes.items(), (Outcome.EXPIRED, len(take.expired))):
+            counters["rows_total", *label, "outcome", outcome.value] += count
+        for reason in reasons.values():
             counters["invalid_total", *label, "reason", reason] += 1
         counters["batches_total", *label, "reason", take.reason] += 1
-        counters["batch_rows_total", *label] += len(take.rows)
+        counters["batch_rows_total", *label] += rows
         counters["predict_us_total", *label] += predict_us
+
+
+def _outcomes(predicted: Predicted) -> dict[Outcome, int]:
+    """Count rows by outcome; those that are not OK one by one, as they are few: to hash an outcome takes a call."""
+    found = {Outcome.OK: predicted.outcomes.count(Outcome.OK)}
+    for outcome in predicted.outcomes:
+        if outcome is not Outcome.OK:
+            found[outcome] = found.get(outcome, 0) + 1
+    return found
 
 
 def lane_of(

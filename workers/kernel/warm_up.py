@@ -92,6 +92,10 @@ class Recent:
         if rows:
             self._answered.add(rows[-self._most :], min(len(rows), self._most))
 
+    def note_all(self, column: Column, rows: int) -> None:
+        """Remember rows, at least one, all of which the served version has answered."""
+        self._answered.add(column, rows)
+
     def trial(self, version: str) -> Trial:
         """Return the rows to try a version on.
 

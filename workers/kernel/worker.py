@@ -21,6 +21,7 @@ from schemas.errors import DecodeError
 from schemas.records import ModelQueries, Outcome
 from streams.operators.contract import NONE_UNREAD, DeadLetter, Needs, Operator, Predict, Skip
 from streams.operators.statistics import render
+from workers.inputs.columns import Column
 from workers.kernel.batcher import Batcher, Take, Waiting
 from workers.kernel.lane import lane_of
 from workers.kernel.loading import Loader
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from schemas.codec import Codec
-    from schemas.records import Input, Model
+    from schemas.records import Input, Model, Tensor
     from streams.operators.contract import Effects, Predicted, Record, Unread
     from workers.kernel.lane import Lane, Running
     from workers.kernel.results import Asked
@@ -48,6 +49,20 @@ class _Unwritten(NamedTuple):
     running: Running
     results: Predicted
     took_us: int
+
+
+class Direct(NamedTuple):
+    """Whom to ask at once.
+
+    Attributes:
+        version: that answers.
+        copy: of it.
+        patience_us: after which it counts as hung.
+    """
+
+    version: str
+    copy: int
+    patience_us: int
 
 
 class ModelWorker(Operator):
@@ -178,6 +193,22 @@ class ModelWorker(Operator):
         if lane.running is None:
             effects += self._write()
         return self._with_given(effects)
+
+    def direct(self, now_us: int) -> Direct | None:
+        """Return whom to ask beside the queue, where it is empty and one version answers all; None = nobody."""
+        lane = self._serving
+        is_busy = self._unwritten or self._given or self._beside.lanes or self._rollout.is_stirred(now_us)
+        if is_busy or not lane.is_idle:
+            return None
+        return Direct(lane.identity.version, lane.copy, lane.patience_us(now_us))
+
+    def on_answered(self, rows: Tensor, took_us: int, now_us: int) -> None:
+        """Take that `direct` has answered all of some rows (n, ...), which were read at `now_us`."""
+        column, count = Column(rows), rows.shape[0]
+        self.asked += count
+        self._recent.ask(column, count)
+        self._recent.note_all(column, count)
+        self._serving.on_answered(count, took_us, now_us)
 
     def on_loaded(
         self,

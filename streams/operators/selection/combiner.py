@@ -149,9 +149,14 @@ class Combiner:
             answers += self._come_late(partition, batch)
         for name, durations in took_us.items():
             self._counters["answers_total", "application", name, "status", "complete", "reason", ""] += len(durations)
-            self._durations.add(name, durations, now_us)
-            self.answers[name] += len(durations)
+            self.count(name, durations, now_us)
         return answers
+
+    def count(self, application: str, durations_us: Sequence[int], now_us: int) -> None:
+        """Count answers of an application, not by default, that were given together."""
+        if durations_us:
+            self._durations.add(application, durations_us, now_us)
+            self.answers[application] += len(durations_us)
 
     def _keep(self, query: Pending, output: ModelOutput, *, is_again: bool) -> None:
         """Keep a model's output; a query with a plan goes on when it has what it asked."""

@@ -29,6 +29,7 @@ from streams.operators.selection.cache import PredictionCache
 from streams.operators.selection.combiner import UNKNOWN
 from streams.operators.selection.features import QueryFeatures
 from streams.operators.selection.pending import ParkedQueries, ParkedQuery, Pending, Quota, Quotas
+from streams.operators.selection.plain import PlainQueries
 from streams.operators.selection.serving import Serving
 from streams.operators.selection.state_view import StateView, arms_of, with_aim
 from streams.operators.selection.times import AHEAD_US, cut, of_sender
@@ -54,7 +55,7 @@ PARK_SHARE = 0.5
 # measured).
 SILENT_US, PARK_US = 1_000_000, 10_000
 # Time for the way back to the client, unless the settings say otherwise. Of 20 ms, 5 ms would be a quarter.
-_MARGIN_US, _MARGIN_PART = 5_000, 10
+MARGIN_US, MARGIN_PART = 5_000, 10
 _TOPIC = attrgetter("topic")
 
 
@@ -89,7 +90,11 @@ class SelectionSettings:
 
 
 class Selection(Operator):
-    """The kernel of the `selection` role: selection and combiner, since it knows what is pending."""
+    """The kernel of the `selection` role: selection and combiner, since it knows what is pending.
+
+    Attributes:
+        plain: what columns need of it.
+    """
 
     def __init__(self, codec: Codec, settings: SelectionSettings) -> None:
         self._codec = codec
@@ -113,6 +118,9 @@ class Selection(Operator):
         self._asked_us: int | None = None  # since when the store has not answered
         self._quotas = Quotas(settings.places, settings.remembered)
         self._turn = 0
+        self.plain = PlainQueries(
+            self._configuration, self._quotas, self._states, self._serving, self._counters, settings.partitions
+        )
 
     def on_records(self, records: Sequence[Record], now_us: int) -> Effects:
         """Take queries, worker batches and configuration."""
@@ -330,6 +338,10 @@ class Selection(Operator):
         """Ask models, stores and the learners' states for what was gathered."""
         self._serving.flush(self._turn, now_us, effects)
         self._features.flush(effects)
+        self.fetch(wanted, now_us, effects)
+
+    def fetch(self, wanted: Sequence[StateKey], now_us: int, effects: Effects) -> None:
+        """Ask the store for states, if there are any."""
         if wanted:
             effects.append(FetchStates(tuple(wanted)))
             if self._asked_us is None:
@@ -449,7 +461,7 @@ def _pending(query: Query, record: Record, deployed: Deployed | None, now_us: in
             said = "; ".join(filter(None, (said, cut(query.slo_ms, deployed.longest_us))))
             slo_us = deployed.longest_us
     if margin_us is None:
-        margin_us = min(slo_us // _MARGIN_PART, _MARGIN_US)
+        margin_us = min(slo_us // MARGIN_PART, MARGIN_US)
     application, deadline_us = deployed.application if deployed else None, sent_us + slo_us
     pending = Pending(query, record, application, sent_us, now_us, deadline_us, deadline_us - margin_us)
     pending.message = said

@@ -95,6 +95,32 @@ class Serving:
         self._walks = Walks(self.combiner, models, self._ask_row, counters)
         self.turn = self._row_turn = 0  # rows of later stages come with outputs, between polls with queries
 
+    @property
+    def inside(self) -> frozenset[str]:
+        """Topics whose models run in this process."""
+        return self._inside
+
+    @property
+    def is_cached(self) -> bool:
+        """Whether outputs are kept by input."""
+        return self._cache is not None
+
+    @property
+    def is_admitting(self) -> bool:
+        """Whether queries are refused that a model cannot answer in time."""
+        return self._admission is not None
+
+    def count_asked(self, application: str, asked: Mapping[str, int], slack_us: int) -> None:
+        """Count questions to one model each, by model; the last one's slack (us) says what others may be spared."""
+        for model, count in asked.items():
+            self._asked[application][model,] += count
+        if slack_us >= 0:
+            self._dispatcher.spare_us = max(0, self._return_budget_us(slack_us) - self._usual_us)
+
+    def _return_budget_us(self, slack_us: int) -> int:
+        """Return how much of a query's slack is kept for the way back."""
+        return min(int(slack_us * MAX_RETURN_SHARE), self._back_us)
+
     def assume(self, latencies: Latencies, admission: Admission) -> None:
         """Go by these latencies and refusals from now on."""
         self.combiner.latencies, self._admission = latencies, admission
@@ -171,7 +197,7 @@ class Serving:
                 continue
             if query.deadline_us - query.sent_us != slack_us:  # as a rule that of the query before
                 slack_us = query.deadline_us - query.sent_us
-                return_budget_us = min(int(slack_us * MAX_RETURN_SHARE), self._back_us)
+                return_budget_us = self._return_budget_us(slack_us)
             due_us = query.until_us - (0 if inside and inside.issuperset(left) else return_budget_us)
             if arms.steps is not None and query.version is None:
                 query.plan = QueryPlan(arms.steps, query.models)

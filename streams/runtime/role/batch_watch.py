@@ -23,6 +23,7 @@ from streams.runtime.ports import ExecutorEvents, Ran
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from schemas.records import Tensor
     from streams.operators.contract import Load, Predict, Unload
     from streams.runtime.ports import Executors
 
@@ -92,6 +93,10 @@ class BatchWatch:
     def go_on(self) -> None:
         """Pass it on."""
         self._executors.go_on()
+
+    def ask_now(self, model: str, copy: int, rows: Tensor, patience_us: int) -> tuple[Predicted, int] | None:
+        """Pass it on: when it returns, the batch has ended."""
+        return self._executors.ask_now(model, copy, rows, patience_us)
 
     async def loaded(self) -> None:
         """Pass it on."""

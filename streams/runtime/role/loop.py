@@ -174,6 +174,7 @@ class RoleLoop:
         features = self._features = FeatureReader(ports.features, self._on_features) if ports.features else None
         if self._executors is not None:
             self._executors.connect(ExecutorEvents(self._on_predicted, self._on_loaded), tasks)
+            kernel.connect(self._executors.ask_now)
         self._performer = Performer(
             accumulator, tracker, DeadLetters(role.name, ports.version), state_queue, self._executors, features
         )

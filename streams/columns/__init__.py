@@ -1,0 +1,1 @@
+"""The common query over columns, in C; whatever is unusual goes to the kernels in `streams.operators`, in order."""

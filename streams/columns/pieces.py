@@ -1,0 +1,231 @@
+"""What many records have in common, cut from what the codec writes: there is no second schema.
+
+    a record of marks ─▶ Codec.encode ─▶ cut at the marks ─▶ pieces ─▶ put around other marks: the same bytes?
+
+A change of a schema changes the pieces by itself. A record that cannot be cut, or is not put together again, has no
+column form: Python reads it, and writes it.
+"""
+
+from __future__ import annotations
+
+import struct
+from math import prod
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from schemas.records import ModelOutput, Outcome, Prediction, Query, Status, Tensor
+from schemas.wire import ITEM_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from schemas.codec import Codec
+    from schemas.records import Decision, Value
+
+_double: Final = struct.Struct("<d").pack
+# The second branch of a union with null, as one byte.
+_GIVEN: Final = b"\2"
+# Shorter inputs cannot be told from what stands around them.
+_LEAST_WIDTH: Final = 4
+
+
+class Uncut(Exception):  # noqa: N818 - no error: such records are left to Python
+    """A record is not written as columns have it."""
+
+
+class QueryForm(NamedTuple):
+    """A query's bytes around what differs.
+
+        head | id | application | given | numbers | context | sent | objective | middle | token | tail
+
+    Attributes:
+        head: framing.
+        given: that its input is a tensor, and that one's type, shape and size.
+        width: bytes of its numbers.
+        middle: no priority, no features, no version.
+        tail: no candidates.
+    """
+
+    head: bytes
+    given: bytes
+    width: int
+    middle: bytes
+    tail: bytes
+
+
+class AnswerForm(NamedTuple):
+    """A prediction's bytes around what differs, of one arm in one state, and of one kind of answer.
+
+        head | id | application | context | decided | answer | named | answer | closed | times | token | tail
+
+    Attributes:
+        head: framing.
+        decided: decision and status.
+        named: confidence, model and version.
+        closed: no scores, no other output.
+        tail: no message, no steps, and so on.
+    """
+
+    head: bytes
+    decided: bytes
+    named: bytes
+    closed: bytes
+    tail: bytes
+
+
+class Asked(NamedTuple):
+    """What an arm stands for: whoever answers, and the decision that says so."""
+
+    decision: Decision
+    model: str
+    version: str
+
+
+def query_form(codec: Codec, application: str, dtype: str, shape: tuple[int, ...]) -> QueryForm:
+    """Return how an application's queries with such inputs are written.
+
+    Raises:
+        Uncut: they have no column form.
+    """
+    width = prod(shape) * ITEM_BYTES[dtype]
+    if width < _LEAST_WIDTH:
+        raise Uncut
+
+    def written(marks: _QueryMarks) -> bytes:
+        given = Tensor(dtype, shape, marks.numbers)
+        query = Query(marks.id, application, given, marks.context, marks.sent_us, marks.slo_ms, reply_token=marks.token)
+        return codec.encode(query)
+
+    marks, other = _QueryMarks(_numbers(width, 7)), _QueryMarks(_numbers(width, 91), "q", "c", -5, 0.25, "")
+    pieces = cut(written(marks), marks.cut(application))
+    head, given, middle, tail = _only(pieces, (0, 2, 5, 6))
+    if joined(pieces, other.cut(application)) != written(other):
+        raise Uncut
+    return QueryForm(head, given, width, middle, tail)
+
+
+def answer_form(codec: Codec, application: str, asked: Asked, kind: type[int | float | str]) -> AnswerForm:
+    """Return how the answers of one arm are written.
+
+    Args:
+        codec: of the deployment.
+        application: that asks.
+        asked: the arm.
+        kind: of its answers.
+
+    Raises:
+        Uncut: they have no column form.
+    """
+
+    def written(marks: _AnswerMarks) -> bytes:
+        output = ModelOutput(asked.model, asked.version, Outcome.OK, marks.answer)
+        prediction = Prediction(
+            marks.id, application, marks.context, asked.decision, Status.COMPLETE, None, marks.answer, 1.0, (output,),
+            *marks.times, marks.token,
+        )  # fmt: skip
+        return codec.encode(prediction)
+
+    marks, other = _AnswerMarks(_ANSWERS[kind][0]), _AnswerMarks(_ANSWERS[kind][1], "q", "c", (3, -4, 5, 6), "")
+    pieces = cut(written(marks), marks.cut(application))
+    head, *rest = _only(pieces, (0, 3, 4, 5, 7))
+    if joined(pieces, other.cut(application)) != written(other):
+        raise Uncut
+    return AnswerForm(head, *rest)
+
+
+def cut(value: bytes, marks: Sequence[bytes]) -> list[bytes]:
+    """Return what stands around marks, each of which stands first behind the last one.
+
+    Raises:
+        Uncut: one does not.
+    """
+    pieces = []
+    for mark in marks:
+        piece, found, value = value.partition(mark)
+        if not found:
+            raise Uncut
+        pieces.append(piece)
+    return [*pieces, value]
+
+
+def joined(pieces: Sequence[bytes], marks: Sequence[bytes]) -> bytes:
+    """Put marks between pieces, of which there is one more."""
+    return b"".join([part for pair in zip(pieces, [*marks, b""], strict=True) for part in pair])
+
+
+def zigzag(number: int) -> bytes:
+    """Return a whole number of 64 bits as Avro writes it."""
+    left = (number << 1) ^ (number >> 63)
+    found = bytearray()
+    while left > 127:
+        found.append(left & 127 | 128)
+        left >>= 7
+    found.append(left)
+    return bytes(found)
+
+
+def text(given: str) -> bytes:
+    """Return a text as Avro writes it."""
+    raw = given.encode()
+    return zigzag(len(raw)) + raw
+
+
+class _QueryMarks(NamedTuple):
+    """What differs between queries."""
+
+    numbers: bytes
+    id: str = "mark of an id"
+    context: str = "mark of a context"
+    sent_us: int = 1_234_567_890_123_456
+    slo_ms: float = 12.345678
+    token: str = "mark of a token"  # noqa: S105 - no password
+
+    def cut(self, application: str) -> tuple[bytes, ...]:
+        """Return them as they are written, in order."""
+        times = zigzag(self.sent_us) + _GIVEN + _double(self.slo_ms)
+        return text(self.id), text(application), self.numbers, _GIVEN + text(self.context), times, text(self.token)
+
+
+class _AnswerMarks(NamedTuple):
+    """What differs between answers."""
+
+    answer: Value
+    id: str = "mark of an id"
+    context: str = "mark of a context"
+    times: tuple[int, int, int, int] = (2**50 + 123, 2**51 + 456, 2**51 + 789, 2**52 + 7)
+    token: str = "mark of a token"  # noqa: S105 - no password
+
+    def cut(self, application: str) -> tuple[bytes, ...]:
+        """Return them as they are written, in order."""
+        answer = _written(self.answer)
+        context, times = _GIVEN + text(self.context), b"".join(map(zigzag, self.times))
+        return text(self.id), text(application), context, answer, answer, times, text(self.token)
+
+
+# Two answers of each kind that nothing else in a prediction looks like.
+_ANSWERS: Final = {
+    int: (0x1234_5678_9ABC_DEF, -77),
+    float: (1.2345678901234567e-200, -2.5),
+    str: ("mark of an answer", "a"),
+}
+
+
+def _written(answer: Value) -> bytes:
+    if isinstance(answer, str):
+        return text(answer)
+    return zigzag(answer) if isinstance(answer, int) else _double(float(answer))  # type: ignore[arg-type]
+
+
+def _numbers(width: int, seed: int) -> bytes:
+    """Return bytes of some numbers that nothing else in a query looks like."""
+    return bytes((seed + 37 * place + place // 7) % 251 for place in range(width))
+
+
+def _only(pieces: Sequence[bytes], places: Sequence[int]) -> list[bytes]:
+    """Return the pieces at these places; at all others there must be nothing.
+
+    Raises:
+        Uncut: there is something.
+    """
+    if any(piece for place, piece in enumerate(pieces) if place not in places):
+        raise Uncut
+    return [pieces[place] for place in places]

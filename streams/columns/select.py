@@ -1,0 +1,393 @@
+"""Select over columns: the plain queries of a poll are decided, asked and answered in one call.
+
+    Batch ─▶ Poll ─▶ runs ─┬─ of plain rows ─▶ arms drawn ─▶ models asked here ─▶ EmitBatch, Span
+    Record ────────────────┴─ of all others ─▶ records ────▶ the kernel behind it
+
+Which queries are plain `operators.selection.plain` says by application, and `selection.pyx` by what is in their bytes.
+Nothing is decided here that the kernel would decide otherwise: the same draw, the same answer, the same bytes. What a
+model is not sure to answer in a millisecond, or answers otherwise than with one number or text a row, is the kernel's.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from itertools import groupby, pairwise
+from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
+
+from schemas import topics
+from schemas.errors import DecodeError, SchemaError
+from schemas.records import Outcome, Query, Tensor
+from streams.columns.behind import Behind
+from streams.columns.pieces import Asked, Uncut, answer_form, query_form
+from streams.operators.contract import Batch, EmitBatch, Position, Skip, Span
+from streams.operators.selection.kernel import MARGIN_PART, MARGIN_US
+from streams.operators.selection.plain import Answers
+from streams.operators.statistics import MAX_LABELS, render
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from schemas.codec import Codec
+    from streams.columns.pieces import AnswerForm
+    from streams.columns.selection import Answered, Lane, Poll, Recent
+    from streams.operators.configuration import Deployed
+    from streams.operators.contract import AskNow, Effects, Operator, Predicted, Record, StateKey
+    from streams.operators.ids import Generations
+    from streams.operators.selection.kernel import Selection
+    from streams.operators.selection.pending import Quotas
+    from streams.operators.selection.state_view import Arms
+
+try:
+    from streams.columns import selection as compiled
+except ImportError:  # no compiler when Skysail was installed
+    compiled = None  # type: ignore[assignment] # the module is there for the checker
+
+# Figures: queries answered by columns; applications that are not, and why; records that were left to the kernel.
+COLUMNS, NOT_COLUMNS, LEFT = "columns_total", "not_columns", "left_total"
+# A poll in which plain queries and others take turns more often than this is the kernel's: each turn is a call.
+MOST_RUNS = 8
+# Of a record batch that is written: what a topic takes by default holds two.
+MOST_BYTES = 1 << 19
+_FOLLOWED = frozenset({topics.APPLICATIONS, topics.MODELS})
+# So many records are looked at for the form of inputs.
+_LOOKED_AT = 2
+# So many applications are answered by columns: each query's name is compared with theirs.
+MOST_LANES = 256
+_NO_LANE = -1
+_WHOLE, _DOUBLE, _TEXT = 0, 1, 2
+_KINDS: tuple[type[int | float | str], ...] = (int, float, str)
+_LONGEST = 4_096  # bytes of an answer that is a text
+
+
+class Direct(Protocol):
+    """Whom to ask at once."""
+
+    @property
+    def version(self) -> str: ...
+    @property
+    def copy(self) -> int: ...
+    @property
+    def patience_us(self) -> int: ...
+
+
+class Inside(Protocol):
+    """The kernel of a model in this process."""
+
+    def direct(self, now_us: int) -> Direct | None:
+        """Return whom to ask beside the model's queue; None = nobody."""
+        ...
+
+    def on_answered(self, rows: Tensor, took_us: int, now_us: int) -> None:
+        """Take that all rows have been answered, which were read at a time."""
+        ...
+
+
+class _Said(NamedTuple):
+    """A model's answers as they are written."""
+
+    kind: int
+    answers: bytes | list[bytes]
+
+
+@dataclass(slots=True)
+class _Application:
+    """One that columns answer, as far as its form is known.
+
+    Attributes:
+        deployed: the application.
+        form: element type and shape of its inputs.
+        lane: in C; None = the form is not known yet, or cannot be read.
+        arms: that it draws by.
+        forms: of its answers, by arm, version and kind, in the state of `arms`.
+    """
+
+    deployed: Deployed
+    form: tuple[str, tuple[int, ...]] | None = None
+    lane: Lane | None = None
+    arms: Arms | None = None
+    forms: dict[tuple[int, str, int], AnswerForm] = field(default_factory=dict)
+
+
+class ColumnSelection(Behind):
+    """Selection with models inside, over columns.
+
+    Args:
+        kernel: takes all that is not plain: selection and the models' kernels.
+        selection: in `kernel`.
+        models: kernels of the models inside, by name.
+        codec: of the deployment.
+        unpack: returns the records of a batch.
+        margin_us: as selection's setting.
+    """
+
+    def __init__(
+        self,
+        kernel: Operator,
+        selection: Selection,
+        models: Mapping[str, Inside],
+        codec: Codec,
+        unpack: Callable[[Batch], list[Record]],
+        margin_us: int | None = None,
+    ) -> None:
+        super().__init__(kernel)
+        self._selection = selection
+        self._models = models
+        self._codec = codec
+        self._unpack = unpack
+        self._margin_us = -1 if margin_us is None else margin_us
+        self._ask: AskNow | None = None
+        self._applications: dict[str, _Application] = {}
+        self._whys: dict[str, str] = {}
+        self._is_changed = True
+        self._answered: Counter[str] = Counter()  # by application
+        self._left: Counter[str] = Counter()  # by why
+
+    def connect(self, ask: AskNow) -> None:
+        """Ask models by this."""
+        self._ask = ask
+        super().connect(ask)
+
+    def on_records(self, records: Sequence[Record | Batch], now_us: int) -> Effects:
+        """Take a poll's records, in order."""
+        effects: Effects = []
+        self._selection.plain.quotas.set_limits()
+        for is_batch, run in groupby(records, lambda record: record.__class__ is Batch):
+            if is_batch:
+                self._on_batches(cast("list[Batch]", [*run]), now_us, effects)
+            else:
+                self._on_others(cast("list[Record]", [*run]), now_us, effects)
+        return effects
+
+    def _on_others(self, records: list[Record], now_us: int, effects: Effects) -> None:
+        self._is_changed = self._is_changed or records[0].topic in _FOLLOWED
+        effects += self._kernel.on_records(records, now_us)
+
+    def _on_batches(self, batches: list[Batch], now_us: int, effects: Effects) -> None:
+        """Answer what is plain, and leave the rest, run by run."""
+        self._follow()
+        lanes = [each for each in self._applications.values() if each.lane is not None][:MOST_LANES]
+        left = _Left(batches, self._unpack)
+        try:
+            poll = compiled.Poll(batches, tuple([each.lane for each in lanes]), now_us)
+        except ValueError:
+            records = left.all()
+            self._learn_forms(records)
+            effects += self._kernel.on_records(records, now_us)
+            return
+        runs = [*poll.runs(), (False, poll.count)]
+        if len(runs) > MOST_RUNS + 1:
+            self._left["turns"] += poll.count
+            effects += self._kernel.on_records(left.all(), now_us)
+            return
+        for (is_left, begin), (_, end) in pairwise(runs):
+            if is_left:
+                effects += self._kernel.on_records(left.some(poll.places(begin, end)), now_us)
+            else:
+                self._answer(poll, _Run(begin, end, lanes), left, now_us, effects)
+        self._note_left(poll, left)
+
+    def _answer(self, poll: Poll, run: _Run, left: _Left, now_us: int, effects: Effects) -> None:
+        """Answer a run; applications that do not answer now are left to the kernel."""
+        begin, end, _ = run
+        wanted: list[StateKey] = []
+        took_us, answering = 0, list[int]()
+        for number in sorted(poll.lanes_of(begin, end)):
+            lane_us = self._decide(poll, run, number, now_us, wanted)
+            if lane_us is None:
+                poll.leave(begin, end, number)
+            else:
+                took_us += lane_us
+                answering.append(number)
+        if answering:
+            self._write(poll, run, answering, now_us + took_us, effects)
+        self._selection.fetch(wanted, now_us, effects)
+        if places := poll.places(begin, end, _NO_LANE):
+            effects += self._kernel.on_records(left.some(places), now_us)
+
+    def _decide(self, poll: Poll, run: _Run, number: int, now_us: int, wanted: list[StateKey]) -> int | None:
+        """Draw and ask the models of an application's rows; returns how long they took (us), None = they are left."""
+        its = run.lanes[number]
+        name, lane = its.deployed.application.name, its.lane
+        plain = self._selection.plain
+        arms = plain.arms(its.deployed, now_us, wanted) if plain.has_room(name) else None
+        if arms is None or lane is None or self._ask is None or its.form is None:
+            return None
+        if arms is not its.arms:
+            its.arms, its.forms = arms, {}
+            lane.decide_by(arms.cumulative)
+        recent = plain.quotas.by_name[name].recent
+        known = {place: (of.ids, of.oldest) for place in poll.partitions if (of := recent.of(place))}
+        took_us = 0
+        for arm, count, numbers in poll.ask(run.begin, run.end, number, known):
+            arm_us = self._ask_arm(its, arm, Tensor(its.form[0], (count, *its.form[1]), numbers), now_us)
+            if arm_us is None:
+                return None
+            took_us += arm_us
+        return took_us
+
+    def _ask_arm(self, its: _Application, arm: int, rows: Tensor, now_us: int) -> int | None:
+        """Have a lane say what an arm's model answers; returns how long that took (us), None = it does not."""
+        assert its.arms is not None and its.lane is not None and self._ask is not None  # noqa: PT018 - one truth
+        model = its.arms.names[arm]
+        inside = self._models[model]
+        whom = inside.direct(now_us)
+        ran = None if whom is None else self._ask(model, whom.copy, rows, whom.patience_us)
+        if whom is None or ran is None or (said := _said(ran[0])) is None:
+            return None
+        key = arm, whom.version, said.kind
+        if key not in its.forms:
+            asked = Asked(its.arms.choices[arm].decision, model, whom.version)
+            try:
+                its.forms[key] = answer_form(self._codec, its.deployed.application.name, asked, _KINDS[said.kind])
+            except (Uncut, SchemaError):
+                return None
+        its.lane.say(arm, rows.shape[0], said.kind, said.answers, tuple(its.forms[key]))
+        inside.on_answered(rows, ran[1], now_us)
+        return ran[1]
+
+    def _write(self, poll: Poll, run: _Run, lanes: Iterable[int], answered_us: int, effects: Effects) -> None:
+        """Write the answers of a run, and count them."""
+        plain, held = self._selection.plain, _Recents(run.lanes, self._selection.plain.quotas)
+        answered: Answered = poll.answer(run.begin, run.end, answered_us, held, MOST_BYTES)
+        held.give_back()
+        for partition, data, count, spans in answered.batches:
+            completes = tuple([Span(topics.QUERIES, partition, *span) for span in spans])
+            effects.append(EmitBatch(topics.PREDICTIONS, partition, data, count, completes))
+        if answered.copies:
+            copies = [Position(topics.QUERIES, *place) for place in answered.copies]
+            effects.append(Skip(tuple(copies), "duplicate_query"))
+        for number in lanes:
+            its, given = run.lanes[number], answered.of(number)
+            name, names = its.deployed.application.name, its.arms.names if its.arms is not None else ()
+            asked = {names[arm]: count for arm, count in enumerate(given[0]) if count}
+            plain.count(name, Answers(asked, *given[1:]), answered_us)
+            self._answered[name] += len(given[2])
+
+    def _note_left(self, poll: Poll, left: _Left) -> None:
+        """Count what was left by why; learn the form of inputs where many are of another."""
+        whys = poll.whys()
+        for why, count in whys.items():
+            self._left[why] += count
+        if 2 * (whys["input"] + whys["application"]) > poll.count:
+            self._learn_forms(left.all()[:_LOOKED_AT])
+
+    def _follow(self) -> None:
+        """Follow what is deployed."""
+        if not self._is_changed:
+            return
+        self._is_changed = False
+        known, self._applications, self._whys = self._applications, {}, {}
+        for name, deployed in self._selection.plain.applications().items():
+            if isinstance(deployed, str):
+                self._whys[name] = deployed
+            elif name in known and known[name].deployed is deployed:
+                self._applications[name] = known[name]
+            else:
+                form = known[name].form if name in known else None
+                self._applications[name] = self._made(deployed, form)
+
+    def _made(self, deployed: Deployed, form: tuple[str, tuple[int, ...]] | None) -> _Application:
+        """Return an application whose inputs have this form, if it is known and can be read."""
+        made = _Application(deployed, form)
+        if form is not None:
+            name = deployed.application.name
+            try:
+                pieces = query_form(self._codec, name, *form)
+            except (Uncut, SchemaError):
+                return made
+            margins = MARGIN_PART, MARGIN_US
+            slo = deployed.slo_us, deployed.longest_us, self._margin_us
+            made.lane = compiled.Lane(name.encode(), tuple(pieces), *slo, margins)
+        return made
+
+    def _learn_forms(self, records: Sequence[Record]) -> None:
+        """Learn the form of inputs from what clients ask."""
+        for record in records[:_LOOKED_AT]:
+            try:
+                query = self._codec.decode(Query, record.value)
+            except DecodeError:
+                continue
+            its = self._applications.get(query.application)
+            if its is not None and isinstance(query.input, Tensor):
+                form = query.input.dtype, query.input.shape
+                if form != its.form:
+                    self._applications[query.application] = self._made(its.deployed, form)
+
+    def statistics(self) -> Mapping[str, float]:
+        """Return the kernel's, and what went by columns."""
+        by_name = {render((COLUMNS, "application", name)): float(count) for name, count in self._answered.items()}
+        whys = {render((NOT_COLUMNS, "application", name, "why", why)): 1.0 for name, why in self._whys.items()}
+        left = {render((LEFT, "why", why)): float(count) for why, count in self._left.items() if count}
+        return {**super().statistics(), **by_name, **dict([*whys.items()][:MAX_LABELS]), **left}
+
+
+class _Run(NamedTuple):
+    """Rows of a poll, one behind the other, and the applications by their lanes' numbers."""
+
+    begin: int
+    end: int
+    lanes: list[_Application]
+
+
+class _Left:
+    """The records of a poll's batches, unpacked when they are wanted."""
+
+    def __init__(self, batches: list[Batch], unpack: Callable[[Batch], list[Record]]) -> None:
+        self._batches = batches
+        self._unpack = unpack
+        self._records: dict[int, list[Record]] = {}
+
+    def all(self) -> list[Record]:
+        """Return all of them."""
+        return [record for number in range(len(self._batches)) for record in self._of(number)]
+
+    def some(self, places: Iterable[tuple[int, int]]) -> list[Record]:
+        """Return those at these places: the number of a batch, and an offset."""
+        return [self._of(number)[offset - self._batches[number].offset] for number, offset in places]
+
+    def _of(self, number: int) -> list[Record]:
+        if number not in self._records:
+            self._records[number] = self._unpack(self._batches[number])
+        return self._records[number]
+
+
+class _Recents:
+    """The ids of applications by partition, lent to C while a run's answers are written."""
+
+    def __init__(self, lanes: Sequence[_Application], quotas: Quotas) -> None:
+        self._lanes = lanes
+        self._quotas = quotas
+        self._lent: dict[tuple[int, int], tuple[Recent, Generations]] = {}
+
+    def __call__(self, lane: int, partition: int) -> Recent:
+        """Return those of a lane's application."""
+        lent = self._lent.get((lane, partition))
+        if lent is None:
+            recent = self._quotas.by_name[self._lanes[lane].deployed.application.name].recent
+            its = recent.of(partition)
+            lent = compiled.Recent(its.ids, its.generation, its.size, recent.capacity), its
+            self._lent[lane, partition] = lent
+        return lent[0]
+
+    def give_back(self) -> None:
+        """Take over what has been added."""
+        for recent, its in self._lent.values():
+            its.generation, its.size = recent.generation, recent.size
+
+
+def _said(results: Predicted) -> _Said | None:
+    """Return answers as they are written; None: there is more to say than one number or text a row."""
+    answers, count = results.answers, len(results.outcomes)
+    if results.scores is not None or results.outcomes.count(Outcome.OK) < count:
+        return None
+    if isinstance(answers, tuple):
+        try:
+            texts = [text.encode() for text in answers]
+        except UnicodeEncodeError:
+            return None
+        return _Said(_TEXT, texts) if max(map(len, texts), default=0) <= _LONGEST else None
+    if answers.ndim != 1 or answers.dtype.kind not in "iuf":
+        return None
+    is_whole = answers.dtype.kind != "f"
+    return _Said(_WHOLE if is_whole else _DOUBLE, answers.astype("<i8" if is_whole else "<f8", copy=False).tobytes())

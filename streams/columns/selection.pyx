@@ -1,0 +1,571 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
+"""Queries of the common form in C: from record batches to rows of models, and from answers to record batches.
+
+    batches ─▶ Poll: a row a query ─▶ ask: draws, one matrix an arm ─▶ the models ─▶ answer: record batches, spans
+                  └─ whatever is unusual ─▶ `left`, for Python
+
+A row points into the bytes that were fetched; nothing of a query becomes an object of Python.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.math cimport isfinite
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, realloc
+from libc.string cimport memcpy, memset
+from streams.columns.batches cimport (
+    HEADER, Opened, Output, Taken, begin_batch, begin_record, end_record, finish_batch, long_size, next_record, opened,
+    release, text_size, write_byte, write_bytes, write_double, write_long, write_text
+)
+from streams.columns.draw cimport MOST_DRAWN, draw_begin, draw_of
+from streams.columns.texts cimport (
+    Place, Text, is_utf8, place_in, read_byte, read_bytes, read_double, read_long, read_same, read_text, same, text_of
+)
+from streams.operators.id_times cimport IdTimes, hash_of
+
+cdef enum:
+    MOST_ARMS = 64
+    MOST_CONTEXT = 1024  # bytes; Python takes longer ones
+    MOST_TOKEN = 256
+    LEFT = -1  # instead of a lane
+    AGAIN = -1  # instead of an arm: its id is known
+
+# Kinds of answers.
+cdef enum:
+    WHOLE = 0
+    DOUBLE = 1
+    TEXT = 2
+
+# Why a query is left to Python; `WHYS` has their words.
+cdef enum:
+    FINE = 0
+    FOREIGN = 1
+    APPLICATION = 2
+    INPUT = 3
+    FIELDS = 4
+    TIMES = 5
+    HEADERS = 6
+
+WHYS = ("", "foreign", "application", "input", "fields", "times", "headers")
+
+cdef extern from *:
+    """
+    #include <stdint.h>
+    #include <stddef.h>
+    /* CRC-32 as zlib has it, four bits a step: of texts that are short. */
+    static uint32_t crc32_of(const uint8_t *at, size_t size) {
+        static const uint32_t STEPS[16] = {
+            0x00000000u, 0x1db71064u, 0x3b6e20c8u, 0x26d930acu, 0x76dc4190u, 0x6b6b51f4u, 0x4db26158u, 0x5005713cu,
+            0xedb88320u, 0xf00f9344u, 0xd6d6a3e8u, 0xcb61b38cu, 0x9b64c2b0u, 0x86d3d2d4u, 0xa00ae278u, 0xbdbdf21cu};
+        uint32_t crc = 0xffffffffu;
+        for (; size; size--, at++) {
+            crc ^= *at;
+            crc = crc >> 4 ^ STEPS[crc & 15];
+            crc = crc >> 4 ^ STEPS[crc & 15];
+        }
+        return ~crc;
+    }
+    """
+    uint32_t crc32_of(const uint8_t* at, size_t size) noexcept nogil
+
+cdef int64_t AHEAD_US = 1_000_000  # as `operators.selection.times.AHEAD_US`
+cdef int64_t MOST_AGE_US = 1 << 45  # a year: so far apart sums of times do not overflow
+cdef uint32_t MARKS = 1 << 12  # as in `operators.ids`
+
+cdef struct Row:
+    Text id, key, context, token  # a context of size -1: it has none
+    const uint8_t* numbers
+    int64_t offset, sent_us, deadline_us
+    int lane, arm, batch, why
+    Py_ssize_t place  # among the rows of its arm
+
+
+cdef class Lane:
+    """One application, as columns answer it.
+
+    Args:
+        name: its own, UTF-8.
+        form: a `pieces.QueryForm`.
+        slo_us: its objective.
+        longest_us: that a query may have.
+        margin_us: how long before the deadline an answer leaves; -1 = as follows from the objective.
+        margins: if so, the part of the objective, and the most (us).
+    """
+
+    cdef bytes name, head, given, middle, tail
+    cdef Py_ssize_t width
+    cdef int64_t slo_us, longest_us, margin_us, margin_part, most_margin_us
+    cdef double cumulative[MOST_ARMS]
+    cdef int arms
+    cdef int kinds[MOST_ARMS]
+    cdef Py_ssize_t rows[MOST_ARMS]
+    cdef list forms, answers
+
+    def __init__(
+        self, bytes name not None, tuple form not None, int64_t slo_us, int64_t longest_us, int64_t margin_us,
+        tuple margins not None
+    ):
+        self.name = name
+        self.head, self.given, self.width, self.middle, self.tail = form
+        self.slo_us, self.longest_us, self.margin_us = slo_us, longest_us, margin_us
+        self.margin_part, self.most_margin_us = margins
+        self.arms = 0
+        self.forms, self.answers = [], []
+
+    def decide_by(self, tuple cumulative not None):
+        """Draw by these sums of propensities from now on.
+
+        Raises:
+            ValueError: there are none, or too many.
+        """
+        if not 0 < len(cumulative) <= MOST_ARMS:
+            raise ValueError("no such number of arms")
+        for index, total in enumerate(cumulative):
+            self.cumulative[index] = total
+        self.arms = <int>len(cumulative)
+        self.forms, self.answers = [None] * self.arms, [None] * self.arms
+
+    def say(self, Py_ssize_t arm, Py_ssize_t rows, int kind, object answers not None, tuple form not None):
+        """Take an arm's answers.
+
+        Args:
+            arm: that was asked.
+            rows: answers.
+            kind: of them: 0 = whole numbers, 1 = doubles, 2 = texts.
+            answers: bytes of as many numbers of 64 bits; or a list of as many byte strings.
+            form: a `pieces.AnswerForm`.
+
+        Raises:
+            ValueError: these are not as many.
+        """
+        if not 0 <= arm < self.arms or len(form) != 5 or not 0 <= kind <= TEXT:
+            raise ValueError("no such arm")
+        if (len(<list?>answers) if kind == TEXT else len(<bytes?>answers) // 8) != rows:
+            raise ValueError("not an answer a row")
+        for piece in form:
+            <bytes?>piece
+        for text in answers if kind == TEXT else ():
+            <bytes?>text
+        self.kinds[arm], self.rows[arm], self.answers[arm], self.forms[arm] = kind, rows, answers, form
+
+    cdef int arm_of(self, double u) noexcept:
+        """Return the arm that a draw gives: the inverse CDF, as `bisect_right` finds it."""
+        cdef double wanted = u * self.cumulative[self.arms - 1]
+        cdef int arm = 0
+        while arm < self.arms - 1 and self.cumulative[arm] <= wanted:
+            arm += 1
+        return arm
+
+
+cdef class Poll:
+    """The queries of some record batches.
+
+    Args:
+        batches: `contract.Batch`es.
+        lanes: of the applications that columns answer.
+        now_us: the time.
+
+    Raises:
+        ValueError: a batch is not what it says: Python takes them all.
+    """
+
+    cdef list batches
+    cdef readonly set partitions
+    cdef tuple lanes
+    cdef int64_t now_us
+    cdef Row* rows
+    cdef readonly Py_ssize_t count
+    cdef Py_ssize_t room
+    cdef uint64_t begun[8]
+    cdef Output output
+
+    def __init__(self, list batches not None, tuple lanes not None, int64_t now_us):
+        cdef Py_ssize_t index
+        if not lanes:
+            raise ValueError("nothing is answered here")
+        self.batches, self.lanes, self.now_us = batches, lanes, now_us
+        draw_begin(b"select", 6, self.begun)
+        self.partitions = {batch[1] for batch in batches}
+        for lane in lanes:
+            <Lane?>lane
+        for index in range(len(batches)):
+            self._read(<int>index)
+
+    def __dealloc__(self):
+        free(self.rows)
+        release(&self.output)
+
+    cdef int _read(self, int index) except -1:
+        _, _, first, end, data = self.batches[index]
+        cdef int64_t begin_at = first, end_at = end
+        cdef Opened batch = opened(<bytes?>data)
+        cdef Taken record
+        while next_record(&batch, &record):
+            if begin_at <= record.offset < end_at:
+                self._add(&record, index)
+        return 0
+
+    cdef int _add(self, Taken* record, int batch) except -1:
+        cdef void* grown
+        cdef Row* row
+        if self.count == self.room:
+            self.room = 2 * self.room + 64
+            grown = realloc(self.rows, self.room * sizeof(Row))
+            if grown == NULL:
+                raise MemoryError
+            self.rows = <Row*>grown
+        row = self.rows + self.count
+        memset(row, 0, sizeof(Row))
+        row.offset, row.key, row.batch, row.lane = record.offset, record.key, batch, LEFT
+        row.why = self._classified(record, row)
+        self.count += 1
+        return 0
+
+    cdef int _classified(self, Taken* record, Row* row) except -1:
+        """Read a query into its row; returns why it is left to Python."""
+        cdef Place place = place_in(record.value)
+        cdef Text name
+        cdef int index
+        if record.headers:
+            return HEADERS
+        if not read_same(&place, text_of((<Lane>self.lanes[0]).head)):
+            return FOREIGN
+        row.id, name = read_text(&place), read_text(&place)
+        if place.bad:
+            return FOREIGN
+        for index in range(<int>len(self.lanes)):
+            if same(name, text_of((<Lane>self.lanes[index]).name)):
+                return self._fields(record, row, &place, index)
+        return APPLICATION
+
+    cdef int _fields(self, Taken* record, Row* row, Place* place, int found) except -1:
+        cdef Lane lane = <Lane>self.lanes[found]
+        cdef double slo_ms = -1.0
+        cdef uint8_t has_context, has_slo
+        if not read_same(place, text_of(lane.given)):
+            return INPUT
+        row.numbers = read_bytes(place, lane.width).at
+        has_context = read_byte(place)
+        row.context.size = -1
+        if has_context == 2:
+            row.context = read_text(place)
+        row.sent_us, has_slo = read_long(place), read_byte(place)
+        if has_slo == 2:
+            slo_ms = read_double(place)
+        if place.bad or has_context & 0xFD or has_slo & 0xFD or not read_same(place, text_of(lane.middle)):
+            return FIELDS
+        row.token = read_text(place)
+        if not read_same(place, text_of(lane.tail)) or place.bad or place.at != place.end:
+            return FIELDS
+        if not 0 < row.id.size <= MOST_DRAWN or row.context.size > MOST_CONTEXT or row.token.size > MOST_TOKEN:
+            return FIELDS
+        if not is_utf8(row.id) or not is_utf8(row.token) or row.context.size > 0 and not is_utf8(row.context):
+            return FIELDS
+        if has_slo and not (isfinite(slo_ms) and 0.0 <= slo_ms * 1000.0 <= <double>lane.longest_us):
+            return FIELDS
+        return self._times(record, row, lane, <int64_t>(slo_ms * 1000.0) if has_slo else lane.slo_us, found)
+
+    cdef int _times(self, Taken* record, Row* row, Lane lane, int64_t slo_us, int found) noexcept:
+        """Tell whether there is time for an answer; the clock of its sender is right, or Python says so."""
+        cdef int64_t margin_us = lane.margin_us
+        if margin_us < 0:
+            margin_us = min(slo_us // lane.margin_part, lane.most_margin_us)
+        row.sent_us = row.sent_us or record.stamp_us
+        # So far apart that sums cannot overflow.
+        if not self.now_us - MOST_AGE_US < row.sent_us <= self.now_us + AHEAD_US:
+            return TIMES
+        row.deadline_us = row.sent_us + slo_us
+        if row.deadline_us - margin_us <= self.now_us:
+            return TIMES
+        row.lane = found
+        return FINE
+
+    def runs(self):
+        """Return the runs of rows that are answered here or left, in order: whether they are left, and from where on."""
+        cdef Py_ssize_t index
+        cdef list found = []
+        for index in range(self.count):
+            if not index or (self.rows[index].lane == LEFT) != (self.rows[index - 1].lane == LEFT):
+                found.append((self.rows[index].lane == LEFT, index))
+        return found
+
+    def whys(self):
+        """Return how many rows are left to Python, by why."""
+        cdef Py_ssize_t index
+        cdef list found = [0] * len(WHYS)
+        for index in range(self.count):
+            found[self.rows[index].why] += 1
+        return dict(zip(WHYS[1:], found[1:]))
+
+    def places(self, Py_ssize_t begin, Py_ssize_t end, Py_ssize_t lane=-2):
+        """Return batch and offset of rows, by their order: of one lane, or all."""
+        cdef Py_ssize_t index
+        self._check(begin, end)
+        return [
+            (self.rows[index].batch, self.rows[index].offset)
+            for index in range(begin, end)
+            if lane == -2 or self.rows[index].lane == lane
+        ]
+
+    def lanes_of(self, Py_ssize_t begin, Py_ssize_t end):
+        """Return which lanes rows have."""
+        cdef Py_ssize_t index
+        cdef set found = set()
+        self._check(begin, end)
+        for index in range(begin, end):
+            found.add(self.rows[index].lane)
+        found.discard(LEFT)
+        return found
+
+    def leave(self, Py_ssize_t begin, Py_ssize_t end, int lane):
+        """Leave the rows of a lane to Python."""
+        cdef Py_ssize_t index
+        self._check(begin, end)
+        for index in range(begin, end):
+            if self.rows[index].lane == lane:
+                self.rows[index].lane = LEFT
+
+    def ask(self, Py_ssize_t begin, Py_ssize_t end, int number, dict recent not None):
+        """Draw the arms of a lane's rows; an id that is known already asks nothing.
+
+        Args:
+            begin: of the rows.
+            end: behind the last one.
+            number: of the lane.
+            recent: by partition, the ids that its application has had: `IdTimes`, and the least of their times that
+                counts.
+
+        Returns:
+            Of each arm that is asked: its number, how many rows it has, and their numbers, row after row.
+        """
+        cdef Lane lane = <Lane?>self.lanes[number]
+        cdef Py_ssize_t taken[MOST_ARMS]
+        cdef Py_ssize_t index
+        cdef Row* row
+        self._check(begin, end)
+        memset(taken, 0, sizeof(taken))
+        for index in range(begin, end):
+            row = self.rows + index
+            if row.lane != number:
+                continue
+            row.arm = AGAIN
+            if not self._is_known(row, recent):
+                row.arm = lane.arm_of(draw_of(row.id.at, <size_t>row.id.size, self.begun)) if lane.arms > 1 else 0
+                row.place = taken[row.arm]
+                taken[row.arm] += 1
+        return self._matrices(begin, end, number, taken)
+
+    cdef list _matrices(self, Py_ssize_t begin, Py_ssize_t end, int number, const Py_ssize_t* taken):
+        cdef Lane lane = <Lane>self.lanes[number]
+        cdef char* at[MOST_ARMS]
+        cdef bytes made
+        cdef list found = []
+        cdef Py_ssize_t index
+        cdef int arm
+        for arm in range(lane.arms):
+            if taken[arm]:
+                made = PyBytes_FromStringAndSize(NULL, taken[arm] * lane.width)
+                at[arm] = PyBytes_AS_STRING(made)
+                found.append((arm, taken[arm], made))
+        for index in range(begin, end):
+            arm = self.rows[index].arm
+            if self.rows[index].lane == number and arm != AGAIN:
+                memcpy(at[arm], self.rows[index].numbers, <size_t>lane.width)
+                at[arm] += lane.width
+        return found
+
+    cdef bint _is_known(self, Row* row, dict recent) except -1:
+        known = recent.get(self.batches[row.batch][1])
+        if known is None:
+            return False
+        cdef uint32_t time = (<IdTimes?>known[0]).find_key(hash_of(row.id.at, <size_t>row.id.size))
+        return time and time >= <uint32_t>known[1] and time % MARKS == mark_of(row.token)
+
+    cdef int _check(self, Py_ssize_t begin, Py_ssize_t end) except -1:
+        if not 0 <= begin <= end <= self.count:
+            raise ValueError("no such rows")
+        return 0
+
+    def answer(self, Py_ssize_t begin, Py_ssize_t end, int64_t answered_us, recents not None, Py_ssize_t most_bytes):
+        """Write the answers of rows, by what their lanes were told to say.
+
+        Args:
+            begin: of the rows.
+            end: behind the last one.
+            answered_us: when the answers were there.
+            recents: of a lane and a partition, a `Recent`: the ids that its application has had, to which these are added.
+            most_bytes: of a record batch, unless one record has more.
+
+        Returns:
+            An `Answered`.
+        """
+        cdef Answered answered = Answered([(<Lane>lane).arms for lane in self.lanes])
+        cdef Recent recent = None
+        cdef Row* row
+        cdef Py_ssize_t index, number = -1
+        cdef int number_of_lane = LEFT, partition = -1, found
+        self._check(begin, end)
+        for index in range(begin, end):
+            row = self.rows + index
+            if row.lane == LEFT:
+                continue
+            found = self.batches[row.batch][1]
+            if found != partition or number_of_lane != row.lane:
+                recent = recents(row.lane, found)
+            if found != partition or <Py_ssize_t>self.output.size > most_bytes:
+                self._close(answered, partition, number, answered_us)
+                partition, number = found, 0
+                begin_batch(&self.output)
+            number_of_lane = row.lane
+            if row.arm == AGAIN or not recent.add(row):
+                answered.again(partition, row.offset, row.lane)
+                continue
+            self._write(row, <Lane>self.lanes[row.lane], number, answered_us)
+            answered.note(row, answered_us)
+            number += 1
+        self._close(answered, partition, number, answered_us)
+        return answered
+
+    cdef int _close(self, Answered answered, int partition, Py_ssize_t count, int64_t answered_us) except -1:
+        if count > 0:
+            finish_batch(&self.output, count, answered_us // 1000)
+            data = PyBytes_FromStringAndSize(<const char*>self.output.data, <Py_ssize_t>self.output.size)
+            answered.close(partition, data, count)
+        return 0
+
+    cdef int _write(self, Row* row, Lane lane, Py_ssize_t number, int64_t answered_us) except -1:
+        """Write an answer; pieces and answers stay while the lane has them."""
+        cdef tuple form = <tuple>lane.forms[row.arm]
+        cdef Text said, head, decided, named, closed, tail
+        cdef int64_t whole = 0
+        cdef size_t size, answer_size = 8
+        cdef int kind = lane.kinds[row.arm]
+        if form is None or row.place >= lane.rows[row.arm]:
+            raise ValueError("an arm has not answered")
+        head, decided, named, closed, tail = (
+            text_of(<bytes>form[0]), text_of(<bytes>form[1]), text_of(<bytes>form[2]), text_of(<bytes>form[3]),
+            text_of(<bytes>form[4])
+        )
+        if kind == TEXT:
+            said = text_of(<bytes>(<list>lane.answers[row.arm])[row.place])
+            answer_size = text_size(said)
+        else:
+            said.at, said.size = <const uint8_t*>PyBytes_AS_STRING(<bytes>lane.answers[row.arm]) + 8 * row.place, 8
+            if kind == WHOLE:
+                memcpy(&whole, said.at, 8)
+                answer_size = long_size(whole)
+        size = <size_t>(head.size + decided.size + named.size + closed.size + tail.size) + 2 * answer_size
+        size += text_size(row.id) + text_size(text_of(lane.name)) + text_size(row.token)
+        size += 1 + (text_size(row.context) if row.context.size >= 0 else 0)
+        size += long_size(row.sent_us) + long_size(self.now_us) + long_size(row.deadline_us) + long_size(answered_us)
+        begin_record(&self.output, number, row.key, size)
+        write_bytes(&self.output, head)
+        write_text(&self.output, row.id)
+        write_text(&self.output, text_of(lane.name))
+        write_byte(&self.output, 2 if row.context.size >= 0 else 0)
+        if row.context.size >= 0:
+            write_text(&self.output, row.context)
+        write_bytes(&self.output, decided)
+        self._write_answer(kind, whole, said)
+        write_bytes(&self.output, named)
+        self._write_answer(kind, whole, said)
+        write_bytes(&self.output, closed)
+        write_long(&self.output, row.sent_us)
+        write_long(&self.output, self.now_us)
+        write_long(&self.output, row.deadline_us)
+        write_long(&self.output, answered_us)
+        write_text(&self.output, row.token)
+        write_bytes(&self.output, tail)
+        return end_record(&self.output)
+
+    cdef int _write_answer(self, int kind, int64_t whole, Text said) except -1:
+        if kind == WHOLE:
+            return write_long(&self.output, whole)
+        return write_bytes(&self.output, said) if kind == DOUBLE else write_text(&self.output, said)
+
+
+cdef class Answered:
+    """What became of rows.
+
+    Args:
+        arms: of each lane.
+
+    Attributes:
+        batches: partition, bytes, number of records, and the spans (begin, end) of the queries that they answer.
+        copies: partition and offset of queries whose ids were known.
+    """
+
+    cdef readonly list batches, copies
+    cdef list _spans, _arms, _taken, _durations, _late, _slacks
+
+    def __init__(self, list arms not None):
+        self.batches, self.copies, self._spans = [], [], []
+        self._arms = [[0] * count for count in arms]
+        self._taken, self._late, self._slacks = [0] * len(arms), [0] * len(arms), [-1] * len(arms)
+        self._durations = [[] for _ in arms]
+
+    def of(self, Py_ssize_t lane):
+        """Return of a lane its answers by arm, all its rows, copies too, how long each answer took from when its query
+        was sent (us), how many were late, and what the last query had for an answer (us); -1 = there was none."""
+        return self._arms[lane], self._taken[lane], self._durations[lane], self._late[lane], self._slacks[lane]
+
+    cdef int again(self, int partition, int64_t offset, int lane) except -1:
+        self.copies.append((partition, offset))
+        self._taken[lane] += 1
+        return 0
+
+    cdef int note(self, Row* row, int64_t answered_us) except -1:
+        cdef list spans = self._spans
+        cdef list arms = self._arms[row.lane]
+        if spans and spans[len(spans) - 1] == row.offset:
+            spans[len(spans) - 1] = row.offset + 1
+        else:
+            spans.append(row.offset)
+            spans.append(row.offset + 1)
+        arms[row.arm] += 1
+        self._taken[row.lane] += 1
+        self._late[row.lane] += answered_us > row.deadline_us
+        (<list>self._durations[row.lane]).append(answered_us - row.sent_us)
+        self._slacks[row.lane] = row.deadline_us - row.sent_us
+        return 0
+
+    cdef int close(self, int partition, bytes data, Py_ssize_t count) except -1:
+        spans, self._spans = self._spans, []
+        self.batches.append((partition, data, count, [*zip(spans[::2], spans[1::2])]))
+        return 0
+
+
+cdef class Recent:
+    """The ids of one application and partition, as `ids.RecentIds` keeps them.
+
+    Args:
+        ids: with their generations.
+        generation: the latest.
+        size: ids of it.
+        capacity: of a generation.
+    """
+
+    cdef IdTimes ids
+    cdef readonly uint32_t generation
+    cdef readonly Py_ssize_t size
+    cdef Py_ssize_t capacity
+
+    def __init__(self, IdTimes ids not None, uint32_t generation, Py_ssize_t size, Py_ssize_t capacity):
+        self.ids, self.generation, self.size, self.capacity = ids, generation, size, capacity
+
+    cdef bint add(self, Row* row) except -1:
+        """Remember a row's id; tell whether it is new."""
+        cdef uint64_t key = hash_of(row.id.at, row.id.size)
+        cdef uint32_t oldest = self.generation - MARKS, mark = mark_of(row.token)
+        cdef uint32_t known = self.ids.put_key(key, self.generation + mark, oldest)
+        if known >= oldest and known % MARKS == mark:
+            if known < self.generation:  # a copy takes no room of its own: it stays where the first is
+                self.ids.put_key(key, known, oldest)
+            return False
+        self.size += 1
+        if self.size >= self.capacity:
+            self.generation, self.size = self.generation + MARKS, 0
+        return True
+
+
+cdef uint32_t mark_of(Text token) noexcept:
+    return crc32_of(token.at, <size_t>token.size) % MARKS if token.size > 0 else 0

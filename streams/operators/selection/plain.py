@@ -1,0 +1,137 @@
+"""Applications whose queries need no memory between question and answer: one model is asked, here, and its word is it.
+
+Columns answer such queries many at a time (`streams.columns`). What they need of selection is here: whom to ask, with
+which shares, and to be counted like everybody. A word says why an application's queries are not plain.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from schemas import topics
+from streams.operators.contract import StateKey
+from streams.operators.selection.canaries import canary_shares
+from streams.operators.selection.state_view import OutsideArms
+from streams.topology import state_partition
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from schemas.records import Application
+    from streams.operators.configuration import Configuration, Deployed
+    from streams.operators.selection.pending import Quotas
+    from streams.operators.selection.serving import Serving
+    from streams.operators.selection.state_view import Arms, StateView
+    from streams.operators.statistics import Counters
+
+
+class Answers(NamedTuple):
+    """Answers of an application that were given together.
+
+    Attributes:
+        asked: how many each arm gave, by model.
+        queries: that were read for them, copies of others too.
+        durations_us: from when each query was sent to its answer.
+        late: answers behind their deadline.
+        slack_us: that the last query had for its answer; -1 = there was none.
+    """
+
+    asked: Mapping[str, int]
+    queries: int
+    durations_us: Sequence[int]
+    late: int
+    slack_us: int
+
+
+class PlainQueries:
+    """What columns need of the selection kernel, whose parts these are."""
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        quotas: Quotas,
+        states: StateView,
+        serving: Serving,
+        counters: Counters,
+        partitions: int,
+    ) -> None:
+        self.quotas = quotas
+        self._configuration = configuration
+        self._states = states
+        self._serving = serving
+        self._counters = counters
+        self._partitions = partitions
+
+    def applications(self) -> dict[str, Deployed | str]:
+        """Return those that are deployed, or in a word why their queries are not plain."""
+        known = self._configuration.applications
+        return {name: self._why_not(deployed.application) or deployed for name, deployed in known.items()}
+
+    def arms(self, deployed: Deployed, now_us: int, wanted: list[StateKey]) -> Arms | None:
+        """Return the arms that decide a plain application's queries now; None: it asks otherwise, or waits for a state.
+
+        Args:
+            deployed: the application.
+            now_us: the time.
+            wanted: gets the state, if it should be read again.
+        """
+        if self._serving.combiner.latencies is not None:
+            return None  # each batch is to be timed from its first query
+        name = deployed.application.name
+        key = StateKey(state_partition(name, self._partitions), name)
+        arms = self._states.arms(key, deployed)
+        if arms is None or not _asks_one(arms):
+            return None
+        if self._states.is_stale(key, now_us):
+            wanted.append(key)
+        return arms
+
+    def has_room(self, name: str) -> bool:
+        """Tell whether an application may have more in hand."""
+        quota = self.quotas.by_name.get(name)
+        return quota is not None and quota.places < quota.limit
+
+    def count(self, name: str, answers: Answers, now_us: int) -> None:
+        """Count answers as if each query had been taken by itself."""
+        counters, quota = self._counters, self.quotas.by_name[name]
+        counters["queries_total", "application", name] += answers.queries
+        count = len(answers.durations_us)
+        for _ in range(count if quota.expired else 0):
+            quota.note_arrival(0, is_expired=False)
+        self._serving.count_asked(name, answers.asked, answers.slack_us)
+        if count:
+            counters["answers_total", "application", name, "status", "complete", "reason", ""] += count
+        if answers.late:
+            counters["late_answers_total", "application", name, "status", "complete"] += answers.late
+        self._serving.combiner.count(name, answers.durations_us, now_us)
+
+    def _why_not(self, application: Application) -> str:
+        """Return in a word what an application has that columns do not; "" = nothing."""
+        inside, models = self._serving.inside, self._configuration.models
+        found = (
+            ("graph", application.stages),
+            ("features", application.sources),
+            ("contexts", application.per_context),
+            ("versions", application.versions),
+            ("coverage", application.coverage),
+            ("hedging", application.hedge),
+            ("workers", not inside.issuperset(map(topics.model_queries, application.models))),
+            ("models", not models.keys() >= {*application.models}),
+            ("canary", canary_shares(application.models, models, application)),
+            ("cache", self._serving.is_cached),
+            ("admission", self._serving.is_admitting),
+        )
+        return next((word for word, is_so in found if is_so), "")
+
+
+def _asks_one(arms: Arms) -> bool:
+    """Tell whether one model is drawn, whatever the query, and its answer is the answer."""
+    return not (
+        isinstance(arms, OutsideArms)
+        or arms.propensities_in is not None
+        or arms.steps is not None
+        or arms.read is not None
+        or arms.aim is not None
+        or len(arms.choices) != len(arms.names)
+        or any(len(choice.models) != 1 for choice in arms.choices)
+    )

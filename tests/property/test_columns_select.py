@@ -1,0 +1,287 @@
+"""Laws of selection over columns: columns and the kernel behind them do what the kernel does alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from schemas import topics
+from schemas.codec import Codec
+from schemas.errors import DecodeError
+from schemas.records import Application, Feedback, Outcome, PolicyState, Query, Tensor
+from streams.columns.select import ColumnSelection, compiled
+from streams.operators.contract import (
+    Batch,
+    DeadLetter,
+    Emit,
+    EmitBatch,
+    FetchStates,
+    Predict,
+    Predicted,
+    Record,
+    Skip,
+    Span,
+    StateKey,
+)
+from streams.operators.selection.kernel import Selection, SelectionSettings
+from streams.runtime.kafka.fast.record_batches import unpack
+from streams.runtime.role.local import Local, LocalCodec
+from tests.batches import batch
+from tests.workers import model, worker
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streams.operators.contract import Effects, Operator
+    from workers.kernel.worker import ModelWorker
+
+pytestmark = pytest.mark.skipif(compiled is None, reason="Skysail is not compiled here")
+
+CODEC = Codec()
+NOW = 1_700_000_000_000_000
+MODELS = ("one", "two", "three")
+PARTITIONS = 3
+INSIDE = frozenset(map(topics.model_queries, MODELS))
+POLICIES = ("single", "exp3", "epsilon_greedy", "ucb1", "discounted_ucb", "thompson", "exp4")
+
+
+def answers(name: str, rows: np.ndarray[Any, Any]) -> Predicted:
+    """Answer rows as a model does: a whole number, a double or a text each."""
+    sums = np.abs(np.nan_to_num(rows)).sum(axis=1) % 5
+    outcomes = (Outcome.OK,) * len(rows)
+    if name == "one":
+        return Predicted(outcomes, sums.astype(np.int32))
+    if name == "two":
+        return Predicted(outcomes, (sums / 3).astype(np.float32))
+    return Predicted(outcomes, tuple(f"class {number:g} ü" for number in sums))
+
+
+@dataclass
+class Twin:
+    """One of two that are asked the same: the kernel alone, or behind columns.
+
+    Attributes:
+        said: key, value and headers of predictions, by partition.
+        done: positions that are complete.
+        letters: causes by position.
+        states: of policies, by key.
+    """
+
+    is_columnar: bool
+    refuses: frozenset[str] = frozenset()
+    said: dict[int, list[tuple[bytes | None, bytes, object]]] = field(default_factory=dict)
+    done: set[tuple[str, int, int]] = field(default_factory=set)
+    letters: dict[tuple[str, int, int], str] = field(default_factory=dict)
+    states: dict[StateKey, PolicyState] = field(default_factory=dict)
+    asked: list[StateKey] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        codec = LocalCodec(CODEC)
+        given = SelectionSettings(partitions=PARTITIONS, inside=INSIDE, remembered=8)
+        self.selection = Selection(codec, given)
+        self.models = {name: worker(name, codec=codec, limit=10_000) for name in MODELS}
+        self.kernel: Operator = Local(self.selection, self.models, codec)
+        if self.is_columnar:
+            self.kernel = ColumnSelection(self.kernel, self.selection, self.models, CODEC, records_of)
+        self.kernel.connect(self.ask_now)
+        for name in MODELS:
+            self.perform(self.kernel.on_loaded(name, "7", None, 0, NOW), NOW)
+        self.kernel.on_assigned(dict.fromkeys(range(PARTITIONS), 0))
+
+    def ask_now(self, name: str, copy: int, rows: Tensor, patience_us: int) -> tuple[Predicted, int] | None:
+        """Answer at once, unless the model refuses to."""
+        assert copy == self.models[name].serving.copy and patience_us > 0
+        return None if name in self.refuses else (answers(name, rows.numpy()), 0)
+
+    def configure(self, topic: str, key: str, record: object, now_us: int) -> None:
+        """Publish a model or an application."""
+        value = None if record is None else CODEC.encode(record)
+        self.perform(self.kernel.on_records([Record(topic, 0, 0, now_us, key.encode(), value)], now_us), now_us)
+
+    def poll(self, batches: Sequence[Batch], now_us: int) -> None:
+        """Give a poll's batches, or their records; then the answer of the store."""
+        items: list[Any] = [*batches]
+        if not self.is_columnar:
+            items = [record for each in batches for record in records_of(each)]
+        self.perform(self.kernel.on_records(items, now_us), now_us)
+        asked, self.asked = self.asked, []
+        if asked:
+            self.perform(self.kernel.on_states({key: self.states.get(key) for key in asked}, now_us), now_us)
+
+    def perform(self, effects: Effects, now_us: int) -> None:
+        """Take effects; models answer at once."""
+        for effect in effects:
+            if isinstance(effect, Emit):
+                self.said.setdefault(effect.partition, []).append((effect.key, effect.value, effect.headers))
+                self.done |= {*effect.completes}
+            elif isinstance(effect, EmitBatch):
+                self._perform_batch(effect)
+            elif isinstance(effect, Skip):
+                self.done |= {*effect.completes}
+            elif isinstance(effect, DeadLetter):
+                self.letters[effect.record.position] = effect.cause
+            elif isinstance(effect, FetchStates):
+                self.asked += effect.keys
+            elif isinstance(effect, Predict):
+                found = answers(effect.model, np.stack([row.numpy() for row in effect.rows]))
+                self.perform(self.kernel.on_predicted(effect.batch_id, found, 0, now_us, is_blocking=True), now_us)
+                self.perform(self.kernel.on_timer(now_us), now_us)
+
+    def _perform_batch(self, effect: EmitBatch) -> None:
+        records = records_of(Batch(effect.topic, effect.partition, 0, effect.count, effect.data))
+        assert len(records) == effect.count
+        self.said.setdefault(effect.partition, []).extend((r.key, r.value or b"", r.headers) for r in records)
+        for span in effect.completes:
+            assert isinstance(span, Span)
+            self.done |= {(span.topic, span.partition, offset) for offset in range(span.begin, span.end)}
+
+    def seen(self) -> dict[str, object]:
+        """Return all that somebody outside can see."""
+        figures = {name: value for name, value in self.selection.statistics().items()}
+        said = {partition: sorted(said, key=repr) for partition, said in self.said.items()}
+        return {"said": said, "done": self.done, "letters": self.letters, "figures": figures}
+
+
+def records_of(given: Batch) -> list[Record]:
+    """Return the records of a batch."""
+    found, _ = unpack(given.data, given.topic, given.partition, given.offset)
+    return [record for record in found if record.offset < given.end]
+
+
+ROWS = st.sampled_from([np.arange(4, dtype=np.float32), np.ones(4, np.float32), np.full(4, -2.5, np.float32)])
+OTHER_ROWS = st.sampled_from([Tensor.of(np.ones(3, np.float32)), Tensor.of(np.ones(4)), "a text", b"bytes"])
+IDS = st.sampled_from([*(f"q{number}" for number in range(30)), "ü" * 20, "x" * 200, ""])
+USUAL = st.builds(
+    Query,
+    IDS,
+    st.just("digits"),
+    ROWS.map(Tensor.of),
+    context=st.sampled_from([None, "", "user-1", "ä" * 600]),
+    sent_us=st.sampled_from([NOW, NOW - 3_000, 0]),
+    slo_ms=st.sampled_from([None, None, 80.0, 12.3456]),
+    reply_token=st.sampled_from(["", "token-1", "token-2"]),
+)
+UNUSUAL = st.one_of(
+    st.builds(lambda query, row: query._replace(input=row), USUAL, OTHER_ROWS),
+    st.builds(
+        lambda query, changes: query._replace(**changes),
+        USUAL,
+        st.sampled_from(
+            [
+                {"application": "others"},
+                {"application": "nobody"},
+                {"priority": 2},
+                {"features": (1.0, 2.0)},
+                {"version": "7"},
+                {"version": "8"},
+                {"sent_us": NOW - 10_000_000},
+                {"sent_us": NOW + 2_000_000},
+                {"sent_us": NOW + 60_000_000},
+                {"sent_us": -5},
+                {"slo_ms": 1e9},
+                {"slo_ms": -1.0},
+                {"top": 3},
+                {"candidates": ("a", "b")},
+            ]
+        ),
+    ),
+)
+VALUES = st.one_of(
+    USUAL.map(CODEC.encode),
+    USUAL.map(CODEC.encode),
+    USUAL.map(CODEC.encode),
+    UNUSUAL.map(CODEC.encode),
+    st.builds(lambda query, end: CODEC.encode(query)[: 5 + end], USUAL, st.integers(0, 60)),
+    st.just(CODEC.encode(Feedback("q1", label=3))),
+    st.sampled_from([None, b"", b"foreign", b"\xc3\x01", CODEC.encode(Query("\x80", "digits", "x"))[:-1] + b"\xff"]),
+)
+KEYS = st.sampled_from([None, b"", b"user-1", b"\xff"])
+HEADERS = st.sampled_from([[], [], [], [("traceparent", b"00-1")]])
+SAID = st.tuples(KEYS, VALUES, HEADERS)
+POLLS = st.lists(
+    st.tuples(
+        st.lists(st.tuples(st.integers(0, PARTITIONS - 1), st.lists(SAID, min_size=1, max_size=12)), max_size=5),
+        st.sampled_from([0, 0, 1, 2, 3, 4]),
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+def both(refuses: frozenset[str] = frozenset()) -> tuple[Twin, Twin]:
+    """Return the kernel alone, and behind columns."""
+    return Twin(is_columnar=False), Twin(is_columnar=True, refuses=refuses)
+
+
+def application(name: str, policy: str, **changes: object) -> Application:
+    """Return one that asks all models."""
+    models = MODELS[:1] if policy == "single" else MODELS
+    return replace(Application(name, models, policy, default_output=-1, slo_ms=100.0), **changes)
+
+
+CHANGES: tuple[dict[str, object], ...] = (
+    {},
+    {"slo_ms": 40.0},
+    {"per_context": True},
+    {"coverage": 0.9},
+    {"models": ("one",)},
+    {"policy": "ucb1"},
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(POLICIES), POLLS, st.sampled_from([frozenset[str](), frozenset({"two"})]), st.randoms())
+def test_columns_and_the_rest_do_what_the_kernel_does_alone(
+    policy: str, polls: list[Any], refuses: frozenset[str], random: Any
+) -> None:
+    """Records by key, completions, dead letters and statistics are the same, whatever comes; so is what follows."""
+    twins = both(refuses)
+    for twin in twins:
+        for name in MODELS:
+            twin.configure(topics.MODELS, name, model(name), NOW)
+        twin.configure(topics.APPLICATIONS, "digits", application("digits", policy), NOW)
+        twin.configure(topics.APPLICATIONS, "others", application("others", "exp4"), NOW)
+        twin.poll([], NOW)
+    offsets = [0] * PARTITIONS
+    now_us = NOW
+    for step, (groups, change) in enumerate(polls):
+        batches = []
+        for partition, said in groups:
+            made = batch(offsets[partition], said)
+            begin = offsets[partition] + (random.randrange(len(said)) if random.random() < 0.2 else 0)
+            batches.append(Batch(topics.QUERIES, partition, begin, offsets[partition] + len(said), made))
+            offsets[partition] += len(said)
+        for twin in twins:
+            twin.poll(batches, now_us)
+        now_us += 3_000
+        for twin in twins:
+            if change:
+                changed = application("digits", policy, **CHANGES[change])
+                twin.configure(topics.APPLICATIONS, "digits", changed, now_us)
+            if change == 3:
+                twin.states[StateKey(state_partition_of(), "digits")] = learnt(policy, step)
+            twin.perform(twin.kernel.on_timer(now_us), now_us)
+        alone, columns = (twin.seen() for twin in twins)
+        assert columns == alone
+
+
+def state_partition_of() -> int:
+    """Return where the state of `digits` is."""
+    from streams.topology import state_partition
+
+    return state_partition("digits", PARTITIONS)
+
+
+def learnt(policy: str, version: int) -> PolicyState:
+    """Return a state that differs from the first one."""
+    from policies import registry
+
+    made = registry.create(policy)
+    names = MODELS[:1] if policy == "single" else MODELS
+    values = made.init(len(names))
+    return PolicyState(registry.spec(made), names, tuple(values), version + 1)
