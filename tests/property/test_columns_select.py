@@ -61,6 +61,14 @@ def answers(name: str, rows: np.ndarray[Any, Any]) -> Predicted:
     return Predicted(outcomes, tuple(f"class {number:g} ü" for number in sums))
 
 
+def predicted(name: str, rows: Sequence[Any]) -> Predicted:
+    """Answer rows of which some may not fit."""
+    fit = [isinstance(row, Tensor) and row.dtype == "float32" and row.shape == (4,) for row in rows]
+    none = np.zeros(4, np.float32)
+    found = answers(name, np.stack([row.numpy() if fits else none for row, fits in zip(rows, fit, strict=True)]))
+    return replace(found, outcomes=tuple(Outcome.OK if fits else Outcome.INVALID for fits in fit))
+
+
 @dataclass
 class Twin:
     """One of two that are asked the same: the kernel alone, or behind columns.
@@ -128,7 +136,7 @@ class Twin:
             elif isinstance(effect, FetchStates):
                 self.asked += effect.keys
             elif isinstance(effect, Predict):
-                found = answers(effect.model, np.stack([row.numpy() for row in effect.rows]))
+                found = predicted(effect.model, effect.rows)
                 self.perform(self.kernel.on_predicted(effect.batch_id, found, 0, now_us, is_blocking=True), now_us)
                 self.perform(self.kernel.on_timer(now_us), now_us)
 
@@ -155,15 +163,30 @@ def records_of(given: Batch) -> list[Record]:
 
 ROWS = st.sampled_from([np.arange(4, dtype=np.float32), np.ones(4, np.float32), np.full(4, -2.5, np.float32)])
 OTHER_ROWS = st.sampled_from([Tensor.of(np.ones(3, np.float32)), Tensor.of(np.ones(4)), "a text", b"bytes"])
-IDS = st.sampled_from([*(f"q{number}" for number in range(30)), "ü" * 20, "x" * 200, ""])
+# Few ids, which come again soon or late; many, which draw all arms; and those that are unusual.
+IDS = st.one_of(
+    st.sampled_from([f"q{number}" for number in range(24)]),
+    st.integers(0, 10_000).map(lambda number: f"query-{number}"),
+    st.sampled_from(["ü" * 20, "x" * 128, "x" * 129, "", "\U0001f600"]),
+)
+# Around the bounds: of the future, and of what is left of 100 ms with 5 for the way back.
+SENT = st.sampled_from(
+    [NOW, NOW - 3_000, 0, NOW + 1_000_000, NOW + 1_000_001, NOW - 94_999, NOW - 95_000, NOW - 95_001]
+)
+
+
+def usual(query_id: str, row: Any, **options: Any) -> Query:
+    """Return a query of the application that columns answer."""
+    return Query(query_id, "digits", Tensor.of(row), **options)
+
+
 USUAL = st.builds(
-    Query,
+    usual,
     IDS,
-    st.just("digits"),
-    ROWS.map(Tensor.of),
+    ROWS,
     context=st.sampled_from([None, "", "user-1", "ä" * 600]),
-    sent_us=st.sampled_from([NOW, NOW - 3_000, 0]),
-    slo_ms=st.sampled_from([None, None, 80.0, 12.3456]),
+    sent_us=SENT,
+    slo_ms=st.sampled_from([None, None, None, 80.0, 12.3456, 1000.0, 1000.001]),
     reply_token=st.sampled_from(["", "token-1", "token-2"]),
 )
 UNUSUAL = st.one_of(
@@ -202,10 +225,11 @@ VALUES = st.one_of(
 )
 KEYS = st.sampled_from([None, b"", b"user-1", b"\xff"])
 HEADERS = st.sampled_from([[], [], [], [("traceparent", b"00-1")]])
-SAID = st.tuples(KEYS, VALUES, HEADERS)
+SAID = st.lists(st.tuples(KEYS, VALUES, HEADERS), min_size=1, max_size=6)
+PLAIN = st.lists(st.tuples(KEYS, USUAL.map(CODEC.encode), st.just([])), min_size=1, max_size=12)
 POLLS = st.lists(
     st.tuples(
-        st.lists(st.tuples(st.integers(0, PARTITIONS - 1), st.lists(SAID, min_size=1, max_size=12)), max_size=5),
+        st.lists(st.tuples(st.integers(0, PARTITIONS - 1), st.one_of(PLAIN, PLAIN, SAID)), max_size=5),
         st.sampled_from([0, 0, 1, 2, 3, 4]),
     ),
     min_size=1,
@@ -234,7 +258,7 @@ CHANGES: tuple[dict[str, object], ...] = (
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60, deadline=None, print_blob=True)
 @given(st.sampled_from(POLICIES), POLLS, st.sampled_from([frozenset[str](), frozenset({"two"})]), st.randoms())
 def test_columns_and_the_rest_do_what_the_kernel_does_alone(
     policy: str, polls: list[Any], refuses: frozenset[str], random: Any
