@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from streams.operators.contract import NONE_UNREAD, Emit, Needs, Operator, Record
 from streams.runtime.errors import RecordRefusedError, RecordTooLargeError, StoreUnavailableError, UnknownPartitionError
+from streams.runtime.kafka.fast.whole_batches import emits_of
 from streams.runtime.ports import Vitals
 from streams.runtime.role.definition import Ports
 from streams.runtime.stores.base import MemoryStore
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from schemas.records import PolicyState, Report
-    from streams.operators.contract import Effects, Load, Predict, StateKey, Unload, Unread, WriteStates
+    from streams.operators.contract import Effects, EmitBatch, Load, Predict, StateKey, Unload, Unread, WriteStates
     from streams.runtime.ports import ExecutorEvents, Rebalanced, TopicPartition
     from streams.runtime.stores.base import StatesRead, WriteResult
     from streams.testing.broker import FakeBroker
@@ -67,6 +68,16 @@ class FakeTransport:
             self.broker.put(topic, partition, emit.value, key=emit.key)
         self.batches.append((topic, partition, len(fitting)))
         return len(fitting)
+
+    async def send_batch(self, batch: EmitBatch) -> None:
+        """Acknowledge a finished batch as a whole, or refuse it as a whole; see `ports.Transport`."""
+        emits = emits_of(batch)
+        if len(batch.data) > self.limit:
+            raise RecordTooLargeError(batch.topic)
+        for emit in emits:
+            if (batch.topic, emit.value) in self.refused:
+                raise RecordRefusedError(f"{batch.topic} is compacted")
+        await self.send(batch.topic, batch.partition, emits)
 
 
 class FakeConsumer:

@@ -47,7 +47,10 @@ async def opened(bound_bytes: int = 1_000_000, patient: Collection[str] = ()) ->
         done: list[int] = []
         refused: list[Emit] = []
         events = AccumulatorEvents(
-            lambda positions: done.extend(p.offset for p in positions), lambda emit, _fault: refused.append(emit)
+            lambda positions, spans: done.extend(
+                [*(p.offset for p in positions), *(at for span in spans for at in range(*span[2:]))]
+            ),
+            lambda emit, _fault: refused.append(emit),
         )
         scene = Scene(Accumulator(transport, events, tasks, bound_bytes, patient), transport, broker, done, refused)
         yield scene

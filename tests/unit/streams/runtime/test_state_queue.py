@@ -66,7 +66,9 @@ async def running(records: int = 0) -> AsyncIterator[Scene]:
         scene.answers |= states
 
     store = FaultyStore()
-    events = StateQueueEvents(answer, lambda positions: scene.done.extend(p.offset for p in positions), refuse, block)
+    events = StateQueueEvents(
+        answer, lambda positions, _: scene.done.extend(p.offset for p in positions), refuse, block
+    )
     scene = Scene(StateQueue(store, events, records), store)
     task = asyncio.create_task(scene.keeper.run())
     yield scene
