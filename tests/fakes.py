@@ -20,10 +20,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from schemas.records import PolicyState, Report
-    from streams.operators.contract import Effects, EmitBatch, Load, Predict, StateKey, Unload, Unread, WriteStates
+    from streams.operators.contract import Batch, Effects, EmitBatch, Load, Predict, StateKey, Unload, Unread, WriteStates
     from streams.runtime.ports import ExecutorEvents, Rebalanced, TopicPartition
     from streams.runtime.stores.base import StatesRead, WriteResult
     from streams.testing.broker import FakeBroker
+    from streams.testing.packing import Packing
 
 ROUND_TRIP_S = 0.001
 
@@ -97,6 +98,8 @@ class FakeConsumer:
         self.most: int | None = None  # records of a partition that one poll brings; None = all
         self.subscribed: frozenset[str] = frozenset()
         self.rejoins = 0
+        self.packing: Packing | None = None  # which records come in whole batches
+        self._passed: dict[TopicPartition, int] = {}
         self._rebalanced: Rebalanced | None = None
 
     async def start(self, rebalanced: Rebalanced) -> None:
@@ -120,8 +123,8 @@ class FakeConsumer:
         await self._rebalanced.on_revoked(self.partitions)
         await self._assign()
 
-    async def poll(self, timeout_ms: int, only: frozenset[str] | None = None) -> list[Record]:
-        """Return everything there is after the positions."""
+    async def poll(self, timeout_ms: int, only: frozenset[str] | None = None) -> list[Record | Batch]:
+        """Return everything there is after the positions; in batches only what comes for the first time."""
         self.polls.append(only)
         if self.fault is not None:
             raise self.fault
@@ -142,6 +145,7 @@ class FakeConsumer:
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Continue from another offset."""
         self.seeks.append((partition, offset))
+        self._passed[partition] = max(self._passed.get(partition, 0), self.positions[partition])
         self.positions[partition] = offset
 
     def vitals(self) -> Vitals:
@@ -164,13 +168,15 @@ class FakeConsumer:
         starts = {**committed, **await self._rebalanced.on_assigned(committed)}
         self.positions = {partition: start or 0 for partition, start in starts.items()}
 
-    def _fetch(self, only: frozenset[str] | None) -> list[Record]:
-        found = []
+    def _fetch(self, only: frozenset[str] | None) -> list[Record | Batch]:
+        found: list[Record | Batch] = []
         for partition, position in self.positions.items():
             if only is None or partition[0] in only:
                 new = self.broker.logs[partition][position:][: self.most]
                 self.positions[partition] = position + len(new)
-                found += new
+                passed = self._passed.get(partition, 0)
+                found += [record for record in new if record.offset < passed or self.packing is None]
+                found += self.packing(record for record in new if record.offset >= passed) if self.packing else []
         return found
 
 
