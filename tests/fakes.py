@@ -20,7 +20,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from schemas.records import PolicyState, Report
-    from streams.operators.contract import Batch, Effects, EmitBatch, Load, Predict, StateKey, Unload, Unread, WriteStates
+    from streams.operators.contract import (
+        Batch,
+        Effects,
+        EmitBatch,
+        Load,
+        Predict,
+        StateKey,
+        Unload,
+        Unread,
+        WriteStates,
+    )
     from streams.runtime.ports import ExecutorEvents, Rebalanced, TopicPartition
     from streams.runtime.stores.base import StatesRead, WriteResult
     from streams.testing.broker import FakeBroker

@@ -324,15 +324,8 @@ class Driver:
         role.due_us = role.operator.needs().deadline_us
         for effect in effects:
             match effect:
-                case Emit():
-                    assert effect.topic in role.node.produces, f"{role.node.role} is not said to write {effect.topic}"
-                    self._logs.append(effect, effect.value, self.now_us)
-                    self._complete(role, effect.completes)
-                case EmitBatch():
-                    assert effect.topic in role.node.produces, f"{role.node.role} is not said to write {effect.topic}"
-                    for emit in emits_of(effect):
-                        self._logs.append(emit, emit.value, self.now_us)
-                    self._complete(role, (), effect.completes)
+                case Emit() | EmitBatch():
+                    self._emit(role, effect)
                 case DeadLetter(record, cause, _):
                     dead = topics.dead_letters(record.topic)
                     headers = (*record.headers, ("skysail.error.cause", cause.encode()))
@@ -352,6 +345,12 @@ class Driver:
                     pass  # a copy that is let go of costs nothing here, and nobody reads a log
                 case _:
                     assert_never(effect)
+
+    def _emit(self, role: _Role, effect: Emit | EmitBatch) -> None:
+        assert effect.topic in role.node.produces, f"{role.node.role} is not said to write {effect.topic}"
+        for emit in [effect] if isinstance(effect, Emit) else emits_of(effect):
+            self._logs.append(emit, emit.value, self.now_us)
+            self._complete(role, emit.completes)
 
     def _complete(self, role: _Role, positions: Iterable[Position], spans: Sequence[Span] = ()) -> None:
         if self._pace.keeps:

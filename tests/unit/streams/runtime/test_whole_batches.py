@@ -65,9 +65,7 @@ def test_what_belongs_to_a_transaction_does_not_stay_whole(attributes: int) -> N
     assert split(data, "t", 0, 7, 0) == unpack(data, "t", 0, 7)
 
 
-@pytest.mark.parametrize(
-    ("count", "last"), [(1, 1), (3, 1), (2, 2), (0, -1), (-1, -2), (2**31 - 1, 2**31 - 2), (9, 8)]
-)
+@pytest.mark.parametrize(("count", "last"), [(1, 1), (3, 1), (2, 2), (0, -1), (-1, -2), (2**31 - 1, 2**31 - 2), (9, 8)])
 def test_a_batch_whose_header_cannot_be_true_is_unpacked(count: int, last: int) -> None:
     """Compacted batches have gaps; and a count that the bytes cannot hold would be delivered without a record."""
     data = bytearray(batch(0, TWO))
