@@ -19,12 +19,13 @@ class WholeKernel:
     """Unpacks what another kernel is given, and packs what it emits.
 
     Attributes:
+        kernel: the other one.
         batches: how many it was given.
         finished: how many it has made.
     """
 
     def __init__(self, kernel: Operator) -> None:
-        self._kernel = kernel
+        self.kernel = kernel
         self.batches = 0
         self.finished = 0
 
@@ -32,15 +33,15 @@ class WholeKernel:
         """Let the other one decide about records."""
         self.batches += sum(isinstance(one, Batch) for one in records)
         given = [record for one in records for record in (records_of(one) if isinstance(one, Batch) else [one])]
-        return self._packed(self._kernel.on_records(given, now_us), now_us)
+        return self._packed(self.kernel.on_records(given, now_us), now_us)
 
     def on_timer(self, now_us: int, *args: Any) -> Effects:
         """Let the other one decide."""
-        return self._packed(self._kernel.on_timer(now_us, *args), now_us)
+        return self._packed(self.kernel.on_timer(now_us, *args), now_us)
 
     def __getattr__(self, name: str) -> Any:
         """Be the other one in all else."""
-        return getattr(self._kernel, name)
+        return getattr(self.kernel, name)
 
     def _packed(self, effects: Effects, now_us: int) -> Effects:
         found: Effects = []
