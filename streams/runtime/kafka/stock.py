@@ -215,6 +215,8 @@ def _is_of_a_batch(fault: Exception) -> bool:
 class StockOutlet:
     """Implements `ways.Outlet`."""
 
+    takes_finished = False
+
     def __init__(self, connection: KafkaConnection, clock: Clock, settings: ProducerSettings) -> None:
         self._clock = clock
         self._abandoned = asyncio.get_running_loop().create_future()

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from aiokafka.client import AIOKafkaClient
 
-    from streams.operators.contract import Emit, Record
+    from streams.operators.contract import Batch, Emit, Record
 
 # Polled alone it drains nothing, but lets the group's errors through.
 NOWHERE = KafkaPartition("", 0)
@@ -88,7 +88,9 @@ class Source(Protocol):
         """
         ...
 
-    async def poll(self, places: Collection[KafkaPartition], timeout_ms: int) -> Mapping[KafkaPartition, list[Record]]:
+    async def poll(
+        self, places: Collection[KafkaPartition], timeout_ms: int
+    ) -> Mapping[KafkaPartition, Sequence[Record | Batch]]:
         """Return all records that have come of these partitions (none = of all), waiting if there are none.
 
         Raises:
@@ -154,6 +156,11 @@ class Outlet(Protocol):
     @property
     def client(self) -> AIOKafkaClient:
         """What knows the brokers and which of them lead what."""
+        ...
+
+    @property
+    def takes_finished(self) -> bool:
+        """Whether `send` takes the bytes of a finished record batch, too."""
         ...
 
     async def start(self) -> None:

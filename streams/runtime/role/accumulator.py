@@ -1,7 +1,8 @@
 """The accumulator: what is to be produced, by partition, one batch in flight on each.
 
-    send() ──▶ [pending of (topic, partition)] ──▶ one batch in flight ──▶ acknowledged(positions)
-                everything that piled up meanwhile goes into the next batch
+    send() ──▶ [pending of (topic, partition)] ──▶ one batch in flight ──▶ acknowledged(positions, spans)
+                everything that piled up meanwhile goes into the next batch;
+                a finished batch goes alone, in its place, and record by record if it is refused
 
 Nobody waits for a record: no future, no task and no await per record. The batch grows by itself as the broker slows
 down, so no linger is needed. `create_batch()/send_batch()` underneath costs 2 us a record, `send()` 15 (measured).
@@ -14,15 +15,17 @@ import logging
 from collections import Counter, deque
 from itertools import groupby, islice
 from operator import itemgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
+from streams.operators.contract import EmitBatch
 from streams.runtime.errors import BrokerUnavailableError, RecordRefusedError, UnknownPartitionError
+from streams.runtime.kafka.fast.whole_batches import emits_of
 from streams.runtime.ports import size_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
-    from streams.operators.contract import Emit, Position
+    from streams.operators.contract import Emit, Position, Span
     from streams.runtime.ports import TopicPartition, Transport
 
 _log = logging.getLogger(__name__)
@@ -50,11 +53,11 @@ class AccumulatorEvents(NamedTuple):
     """What lanes tell.
 
     Attributes:
-        acknowledged: the broker has the records that complete these positions.
+        acknowledged: the broker has what completes these positions and spans.
         refused: this record can never be produced, and why.
     """
 
-    acknowledged: Callable[[list[Position]], None]
+    acknowledged: Callable[[Sequence[Position], Sequence[Span]], None]
     refused: Callable[[Emit, RecordRefusedError], None]
 
 
@@ -62,7 +65,7 @@ class _Lane:
     __slots__ = ("active", "failures", "moved_s", "pending", "pending_bytes")
 
     def __init__(self) -> None:
-        self.pending: deque[Emit] = deque()
+        self.pending: deque[Emit | EmitBatch] = deque()
         self.pending_bytes = 0
         self.active = False
         self.failures = 0
@@ -101,8 +104,8 @@ class Accumulator:
         self._idle.set()
         self.counters: Counter[str] = Counter()
 
-    def send(self, emits: Iterable[Emit]) -> None:
-        """Queue records; never waits. Order within a partition is kept.
+    def send(self, emits: Iterable[Emit | EmitBatch]) -> None:
+        """Queue records, and batches of them; never waits. Order within a partition is kept.
 
         Dropped is only what completes nothing, where its topic's lanes have too much in hand and stand still.
         """
@@ -114,9 +117,7 @@ class Accumulator:
             if self._pending_bytes > self._topic_bytes and _stands_still(lane) and self._has_too_much(topic):
                 queued = self._awaited(queued, topic)
             lane.pending.extend(queued)
-            size = _size(queued)
-            lane.pending_bytes += size
-            self._pending_bytes += size
+            self._hold(lane, queued)
             if not lane.active:
                 self._start(topic, partition, lane)
 
@@ -163,13 +164,17 @@ class Accumulator:
 
     async def _advance(self, topic: str, partition: int, lane: _Lane) -> None:
         """Send one batch, or wait before the next attempt."""
+        first = lane.pending[0]
         try:
-            count = await self._transport.send(topic, partition, [*islice(lane.pending, _OFFERED)])
+            if isinstance(first, EmitBatch):
+                await self._transport.send_batch(first)
+                count = 1
+            else:
+                count = await self._transport.send(topic, partition, _offered(lane.pending))
         except RecordRefusedError as fault:
             lane.failures = 0
             lane.moved_s = _now_s()
-            self._events.refused(self._take(lane, 1)[0], fault)
-            self.counters["lane_refused_total"] += 1
+            self._refuse(lane, fault)
         except UnknownPartitionError as fault:
             self._shed(topic, lane)
             await self._back_off(topic, partition, lane, fault)
@@ -182,19 +187,42 @@ class Accumulator:
             lane.moved_s = _now_s()
             self._acknowledge(self._take(lane, count))
 
-    def _acknowledge(self, sent: Sequence[Emit]) -> None:
-        self.counters["lane_batches_total"] += 1
-        self.counters["lane_records_total"] += len(sent)
-        completed = [position for emit in sent for position in emit.completes]
-        if completed:
-            self._events.acknowledged(completed)
+    def _refuse(self, lane: _Lane, fault: RecordRefusedError) -> None:
+        """Give back the first record; of a batch send one record after the other, and so find the one that is meant."""
+        (first,) = self._take(lane, 1)
+        if not isinstance(first, EmitBatch):
+            self._events.refused(first, fault)
+            self.counters["lane_refused_total"] += 1
+            return
+        emits = emits_of(first)
+        lane.pending.extendleft(reversed(emits))
+        self._hold(lane, emits)
+        self.counters["lane_unpacked_total"] += 1
 
-    def _take(self, lane: _Lane, count: int) -> list[Emit]:
+    def _acknowledge(self, sent: Sequence[Emit | EmitBatch]) -> None:
+        first = sent[0]
+        self.counters["lane_batches_total"] += 1
+        if isinstance(first, EmitBatch):
+            self.counters["lane_records_total"] += first.count
+            if first.completes:
+                self._events.acknowledged((), first.completes)
+            return
+        self.counters["lane_records_total"] += len(sent)
+        completed = [position for emit in sent for position in cast("Emit", emit).completes]
+        if completed:
+            self._events.acknowledged(completed, ())
+
+    def _hold(self, lane: _Lane, emits: Collection[Emit | EmitBatch]) -> None:
+        size = _size(emits)
+        lane.pending_bytes += size
+        self._pending_bytes += size
+
+    def _take(self, lane: _Lane, count: int) -> list[Emit | EmitBatch]:
         taken = [lane.pending.popleft() for _ in range(count)]
         self._release(lane, taken)
         return taken
 
-    def _release(self, lane: _Lane, emits: Collection[Emit]) -> None:
+    def _release(self, lane: _Lane, emits: Collection[Emit | EmitBatch]) -> None:
         size = _size(emits)
         lane.pending_bytes -= size
         self._pending_bytes -= size
@@ -205,7 +233,7 @@ class Accumulator:
         self._release(lane, [emit for emit in lane.pending if not _is_awaited(emit)])
         lane.pending = deque(kept)
 
-    def _awaited(self, emits: Collection[Emit], topic: str) -> list[Emit]:
+    def _awaited(self, emits: Collection[Emit | EmitBatch], topic: str) -> list[Emit | EmitBatch]:
         """Return those that complete something, or are a part of what does, and count the others as dropped."""
         kept = [emit for emit in emits if _is_awaited(emit)]
         self.counters[f"lane_shed_total{{topic={topic}}}"] += len(emits) - len(kept)
@@ -220,8 +248,17 @@ class Accumulator:
         await asyncio.sleep(wait_s)
 
 
-def _is_awaited(emit: Emit) -> bool:
-    return bool(emit.completes) or emit.is_part
+def _offered(pending: deque[Emit | EmitBatch]) -> list[Emit]:
+    """Return the first records, up to a finished batch."""
+    offered = [*islice(pending, _OFFERED)]
+    kinds = [*map(type, offered)]
+    if EmitBatch in kinds:
+        del offered[kinds.index(EmitBatch) :]
+    return cast("list[Emit]", offered)
+
+
+def _is_awaited(emit: Emit | EmitBatch) -> bool:
+    return bool(emit.completes) or (not isinstance(emit, EmitBatch) and emit.is_part)
 
 
 def _stands_still(lane: _Lane) -> bool:
@@ -232,5 +269,11 @@ def _now_s() -> float:
     return asyncio.get_running_loop().time()
 
 
-def _size(emits: Collection[Emit]) -> int:
-    return sum([size_of(emit) if emit[5] else len(emit[3]) for emit in emits]) + _OVERHEAD_BYTES * len(emits)
+def _size(emits: Collection[Emit | EmitBatch]) -> int:
+    return sum(map(_bytes, emits)) + _OVERHEAD_BYTES * len(emits)
+
+
+def _bytes(emit: Emit | EmitBatch) -> int:
+    if isinstance(emit, EmitBatch):
+        return len(emit.data)
+    return size_of(emit) if emit[5] else len(emit[3])

@@ -49,6 +49,7 @@ class FastOutlet:
         self._clock = clock
         self._batch_bytes = settings.batch_bytes
         self._compression = _COMPRESSION[settings.compression]
+        self.takes_finished = not self._compression
         timeout_ms = settings.request_timeout_ms
         self.client = AIOKafkaClient(request_timeout_ms=timeout_ms, **connection.options())
         mend(self.client, connection.rest_s)

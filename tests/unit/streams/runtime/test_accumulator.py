@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from streams.operators.contract import Emit, Position
+from streams.operators.contract import Emit, Position, Span
 from streams.runtime.errors import BrokerUnavailableError, MisconfiguredError
+from streams.runtime.kafka.fast.whole_batches import finished
 from streams.runtime.role.accumulator import BACKOFF_MAX_S, PATIENCE_S, STANDS_STILL_S, Accumulator, AccumulatorEvents
 from streams.testing.broker import FakeBroker
 from tests.fakes import ROUND_TRIP_S, FakeTransport
@@ -18,6 +19,8 @@ from tests.virtual import elapse, run
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection
+
+    from streams.operators.contract import EmitBatch
 
 
 def emit(value: int | bytes, partition: int = 0, topic: str = "out", *, awaited: bool = True) -> Emit:
@@ -47,7 +50,10 @@ async def opened(bound_bytes: int = 1_000_000, patient: Collection[str] = ()) ->
         done: list[int] = []
         refused: list[Emit] = []
         events = AccumulatorEvents(
-            lambda positions: done.extend(p.offset for p in positions), lambda emit, _fault: refused.append(emit)
+            lambda positions, spans: done.extend(
+                [*(p.offset for p in positions), *(at for span in spans for at in range(*span[2:]))]
+            ),
+            lambda emit, _fault: refused.append(emit),
         )
         scene = Scene(Accumulator(transport, events, tasks, bound_bytes, patient), transport, broker, done, refused)
         yield scene
@@ -304,5 +310,93 @@ def test_more_than_a_batch_holds_leaves_in_several() -> None:
             await s.lanes.flush(5)
             assert [count for _, _, count in s.transport.batches] == [1_000, 1_000, 500]
             assert s.done == list(range(2_500))
+
+    run(scene())
+
+
+def done_batch(*values: bytes, begin: int = 0, topic: str = "out") -> EmitBatch:
+    """Return a finished batch; the number of each record, counted from `begin`, is the offset that it completes."""
+    return finished(
+        [Emit(topic, 0, None, value) for value in values], 1_000, (Span("in", 0, begin, begin + len(values)),)
+    )
+
+
+def test_a_finished_batch_keeps_its_place_and_goes_alone() -> None:
+    """Behind what was said before it, before what was said after it, as it is."""
+
+    async def scene() -> None:
+        async with opened() as s:
+            s.lanes.send([emit(0), emit(1), done_batch(b"2", b"3", begin=2), emit(4), done_batch(b"5", begin=5)])
+            s.lanes.send([done_batch(b"6", begin=6), emit(7), emit(8)])
+            assert await s.lanes.flush(5)
+            assert s.broker.values("out") == [b"%d" % number for number in range(9)]
+            assert [count for _, _, count in s.transport.batches] == [2, 2, 1, 1, 1, 2]
+            assert s.done == [*range(9)]
+            assert s.lanes.counters["lane_records_total"] == 9
+            assert s.lanes.pressure() == 0
+
+    run(scene())
+
+
+def test_a_finished_batch_completes_its_spans_when_acknowledged_and_not_before() -> None:
+    """One that failed is sent again, and nothing overtakes it."""
+
+    async def scene() -> None:
+        async with opened() as s:
+            s.transport.faults.extend([BrokerUnavailableError("gone"), BrokerUnavailableError("gone")])
+            s.lanes.send([done_batch(b"0", b"1"), emit(2)])
+            await elapse(ROUND_TRIP_S)
+            assert s.done == []
+            assert await s.lanes.flush(5)
+            assert (s.done, s.broker.values("out")) == ([0, 1, 2], [b"0", b"1", b"2"])
+
+    run(scene())
+
+
+def test_of_a_refused_batch_the_record_that_is_meant_is_found_and_the_others_arrive() -> None:
+    """They go as they would have without a batch, before what was said later; the last completes all."""
+
+    async def scene() -> None:
+        async with opened() as s:
+            s.transport.refused.add(("out", b"bad"))
+            s.lanes.send([done_batch(b"0", b"bad", b"2"), emit(3)])
+            s.transport.batch_records = 1
+            assert await s.lanes.flush(5)
+            assert [record.value for record in s.refused] == [b"bad"]
+            assert s.broker.values("out") == [b"0", b"2", b"3"]
+            assert s.done == [0, 1, 2, 3]
+            assert s.lanes.counters["lane_unpacked_total"] == 1
+            assert s.lanes.pressure() == 0
+
+    run(scene())
+
+
+def test_of_finished_batches_those_that_complete_nothing_are_dropped_where_a_topic_is_missing() -> None:
+    """As single records are."""
+
+    async def scene() -> None:
+        async with opened() as s:
+            s.transport.missing.add("out")
+            s.lanes.send([done_batch(b"0"), finished([emit(b"nobody waits")], 1_000), done_batch(b"1", begin=1)])
+            assert not await s.lanes.flush(1)
+            s.transport.missing.clear()
+            assert await s.lanes.flush(5)
+            assert (s.broker.values("out"), s.done) == ([b"0", b"1"], [0, 1])
+
+    run(scene())
+
+
+def test_a_finished_batch_presses_with_all_its_bytes() -> None:
+    """A few of them fill the memory as many records do."""
+
+    async def scene() -> None:
+        async with opened(bound_bytes=10_000) as s:
+            s.transport.up.clear()
+            s.lanes.send([done_batch(b"x" * 9_000)])
+            await elapse(1)
+            assert 0.9 < s.lanes.pressure() < 1.0
+            s.transport.up.set()
+            await s.lanes.flush(1)
+            assert s.lanes.pressure() == 0
 
     run(scene())
