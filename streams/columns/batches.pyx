@@ -11,6 +11,45 @@ from streams.operators.id_times cimport IdTimes
 ctypedef long long Long
 
 
+cdef class Slices:
+    """The batch that was read last, as far as it was."""
+
+    cdef Opened opened(self, bytes data, int64_t offset) except *:
+        """Open a batch at its first record that is not before an offset; raises ValueError as `opened` does."""
+        cdef Opened batch
+        cdef Taken taken
+        if data is self._data and self._at.base + self._at.next <= offset:
+            batch = self._at
+        else:
+            batch = opened(data)
+        while batch.base + batch.next < offset and next_record(&batch, &taken):
+            pass
+        self._data, self._at = data, batch
+        return batch
+
+    cdef void leave(self, const Opened* batch) noexcept:
+        """Say how far the batch that was opened last was read; one that is read to its end is let go."""
+        self._at = batch[0]
+        if batch.next >= batch.count:
+            self._data = None
+
+
+def sliced(list cuts not None, bytes data not None):
+    """Return the offsets that are read where a batch is cut at these offsets."""
+    cdef Slices slices = Slices()
+    cdef Opened batch
+    cdef Taken taken
+    cdef list found = []
+    for begin, end in cuts:
+        batch = slices.opened(data, begin)
+        offsets = []
+        while batch.base + batch.next < end and next_record(&batch, &taken):
+            offsets.append(taken.offset)
+        slices.leave(&batch)
+        found.append(offsets)
+    return found
+
+
 def records(bytes data not None):
     """Return offset, time (us), key, value and number of headers of each record of a batch.
 

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from schemas.codec import Codec
     from streams.operators.contract import Effects, Record, Unread
 
-_SOURCE = itemgetter(0, 1)  # of a record: topic and partition
+SOURCE = itemgetter(0, 1)  # of a record: topic and partition
 _SHADOWS = frozenset((topics.SHADOWS,))
 _UNMATCHED = "no prediction with this query id was seen, or its window ended long ago"
 # Windows ended in one call, at 15 us each: records, acknowledgements and selection, if it shares the process, get their
@@ -109,24 +109,33 @@ class JoinerSettings:
 
 
 class Joiner(Operator):
-    """The kernel of the `joiner` role."""
+    """The kernel of the `joiner` role.
+
+    Attributes:
+        settings: its settings.
+        configuration: applications and models.
+        terms: on which applications wait.
+        outcomes: how waiting ends.
+        room: of predictions.
+        observed_us: when the last observation was written that it was told of; none of their predictions is younger.
+    """
 
     def __init__(self, codec: Codec, settings: JoinerSettings) -> None:
         self._codec = codec
-        self._settings = settings
-        configuration = Configuration(codec)
+        self.settings = settings
+        self.configuration = configuration = Configuration(codec)
         self.terms = ApplicationTerms(configuration, settings.window_us, settings.early_us, settings.memory_us)
         self.outcomes = JoinOutcomes(codec, configuration, self.terms, settings.partitions, settings.memory_us)
         self._longest_us = 2 * (settings.window_us + settings.early_us)  # that a query may wait, after an outage
         self._partitions: dict[int, JoinBuffer] = {}
-        self._room = SharedRoom(settings.predictions, settings.large_bytes // 2)
+        self.room = SharedRoom(settings.predictions, settings.large_bytes // 2)
         self._early_room = SharedRoom(settings.feedback, settings.large_bytes // 4, USUAL_FEEDBACK_BYTES)
         self._forgotten = 0  # outputs of shadows for which there was no room, of partitions that are not ours any more
         self._unread: Unread = NONE_UNREAD
         self._left_unread: frozenset[str] = frozenset()  # topics, at the last look
         self._observed = IdTimes()  # queries that may be read again although they have an observation
         self._observed_left = _MOST_OBSERVED  # that it still takes
-        self.observed_us = 0  # when the last of these was written; none of their predictions is younger
+        self.observed_us = 0
         self._paused_us = 0  # when predictions were last left unread
         self._again_us = 0  # when windows that are held open are to be looked at again
 
@@ -135,7 +144,7 @@ class Joiner(Operator):
 
         Outputs of shadows wait as predictions do, though their records are complete.
         """
-        settings, due_us = self._settings, self.next_deadline()
+        settings, due_us = self.settings, self.next_deadline()
         recalled_us = settings.window_us + settings.early_us  # a usual wait; the learner remembers two
         return Needs(due_us, 0, self.paused, settings.window_us, _SHADOWS, is_told_unread=True, recalled_us=recalled_us)
 
@@ -144,22 +153,27 @@ class Joiner(Operator):
         """The topic that is ahead of the other, once many of its records wait for the other."""
         if self._early_room.is_pressed and any(p.predictions_lag.is_behind for p in self._partitions.values()):
             return frozenset((topics.FEEDBACK,))
-        if self._room.is_pressed and any(p.feedback_lag.is_behind for p in self._partitions.values()):
+        if self.room.is_pressed and any(p.feedback_lag.is_behind for p in self._partitions.values()):
             return frozenset((topics.PREDICTIONS,))
         return frozenset()
 
     def on_records(self, records: Sequence[Record], now_us: int) -> Effects:
         """Take predictions, feedback and configuration."""
         effects: Effects = []
-        for (topic, number), run in groupby(records, key=_SOURCE):
-            if topic == topics.PREDICTIONS:
-                self._on_predictions(number, run, now_us, effects)
-            elif topic == topics.FEEDBACK:
-                self._on_feedback(number, run, now_us, effects)
-            else:
-                self._on_others(number, run, now_us, effects)
-        self._note_pause(now_us)
+        for _, run in groupby(records, key=SOURCE):
+            self.take_run([*run], now_us, effects)
+        self.note_pause(now_us)
         return effects
+
+    def take_run(self, records: Sequence[Record], now_us: int, effects: Effects) -> None:
+        """Take records of one partition; `note_pause` follows the last of them."""
+        topic, number = records[0][:2]
+        if topic == topics.PREDICTIONS:
+            self._on_predictions(number, records, now_us, effects)
+        elif topic == topics.FEEDBACK:
+            self._on_feedback(number, records, now_us, effects)
+        else:
+            self._on_others(number, records, now_us, effects)
 
     def on_timer(self, now_us: int, unread: Unread = NONE_UNREAD) -> Effects:
         """End the windows that are over, as many as one turn allows; the rest are due at once.
@@ -176,14 +190,14 @@ class Joiner(Operator):
             ):
                 lag.look(unread.get((topic, number), 0), now_us, is_paused=topic in paused)
         self._left_unread = self.paused
-        self._note_pause(now_us)
+        self.note_pause(now_us)
         left = _AT_ONCE
         for partition in self._partitions.values():
             expired_early = partition.early_wheel.due(now_us, left)
             ended = partition.wheel.due(self._ended_by(partition, now_us), left - len(expired_early))
             left -= len(expired_early) + len(ended)
             for query_id in expired_early:
-                for record in partition.expired_early(query_id, now_us, self._settings.early_us, self._paused_us):
+                for record in partition.expired_early(query_id, now_us, self.settings.early_us, self._paused_us):
                     self.outcomes.refuse(record, "unmatched", _UNMATCHED, effects)
             for query_id in ended:
                 self.outcomes.expire(partition, query_id, now_us, effects)
@@ -221,7 +235,7 @@ class Joiner(Operator):
         gone = [self._partitions.pop(number) for number in partitions if number in self._partitions]
         self._forgotten += sum(partition.shadows.forgotten for partition in gone)
         if not self._partitions:
-            self._room.clear()
+            self.room.clear()
             self._early_room.clear()
         else:
             for partition in gone:
@@ -236,7 +250,7 @@ class Joiner(Operator):
             "shadows_waiting": float(sum(len(p.shadows) for p in partitions)),
             "predictions_waiting": float(sum(len(p.predictions) for p in partitions)),
             "feedback_waiting": float(sum(len(p.early) for p in partitions)),
-            "large_bytes{of=predictions}": float(self._room.used_large_bytes),
+            "large_bytes{of=predictions}": float(self.room.used_large_bytes),
             "large_bytes{of=feedback}": float(self._early_room.used_large_bytes),
             "large_bytes{of=shadows}": float(sum(p.shadows.large_bytes for p in partitions)),
             "windows_held": float(sum(self._is_held(p) for p in partitions)),
@@ -250,9 +264,9 @@ class Joiner(Operator):
         return found
 
     def _begun(self, number: int, start: int) -> JoinBuffer:
-        settings = self._settings
+        settings = self.settings
         shadows = SharedRoom(settings.shadows, settings.large_bytes // 4 // settings.partitions)
-        return JoinBuffer(number, start, self._room, self._early_room, Shadows(shadows))
+        return JoinBuffer(number, start, self.room, self._early_room, Shadows(shadows))
 
     def _is_held(self, partition: JoinBuffer) -> bool:
         """Whether feedback that was written inside windows may still come."""
@@ -263,13 +277,14 @@ class Joiner(Operator):
         if not self._is_held(partition):
             return now_us
         self._again_us = now_us + _AGAIN_US
-        return max(partition.feedback_lag.complete_us, now_us - self._settings.window_us)
+        return max(partition.feedback_lag.complete_us, now_us - self.settings.window_us)
 
     def _next_end(self, partition: JoinBuffer) -> int | None:
         due_us = partition.wheel.next_due()
         return max(due_us, self._again_us) if due_us is not None and self._is_held(partition) else due_us
 
-    def _note_pause(self, now_us: int) -> None:
+    def note_pause(self, now_us: int) -> None:
+        """Remember until when predictions were left unread."""
         if topics.PREDICTIONS in self.paused:
             self._paused_us = now_us
 
@@ -309,7 +324,7 @@ class Joiner(Operator):
         waiting, start, ended = partition.predictions, partition.start, partition.ended
         knows, wait, ends, close = ended.knows, partition.wait, partition.wheel.add, partition.close
         now_s, oldest_s, newest_us = now_us // SECOND_US, seconds(now_us), partition.newest_us
-        longest_us, observed, observed_us = self._settings.window_us, self._observed, self.observed_us
+        longest_us, observed, observed_us = self.settings.window_us, self._observed, self.observed_us
         known, window_us, soonest_us = None, 0, 0
         for record in records:
             _, _, offset, stamp_us, _, value, _ = record
@@ -318,7 +333,7 @@ class Joiner(Operator):
                 if application != known:
                     known, window_us = application, self.terms.of(application).window_us
                     # After an outage its feedback is still unread, too.
-                    soonest_us = now_us + min(window_us, self._settings.early_us)
+                    soonest_us = now_us + min(window_us, self.settings.early_us)
                 newest_us, end_us = stamp_us, max(stamp_us + window_us, soonest_us)
                 if offset < start:
                     close(Ending.BEFORE, query_id, stamp_us + window_us + longest_us, oldest_s)
@@ -408,7 +423,7 @@ class Joiner(Operator):
             self._on_feedback_afterwards(record, query_id, *found, effects)
             return
         # From now on, not from when it was written: its prediction may be read a moment later.
-        kept = partition.keep(record, query_id, now_us + self._settings.early_us)
+        kept = partition.keep(record, query_id, now_us + self.settings.early_us)
         if kept is EarlyFeedback.DUPLICATE:
             effects.append(Skip((record.position,), "duplicate_feedback"))
         elif kept is EarlyFeedback.NO_ROOM:
@@ -418,7 +433,7 @@ class Joiner(Operator):
         self, record: Record, query_id: str, how: Ending, until_us: int, effects: Effects
     ) -> None:
         """Take feedback on a prediction that waits no longer."""
-        if how is Ending.BEFORE and record.timestamp_us > until_us - self._settings.window_us:
+        if how is Ending.BEFORE and record.timestamp_us > until_us - self.settings.window_us:
             how = Ending.OVER  # however the prediction's wait ended, this feedback comes after its window
         if how is Ending.OVER:
             self.outcomes.refuse(record, "late", LATE, effects)

@@ -162,6 +162,14 @@ class JoinOutcomes:
         partition.join(joined, oldest_s)
         effects += [self._emitted(state, value, tuple(positions[state])) for state, value in written.items()]
 
+    def count(self, application: str, joined: int) -> None:
+        """Count joins that somebody else has made."""
+        self._joined[application] += joined
+
+    def route(self, state: str) -> tuple[int, bytes]:
+        """Return partition and key of a state's observations."""
+        return _route(state, self._partitions)
+
     def _made(self, matches: Sequence[Match], partition: JoinBuffer, now_us: int) -> Iterable[_Made]:
         codec, terms_of, classes = self._codec, self._terms.of, self._configuration.classes
         answered = predictions = [codec.decode(Prediction, value_of(one.stored)) for one in matches]
