@@ -168,6 +168,15 @@ cdef inline bint next_record(Opened* batch, Taken* record) noexcept nogil:
     return True
 
 
+# Batches that are read in slices: the checksum is worked out once, and each slice begins where the one before ended.
+cdef class Slices:
+    cdef bytes _data
+    cdef Opened _at
+
+    cdef Opened opened(self, bytes data, int64_t offset) except *
+    cdef void leave(self, const Opened* batch) noexcept
+
+
 cdef inline Text _read_nullable(Place* place) noexcept nogil:
     cdef int64_t size = read_long(place)
     return none() if size < 0 else read_bytes(place, size)
