@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import TYPE_CHECKING, Self
 
 from policies.fixed import Fixed
@@ -84,13 +85,20 @@ class Replica:
         kernel: decides.
         executor: runs the model.
         write: takes what is written.
+        now_s: the clock that turns of the event loop are bounded by.
     """
 
-    def __init__(self, kernel: ModelWorker, executor: Executor, write: Callable[[Emit], None]) -> None:
+    def __init__(
+        self,
+        kernel: ModelWorker,
+        executor: Executor,
+        write: Callable[[Emit], None],
+        now_s: Callable[[], float] = time.perf_counter,
+    ) -> None:
         self._kernel = kernel
         self._write = write
         self._clock = VirtualClock()
-        self._executors = ModelExecutors(lambda _model, _chose: executor)
+        self._executors = ModelExecutors(lambda _model, _chose: executor, now_s=now_s)
         self._guard = Guard("worker", self._clock, self._perform)
         self._alarm = Timer(kernel, self._clock, self._guard, lambda: NONE_UNREAD)
         self._tasks = asyncio.TaskGroup()

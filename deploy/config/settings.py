@@ -126,10 +126,10 @@ class Kafka(Section):
     fetch_wait_ms: int = Field(default=200, gt=0)
     """How long a broker may hold a fetch without data. With Kafka a longer wait costs no latency, and a shorter one
     costs idle CPU. The embedded broker holds every fetch for this time, data or not: use 10 there."""
-    merge_ms: int = Field(default=3, ge=0, le=50)
-    """How long a broker may gather records for one fetch under load: 1 ms for each 1,000 records a second that a role
-    takes, at most this. Below 1,000 a second each record travels at once. Fewer requests take less CPU, and leave more
-    of it where cores are busy; 0 = none are merged, for the shortest median where cores are free."""
+    merge_ms: int = Field(default=5, ge=0, le=50)
+    """How long a broker may gather records for one fetch under load, at most: 1 ms for each 1,000 records a second that
+    a role takes, but 1 ms while its event loop is idle, and up to 5 ms the later or busier it is. Below 1,000 a second
+    each record travels at once. Fewer requests take less CPU; 0 = none are merged."""
     linger_ms: int = Field(default=100, ge=0)
     """How long joiner and learner pause after a poll with records, so that the next one brings more. They make no pause
     while they are behind. Joining and learning are not latency-critical. Use 0 for the embedded broker, which returns

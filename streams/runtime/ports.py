@@ -319,7 +319,10 @@ class Executors(Protocol):
         ...
 
     def go_on(self) -> None:
-        """Run what is to run on the event loop's own thread, in its next turn."""
+        """Run what is to run on the event loop's own thread; for no longer than others may wait for their turn.
+
+        It may tell of batches before it returns. Effects decided so far have been performed.
+        """
         ...
 
     def ask_now(self, model: str, copy: int, rows: Tensor, patience_us: int) -> tuple[Predicted, int] | None:

@@ -2,7 +2,7 @@
 
     Load ─────▶ executor.start ─▶ loaded                         a task each
     Predict ─┬▶ executor.run ───▶ predicted                      a task each: a thread or processes work meanwhile
-             └▶ quick: `go_on` ─▶ run_quick ─▶ predicted         here, in the next turn of the event loop
+             └▶ quick: `go_on` ─▶ run_quick ─▶ predicted         here and now, for as long as a turn may take
 
 A vital model that hangs ends the role, and a batch that fails in an unforeseen way fails alone. Any other model is
 dropped, and the kernel gets the reason.
@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
+from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from policies.foreign import pass_on_interrupt, told
@@ -34,6 +36,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+# How long quick batches, and what their answers lead to, may keep the event loop before others get their turn. A batch
+# that has begun is ended.
+TURN_S = 0.000_5
 # The event loop's pause for other work after a batch that kept it: this part of the batch's time (1/8), at most 0.5 ms.
 BREATH_SHARE, BREATH_S = 8, 0.000_5
 # How a task is told that it is over.
@@ -55,13 +60,18 @@ class ModelExecutors:
     Args:
         make: returns what runs a version, not started yet; it calls the given function with the forms that run.
         careful: loads versions; None = they are loaded at once.
+        now_s: the clock that turns of the event loop are bounded by.
     """
 
     def __init__(
-        self, make: Callable[[Model, Callable[[Choice], None]], Executor], careful: Careful | None = None
+        self,
+        make: Callable[[Model, Callable[[Choice], None]], Executor],
+        careful: Careful | None = None,
+        now_s: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._make = make
         self._careful = careful
+        self._now_s = now_s
         self._copies: dict[tuple[str, int], _Copy] = {}
         self._figures: dict[str, Mapping[str, float]] = {}
         self._running: set[asyncio.Task[None]] = set()
@@ -69,8 +79,9 @@ class ModelExecutors:
         self._vital = 0
         self._loaded = asyncio.Event()
         self._loaded.set()
-        self._quick: list[tuple[Predict, Executor]] = []
-        self._breath_until_s = 0.0
+        self._quick: deque[tuple[Predict, Executor]] = deque()
+        self._is_at_it = False  # quick batches run, or will in the next turn of the event loop
+        self._breath_until_s = -math.inf
         self._complained_s: dict[str, float] = {}
 
     def connect(self, events: ExecutorEvents, tasks: asyncio.TaskGroup) -> None:
@@ -111,10 +122,10 @@ class ModelExecutors:
             self._do(self._run(predict, executor))
 
     def go_on(self) -> None:
-        """Run quick batches in the next turn of the event loop, after the effects decided so far are performed."""
-        if self._quick:
-            quick, self._quick = self._quick, []
-            asyncio.get_running_loop().call_soon(self._run_quick, quick)
+        """Run quick batches now, unless that is what has led here: then they follow those that run."""
+        if self._quick and not self._is_at_it:
+            self._is_at_it = True
+            self._run_quick()
 
     def ask_now(self, model: str, copy: int, rows: Tensor, patience_us: int) -> tuple[Predicted, int] | None:
         """Ask a copy that is instant, here and now; see `streams.operators.contract.AskNow`."""
@@ -192,26 +203,43 @@ class ModelExecutors:
             if isinstance(error, HungError):
                 raise
             timed = Timed(Predicted.failed(len(predict.rows), str(error) or type(error).__name__), 0)
-        self._tell(predict, timed, is_lost=not executor.ready)
+        self._tell_first(predict, timed, is_lost=not executor.ready)
         if not executor.ready:
             await self._load_again(predict)
 
-    def _run_quick(self, quick: Sequence[tuple[Predict, Executor]]) -> None:
-        """Predict here, batch after batch, unless other tasks need the event loop first."""
-        if time.perf_counter() < self._breath_until_s:
-            asyncio.get_running_loop().call_soon(self._run_quick, quick)
+    def _run_quick(self) -> None:
+        """Predict here, batch after batch, until there are none or others need the event loop."""
+        now_s = self._now_s()
+        end_s = now_s + TURN_S if now_s >= self._breath_until_s else now_s
+        while self._quick and now_s < end_s:
+            self._run_here(*self._quick.popleft())
+            now_s = self._now_s()
+        self._leave_rest()
+
+    def _leave_rest(self) -> None:
+        """Run what is left in the next turn of the event loop, after what is due by now."""
+        self._is_at_it = bool(self._quick)
+        if self._is_at_it:
+            asyncio.get_running_loop().call_soon(self._run_quick)
+
+    def _run_here(self, predict: Predict, executor: Executor) -> None:
+        """Predict one batch and have everything done about it; what that raises ends the role, and no other batch."""
+        timed = _quickly(predict.model, predict.rows, predict.patience_us, executor)
+        if timed is None:
+            self._do(self._run(predict, executor))
             return
-        for predict, executor in quick:
-            timed = _quickly(predict.model, predict.rows, predict.patience_us, executor)
-            if timed is None:
-                self._do(self._run(predict, executor))
-                continue
-            breath_s = min(timed.predict_us / 1e6 / BREATH_SHARE, BREATH_S)
-            self._breath_until_s = time.perf_counter() + breath_s
-            try:
-                self._tell(predict, timed, is_blocking=True)
-            except Exception as error:  # noqa: BLE001 - raised again where it ends the role
-                self._do(_raise(error))
+        self._breath_until_s = self._now_s() + min(timed.predict_us / 1e6 / BREATH_SHARE, BREATH_S)
+        try:
+            self._tell(predict, timed, is_blocking=True)
+        except Exception as error:  # noqa: BLE001 - raised again where it ends the role
+            self._do(_raise(error))
+
+    def _tell_first(self, predict: Predict, timed: Timed, *, is_lost: bool) -> None:
+        """Tell of a batch that ran elsewhere: it is answered before quick ones run that follow it."""
+        was_at_it, self._is_at_it = self._is_at_it, True
+        self._tell(predict, timed, is_lost=is_lost)
+        if not was_at_it:
+            self._leave_rest()
 
     def _tell(self, predict: Predict, timed: Timed, *, is_blocking: bool = False, is_lost: bool = False) -> None:
         self._complain(predict, timed.predicted)

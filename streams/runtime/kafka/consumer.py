@@ -73,7 +73,7 @@ class ConsumerSettings:
         fetch_wait_ms: how long the broker holds a fetch without data. Latency does not depend on it as long as every
             poll takes everything (5 and 500 measured alike), idle cost does; but a partition that was left out of a
             long fetch waits for its end, hence not the default of 500.
-        merge_ms: for how long records are gathered at most, if many come (`merging`).
+        merge_ms: for how long records are gathered at most, if many come and the loop is pressed (`merging`).
         session_timeout_ms: a killed member's partitions move after this.
         rebalance_timeout_ms: how long members may take to hand over; a role does so within 5 s.
         request_timeout_ms: how long an answer is waited for, longer than any join is held back. A connection that was
@@ -91,7 +91,7 @@ class ConsumerSettings:
     """
 
     fetch_wait_ms: int = 200
-    merge_ms: int = 3
+    merge_ms: int = 5
     session_timeout_ms: int = 10_000
     heartbeat_ms: int = 2_000
     rebalance_timeout_ms: int = 12_000

@@ -31,7 +31,7 @@ from aiokafka.protocol.fetch import FetchRequest
 from streams.operators.contract import Record
 from streams.runtime.kafka.fast.record_batches import unpack
 from streams.runtime.kafka.mends import mend
-from streams.runtime.kafka.merging import ArrivalRate, merging
+from streams.runtime.kafka.merging import ArrivalRate, StrainGauge, merging
 from streams.runtime.kafka.ways import NOWHERE, InvalidRecordError
 
 if TYPE_CHECKING:
@@ -65,6 +65,8 @@ class StockSource:
         names: Mapping[str, str],
         connection: KafkaConnection,
         settings: FetchSettings,
+        *,
+        gauge: StrainGauge | None = None,
     ) -> None:
         self._consumer = consumer
         self._names = names
@@ -72,6 +74,7 @@ class StockSource:
         self._settings = settings
         self._positions: dict[KafkaPartition, int] = {}
         self._rate = ArrivalRate()
+        self._gauge = gauge or StrainGauge()
         self._has_brought = False  # the last poll
 
     async def start(self) -> None:
@@ -109,7 +112,11 @@ class StockSource:
         """Let records gather: aiokafka asks a broker again only when what it sent has been taken."""
         if self._has_brought:
             self._has_brought = False
-            await asyncio.sleep(merging(self._rate.per_s, 0.0, self._settings.merge_ms).wait_ms / 1000)
+            self._gauge.came()
+            await asyncio.sleep(0)  # how long others keep the loop
+            self._gauge.taken()
+            merged = merging(self._rate.per_s, 0.0, self._gauge.strain(), self._settings.merge_ms)
+            await asyncio.sleep(merged.wait_ms / 1000)
 
     def position(self, place: KafkaPartition) -> int | None:
         """Return what is read next; see `ways.Source`."""

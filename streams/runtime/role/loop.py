@@ -6,6 +6,7 @@
     executors ──▶ on_predicted, on_loaded ──────┘           └─▶ executors
 
 Everything runs on one event loop. Kernel calls and `perform()` never wait, so nothing changes in the middle of them.
+What models answer in the same turn is performed when all that was decided before has been.
 The timer does not depend on the reader: a poll may hang for seconds in a rebalance (5 s measured), deadlines may not.
 """
 
@@ -125,7 +126,7 @@ class RoleLoop:
                 await self._leave(stopping)
 
     def perform(self, effects: Effects) -> None:
-        """Perform effects."""
+        """Perform effects; then quick batches run, whose outcomes are performed in the same way before this returns."""
         self._performer.perform(effects)
         needs = self._kernel.needs()
         self._timer.set(needs.deadline_us)
@@ -137,13 +138,13 @@ class RoleLoop:
                 self._ports.consumer.rejoin()
         if not needs.is_getting_ready:
             self._is_ready.set()
-        if self._executors is not None:
-            self._executors.go_on()
         self._reader.relieve(needs.held)
         if self._postponed and not self._guard.failed:
             postponed, self._postponed = self._postponed, []
             for what, decide in postponed:
                 self._call(what, decide)
+        if self._executors is not None:
+            self._executors.go_on()
 
     def _subscribe(self, topics: frozenset[str] | None) -> None:
         """Read the topics that the kernel wants now; without any it goes on with those that it had."""

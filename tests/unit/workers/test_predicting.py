@@ -139,10 +139,9 @@ async def answers(
     start_us = clock.now_us()
 
     def write(emit: Emit) -> None:
-        ids = CODEC.decode(ModelPredictions, emit.value).query_ids
-        written.extend(((clock.now_us() - start_us) / MS, query_id) for query_id in ids)
+        written.extend(((clock.now_us() - start_us) / MS, query_id) for query_id in ids(emit))
         if log is not None:
-            log.extend(ids)
+            log.extend(ids(emit))
 
     async with Replica(ModelWorker(CODEC, model, "w", settings), executor, write) as replica:
         for offsets in offers:
@@ -152,10 +151,16 @@ async def answers(
     return written
 
 
-def test_a_quick_batch_is_answered_at_once() -> None:
-    """In the same turn of the event loop: no time passes, though time passes whenever all tasks wait."""
-    written = run(answers(Fast([True] * 3), [[0], [1], [2]], pause_s=0.01))
-    assert written == [(0.0, "q0"), (10.0, "q1"), (20.0, "q2")]
+def test_a_quick_batch_is_answered_in_the_call_that_brings_its_rows() -> None:
+    """Nothing else has a turn between a poll and its answers."""
+
+    async def scene() -> list[str]:
+        written, clock = list[str](), VirtualClock()
+        async with Replica(quick_worker(), Fast([True]), lambda emit: written.extend(ids(emit))) as replica:
+            replica.read([asked(0, clock.now_us() + 1_000 * MS)])
+            return [*written]
+
+    assert run(scene()) == ["q0"]
 
 
 def test_answers_are_written_in_order_where_quick_batches_follow_others() -> None:
@@ -190,32 +195,80 @@ def test_the_executor_is_told_whether_rows_are_left_behind() -> None:
     assert executor.more == [True, True, False, False]
 
 
-def test_a_backlog_of_quick_batches_leaves_turns_to_others() -> None:
-    """The event loop reads, writes and keeps its deadlines between any two of them."""
+@pytest.mark.parametrize(
+    ("batch_us", "together", "apart"),
+    [(0, 20, 1), (60, 9, 1), (300, 2, 1), (600, 1, 1), (4_000, 1, 5)],
+    ids=["all in one", "until it is over", "what has begun is ended", "a batch at least", "a breath after a long one"],
+)
+def test_a_backlog_of_quick_batches_leaves_turns_to_others(batch_us: int, together: int, apart: int) -> None:
+    """The event loop reads, writes and keeps its deadlines whenever half a millisecond is over."""
 
     async def scene() -> list[int]:
-        turns, seen, clock = [0], list[int](), VirtualClock()
-        model = Model("m", "1", "function", "nowhere", "", "label", "float32", (2,))
-        settings = WorkerSettings(controller="fixed")
-        kernel = ModelWorker(CODEC, model, "w", settings)
-        async with Replica(kernel, Fast([True] * 20), lambda _: seen.append(turns[0])) as replica:
+        seen, clock = list[int](), VirtualClock()
+        executor = Taking([True] * 20, batch_us)
+        async with Replica(quick_worker(), executor, lambda _: seen.append(executor.turn), executor.now_s) as replica:
+            others = asyncio.create_task(executor.give_turns())
+            await asyncio.sleep(0)
             replica.read([asked(n, clock.now_us() + 1_000 * MS) for n in range(20)])
-            counting = asyncio.create_task(count(turns))
             for _ in range(500):
                 await asyncio.sleep(0)
-            counting.cancel()
-        return seen
+            others.cancel()
+        return [turn - seen[0] for turn in seen]
 
-    seen = run(scene())
-    assert len(seen) == 20
-    assert seen == sorted(set(seen))
+    assert run(scene()) == [batch // together * apart for batch in range(20)]
 
 
-async def count(turns: list[int]) -> None:
-    """Count the turns of the event loop."""
-    while True:
-        turns[0] += 1
-        await asyncio.sleep(0)
+class Taking(Fast):
+    """A model whose batches take their time, beside others that take 110 us in each turn of the event loop."""
+
+    turn = now_us = 0
+
+    def now_s(self) -> float:
+        """Return what time it is."""
+        return self.now_us / 1e6
+
+    def run_quick(self, rows: Sequence[Input], patience_s: float) -> Timed | None:
+        """Answer when that time is over."""
+        self.now_us += self._predict_us
+        return super().run_quick(rows, patience_s)
+
+    async def give_turns(self) -> None:
+        """Let time pass in each turn."""
+        while True:
+            self.turn += 1
+            self.now_us += 110
+            await asyncio.sleep(0)
+
+
+def test_in_a_breath_a_quick_batch_waits_for_another_turn() -> None:
+    """A batch of 4 ms leaves half a millisecond to others, whoever brings the next rows."""
+
+    async def scene() -> list[tuple[float, str]]:
+        now_us, written, clock = [0], list[tuple[float, str]](), VirtualClock()
+
+        def write(emit: Emit) -> None:
+            written.extend((now_us[0], query_id) for query_id in ids(emit))
+
+        executor = Fast([True] * 3, predict_us=4_000)
+        async with Replica(quick_worker(), executor, write, lambda: now_us[0] / 1e6) as replica:
+            for offset, at_us in enumerate((0, 499, 1_000)):
+                now_us[0] = at_us
+                replica.read([asked(offset, clock.now_us() + 1_000 * MS)])
+                await asyncio.sleep(0)
+        return written
+
+    assert run(scene()) == [(0, "q0"), (1_000, "q1"), (1_000, "q2")]
+
+
+def quick_worker() -> ModelWorker:
+    """Make a kernel that asks row by row."""
+    model = Model("m", "1", "function", "nowhere", "", "label", "float32", (2,))
+    return ModelWorker(CODEC, model, "w", WorkerSettings(controller="fixed"))
+
+
+def ids(emit: Emit) -> tuple[str, ...]:
+    """Return which queries a record answers."""
+    return tuple(CODEC.decode(ModelPredictions, emit.value).query_ids)
 
 
 def test_patience_is_of_all_models_or_by_name() -> None:

@@ -21,7 +21,7 @@ from aiokafka.errors import KafkaError
 from streams.runtime.kafka.fast.fetch_sessions import FORGOTTEN, FetchSessions
 from streams.runtime.kafka.fast.protocol import FETCH, fetch_request
 from streams.runtime.kafka.fast.record_batches import split
-from streams.runtime.kafka.merging import NONE, ArrivalRate, Merging, merging
+from streams.runtime.kafka.merging import NONE, ArrivalRate, Merging, StrainGauge, merging
 from streams.runtime.ports import count_of
 
 if TYPE_CHECKING:
@@ -90,6 +90,8 @@ class Fetcher:
         rest_s: float,
         oldest: Callable[[list[KafkaPartition]], Awaitable[Mapping[KafkaPartition, int]]],
         batched: frozenset[str] = frozenset(),
+        *,
+        gauge: StrainGauge | None = None,
     ) -> None:
         """Nothing is fetched before the first `seek`.
 
@@ -100,6 +102,7 @@ class Fetcher:
             rest_s: after a failure.
             oldest: looks up where partitions begin.
             batched: logical topics whose plain record batches are handed out whole.
+            gauge: says how hard pressed the event loop is; None = one of its own.
         """
         self._calls = calls
         self._names = names
@@ -113,6 +116,7 @@ class Fetcher:
         self._quiet: set[int] = set()  # brokers whose last answer brought nothing, for all that is asked of them
         self._giving: set[int] = set()  # brokers whose last answer brought records
         self._rate = ArrivalRate()
+        self._gauge = gauge or StrainGauge()
         # Brokers that have not answered yet.
         self._busy: dict[int, asyncio.Future[None] | asyncio.Future[FetchAnswer]] = {}
         self._resting: dict[int, float] = {}  # brokers that failed, and until when they are left alone
@@ -214,6 +218,7 @@ class Fetcher:
             if records:
                 drained[state.place] = records
         if drained:
+            self._gauge.taken()
             self._look()  # not in the next turn: the broker gathers the next records while these are worked on
         return drained
 
@@ -341,9 +346,10 @@ class Fetcher:
     def _patience(self, node: int) -> Merging:
         """Return for how long a broker may hold a fetch, and for how few bytes; one without records waits for any."""
         given, rate = self._settings, self._rate
-        merged = merging(rate.per_s, rate.bytes_per_s, given.merge_ms) if node in self._giving else NONE
-        if merged is not NONE:
-            return merged
+        if node in self._giving:
+            merged = merging(rate.per_s, rate.bytes_per_s, self._gauge.strain(), given.merge_ms)
+            if merged is not NONE:
+                return merged
         wait_ms = given.quiet_wait_ms or given.wait_ms if node in self._quiet else given.wait_ms
         return Merging(wait_ms, NONE.least_bytes)
 
@@ -440,6 +446,7 @@ class Fetcher:
 
     def _arrived(self) -> None:
         """Wake the poll; if there is none, the broker's other partitions are asked for after a while all the same."""
+        self._gauge.came()
         for waiter in self._waiters:
             _settle(waiter, has_come=True)
         if self._hold is None:

@@ -10,6 +10,7 @@ from aiokafka.errors import CorruptRecordException
 from aiokafka.structs import ConsumerRecord, TopicPartition
 
 from streams.runtime.kafka.connection import KafkaConnection
+from streams.runtime.kafka.merging import StrainGauge
 from streams.runtime.kafka.stock import StockSource
 from streams.runtime.kafka.ways import FetchSettings
 from tests.virtual import in_virtual_time
@@ -65,9 +66,12 @@ class Consumer:
 
 
 def reading(consumer: Consumer) -> StockSource:
-    """Make a source that reads both partitions from offset 3 on."""
+    """Make a source that reads both partitions from offset 3 on, on an event loop that is always at work."""
     names = {"p.t": "t"}
-    source = StockSource(cast("Any", consumer), names, KafkaConnection("nowhere:9092", "p"), FetchSettings(merge_ms=3))
+    now_s = asyncio.get_running_loop().time
+    busy = StrainGauge(now_s, now_s)
+    connection, settings = KafkaConnection("nowhere:9092", "p"), FetchSettings(merge_ms=3)
+    source = StockSource(cast("Any", consumer), names, connection, settings, gauge=busy)
     source.own([ONE, TWO])
     for place in (ONE, TWO):
         source.seek(place, 3)
