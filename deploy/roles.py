@@ -20,6 +20,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias
 
+from deploy.columns import Fronted, before_joiner, before_selection
 from deploy.config.addresses import connection, redis_place, redis_url
 from deploy.config.folder import STATE, load_notes, private
 from deploy.errors import StartError, UsageError
@@ -167,8 +168,11 @@ def selection(common: Shared, inline: Sequence[Model] = ()) -> Runnable:
     models = {model.name: ModelWorker(codec, model, role.instance, how) for model in inline}
     executors = executors_of(how, common.clock.now_us)
     places = role.outstanding / how.queue_rows  # models inside have the room that they have in a worker
-    kernel = Local(Selection(codec, settings), models, codec, places, writes_behind=given.write_behind)
-    return _loop(role, kernel, common, _store(common), executors, features)
+    own = Selection(codec, settings)
+    fronted = Fronted(Local(own, models, codec, places, writes_behind=given.write_behind))
+    if common.settings.columns and not given.write_behind:
+        fronted = before_selection(fronted.kernel, own, models, common.codec, settings.margin_us)
+    return _loop(role, fronted.kernel, common, _store(common), executors, features, fronted.batched)
 
 
 def joiner(common: Shared) -> RoleLoop:
@@ -186,7 +190,9 @@ def joiner(common: Shared) -> RoleLoop:
         slice_us=common.slice_us,
         wrote=frozenset((topics.OBSERVATIONS, number) for number in range(common.settings.partitions)),
     )
-    return _loop(role, Joiner(common.codec, settings), common)
+    kernel = Joiner(common.codec, settings)
+    fronted = before_joiner(kernel, common.codec) if common.settings.columns else Fronted(kernel)
+    return _loop(role, fronted.kernel, common, batched=fronted.batched)
 
 
 def joiner_settings(settings: Settings) -> JoinerSettings:
@@ -374,6 +380,7 @@ def _loop(
     store: RedisStore | None = None,
     executors: Executors | None = None,
     features: RedisFeatures | None = None,
+    batched: frozenset[str] = frozenset(),
 ) -> RoleLoop:
     return kafka_loop(
         role,
@@ -390,6 +397,7 @@ def _loop(
         features=features,
         partitions=common.settings.partitions,
         prepare=preparing(common.codec),
+        batched=batched,
     )
 
 

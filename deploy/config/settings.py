@@ -589,6 +589,10 @@ class Settings(Section):
     niceness: int = Field(default=5, ge=0, le=19)
     """How much processes that only join, learn, record or show the page give way to those that answer, on up to 4 cores
     (nice(1), and the autogroup of a session): with 5, a quarter of a core that both want; 0 = not at all."""
+    columns: bool = True
+    """Whether the common query is answered, joined and learnt in C, many at a time. What is not common goes to the same
+    kernels as with `false`, which gives the same answers. `skysail doctor` says which applications go by columns, and
+    why others do not. Where Skysail was installed without a compiler, it is `false` by itself."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """The lowest level that is logged."""
     profile: Path | None = None

@@ -16,7 +16,7 @@ from schemas.records import ModelOutput, Outcome, Prediction, Query, Status, Ten
 from schemas.wire import ITEM_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from schemas.codec import Codec
     from schemas.records import Decision, Value
@@ -202,7 +202,7 @@ class _AnswerMarks(NamedTuple):
 
 
 # Two answers of each kind that nothing else in a prediction looks like.
-_ANSWERS: Final = {
+_ANSWERS: Final[Mapping[type, tuple[Value, Value]]] = {
     int: (0x1234_5678_9ABC_DEF, -77),
     float: (1.2345678901234567e-200, -2.5),
     str: ("mark of an answer", "a"),

@@ -10,14 +10,15 @@ model is not sure to answer in a millisecond, or answers otherwise than with one
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from dataclasses import dataclass, field
 from itertools import groupby, pairwise
-from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, cast
 
 from schemas import topics
 from schemas.errors import DecodeError, SchemaError
-from schemas.records import Outcome, Query, Tensor
+from schemas.records import Decision, Outcome, Query, Tensor
 from streams.columns.behind import Behind
 from streams.columns.pieces import Asked, Uncut, answer_form, query_form
 from streams.operators.contract import Batch, EmitBatch, Position, Skip, Span
@@ -43,6 +44,9 @@ try:
 except ImportError:  # no compiler when Skysail was installed
     compiled = None  # type: ignore[assignment] # the module is there for the checker
 
+# Numbers are copied as they lie in memory.
+IS_COMPILED: Final = compiled is not None and sys.byteorder == "little"
+
 # Figures: queries answered by columns; applications that are not, and why; records that were left to the kernel.
 COLUMNS, NOT_COLUMNS, LEFT = "columns_total", "not_columns", "left_total"
 # A poll in which plain queries and others take turns more often than this is the kernel's: each turn is a call.
@@ -58,17 +62,49 @@ _NO_LANE = -1
 _WHOLE, _DOUBLE, _TEXT = 0, 1, 2
 _KINDS: tuple[type[int | float | str], ...] = (int, float, str)
 _LONGEST = 4_096  # bytes of an answer that is a text
+_SAMPLE = Decision((0,), 1, "sample", "single", ("model",), (1.0,))
+
+
+def columns_for_selection(
+    kernel: Operator,
+    selection: Selection,
+    models: Mapping[str, Inside],
+    codec: Codec,
+    unpack: Callable[[Batch], list[Record]],
+    margin_us: int | None = None,
+) -> ColumnSelection | None:
+    """Return selection that takes batches of queries, too; arguments are those of `ColumnSelection`.
+
+    Returns:
+        None where Skysail is not compiled, or records are not what columns read and write.
+    """
+    if not IS_COMPILED:
+        return None
+    try:
+        query_form(codec, "sample", "float32", (4,))
+        answer_form(codec, "sample", Asked(_SAMPLE, "model", "1"), int)
+    except (Uncut, SchemaError):
+        return None
+    return ColumnSelection(kernel, selection, models, codec, unpack, margin_us)
 
 
 class Direct(Protocol):
     """Whom to ask at once."""
 
     @property
-    def version(self) -> str: ...
+    def version(self) -> str:
+        """The version that answers."""
+        ...
+
     @property
-    def copy(self) -> int: ...
+    def copy(self) -> int:
+        """Which copy of it."""
+        ...
+
     @property
-    def patience_us(self) -> int: ...
+    def patience_us(self) -> int:
+        """After how long it counts as hung."""
+        ...
 
 
 class Inside(Protocol):
@@ -166,10 +202,11 @@ class ColumnSelection(Behind):
     def _on_batches(self, batches: list[Batch], now_us: int, effects: Effects) -> None:
         """Answer what is plain, and leave the rest, run by run."""
         self._follow()
-        lanes = [each for each in self._applications.values() if each.lane is not None][:MOST_LANES]
+        its = [(each, each.lane) for each in self._applications.values() if each.lane is not None][:MOST_LANES]
+        lanes = [each for each, _ in its]
         left = _Left(batches, self._unpack)
         try:
-            poll = compiled.Poll(batches, tuple([each.lane for each in lanes]), now_us)
+            poll = compiled.Poll(batches, tuple([lane for _, lane in its]), now_us)
         except ValueError:
             records = left.all()
             self._learn_forms(records)

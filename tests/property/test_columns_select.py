@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from policies import registry
 from schemas import topics
 from schemas.codec import Codec
-from schemas.errors import DecodeError
 from schemas.records import Application, Feedback, Outcome, PolicyState, Query, Tensor
-from streams.columns.select import ColumnSelection, compiled
+from streams.columns.select import IS_COMPILED, ColumnSelection
 from streams.operators.contract import (
     Batch,
     DeadLetter,
@@ -31,6 +31,7 @@ from streams.operators.contract import (
 from streams.operators.selection.kernel import Selection, SelectionSettings
 from streams.runtime.kafka.fast.record_batches import unpack
 from streams.runtime.role.local import Local, LocalCodec
+from streams.topology import state_partition
 from tests.batches import batch
 from tests.workers import model, worker
 
@@ -38,9 +39,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streams.operators.contract import Effects, Operator
-    from workers.kernel.worker import ModelWorker
 
-pytestmark = pytest.mark.skipif(compiled is None, reason="Skysail is not compiled here")
+pytestmark = pytest.mark.skipif(not IS_COMPILED, reason="Skysail is not compiled here")
 
 CODEC = Codec()
 NOW = 1_700_000_000_000_000
@@ -103,7 +103,8 @@ class Twin:
 
     def ask_now(self, name: str, copy: int, rows: Tensor, patience_us: int) -> tuple[Predicted, int] | None:
         """Answer at once, unless the model refuses to."""
-        assert copy == self.models[name].serving.copy and patience_us > 0
+        assert copy == self.models[name].serving.copy
+        assert patience_us > 0
         return None if name in self.refuses else (answers(name, rows.numpy()), 0)
 
     def configure(self, topic: str, key: str, record: object, now_us: int) -> None:
@@ -150,7 +151,7 @@ class Twin:
 
     def seen(self) -> dict[str, object]:
         """Return all that somebody outside can see."""
-        figures = {name: value for name, value in self.selection.statistics().items()}
+        figures = dict(self.selection.statistics())
         said = {partition: sorted(said, key=repr) for partition, said in self.said.items()}
         return {"said": said, "done": self.done, "letters": self.letters, "figures": figures}
 
@@ -231,10 +232,15 @@ POLLS = st.lists(
     st.tuples(
         st.lists(st.tuples(st.integers(0, PARTITIONS - 1), st.one_of(PLAIN, PLAIN, SAID)), max_size=5),
         st.sampled_from([0, 0, 1, 2, 3, 4]),
+        st.sampled_from([0, 0, 3_000]),
     ),
     min_size=1,
     max_size=6,
 )
+
+
+# From it columns learn the form of inputs.
+FIRST = Batch(topics.QUERIES, 0, 0, 1, batch(0, [(None, CODEC.encode(usual("first", np.ones(4, np.float32))), [])]))
 
 
 def both(refuses: frozenset[str] = frozenset()) -> tuple[Twin, Twin]:
@@ -270,10 +276,10 @@ def test_columns_and_the_rest_do_what_the_kernel_does_alone(
             twin.configure(topics.MODELS, name, model(name), NOW)
         twin.configure(topics.APPLICATIONS, "digits", application("digits", policy), NOW)
         twin.configure(topics.APPLICATIONS, "others", application("others", "exp4"), NOW)
-        twin.poll([], NOW)
-    offsets = [0] * PARTITIONS
+        twin.poll([FIRST], NOW)
+    offsets = [1] * PARTITIONS
     now_us = NOW
-    for step, (groups, change) in enumerate(polls):
+    for step, (groups, change, wait_us) in enumerate(polls):
         batches = []
         for partition, said in groups:
             made = batch(offsets[partition], said)
@@ -282,29 +288,20 @@ def test_columns_and_the_rest_do_what_the_kernel_does_alone(
             offsets[partition] += len(said)
         for twin in twins:
             twin.poll(batches, now_us)
-        now_us += 3_000
+        now_us += wait_us
         for twin in twins:
             if change:
                 changed = application("digits", policy, **CHANGES[change])
                 twin.configure(topics.APPLICATIONS, "digits", changed, now_us)
             if change == 3:
-                twin.states[StateKey(state_partition_of(), "digits")] = learnt(policy, step)
+                twin.states[StateKey(state_partition("digits", PARTITIONS), "digits")] = learnt(policy, step)
             twin.perform(twin.kernel.on_timer(now_us), now_us)
         alone, columns = (twin.seen() for twin in twins)
         assert columns == alone
 
 
-def state_partition_of() -> int:
-    """Return where the state of `digits` is."""
-    from streams.topology import state_partition
-
-    return state_partition("digits", PARTITIONS)
-
-
 def learnt(policy: str, version: int) -> PolicyState:
     """Return a state that differs from the first one."""
-    from policies import registry
-
     made = registry.create(policy)
     names = MODELS[:1] if policy == "single" else MODELS
     values = made.init(len(names))

@@ -1,0 +1,46 @@
+"""Puts columns before the kernels of a process, where the settings want them and Skysail is compiled."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from schemas import topics
+from streams.runtime.kafka.fast.whole_batches import records_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from schemas.codec import Codec
+    from streams.operators.contract import Operator
+    from streams.operators.join.kernel import Joiner
+    from streams.operators.selection.kernel import Selection
+    from workers.kernel.worker import ModelWorker
+
+
+class Fronted(NamedTuple):
+    """A kernel, and the topics whose record batches it takes whole."""
+
+    kernel: Operator
+    batched: frozenset[str] = frozenset()
+
+
+def before_selection(
+    kernel: Operator, selection: Selection, models: Mapping[str, ModelWorker], codec: Codec, margin_us: int | None
+) -> Fronted:
+    """Return selection with models inside, behind columns; arguments are those of `select.ColumnSelection`."""
+    try:
+        from streams.columns.select import columns_for_selection
+    except ImportError:  # no compiler when Skysail was installed
+        return Fronted(kernel)
+    columns = columns_for_selection(kernel, selection, models, codec, records_of, margin_us)
+    return Fronted(kernel) if columns is None else Fronted(columns, frozenset({topics.QUERIES}))
+
+
+def before_joiner(kernel: Joiner, codec: Codec) -> Fronted:
+    """Return the joiner behind columns."""
+    try:
+        from streams.columns.join import columns_for_joiner
+    except ImportError:  # no compiler when Skysail was installed
+        return Fronted(kernel)
+    columns = columns_for_joiner(kernel, codec, records_of)
+    return Fronted(kernel) if columns is None else Fronted(columns, frozenset({topics.PREDICTIONS, topics.FEEDBACK}))
