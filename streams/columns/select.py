@@ -132,14 +132,14 @@ class _Application:
 
     Attributes:
         deployed: the application.
-        form: element type and shape of its inputs.
-        lane: in C; None = the form is not known yet, or cannot be read.
+        form: element type and shape of its inputs; no type = not known yet.
+        lane: in C; None = the form is not known, or cannot be read.
         arms: that it draws by.
         forms: of its answers, by arm, version and kind, in the state of `arms`.
     """
 
     deployed: Deployed
-    form: tuple[str, tuple[int, ...]] | None = None
+    form: tuple[str, tuple[int, ...]] = ("", ())
     lane: Lane | None = None
     arms: Arms | None = None
     forms: dict[tuple[int, str, int], AnswerForm] = field(default_factory=dict)
@@ -212,6 +212,28 @@ class ColumnSelection(Behind):
             self._learn_forms(records)
             effects += self._kernel.on_records(records, now_us)
             return
+        wanted: list[StateKey] = []
+        for number in poll.lanes_of(0, poll.count):
+            if not self._draws(lanes[number], now_us, wanted):
+                poll.leave(0, poll.count, number)
+        self._take_turns(poll, lanes, left, now_us, effects)
+        self._selection.fetch(wanted, now_us, effects)
+        self._note_left(poll, left)
+
+    def _draws(self, its: _Application, now_us: int, wanted: list[StateKey]) -> bool:
+        """Tell whether an application answers now, and have it draw by its state as it was read last."""
+        plain, lane = self._selection.plain, its.lane
+        name = its.deployed.application.name
+        arms = plain.arms(its.deployed, now_us, wanted) if plain.has_room(name) else None
+        if arms is None or lane is None:
+            return False
+        if arms is not its.arms:
+            its.arms, its.forms = arms, {}
+            lane.decide_by(arms.cumulative)
+        return True
+
+    def _take_turns(self, poll: Poll, lanes: list[_Application], left: _Left, now_us: int, effects: Effects) -> None:
+        """Answer the runs of plain rows, and give the kernel the others, in order."""
         runs = [*poll.runs(), (False, poll.count)]
         if len(runs) > MOST_RUNS + 1:
             self._left["turns"] += poll.count
@@ -222,15 +244,13 @@ class ColumnSelection(Behind):
                 effects += self._kernel.on_records(left.some(poll.places(begin, end)), now_us)
             else:
                 self._answer(poll, _Run(begin, end, lanes), left, now_us, effects)
-        self._note_left(poll, left)
 
     def _answer(self, poll: Poll, run: _Run, left: _Left, now_us: int, effects: Effects) -> None:
-        """Answer a run; applications that do not answer now are left to the kernel."""
+        """Answer a run; applications whose models do not answer now are left to the kernel."""
         begin, end, _ = run
-        wanted: list[StateKey] = []
         took_us, answering = 0, list[int]()
         for number in sorted(poll.lanes_of(begin, end)):
-            lane_us = self._decide(poll, run, number, now_us, wanted)
+            lane_us = self._ask_models(poll, run, number, now_us)
             if lane_us is None:
                 poll.leave(begin, end, number)
             else:
@@ -238,26 +258,18 @@ class ColumnSelection(Behind):
                 answering.append(number)
         if answering:
             self._write(poll, run, answering, now_us + took_us, effects)
-        self._selection.fetch(wanted, now_us, effects)
         if places := poll.places(begin, end, _NO_LANE):
             effects += self._kernel.on_records(left.some(places), now_us)
 
-    def _decide(self, poll: Poll, run: _Run, number: int, now_us: int, wanted: list[StateKey]) -> int | None:
-        """Draw and ask the models of an application's rows; returns how long they took (us), None = they are left."""
+    def _ask_models(self, poll: Poll, run: _Run, number: int, now_us: int) -> int | None:
+        """Ask the models of an application's rows; returns how long they took (us), None = they are left."""
         its = run.lanes[number]
-        name, lane = its.deployed.application.name, its.lane
-        plain = self._selection.plain
-        arms = plain.arms(its.deployed, now_us, wanted) if plain.has_room(name) else None
-        if arms is None or lane is None or self._ask is None or its.form is None:
-            return None
-        if arms is not its.arms:
-            its.arms, its.forms = arms, {}
-            lane.decide_by(arms.cumulative)
-        recent = plain.quotas.by_name[name].recent
+        recent = self._selection.plain.quotas.by_name[its.deployed.application.name].recent
         known = {place: (of.ids, of.oldest) for place in poll.partitions if (of := recent.of(place))}
         took_us = 0
         for arm, count, numbers in poll.ask(run.begin, run.end, number, known):
-            arm_us = self._ask_arm(its, arm, Tensor(its.form[0], (count, *its.form[1]), numbers), now_us)
+            dtype, shape = its.form
+            arm_us = self._ask_arm(its, arm, Tensor(dtype, (count, *shape), numbers), now_us)
             if arm_us is None:
                 return None
             took_us += arm_us
@@ -265,11 +277,11 @@ class ColumnSelection(Behind):
 
     def _ask_arm(self, its: _Application, arm: int, rows: Tensor, now_us: int) -> int | None:
         """Have a lane say what an arm's model answers; returns how long that took (us), None = it does not."""
-        assert its.arms is not None and its.lane is not None and self._ask is not None  # noqa: PT018 - one truth
+        assert its.arms is not None and its.lane is not None  # noqa: PT018 - one truth
         model = its.arms.names[arm]
         inside = self._models[model]
         whom = inside.direct(now_us)
-        ran = None if whom is None else self._ask(model, whom.copy, rows, whom.patience_us)
+        ran = None if whom is None or self._ask is None else self._ask(model, whom.copy, rows, whom.patience_us)
         if whom is None or ran is None or (said := _said(ran[0])) is None:
             return None
         key = arm, whom.version, said.kind
@@ -321,13 +333,13 @@ class ColumnSelection(Behind):
             elif name in known and known[name].deployed is deployed:
                 self._applications[name] = known[name]
             else:
-                form = known[name].form if name in known else None
+                form = known[name].form if name in known else ("", ())
                 self._applications[name] = self._made(deployed, form)
 
-    def _made(self, deployed: Deployed, form: tuple[str, tuple[int, ...]] | None) -> _Application:
+    def _made(self, deployed: Deployed, form: tuple[str, tuple[int, ...]]) -> _Application:
         """Return an application whose inputs have this form, if it is known and can be read."""
         made = _Application(deployed, form)
-        if form is not None:
+        if form[0]:
             name = deployed.application.name
             try:
                 pieces = query_form(self._codec, name, *form)

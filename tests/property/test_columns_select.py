@@ -125,7 +125,7 @@ class Twin:
     def perform(self, effects: Effects, now_us: int) -> None:
         """Take effects; models answer at once."""
         for effect in effects:
-            if isinstance(effect, Emit):
+            if isinstance(effect, Emit) and effect.topic == topics.PREDICTIONS:
                 self.said.setdefault(effect.partition, []).append((effect.key, effect.value, effect.headers))
                 self.done |= {*effect.completes}
             elif isinstance(effect, EmitBatch):
