@@ -94,6 +94,7 @@ class KafkaClientTransport:
         """Send what is pending, as far as that takes seconds, and disconnect."""
         accumulator, self._accumulator = self._accumulator, None
         if accumulator is not None and not await accumulator.flush(_FLUSH_S):
+            accumulator.abandon()
             self._tasks.create_task(_abandon())
         try:
             await self._stack.aclose()

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from streams.operators.contract import NONE_UNREAD, Emit, Needs, Operator, Record
+from streams.operators.contract import NONE_UNREAD, Emit, EmitBatch, Needs, Operator, Record
 from streams.runtime.errors import RecordRefusedError, RecordTooLargeError, StoreUnavailableError, UnknownPartitionError
 from streams.runtime.kafka.fast.whole_batches import emits_of
-from streams.runtime.ports import Vitals
+from streams.runtime.ports import Posted, Vitals
 from streams.runtime.role.definition import Ports
 from streams.runtime.stores.base import MemoryStore
 from tests.virtual import VirtualClock
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from streams.operators.contract import (
         Batch,
         Effects,
-        EmitBatch,
         Load,
         Predict,
         StateKey,
@@ -48,9 +47,13 @@ class FakeTransport:
         refused: (topic, value) of records that are never taken.
         up: cleared, sends get no answer until it is set again.
         batches: (topic, partition, number of records) of each acknowledged batch.
+        posts: whether it takes what nobody waits for; else each lane waits in a task.
     """
 
+    posts = True
+
     def __init__(self, broker: FakeBroker) -> None:
+        self._posting: set[asyncio.Task[None]] = set()
         self.broker = broker
         self.faults: deque[Exception | None] = deque()
         self.missing: set[str] = set()
@@ -79,6 +82,31 @@ class FakeTransport:
             self.broker.put(topic, partition, emit.value, key=emit.key)
         self.batches.append((topic, partition, len(fitting)))
         return len(fitting)
+
+    def post(self, offers: Sequence[Sequence[Emit] | EmitBatch]) -> list[Posted | None]:
+        """Send each offer in a task; see `ports.Transport`."""
+        return [self._posted(offer) for offer in offers] if self.posts else [None] * len(offers)
+
+    def _posted(self, offer: Sequence[Emit] | EmitBatch) -> Posted | None:
+        if isinstance(offer, EmitBatch):
+            answer = asyncio.ensure_future(self.send_batch(offer))
+            count = 1
+        else:
+            fitting = offer[: self.batch_records]
+            if len(fitting[0].value) > self.limit:
+                return None
+            answer, count = asyncio.ensure_future(self._all(fitting)), len(fitting)
+        self._posting.add(answer)
+        answer.add_done_callback(self._posting.discard)
+        return Posted(count, answer)
+
+    async def _all(self, emits: Sequence[Emit]) -> None:
+        """Send these or none, as a broker takes a batch or refuses it."""
+        topic, partition = emits[0][:2]
+        if any((topic, emit.value) in self.refused or len(emit.value) > self.limit for emit in emits):
+            await asyncio.sleep(ROUND_TRIP_S)
+            raise RecordRefusedError(f"{topic} does not take one of them")
+        await self.send(topic, partition, emits)
 
     async def send_batch(self, batch: EmitBatch) -> None:
         """Acknowledge a finished batch as a whole, or refuse it as a whole; see `ports.Transport`."""

@@ -218,6 +218,17 @@ class Transport(Protocol):
         """
         ...
 
+    def post(self, offers: Sequence[Sequence[Emit] | EmitBatch]) -> Sequence[Posted | None]:
+        """Send of each offer what `send` and `send_batch` would, of all in one request, without waiting.
+
+        Args:
+            offers: leading records of a partition, or a finished batch; no partition twice.
+
+        Returns:
+            what left of each. None: that has to be waited for, or is no good; `send` or `send_batch` will tell.
+        """
+        ...
+
     async def send_batch(self, batch: EmitBatch) -> None:
         """Send one finished batch as it is, and wait until the broker has it.
 
@@ -227,6 +238,18 @@ class Transport(Protocol):
             MisconfiguredError: not allowed.
         """
         ...
+
+
+class Posted(NamedTuple):
+    """What left without being waited for.
+
+    Attributes:
+        count: how many of the offered ones.
+        answer: done when the broker has them, or with an exception: then they are to be sent by `send` or `send_batch`.
+    """
+
+    count: int
+    answer: asyncio.Future[None]
 
 
 class LogPositions(Protocol):

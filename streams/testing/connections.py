@@ -123,6 +123,10 @@ class SimulatedTransport:
 
         return await process.ask_serving([(topic, partition)], arrived)
 
+    def post(self, offers: Sequence[object]) -> list[None]:
+        """Leave all to those that wait; see `ports.Transport`."""
+        return [None] * len(offers)
+
     async def send_batch(self, batch: EmitBatch) -> None:
         """Send one finished batch, or refuse it now and then; see `ports.Transport`."""
         process = self._process

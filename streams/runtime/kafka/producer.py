@@ -21,6 +21,7 @@ from aiokafka.errors import (
     UnknownTopicOrPartitionError,
 )
 
+from streams.operators.contract import EmitBatch
 from streams.runtime.errors import (
     BrokerUnavailableError,
     MisconfiguredError,
@@ -31,7 +32,7 @@ from streams.runtime.errors import (
 from streams.runtime.kafka.fast.outlet import FastOutlet
 from streams.runtime.kafka.stock import StockOutlet
 from streams.runtime.kafka.ways import InvalidRecordError, ProducerSettings
-from streams.runtime.ports import size_of
+from streams.runtime.ports import Posted, size_of
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Sequence
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from aiokafka.client import AIOKafkaClient
     from aiokafka.structs import TopicPartition as KafkaPartition
 
-    from streams.operators.contract import Emit, EmitBatch
+    from streams.operators.contract import Emit
     from streams.runtime.clock import Clock
     from streams.runtime.kafka.connection import KafkaConnection
     from streams.runtime.kafka.ways import Outlet
@@ -113,6 +114,30 @@ class KafkaTransport:
         if not outlet.takes_finished:
             raise RecordRefusedError("batches are made here, of records")
         await self._counted(outlet, self._deliver_finished(outlet, batch))
+
+    def post(self, offers: Sequence[Sequence[Emit] | EmitBatch]) -> Sequence[Posted | None]:
+        """Send offers without waiting; see `ports.Transport`."""
+        outlet = self._outlet
+        if outlet is None:
+            return [None] * len(offers)
+        posted = [self._post(outlet, offer) for offer in offers]
+        outlet.depart()
+        return posted
+
+    def _post(self, outlet: Outlet, offer: Sequence[Emit] | EmitBatch) -> Posted | None:
+        if isinstance(offer, EmitBatch):
+            if not outlet.takes_finished or len(offer.data) > self._settings.batch_bytes:
+                return None
+            place, batch, count = self._connection.kafka_partition(offer[:2]), offer.data, 1
+        else:
+            if size_of(offer[0]) > self._settings.record_bytes:
+                return None
+            place = self._connection.kafka_partition(offer[0][:2])
+            if _leader(outlet.client, place) is None:
+                return None  # before the work is done
+            batch, count = outlet.batch(offer)
+        answer = outlet.post(place, batch)
+        return None if answer is None else Posted(count, answer)
 
     async def partitions(self, topics: Iterable[str]) -> dict[str, int]:
         """Return how many partitions these topics have, without those that are not there or not for this user."""

@@ -273,6 +273,12 @@ class StockOutlet:
         if fault is not None:
             raise fault
 
+    def post(self, place: KafkaPartition, batch: BatchBuilder) -> None:
+        """Leave all to `send`; see `ways.Outlet`."""
+
+    def depart(self) -> None:
+        """Do nothing; see `ways.Outlet`."""
+
     def abandon(self) -> None:
         """End every wait for an answer; see `ways.Outlet`."""
         if not self._abandoned.done():

@@ -21,6 +21,7 @@ from schemas.sizes import MAX_BYTES, ROOM_BYTES
 from streams.topology import DEAD_LETTER_ROOM
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from aiokafka.client import AIOKafkaClient
@@ -181,6 +182,14 @@ class Outlet(Protocol):
         Raises:
             KafkaError: what the broker answered, or why it did not.
         """
+        ...
+
+    def post(self, place: KafkaPartition, batch: Any) -> asyncio.Future[None] | None:
+        """Do as `send`, but do not wait; None = only `send` can. It leaves with `depart`, which the caller owes."""
+        ...
+
+    def depart(self) -> None:
+        """Send what was posted now."""
         ...
 
     def abandon(self) -> None:

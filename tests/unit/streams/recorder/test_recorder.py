@@ -244,5 +244,9 @@ class _Sink:
         """Take all."""
         return len(emits)
 
+    def post(self, offers: Sequence[object]) -> list[None]:
+        """Take none."""
+        return [None] * len(offers)
+
     async def send_batch(self, batch: EmitBatch) -> None:
         """Take it."""

@@ -23,6 +23,13 @@ if TYPE_CHECKING:
     from streams.operators.contract import EmitBatch
 
 
+@pytest.fixture(params=["posted", "awaited"], autouse=True)
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Whether the transport takes what nobody waits for or not: what lanes promise is the same."""
+    monkeypatch.setattr(FakeTransport, "posts", request.param == "posted")
+    return str(request.param)
+
+
 def emit(value: int | bytes, partition: int = 0, topic: str = "out", *, awaited: bool = True) -> Emit:
     """Return a record; its number is also the offset that it completes."""
     payload = value if isinstance(value, bytes) else b"%d" % value
@@ -155,7 +162,7 @@ def test_a_record_that_is_too_large_is_handed_back_and_the_lane_goes_on() -> Non
     run(scene())
 
 
-def test_a_record_that_is_refused_for_good_is_handed_back_after_its_forerunners() -> None:
+def test_a_record_that_is_refused_for_good_is_handed_back_after_its_forerunners(way: str) -> None:
     """It is not sent again, and the order of the others is kept."""
 
     async def scene() -> None:
@@ -165,7 +172,7 @@ def test_a_record_that_is_refused_for_good_is_handed_back_after_its_forerunners(
             assert await s.lanes.flush(5)
             assert [record.value for record in s.refused] == [b"bad"]
             assert s.broker.values("out") == [b"1", b"2"]
-            assert s.lanes.counters["lane_retries_total"] == 0
+            assert s.lanes.counters["lane_retries_total"] == (way == "posted")  # once, to find the one that is meant
 
     run(scene())
 
@@ -294,7 +301,7 @@ def test_a_misconfigured_cluster_ends_the_loop_with_its_cause() -> None:
     async def scene() -> None:
         with pytest.RaisesGroup(pytest.RaisesExc(MisconfiguredError, match="no right")):
             async with opened() as s:
-                s.transport.faults.append(MisconfiguredError("no right to write"))
+                s.transport.faults.extend([MisconfiguredError("no right to write")] * 2)
                 s.lanes.send([emit(1)])
                 await s.lanes.flush(1)
 
@@ -400,3 +407,58 @@ def test_a_finished_batch_presses_with_all_its_bytes() -> None:
             assert s.lanes.pressure() == 0
 
     run(scene())
+
+
+def test_what_is_sent_in_one_turn_leaves_in_the_next_one_without_a_task(way: str) -> None:
+    """Of all lanes in one go, and so does what has piled up when the answer comes."""
+
+    async def scene() -> None:
+        async with opened() as s:
+            offers: list[int] = []
+            post = s.transport.post
+            s.transport.post = lambda lanes: (offers.append(len(lanes)), post(lanes))[1]  # type: ignore[method-assign]
+            s.lanes.send([emit(0), emit(1, partition=1)])
+            s.lanes.send([emit(2), emit(3, topic="other")])
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            assert offers == [3]
+            assert len(s.lanes._running) == (0 if way == "posted" else 3)
+            s.lanes.send([emit(4)])
+            assert await s.lanes.flush(1)
+            assert offers == ([3, 1] if way == "posted" else [3])
+            assert sorted(s.done) == [*range(5)]
+
+    run(scene())
+
+
+def test_lanes_that_are_abandoned_complete_nothing_any_more() -> None:
+    """What was on its way may arrive: its source is read again all the same."""
+
+    async def scene() -> None:
+        async with opened() as s:
+            s.lanes.send([emit(0), emit(1, partition=1)])
+            await elapse(ROUND_TRIP_S / 2)
+            s.lanes.send([emit(2, partition=2)])
+            s.lanes.abandon()
+            await elapse(1)
+            assert s.done == []
+            assert s.lanes._running == set()
+
+    run(scene())
+
+
+def test_an_error_in_what_is_told_ends_the_role(way: str) -> None:
+    """It is a fault of the program, and nobody would hear of it otherwise."""
+
+    async def scene() -> None:
+        with pytest.RaisesGroup(pytest.RaisesExc(ZeroDivisionError, match="tracker")):
+            async with opened() as s:
+                s.lanes._events = s.lanes._events._replace(acknowledged=_failing)
+                s.lanes.send([emit(0)])
+                await elapse(5)
+
+    run(scene())
+
+
+def _failing(*_: object) -> None:
+    raise ZeroDivisionError("tracker")
