@@ -59,7 +59,7 @@ def _needed(seen: Observation) -> Sequence[str]:
         return (seen.decision.state,)
 
 
-def _gather(names: dict[str, None], observations: Sequence[Observation]) -> None:
+def gather(names: dict[str, None], observations: Sequence[Observation]) -> None:
     """Add the states without which observations cannot be folded, in order; one of no policy is a dead letter."""
     for seen in observations:
         names[seen.decision.state] = None
@@ -72,7 +72,7 @@ def _names(records: Iterable[_Queued]) -> dict[str, None]:
     """Return the states without which records cannot be folded, in order."""
     names: dict[str, None] = {}
     for _, observations in records:
-        _gather(names, observations or ())
+        gather(names, observations or ())
     return names
 
 
@@ -88,6 +88,11 @@ class Partition:
     queued: int = 0  # observations in it
     needed: dict[str, None] = field(default_factory=dict)  # states without which the queue cannot be folded, in order
     fetching: dict[str, None] = field(default_factory=dict)
+
+    def note_seen(self, record: Record, observations: Sequence[Observation]) -> None:
+        """Remember the ids of a record that has been applied before."""
+        for seen in observations:
+            self.seen.add(seen.query_id, record.timestamp_us)
 
 
 class Learner(Operator):
@@ -147,7 +152,7 @@ class Learner(Operator):
         effects: Effects = []
         touched: dict[int, None] = {}
         for number, run in groupby(records, key=PARTITION):
-            if self.queue(number, run, effects):
+            if self.enqueue(number, run, effects):
                 touched[number] = None
         for number in touched:
             self.advance(number, now_us, effects)
@@ -200,7 +205,7 @@ class Learner(Operator):
             "observations_waiting": float(self.held),
         }
 
-    def queue(self, number: int, records: Iterable[Record], effects: Effects) -> bool:
+    def enqueue(self, number: int, records: Iterable[Record], effects: Effects) -> bool:
         """Queue a run of one partition's records; tell whether any is to be folded."""
         partition = self.partitions.get(number)
         if partition is None:
@@ -211,19 +216,22 @@ class Learner(Operator):
             try:
                 observations = decode(Observations, record.value).items
             except DecodeError as error:
-                self.counters["undecodable_total", "topic", record.topic] += 1
+                self.note_undecodable(record, error, effects if record.offset >= start else [])
                 if record.offset >= start:
-                    effects.append(DeadLetter(record, error.cause, str(error)))
                     queue.append((record, None))  # the stored offset passes it, too: it is not read again
                 continue
             if record.offset < start:
-                for seen in observations:
-                    partition.seen.add(seen.query_id, record.timestamp_us)
+                partition.note_seen(record, observations)
                 continue
             queue.append((record, observations))
             partition.queued += len(observations)
-            _gather(needed, observations)
+            gather(needed, observations)
         return len(queue) > before
+
+    def note_undecodable(self, record: Record, error: DecodeError, effects: Effects) -> None:
+        """Count a record that holds no observations, and write it as a dead letter."""
+        self.counters["undecodable_total", "topic", record.topic] += 1
+        effects.append(DeadLetter(record, error.cause, str(error)))
 
     def _advance(self, number: int, effects: Effects, *, is_read: bool = False) -> None:
         """Fold the queue and ask for one write, or ask for missing states first.
