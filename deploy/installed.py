@@ -22,6 +22,7 @@ NEEDS: Mapping[str, str] = {"control": "faust", "worker": "threadpoolctl"}
 EXTENSIONS: Mapping[str, str] = {
     "schemas.compiled": "records",
     "streams.operators.id_times": "remembered ids",
+    "streams.columns.batches": "batches as columns",
     "streams.runtime.kafka.fast.unpacking": "batches from Kafka",
     "workers.runtimes.descent": "trees",
     "workers.runtimes.stages.grams": "texts",

@@ -55,6 +55,35 @@ class Record(NamedTuple):
         return tuple.__new__(Position, self[:3])  # half the cost of the constructor
 
 
+class Batch(NamedTuple):
+    """One whole record batch as fetched: format 2, not compressed, no control batch, an offset a record without gaps.
+
+    Its CRC is not checked yet: who reads its bytes does that first.
+
+    Attributes:
+        topic: logical. Fields 0 and 1 are those of `Record`.
+        partition: of the topic.
+        offset: the first record that is wanted; those of the batch before it are not delivered.
+        end: behind the last one wanted. A large batch is cut into slices over the same bytes.
+        data: the batch with its header.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    end: int
+    data: bytes
+
+
+class Span(NamedTuple):
+    """The delivered records of a partition with `begin <= offset < end`."""
+
+    topic: str
+    partition: int
+    begin: int
+    end: int
+
+
 class StateKey(NamedTuple):
     """Names one policy state. `partition` is the `observations` partition whose learner owns it."""
 
@@ -75,6 +104,27 @@ class Emit(NamedTuple):
     completes: tuple[Position, ...] = ()
     headers: tuple[tuple[str, bytes], ...] = ()
     is_part: bool = False
+
+
+class EmitBatch(NamedTuple):
+    """Produce one finished record batch; when the broker has acknowledged it, `completes` are complete.
+
+    It keeps its place among the other records of its partition. If the broker refuses it, its records are produced one
+    by one, and the last of them completes what it completes.
+
+    Attributes:
+        topic: logical.
+        partition: of the topic.
+        data: format 2, base offset 0, not compressed, timestamps of its maker (`CreateTime`); its CRC is right.
+        count: records in it, at least one.
+        completes: what it is the outcome of.
+    """
+
+    topic: str
+    partition: int
+    data: bytes
+    count: int
+    completes: tuple[Span, ...] = ()
 
 
 # A header of a record of `model-predictions` that selection has taken already: it was written for readers of the log.
@@ -176,7 +226,9 @@ class Log(NamedTuple):
     is_fault: bool = False
 
 
-Effect: TypeAlias = Emit | DeadLetter | Skip | FetchStates | FetchFeatures | WriteStates | Load | Unload | Predict | Log
+Effect: TypeAlias = (
+    Emit | EmitBatch | DeadLetter | Skip | FetchStates | FetchFeatures | WriteStates | Load | Unload | Predict | Log
+)
 Effects: TypeAlias = list[Effect]
 
 

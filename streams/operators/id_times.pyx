@@ -30,25 +30,11 @@ cdef size_t SMALLEST = 1024  # slots
 # is left for the first one, and what `_next_slots` adds for the second.
 cdef size_t COUNTED = 64, MOVED = 16
 cdef size_t GIVEN_BACK = 65536  # moved slots whose pages are given back at once: all of a large table would take ms
-cdef uint64_t BASIS = <uint64_t>0xCBF29CE484222325 ^ <uint64_t><Py_ssize_t>hash("ids")
-
-
-cdef struct Table:
-    uint64_t* keys
-    uint32_t* times  # 0 = the slot is free
-    size_t slots
-    size_t begin  # slots before have been given back
-    size_t used
+BASIS = <uint64_t>0xCBF29CE484222325 ^ <uint64_t><Py_ssize_t>hash("ids")
 
 
 cdef class IdTimes:
     """See `ids.py`."""
-
-    cdef Table _table  # takes every put
-    cdef Table _old  # what has been full, from `_moved` on; without slots where nothing moves
-    cdef size_t _moved
-    cdef size_t _counted, _stays, _began  # slots looked at, what stays of these, ids that were there at the begin
-    cdef uint32_t _oldest  # the latest of what puts have said: what may be left out once may be left out for good
 
     def __cinit__(self):
         self._table = allocated(SMALLEST)
@@ -61,12 +47,16 @@ cdef class IdTimes:
         return (self._table.slots + self._old.slots) * (sizeof(uint64_t) + sizeof(uint32_t))
 
     def find(self, str name not None):
-        cdef uint64_t key = hashed(name)
+        return self.find_key(hashed(name))
+
+    def put(self, str name not None, uint32_t time, uint32_t oldest):
+        return self.put_key(hashed(name), time, oldest)
+
+    cdef uint32_t find_key(self, uint64_t key) noexcept:
         cdef uint32_t time = self._table.times[slot_of(&self._table, key)]
         return time if time else self._before(key)
 
-    def put(self, str name not None, uint32_t time, uint32_t oldest):
-        cdef uint64_t key = hashed(name)
+    cdef uint32_t put_key(self, uint64_t key, uint32_t time, uint32_t oldest) except? 4294967295:
         cdef size_t slot
         self._oldest = max(self._oldest, oldest)
         if self._old.slots:
@@ -195,11 +185,6 @@ cdef int64_t found_in(const Table* table, uint64_t key, size_t begin, size_t end
 
 
 cdef uint64_t hashed(str name) except? 0:
-    cdef Py_ssize_t size, at
-    cdef const unsigned char* text = <const unsigned char*>PyUnicode_AsUTF8AndSize(name, &size)
-    cdef uint64_t found = BASIS
-    for at in range(size):
-        found = (found ^ text[at]) * <uint64_t>0x100000001B3
-    found = (found ^ (found >> 33)) * <uint64_t>0xFF51AFD7ED558CCD
-    found = (found ^ (found >> 33)) * <uint64_t>0xC4CEB9FE1A85EC53
-    return found ^ (found >> 33)
+    cdef Py_ssize_t size
+    cdef const char* text = PyUnicode_AsUTF8AndSize(name, &size)
+    return hash_of(<const unsigned char*>text, size)

@@ -127,6 +127,11 @@ class EndedQueries:
             known = self._known[how] = IdTimes()
         return known
 
+    @property
+    def tables(self) -> list[IdTimes]:
+        """All tables of queries whose waiting ended: one is known while its time is later than now."""
+        return [*self._known.values()]
+
     def knows(self, query_id: str, now_s: int) -> bool:
         """Tell whether a query is still known."""
         for known in self._known.values():  # noqa: SIM110 - a generator would cost as much as the search

@@ -49,7 +49,7 @@ from streams.operators.configuration import Configuration
 from streams.operators.contract import CLOCKS_US, NONE_UNREAD, Needs, Operator, Skip
 from streams.operators.ids import SECOND_US, IdTimes, seconds
 from streams.operators.join.buffer import EarlyFeedback, Ending, JoinBuffer
-from streams.operators.join.outcomes import AMBIGUOUS, LATE, JoinOutcomes, Match
+from streams.operators.join.outcomes import AMBIGUOUS, LATE, TOGETHER, JoinOutcomes, Match
 from streams.operators.join.shadows import Shadows
 from streams.operators.join.shared_room import USUAL_FEEDBACK_BYTES, SharedRoom
 from streams.operators.join.terms import ApplicationTerms
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from schemas.codec import Codec
     from streams.operators.contract import Effects, Record, Unread
 
-_SOURCE = itemgetter(0, 1)  # of a record: topic and partition
+SOURCE = itemgetter(0, 1)  # of a record: topic and partition
 _SHADOWS = frozenset((topics.SHADOWS,))
 _UNMATCHED = "no prediction with this query id was seen, or its window ended long ago"
 # Windows ended in one call, at 15 us each: records, acknowledgements and selection, if it shares the process, get their
@@ -109,24 +109,33 @@ class JoinerSettings:
 
 
 class Joiner(Operator):
-    """The kernel of the `joiner` role."""
+    """The kernel of the `joiner` role.
+
+    Attributes:
+        settings: its settings.
+        configuration: applications and models.
+        terms: on which applications wait.
+        outcomes: how waiting ends.
+        room: of predictions.
+        observed_us: when the last observation was written that it was told of; none of their predictions is younger.
+    """
 
     def __init__(self, codec: Codec, settings: JoinerSettings) -> None:
         self._codec = codec
-        self._settings = settings
-        configuration = Configuration(codec)
-        self._terms = ApplicationTerms(configuration, settings.window_us, settings.early_us, settings.memory_us)
-        self._outcomes = JoinOutcomes(codec, configuration, self._terms, settings.partitions, settings.memory_us)
+        self.settings = settings
+        self.configuration = configuration = Configuration(codec)
+        self.terms = ApplicationTerms(configuration, settings.window_us, settings.early_us, settings.memory_us)
+        self.outcomes = JoinOutcomes(codec, configuration, self.terms, settings.partitions, settings.memory_us)
         self._longest_us = 2 * (settings.window_us + settings.early_us)  # that a query may wait, after an outage
         self._partitions: dict[int, JoinBuffer] = {}
-        self._room = SharedRoom(settings.predictions, settings.large_bytes // 2)
+        self.room = SharedRoom(settings.predictions, settings.large_bytes // 2)
         self._early_room = SharedRoom(settings.feedback, settings.large_bytes // 4, USUAL_FEEDBACK_BYTES)
         self._forgotten = 0  # outputs of shadows for which there was no room, of partitions that are not ours any more
         self._unread: Unread = NONE_UNREAD
         self._left_unread: frozenset[str] = frozenset()  # topics, at the last look
         self._observed = IdTimes()  # queries that may be read again although they have an observation
         self._observed_left = _MOST_OBSERVED  # that it still takes
-        self._observed_us = 0  # when the last of these was written; none of their predictions is younger
+        self.observed_us = 0
         self._paused_us = 0  # when predictions were last left unread
         self._again_us = 0  # when windows that are held open are to be looked at again
 
@@ -135,7 +144,7 @@ class Joiner(Operator):
 
         Outputs of shadows wait as predictions do, though their records are complete.
         """
-        settings, due_us = self._settings, self.next_deadline()
+        settings, due_us = self.settings, self.next_deadline()
         recalled_us = settings.window_us + settings.early_us  # a usual wait; the learner remembers two
         return Needs(due_us, 0, self.paused, settings.window_us, _SHADOWS, is_told_unread=True, recalled_us=recalled_us)
 
@@ -144,22 +153,27 @@ class Joiner(Operator):
         """The topic that is ahead of the other, once many of its records wait for the other."""
         if self._early_room.is_pressed and any(p.predictions_lag.is_behind for p in self._partitions.values()):
             return frozenset((topics.FEEDBACK,))
-        if self._room.is_pressed and any(p.feedback_lag.is_behind for p in self._partitions.values()):
+        if self.room.is_pressed and any(p.feedback_lag.is_behind for p in self._partitions.values()):
             return frozenset((topics.PREDICTIONS,))
         return frozenset()
 
     def on_records(self, records: Sequence[Record], now_us: int) -> Effects:
         """Take predictions, feedback and configuration."""
         effects: Effects = []
-        for (topic, number), run in groupby(records, key=_SOURCE):
-            if topic == topics.PREDICTIONS:
-                self._on_predictions(number, run, now_us, effects)
-            elif topic == topics.FEEDBACK:
-                self._on_feedback(number, run, now_us, effects)
-            else:
-                self._on_others(number, run, now_us, effects)
-        self._note_pause(now_us)
+        for _, run in groupby(records, key=SOURCE):
+            self.take_run([*run], now_us, effects)
+        self.note_pause(now_us)
         return effects
+
+    def take_run(self, records: Sequence[Record], now_us: int, effects: Effects) -> None:
+        """Take records of one partition; `note_pause` follows the last of them."""
+        topic, number = records[0][:2]
+        if topic == topics.PREDICTIONS:
+            self._on_predictions(number, records, now_us, effects)
+        elif topic == topics.FEEDBACK:
+            self._on_feedback(number, records, now_us, effects)
+        else:
+            self._on_others(number, records, now_us, effects)
 
     def on_timer(self, now_us: int, unread: Unread = NONE_UNREAD) -> Effects:
         """End the windows that are over, as many as one turn allows; the rest are due at once.
@@ -176,19 +190,19 @@ class Joiner(Operator):
             ):
                 lag.look(unread.get((topic, number), 0), now_us, is_paused=topic in paused)
         self._left_unread = self.paused
-        self._note_pause(now_us)
+        self.note_pause(now_us)
         left = _AT_ONCE
         for partition in self._partitions.values():
             expired_early = partition.early_wheel.due(now_us, left)
             ended = partition.wheel.due(self._ended_by(partition, now_us), left - len(expired_early))
             left -= len(expired_early) + len(ended)
             for query_id in expired_early:
-                for record in partition.expired_early(query_id, now_us, self._settings.early_us, self._paused_us):
-                    self._outcomes.refuse(record, "unmatched", _UNMATCHED, effects)
+                for record in partition.expired_early(query_id, now_us, self.settings.early_us, self._paused_us):
+                    self.outcomes.refuse(record, "unmatched", _UNMATCHED, effects)
             for query_id in ended:
-                self._outcomes.expire(partition, query_id, now_us, effects)
+                self.outcomes.expire(partition, query_id, now_us, effects)
             partition.shadows.expire(now_us, _AT_ONCE)
-        self._terms.forget(now_us)
+        self.terms.forget(now_us)
         return effects
 
     def next_deadline(self) -> int | None:
@@ -201,7 +215,7 @@ class Joiner(Operator):
     def on_assigned(self, starts: Mapping[int, int]) -> None:
         """Start empty; waiting predictions follow again from `starts`, closed ones from before it."""
         self.on_revoked([*starts])
-        self._observed, self._observed_left, self._observed_us = IdTimes(), _MOST_OBSERVED, 0
+        self._observed, self._observed_left, self.observed_us = IdTimes(), _MOST_OBSERVED, 0
         for number, start in starts.items():
             self._partitions[number] = self._begun(number, start)
 
@@ -209,7 +223,7 @@ class Joiner(Operator):
         """Remember which queries have an observation; one that cannot be read is nobody's lesson either."""
         put = self._observed.put
         for record in records:
-            self._observed_us = max(self._observed_us, record.timestamp_us + CLOCKS_US)
+            self.observed_us = max(self.observed_us, record.timestamp_us + CLOCKS_US)
             with suppress(DecodeError):
                 items = self._codec.decode(Observations, record.value).items[: self._observed_left]
                 self._observed_left -= len(items)
@@ -221,7 +235,7 @@ class Joiner(Operator):
         gone = [self._partitions.pop(number) for number in partitions if number in self._partitions]
         self._forgotten += sum(partition.shadows.forgotten for partition in gone)
         if not self._partitions:
-            self._room.clear()
+            self.room.clear()
             self._early_room.clear()
         else:
             for partition in gone:
@@ -231,18 +245,18 @@ class Joiner(Operator):
         """Return how many were joined, expired and refused, and how many wait."""
         partitions = self._partitions.values()
         return {
-            **self._outcomes.rendered(),
+            **self.outcomes.rendered(),
             "shadows_forgotten_total": float(self._forgotten + sum(p.shadows.forgotten for p in partitions)),
             "shadows_waiting": float(sum(len(p.shadows) for p in partitions)),
             "predictions_waiting": float(sum(len(p.predictions) for p in partitions)),
             "feedback_waiting": float(sum(len(p.early) for p in partitions)),
-            "large_bytes{of=predictions}": float(self._room.used_large_bytes),
+            "large_bytes{of=predictions}": float(self.room.used_large_bytes),
             "large_bytes{of=feedback}": float(self._early_room.used_large_bytes),
             "large_bytes{of=shadows}": float(sum(p.shadows.large_bytes for p in partitions)),
             "windows_held": float(sum(self._is_held(p) for p in partitions)),
         }
 
-    def _partition(self, number: int) -> JoinBuffer:
+    def partition(self, number: int) -> JoinBuffer:
         """Return the memory of a partition; in tests of one kernel its records may come without an assignment."""
         found = self._partitions.get(number)
         if found is None:
@@ -250,9 +264,9 @@ class Joiner(Operator):
         return found
 
     def _begun(self, number: int, start: int) -> JoinBuffer:
-        settings = self._settings
+        settings = self.settings
         shadows = SharedRoom(settings.shadows, settings.large_bytes // 4 // settings.partitions)
-        return JoinBuffer(number, start, self._room, self._early_room, Shadows(shadows))
+        return JoinBuffer(number, start, self.room, self._early_room, Shadows(shadows))
 
     def _is_held(self, partition: JoinBuffer) -> bool:
         """Whether feedback that was written inside windows may still come."""
@@ -263,13 +277,14 @@ class Joiner(Operator):
         if not self._is_held(partition):
             return now_us
         self._again_us = now_us + _AGAIN_US
-        return max(partition.feedback_lag.complete_us, now_us - self._settings.window_us)
+        return max(partition.feedback_lag.complete_us, now_us - self.settings.window_us)
 
     def _next_end(self, partition: JoinBuffer) -> int | None:
         due_us = partition.wheel.next_due()
         return max(due_us, self._again_us) if due_us is not None and self._is_held(partition) else due_us
 
-    def _note_pause(self, now_us: int) -> None:
+    def note_pause(self, now_us: int) -> None:
+        """Remember until when predictions were left unread."""
         if topics.PREDICTIONS in self.paused:
             self._paused_us = now_us
 
@@ -278,45 +293,59 @@ class Joiner(Operator):
         for record in records:
             try:
                 if record.topic == topics.SHADOWS:
-                    batch, partition = self._codec.decode(ModelPredictions, record.value), self._partition(number)
+                    batch, partition = self._codec.decode(ModelPredictions, record.value), self.partition(number)
                     is_closed = partial(partition.ended.knows, now_s=now_us // SECOND_US)
                     until_us = now_us + self._longest_us
                     partition.shadows.keep(batch, is_closed, until_us, record.timestamp_us, is_late=is_late(record))
                     effects.append(Skip((record.position,), ""))
                 else:
-                    self._terms.on_record(record, now_us)
+                    self.terms.on_record(record, now_us)
             except DecodeError as error:
-                self._outcomes.undecodable(record, error, effects)
+                self.outcomes.undecodable(record, error, effects)
 
     def _on_predictions(self, number: int, records: Iterable[Record], now_us: int, effects: Effects) -> None:
         """Let predictions of one partition wait for feedback, or join them with feedback that came first."""
-        partition = self._partition(number)
-        waiting, early, start, ended = partition.predictions, partition.early, partition.start, partition.ended
+        partition, begun = self.partition(number), list[str]()
+        self.take_predictions(partition, records, now_us, effects, begun)
+        self.end_predictions(partition, begun, now_us, effects)
+
+    def take_predictions(
+        self, partition: JoinBuffer, records: Iterable[Record], now_us: int, effects: Effects, begun: list[str]
+    ) -> None:
+        """Let predictions wait for feedback; `end_predictions` follows.
+
+        Args:
+            partition: whose they are.
+            records: the predictions.
+            now_us: the time.
+            effects: what comes of them is added here.
+            begun: ids of those that wait from now on are added here.
+        """
+        waiting, start, ended = partition.predictions, partition.start, partition.ended
         knows, wait, ends, close = ended.knows, partition.wait, partition.wheel.add, partition.close
         now_s, oldest_s, newest_us = now_us // SECOND_US, seconds(now_us), partition.newest_us
-        longest_us, observed, observed_us = self._settings.window_us, self._observed, self._observed_us
-        begun: list[str] = []
+        longest_us, observed, observed_us = self.settings.window_us, self._observed, self.observed_us
         known, window_us, soonest_us = None, 0, 0
         for record in records:
             _, _, offset, stamp_us, _, value, _ = record
             try:
                 query_id, application = peek_texts(value, 2)
                 if application != known:
-                    known, window_us = application, self._terms.of(application).window_us
+                    known, window_us = application, self.terms.of(application).window_us
                     # After an outage its feedback is still unread, too.
-                    soonest_us = now_us + min(window_us, self._settings.early_us)
+                    soonest_us = now_us + min(window_us, self.settings.early_us)
                 newest_us, end_us = stamp_us, max(stamp_us + window_us, soonest_us)
                 if offset < start:
                     close(Ending.BEFORE, query_id, stamp_us + window_us + longest_us, oldest_s)
                 elif query_id in waiting or knows(query_id, now_s):
-                    if self._outcomes.disown(record, query_id, application, partition, effects):
+                    if self.outcomes.disown(record, query_id, application, partition, effects):
                         close(Ending.AMBIGUOUS, query_id, end_us + 2 * longest_us, oldest_s)
                     else:
                         effects.append(Skip((record.position,), "duplicate_prediction"))
                 elif stamp_us <= observed_us and observed.find(query_id):
                     effects += self._again(record, query_id, partition)
                     close(Ending.JOINED, query_id, end_us + 2 * longest_us, oldest_s)
-                elif not may_be_decided(value or b"", query_id, application) and self._outcomes.dropped(
+                elif not may_be_decided(value or b"", query_id, application) and self.outcomes.dropped(
                     record, query_id, partition, effects
                 ):
                     close(Ending.UNDECIDED, query_id, end_us, oldest_s)
@@ -324,14 +353,19 @@ class Joiner(Operator):
                     ends(end_us, query_id)
                     begun.append(query_id)
                 else:
-                    self._outcomes.turn_away(record, query_id, application, partition, effects)
+                    self.outcomes.turn_away(record, query_id, application, partition, effects)
                     close(Ending.REFUSED, query_id, end_us + window_us, oldest_s)
             except DecodeError as error:
-                self._outcomes.undecodable(record, error, effects)
-        partition.read_us, partition.newest_us, partition.predictions_lag.position = now_us, newest_us, offset + 1
+                self.outcomes.undecodable(record, error, effects)
+            partition.predictions_lag.position = offset + 1
+        partition.newest_us = newest_us
+
+    def end_predictions(self, partition: JoinBuffer, begun: Iterable[str], now_us: int, effects: Effects) -> None:
+        """Join predictions that have begun to wait with feedback that came first."""
+        partition.read_us, early = now_us, partition.early
         matched = [(query_id, partition.pop_early(query_id)) for query_id in begun if early and query_id in early]
         partition.tidy()
-        self._outcomes.match(matched, partition, now_us, effects)
+        self.outcomes.match(matched, partition, now_us, effects)
 
     def _again(self, record: Record, query_id: str, partition: JoinBuffer) -> Effects:
         """End a prediction that has an observation already, and the feedback that has waited for it."""
@@ -340,29 +374,47 @@ class Joiner(Operator):
 
     def _on_feedback(self, number: int, records: Iterable[Record], now_us: int, effects: Effects) -> None:
         """Join feedback of one partition with the predictions that wait for it."""
-        partition = self._partition(number)
-        waiting, decode = partition.predictions, self._codec.decode
-        matches: dict[str, Match] = {}
-        come = [*records]
-        for record in come:
+        partition, matches = self.partition(number), dict[str, Match]()
+        self.take_feedback(partition, records, now_us, effects, matches)
+        self.outcomes.join(matches, partition, now_us, effects)
+
+    def take_feedback(
+        self,
+        partition: JoinBuffer,
+        records: Iterable[Record],
+        now_us: int,
+        effects: Effects,
+        matches: dict[str, Match],
+    ) -> None:
+        """Take feedback; what fits a prediction is joined as soon as enough of it is there, and the rest is left.
+
+        Args:
+            partition: whose it is.
+            records: the feedback.
+            now_us: the time.
+            effects: what comes of it is added here.
+            matches: what fits a prediction and is still to be joined, by query.
+        """
+        waiting, decode, join = partition.predictions, self._codec.decode, self.outcomes.join
+        for record in records:
+            partition.feedback_lag.position = record.offset + 1
             try:
                 feedback = decode(Feedback, record.value)
             except DecodeError as error:
-                self._outcomes.undecodable(record, error, effects)
+                self.outcomes.undecodable(record, error, effects)
                 continue
             query_id = feedback.query_id
             if query_id in matches:  # what comes first counts first
-                self._outcomes.join([*matches.values()], partition, now_us, effects)
-                matches.clear()
+                join(matches, partition, now_us, effects)
             stored = waiting.get(query_id)
-            if stored is not None:
-                matches[query_id] = new_tuple(Match, (query_id, record, feedback, stored))
-            else:
-                self._on_other_feedback(record, query_id, partition, now_us, effects)
-        partition.feedback_lag.position = come[-1].offset + 1
-        self._outcomes.join([*matches.values()], partition, now_us, effects)
+            if stored is None:
+                self.take_other_feedback(record, query_id, partition, now_us, effects)
+                continue
+            matches[query_id] = new_tuple(Match, (query_id, record, feedback, stored))
+            if len(matches) == TOGETHER:
+                join(matches, partition, now_us, effects)
 
-    def _on_other_feedback(
+    def take_other_feedback(
         self, record: Record, query_id: str, partition: JoinBuffer, now_us: int, effects: Effects
     ) -> None:
         """Take feedback without a waiting prediction: its wait has ended, or it is still to come."""
@@ -371,24 +423,24 @@ class Joiner(Operator):
             self._on_feedback_afterwards(record, query_id, *found, effects)
             return
         # From now on, not from when it was written: its prediction may be read a moment later.
-        kept = partition.keep(record, query_id, now_us + self._settings.early_us)
+        kept = partition.keep(record, query_id, now_us + self.settings.early_us)
         if kept is EarlyFeedback.DUPLICATE:
             effects.append(Skip((record.position,), "duplicate_feedback"))
         elif kept is EarlyFeedback.NO_ROOM:
-            self._outcomes.turn_feedback_away(record, query_id, effects)
+            self.outcomes.turn_feedback_away(record, query_id, effects)
 
     def _on_feedback_afterwards(
         self, record: Record, query_id: str, how: Ending, until_us: int, effects: Effects
     ) -> None:
         """Take feedback on a prediction that waits no longer."""
-        if how is Ending.BEFORE and record.timestamp_us > until_us - self._settings.window_us:
+        if how is Ending.BEFORE and record.timestamp_us > until_us - self.settings.window_us:
             how = Ending.OVER  # however the prediction's wait ended, this feedback comes after its window
         if how is Ending.OVER:
-            self._outcomes.refuse(record, "late", LATE, effects)
+            self.outcomes.refuse(record, "late", LATE, effects)
         elif how is Ending.REFUSED:
-            self._outcomes.refuse_unkept(record, query_id, effects)
+            self.outcomes.refuse_unkept(record, query_id, effects)
         elif how is Ending.AMBIGUOUS:
-            self._outcomes.refuse(record, "ambiguous_id", AMBIGUOUS, effects)
+            self.outcomes.refuse(record, "ambiguous_id", AMBIGUOUS, effects)
         else:
             reason = "nothing_to_learn" if how is Ending.UNDECIDED else "duplicate_feedback"
             effects.append(Skip((record.position,), reason))

@@ -195,8 +195,8 @@ def _observation(
     observed_us: int,
     span: float | None = None,
 ) -> Observation:
-    least = _judged_from(decision.policy)
-    answers = _labels(prediction, decision.arms) if least and len(decision.chosen) >= least else None
+    learns = learns_from_answers(decision.policy, len(decision.chosen))
+    answers = _labels(prediction, decision.arms) if learns else None
     if answers is not None and registry.answers(decision.policy):
         item = answered_item(prediction)
         answers = tuple([label if prediction.first and label == item else None for label in answers])
@@ -227,6 +227,12 @@ def _observation(
             None if prediction.ranked is None else prediction.ranked._replace(rows=None),
         ),
     )
+
+
+def learns_from_answers(policy: str, asked: int) -> bool:
+    """Tell whether a policy learns from the answers of so many models that were asked."""
+    least = _judged_from(policy)
+    return bool(least) and asked >= least
 
 
 @lru_cache(maxsize=1024)

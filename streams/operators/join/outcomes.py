@@ -41,7 +41,7 @@ AMBIGUOUS = "its query id was asked of two applications, and feedback names ids 
 _USUAL_NAME = 128
 # So many are joined together, each step for all of them: short loops stay in the processor's cache. On a shared core a
 # query costs 24 us with 64, 30 with one, and 27 with 250, for which decoded records leave the cache.
-_TOGETHER = 64
+TOGETHER = 64
 
 
 class Match(NamedTuple):
@@ -103,29 +103,32 @@ class JoinOutcomes:
         more = self._versions.rendered() | self._spans.rendered()
         return {**Counters(joined).rendered(), **self._counters.rendered(), **more}
 
-    def join(self, matches: Sequence[Match], partition: JoinBuffer, now_us: int, effects: Effects) -> None:
-        """Make the observations of predictions, each of another query; wrong feedback leaves its own waiting."""
-        for start in range(0, len(matches), _TOGETHER):
-            self._join(matches[start : start + _TOGETHER], partition, now_us, effects)
+    def join(self, matches: dict[str, Match], partition: JoinBuffer, now_us: int, effects: Effects) -> None:
+        """Make the observations of predictions, by query, and empty `matches`; wrong feedback leaves its own waiting.
+
+        They are at most `TOGETHER`.
+        """
+        if matches:
+            self._join([*matches.values()], partition, now_us, effects)
+            matches.clear()
 
     def match(
         self, matched: Sequence[tuple[str, tuple[Record, ...]]], partition: JoinBuffer, now_us: int, effects: Effects
     ) -> None:
         """Join predictions with the first of the feedback that has waited for each, and fits."""
         waiting, decode = partition.predictions, self._codec.decode
-        matches: list[Match] = []
+        matches: dict[str, Match] = {}
         for query_id, (first, *others) in matched:
-            matches.append(Match(query_id, first, decode(Feedback, first.value), waiting[query_id]))
-            if others:  # they come before the next prediction's, as they would without it
+            matches[query_id] = Match(query_id, first, decode(Feedback, first.value), waiting[query_id])
+            if others or len(matches) == TOGETHER:  # others come before the next prediction's, as without waiting
                 self.join(matches, partition, now_us, effects)
-                matches = []
             for record in others:
                 stored = waiting.get(query_id)
                 if stored is None:
                     effects.append(Skip((record.position,), "duplicate_feedback"))
                 else:
                     one = Match(query_id, record, decode(Feedback, record.value), stored)
-                    self.join([one], partition, now_us, effects)
+                    self.join({query_id: one}, partition, now_us, effects)
         self.join(matches, partition, now_us, effects)
 
     def _join(self, matches: Sequence[Match], partition: JoinBuffer, now_us: int, effects: Effects) -> None:
@@ -158,6 +161,14 @@ class JoinOutcomes:
                 positions[seen.decision.state] += completes
         partition.join(joined, oldest_s)
         effects += [self._emitted(state, value, tuple(positions[state])) for state, value in written.items()]
+
+    def count(self, application: str, joined: int) -> None:
+        """Count joins that somebody else has made."""
+        self._joined[application] += joined
+
+    def route(self, state: str) -> tuple[int, bytes]:
+        """Return partition and key of a state's observations."""
+        return _route(state, self._partitions)
 
     def _made(self, matches: Sequence[Match], partition: JoinBuffer, now_us: int) -> Iterable[_Made]:
         codec, terms_of, classes = self._codec, self._terms.of, self._configuration.classes

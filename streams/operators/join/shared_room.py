@@ -24,15 +24,17 @@ class SharedRoom:
         usual_bytes: what a record may have without counting as large.
 
     Attributes:
+        records: as above.
+        usual_bytes: as above.
         used: records that are held.
         used_large_bytes: what they have beyond the usual.
     """
 
-    __slots__ = ("_held", "_large_bytes", "_records", "_usual_bytes", "used", "used_large_bytes")
+    __slots__ = ("_held", "_large_bytes", "records", "usual_bytes", "used", "used_large_bytes")
 
     def __init__(self, records: int, large_bytes: int, usual_bytes: int = USUAL_BYTES) -> None:
-        self._usual_bytes = usual_bytes
-        self._records = records
+        self.usual_bytes = usual_bytes
+        self.records = records
         self._large_bytes = large_bytes
         self._held: dict[int | str, list[int]] = {}  # records, and what they have beyond the usual
         self.used = self.used_large_bytes = 0
@@ -40,10 +42,10 @@ class SharedRoom:
     def take(self, holder: int | str, size: int) -> bool:
         """Make room for one more record of so many bytes; False if this holder has its share."""
         held = self._held.get(holder)
-        if (0 if held is None else held[0]) >= self._records - self.used:
+        if (0 if held is None else held[0]) >= self.records - self.used:
             return False
-        if size > self._usual_bytes:
-            large = size - self._usual_bytes
+        if size > self.usual_bytes:
+            large = size - self.usual_bytes
             if (0 if held is None else held[1]) + large > self._large_bytes - self.used_large_bytes:
                 return False
             self.used_large_bytes += large
@@ -63,10 +65,31 @@ class SharedRoom:
         if held is None:
             return
         self.used -= 1
-        if size > self._usual_bytes:
-            self.used_large_bytes -= size - self._usual_bytes
-            held[1] -= size - self._usual_bytes
+        if size > self.usual_bytes:
+            self.used_large_bytes -= size - self.usual_bytes
+            held[1] -= size - self.usual_bytes
         held[0] -= 1
+        if not held[0]:
+            del self._held[holder]
+
+    def held(self, holder: int | str) -> int:
+        """Return how many records this holder has: it may have one more while they are fewer than are free."""
+        held = self._held.get(holder)
+        return 0 if held is None else held[0]
+
+    def take_usual(self, holder: int | str, count: int) -> None:
+        """Make room for so many usual records, of those that it may have."""
+        held = self._held.setdefault(holder, [0, 0])
+        held[0] += count
+        self.used += count
+
+    def give_usual_back(self, holder: int | str, count: int) -> None:
+        """Free the room of so many usual records that this holder has; one that holds nothing any more is ignored."""
+        held = self._held.get(holder)
+        if held is None:
+            return
+        self.used -= count
+        held[0] -= count
         if not held[0]:
             del self._held[holder]
 
@@ -78,4 +101,4 @@ class SharedRoom:
     @property
     def is_pressed(self) -> bool:
         """Whether a quarter is taken: then topics that can wait should stay unread, as a poll brings many records."""
-        return 4 * self.used >= self._records or 4 * self.used_large_bytes >= self._large_bytes
+        return 4 * self.used >= self.records or 4 * self.used_large_bytes >= self._large_bytes

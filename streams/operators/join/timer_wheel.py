@@ -34,6 +34,14 @@ class TimerWheel:
         self._bucket.append(name)
         self._length += 1
 
+    def extend(self, due_us: int, names: list[str]) -> None:
+        """Note that all of these are due at `due_us`, rounded up to a second."""
+        second = -(-due_us // SECOND_US)
+        if second != self._second:
+            self._turn(second)
+        self._bucket += names
+        self._length += len(names)
+
     def next_due(self) -> int | None:
         """Return when the first bucket is due (us)."""
         return self._seconds[0] * SECOND_US if self._seconds else None

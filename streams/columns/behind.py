@@ -1,0 +1,94 @@
+"""An operator that leaves all to another one, which stands behind it: what takes record batches is built on it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from streams.operators.contract import NONE_UNREAD, Operator
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from schemas.records import PolicyState
+    from streams.operators.contract import Effects, Needs, Predicted, Record, StateKey, Unread
+
+
+class Behind(Operator):
+    """Passes every call on.
+
+    Args:
+        kernel: the operator behind it.
+    """
+
+    def __init__(self, kernel: Operator) -> None:
+        self._kernel = kernel
+
+    def on_records(self, records: Sequence[Record], now_us: int) -> Effects:
+        """Pass them on."""
+        return self._kernel.on_records(records, now_us)
+
+    def on_timer(self, now_us: int, unread: Unread = NONE_UNREAD) -> Effects:
+        """Pass it on."""
+        return self._kernel.on_timer(now_us, unread)
+
+    def on_caught_up(self, now_us: int) -> Effects:
+        """Pass it on."""
+        return self._kernel.on_caught_up(now_us)
+
+    def on_states(self, states: Mapping[StateKey, PolicyState | None], now_us: int) -> Effects:
+        """Pass them on."""
+        return self._kernel.on_states(states, now_us)
+
+    def on_predicted(
+        self,
+        batch_id: int,
+        results: Predicted,
+        took_us: int,
+        now_us: int,
+        *,
+        is_blocking: bool = False,
+        is_lost: bool = False,
+    ) -> Effects:
+        """Pass it on."""
+        return self._kernel.on_predicted(batch_id, results, took_us, now_us, is_blocking=is_blocking, is_lost=is_lost)
+
+    def on_loaded(
+        self,
+        model: str,
+        version: str,
+        fault: str | None,
+        took_us: int,
+        now_us: int,
+        *,
+        copy: int = 0,
+        size_bytes: int = 0,
+        is_lost: bool = False,
+    ) -> Effects:
+        """Pass it on."""
+        return self._kernel.on_loaded(
+            model, version, fault, took_us, now_us, copy=copy, size_bytes=size_bytes, is_lost=is_lost
+        )
+
+    def on_assigned(self, starts: Mapping[int, int]) -> None:
+        """Pass it on."""
+        self._kernel.on_assigned(starts)
+
+    def on_written(self, records: Sequence[Record]) -> None:
+        """Pass them on."""
+        self._kernel.on_written(records)
+
+    def on_revoked(self, partitions: Sequence[int]) -> None:
+        """Pass it on."""
+        self._kernel.on_revoked(partitions)
+
+    def on_stop(self, now_us: int) -> Effects:
+        """Pass it on."""
+        return self._kernel.on_stop(now_us)
+
+    def needs(self) -> Needs:
+        """Return its needs."""
+        return self._kernel.needs()
+
+    def statistics(self) -> Mapping[str, float]:
+        """Return its figures."""
+        return self._kernel.statistics()

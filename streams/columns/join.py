@@ -1,0 +1,163 @@
+"""The joiner over columns: common predictions and feedback in C, everything else by its kernel, in order.
+
+run of a partition ─▶ joining.pyx ─┬─▶ rows that are joined ─▶ `EmitBatch`
+                                   └─▶ records ─▶ `Joiner.take_predictions`, `take_feedback`
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from policies import registry
+from schemas import topics
+from streams.columns.batches import records as records_of
+from streams.columns.batches import written
+from streams.columns.behind import Behind
+from streams.columns.join_forms import ENDED_US, EXAMPLES, join_forms, tail_of
+from streams.columns.joining import Joining, Owner
+from streams.operators.contract import NONE_UNREAD, Batch, EmitBatch
+from streams.operators.ids import seconds
+from streams.operators.join.kernel import SOURCE, Joiner, JoinerSettings
+from streams.operators.join.observation import learns_from_answers
+from streams.operators.join.outcomes import Match
+from streams.operators.statistics import render
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from schemas.codec import Codec
+    from streams.columns.join_forms import Example
+    from streams.operators.contract import Effects, Record, Unread
+    from streams.operators.join.buffer import JoinBuffer
+
+    Unpack = Callable[[Batch], list[Record]]
+
+_TOPICS = (topics.PREDICTIONS, topics.FEEDBACK, topics.OBSERVATIONS)
+
+
+def columns_for_joiner(kernel: Joiner, codec: Codec, unpack: Unpack) -> ColumnJoiner | None:
+    """Return the joiner that takes batches of predictions and feedback, too.
+
+    Args:
+        kernel: that takes what is not common; it has had no records yet.
+        codec: of the deployment.
+        unpack: returns the wanted records of a batch.
+
+    Returns:
+        None where the records are not what columns read and write.
+    """
+    return ColumnJoiner(kernel, codec, unpack) if all(_is_written(codec, one) for one in EXAMPLES) else None
+
+
+def _is_written(codec: Codec, one: Example) -> bool:
+    """Tell whether columns make of an example what the codec says."""
+    columns = ColumnJoiner(Joiner(codec, JoinerSettings(1)), codec, lambda _: [])
+    columns.on_assigned({0: 0})
+    for topic, record in ((topics.PREDICTIONS, one.prediction), (topics.FEEDBACK, one.feedback)):
+        data = written([(None, codec.encode(record))], ENDED_US // 1000)
+        effects = columns.on_records([Batch(topic, 0, 0, 1, data)], ENDED_US)
+    return [records_of(made.data)[0][3] for made in effects if isinstance(made, EmitBatch)] == [
+        codec.encode(one.observation)
+    ]
+
+
+class ColumnJoiner(Behind):
+    """The joiner over columns.
+
+    Args:
+        kernel: that takes what is not common.
+        codec: of the deployment.
+        unpack: returns the wanted records of a batch.
+    """
+
+    def __init__(self, kernel: Joiner, codec: Codec, unpack: Unpack) -> None:
+        super().__init__(kernel)
+        self._joiner = kernel
+        self._codec = codec
+        self._unpack = unpack
+        settings, outcomes = kernel.settings, kernel.outcomes
+        self._columns = Joining(
+            join_forms(codec),
+            _TOPICS,
+            codec.max_bytes,
+            settings.memory_us,
+            self._owner,
+            _is_plain,
+            outcomes.route,
+            outcomes.count,
+            unpack,
+        )
+
+    def on_records(self, records: Sequence[Record | Batch], now_us: int) -> Effects:
+        """Take a poll's records and batches, in order."""
+        effects: Effects = []
+        for (topic, number), found in groupby(records, SOURCE):
+            run = [*found]
+            if topic == topics.PREDICTIONS:
+                self._wait(self._joiner.partition(number), run, now_us, effects)
+            elif topic == topics.FEEDBACK:
+                self._join(self._joiner.partition(number), run, now_us, effects)
+            else:
+                self._joiner.take_run(self._unpacked(run), now_us, effects)
+                self._columns.forget()
+        self._joiner.note_pause(now_us)
+        return effects
+
+    def on_timer(self, now_us: int, unread: Unread = NONE_UNREAD) -> Effects:
+        """End windows; what is known of removed applications may end, too."""
+        self._columns.forget()
+        return super().on_timer(now_us, unread)
+
+    def statistics(self) -> Mapping[str, float]:
+        """Return the kernel's, and how many records went by columns, and how many feedbacks did not, and why."""
+        applications = self._joiner.configuration.applications
+        found = {**super().statistics()}
+        for name, count in self._columns.taken.items():
+            key = render(("columns_total", "application", name if name in applications else "unknown"))
+            found[key] = found.get(key, 0.0) + count
+        for (name, why), count in self._columns.left.items():
+            named = name if name in applications else "unknown"
+            key = render(("not_columns_total", "application", named, "why", why))
+            found[key] = found.get(key, 0.0) + count
+        return found
+
+    def _wait(self, partition: JoinBuffer, run: Sequence[Record | Batch], now_us: int, effects: Effects) -> None:
+        joiner = self._joiner
+
+        def take(record: Record, begun: list[str]) -> None:
+            joiner.take_predictions(partition, [record], now_us, effects, begun)
+
+        begun = self._columns.wait(
+            run, partition, joiner.room, now_us, joiner.observed_us, joiner.settings.early_us, seconds(now_us), take
+        )
+        joiner.end_predictions(partition, begun, now_us, effects)
+
+    def _join(self, partition: JoinBuffer, run: Sequence[Record | Batch], now_us: int, effects: Effects) -> None:
+        joiner, matches = self._joiner, dict[str, Match]()
+
+        def take(records: list[Record]) -> bool:
+            joiner.take_feedback(partition, records, now_us, effects, matches)
+            return bool(matches)
+
+        def take_alone(record: Record, query_id: str) -> None:
+            joiner.take_other_feedback(record, query_id, partition, now_us, effects)
+
+        finish = partial(joiner.outcomes.join, matches, partition, now_us, effects)
+        is_plain = not joiner.configuration.has_shares and not partition.shadows
+        self._columns.join(
+            run, partition, joiner.room, now_us, seconds(now_us), effects, is_plain, take, take_alone, finish
+        )
+
+    def _owner(self, name: str, text: bytes) -> Owner:
+        terms = self._joiner.terms.of(name)
+        return Owner(name, text, terms.window_us, terms.loss == "zero_one", tail_of(self._codec, terms.forget_us))
+
+    def _unpacked(self, run: Sequence[Record | Batch]) -> list[Record]:
+        return [record for item in run for record in (self._unpack(item) if isinstance(item, Batch) else [item])]
+
+
+def _is_plain(policy: str) -> bool:
+    """Tell whether observations of one arm hold nothing that only some policies learn from."""
+    return not registry.answers(policy) and not learns_from_answers(policy, 1)

@@ -1,0 +1,96 @@
+"""What records about joins have in common, cut from what the codec writes: there is no second schema.
+
+    marks ─▶ Codec.encode ─▶ cut ─▶ pieces ─▶ columns read and write other marks: the same bytes?
+
+A change of a schema changes the pieces by itself. Where columns do not write what the codec writes, they are not used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from schemas import framing
+from schemas.records import (
+    Decision,
+    Feedback,
+    JoinStatus,
+    ModelOutput,
+    Observation,
+    Observations,
+    Outcome,
+    Prediction,
+    Status,
+    Value,
+)
+from schemas.wire import write_long
+
+if TYPE_CHECKING:
+    from schemas.codec import Codec
+
+# Marks: no other field has them.
+_BEGUN_US, _ENDED_US = 1_234_567_890_123_457, 1_234_567_890_654_000
+
+
+class JoinForms(NamedTuple):
+    """Framings of the records that columns read and write."""
+
+    prediction: bytes
+    feedback: bytes
+    one: bytes  # observation
+    several: bytes
+
+
+class Example(NamedTuple):
+    """A prediction, its feedback, and what comes of them."""
+
+    prediction: Prediction
+    feedback: Feedback
+    observation: Observation
+
+
+def join_forms(codec: Codec) -> JoinForms:
+    """Return the framings of a codec's records."""
+    one = example(1, None).observation
+    records = example(1, None)[:2]
+    return JoinForms(*[framed(codec.encode(record)) for record in (*records, one, Observations((one, one)))])
+
+
+def framed(value: bytes) -> bytes:
+    """Return what stands before a record."""
+    return value[: framing.SINGLE_OBJECT_BYTES if value[0] else framing.CONFLUENT_BYTES]
+
+
+def tail_of(codec: Codec, forget_us: int) -> bytes:
+    """Return what stands behind the times of an observation.
+
+    Args:
+        codec: that writes it.
+        forget_us: of its application.
+    """
+    value = codec.encode(example(1, None).observation._replace(forget_us=forget_us))
+    return value.rpartition(write_long(_ENDED_US))[2]
+
+
+def example(answer: Value, context: str | None, name: str = "q\N{LATIN SMALL LETTER E WITH ACUTE}") -> Example:
+    """Return records of marks, of a query that one of three models has answered.
+
+    Args:
+        answer: of the model; the label says otherwise.
+        context: of the query.
+        name: its id.
+    """
+    decision = Decision((1,), 300, "state", "single(arm=1)", ("a", "b", "c"), (0.25, 0.5, 0.25))
+    output = ModelOutput("b", "7", Outcome.OK, answer)
+    times = (1, 2, 3, _BEGUN_US)
+    told = f"{answer}!" if isinstance(answer, str) else -77
+    return Example(
+        Prediction(name, "app", context, decision, Status.COMPLETE, None, answer, 0.5, (output,), *times, "token"),
+        Feedback(name, told, None, 9),
+        Observation(
+            name, "app", context, decision, (None, 1.0, None), 1.0, told, JoinStatus.JOINED, _BEGUN_US, _ENDED_US
+        ),
+    )
+
+
+ENDED_US: Final = _ENDED_US
+EXAMPLES: Final = (example(3, None), example("text", "user \N{SNOWMAN}"), example(-(2**40), "u"))

@@ -1,0 +1,50 @@
+from collections.abc import Callable, Sequence
+
+from streams.columns.join_forms import JoinForms
+from streams.operators.contract import Batch, Effects, Record
+from streams.operators.join.buffer import JoinBuffer
+from streams.operators.join.shared_room import SharedRoom
+
+class Owner:
+    def __init__(self, name: str, text: bytes, window_us: int, is_by_label: bool, tail: bytes) -> None: ...
+
+class Joining:
+    taken: dict[str, int]
+    left: dict[tuple[str, str], int]
+    def __init__(
+        self,
+        forms: JoinForms,
+        topics: tuple[str, str, str],
+        max_bytes: int,
+        memory_us: int,
+        owner_of: Callable[[str, bytes], Owner],
+        is_plain: Callable[[str], bool],
+        route: Callable[[str], tuple[int, bytes]],
+        count: Callable[[str, int], None],
+        unpack: Callable[[Batch], list[Record]],
+    ) -> None: ...
+    def forget(self) -> None: ...
+    def wait(
+        self,
+        run: Sequence[Record | Batch],
+        partition: JoinBuffer,
+        room: SharedRoom,
+        now_us: int,
+        observed_us: int,
+        early_us: int,
+        oldest_s: int,
+        take: Callable[[Record, list[str]], None],
+    ) -> list[str]: ...
+    def join(
+        self,
+        run: Sequence[Record | Batch],
+        partition: JoinBuffer,
+        room: SharedRoom,
+        now_us: int,
+        oldest_s: int,
+        effects: Effects,
+        is_plain: bool,
+        take: Callable[[list[Record]], bool],
+        take_alone: Callable[[Record, str], None],
+        finish: Callable[[], None],
+    ) -> None: ...

@@ -1,0 +1,740 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
+"""Predictions that wait and feedback that is joined with them, over the bytes of whole record batches.
+
+    predictions ──wait──▶ the kernel's own memory ──join──▶ rows of one chunk ──▶ record batches of observations
+         └──────────────────────────┴─▶ whatever is not of the common form: a record, for the kernel
+
+What waits lies where the kernel has it, so either way goes on from the other at any record. Up to 64 rows are one chunk,
+as with the kernel, whose observations of one state are one record. If a row of it has to go to the kernel, all rows of
+its chunk do, and so records are cut alike.
+"""
+
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport qsort
+from libc.string cimport memcpy, memset
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from streams.columns.batches cimport (
+    Opened, Output, Slices, Taken, begin_batch, begin_record, big, end_record, finish_batch, grow, long_size, next_record,
+    put_big, release, write_byte, write_bytes, write_double, write_long,
+)
+from streams.columns.predictions cimport (
+    DOUBLE, GIVEN, NOTHING, Decided, Predicted, expect, moved, read_context, read_name, read_prediction, read_value,
+)
+from streams.columns.texts cimport (
+    Place, Text, as_bytes, as_str, hashed, none, place_in, read_bytes, read_double, read_long, read_same,
+    same, text_of,
+)
+from streams.operators.id_times cimport IdTimes
+
+from streams.operators.contract import Batch, EmitBatch, Record, Span
+from streams.operators.join.buffer import Ending
+
+cdef enum:
+    TOGETHER = 64  # rows of a chunk, as `streams.operators.join.outcomes` has it
+    OFFSET_BYTES = 8  # before a prediction that waits, as `JoinBuffer` has it
+    SHORT_ID = 128  # characters; each takes a byte at least
+    BATCH_BYTES = 262144  # from which on a batch is finished
+    MOST_KEPT = 1024  # names of policies, and of applications
+
+cdef enum:  # what feedback is for
+    UNUSUAL = 0
+    ALONE = 1
+    FITS = 2
+
+cdef int64_t SECOND_US = 1000000
+cdef int64_t LATEST_US = <int64_t>1 << 61  # times beyond are the kernel's to judge
+
+
+cdef struct Row:
+    uint64_t key
+    Taken feedback
+    int64_t predicted  # offset of the prediction
+    int64_t answered_us
+    size_t at, size  # of its observation, among those of the chunk
+    int next  # of its state; -1 = none
+
+
+cdef struct Group:
+    Text state
+    int first, last
+    int64_t count
+    size_t size
+
+
+cdef class Owner:
+    """An application, as predictions name it: how long these wait, and what feedback costs."""
+
+    cdef readonly str name
+    cdef readonly bytes text
+    cdef bytes tail
+    cdef int64_t window_us
+    cdef bint is_by_label
+    cdef int64_t held  # records in the room, at the begin of a run
+    cdef int64_t count, large  # of records in a run, as it goes; of more than the usual size
+    cdef bint is_met
+
+    def __init__(self, str name not None, bytes text not None, int64_t window_us, bint is_by_label, bytes tail not None):
+        """Say how an application's predictions wait.
+
+        Args:
+            name: of the application.
+            text: the same as bytes.
+            window_us: how long they wait.
+            is_by_label: whether a wrong label costs 1, a right one 0.
+            tail: what stands behind the times of its observations.
+        """
+        self.name, self.text, self.window_us = name, text, window_us
+        self.is_by_label, self.tail = is_by_label, tail
+
+
+cdef class Lane:
+    """The record batch that is being written for a partition of observations, and what it is the outcome of."""
+
+    cdef Output records, predicted, told  # the latter two: offsets
+    cdef int64_t count
+
+    def __cinit__(self):
+        memset(&self.records, 0, sizeof(Output))
+        memset(&self.predicted, 0, sizeof(Output))
+        memset(&self.told, 0, sizeof(Output))
+        begin_batch(&self.records)
+
+    def __dealloc__(self):
+        release(&self.records)
+        release(&self.predicted)
+        release(&self.told)
+
+
+cdef class Joining:
+    """The joiner's columns; all memory is its kernel's.
+
+    Args:
+        forms: `forms.JoinForms`.
+        topics: names of predictions, feedback and observations.
+        max_bytes: of a value.
+        memory_us: of the learner.
+        owner_of: returns the `Owner` of a name and its text.
+        is_plain: tells whether observations of a policy, as `registry.spec` writes it, have the common form.
+        route: returns partition and key of a state's observations.
+        count: counts so many joins of an application.
+        unpack: returns the records of a batch.
+
+    Attributes:
+        taken: records, by application.
+        left: records, by application and why.
+    """
+
+    cdef object _owner_of, _is_plain, _route, _count_joined, _unpack
+    cdef bytes _prediction, _feedback, _one, _several
+    cdef str _predictions_topic, _feedback_topic, _observations_topic
+    cdef Py_ssize_t _max_bytes
+    cdef int64_t _memory_us
+    cdef Slices _slices
+    cdef dict _owners, _policies, _lanes
+    cdef Owner _owner  # of the row before
+    cdef list _met  # owners of the run
+    cdef object _batch  # that is read
+    cdef list _records  # of it, where some had to be unpacked
+    cdef Output _bytes  # of the decision that was read last: the next one is mostly the same
+    cdef Decided _last
+    cdef bint _is_plain_last
+    # Of a run:
+    cdef object _partition, _room
+    cdef dict _waiting
+    cdef list _ended, _begun, _names
+    cdef IdTimes _joined
+    cdef int64_t _now_us, _early_us, _observed_us, _start, _newest_us, _second, _most, _used, _usual
+    cdef int64_t _now_s
+    cdef uint32_t _oldest_s
+    # The chunk:
+    cdef Row _rows[TOGETHER]
+    cdef Group _groups[TOGETHER]
+    cdef int _count, _group_count
+    cdef Output _seen
+    cdef list _ids, _stored, _row_owners
+    cdef bytes _routed
+    cdef tuple _way  # of the state that was routed last
+    cdef readonly dict taken, left
+
+    def __cinit__(self):
+        memset(&self._bytes, 0, sizeof(Output))
+        memset(&self._seen, 0, sizeof(Output))
+        memset(&self._last, 0, sizeof(Decided))
+
+    def __init__(
+        self, forms, topics, Py_ssize_t max_bytes, int64_t memory_us, owner_of, is_plain, route, count, unpack
+    ):
+        self._prediction, self._feedback, self._one, self._several = forms
+        self._predictions_topic, self._feedback_topic, self._observations_topic = topics
+        self._max_bytes, self._memory_us = max_bytes, memory_us
+        self._owner_of, self._is_plain, self._route = owner_of, is_plain, route
+        self._count_joined, self._unpack = count, unpack
+        self._slices = Slices()
+        self._owners, self._policies, self._lanes, self._met = {}, {}, {}, []
+        self._ids, self._stored, self._row_owners, self._names = [], [], [], []
+        self.taken, self.left = {}, {}
+
+    def __dealloc__(self):
+        release(&self._bytes)
+        release(&self._seen)
+
+    def forget(self):
+        """Forget what applications say: it may be otherwise now."""
+        self._owners.clear()
+        self._owner = None
+
+    # ---- predictions begin to wait ----
+
+    def wait(
+        self, list run not None, partition, room, int64_t now_us, int64_t observed_us, int64_t early_us,
+        uint32_t oldest_s, take
+    ):
+        """Let the predictions of a run of one partition wait.
+
+        Args:
+            run: its batches and records.
+            partition: its `JoinBuffer`.
+            room: of predictions.
+            now_us: the time.
+            observed_us: predictions until then are the kernel's, as they may have an observation already.
+            early_us: how long feedback waits.
+            oldest_s: `seconds` of now.
+            take: takes a record that is not of the common form; it is given the ids that wait so far, too.
+
+        Returns:
+            The ids of those that wait from now on, in order.
+        """
+        cdef Opened batch
+        self._begin(partition, room, now_us, oldest_s)
+        self._observed_us, self._early_us, self._begun = observed_us, early_us, []
+        for item in run:
+            if type(item) is not Batch:
+                self._hand(item, take)
+                continue
+            try:
+                batch = self._slices.opened(item.data, item.offset)
+            except ValueError:
+                for record in self._unpack(item):
+                    self._hand(record, take)
+                continue
+            self._batch, self._records = item, None
+            self._wait(&batch, item.end, take)
+            partition.predictions_lag.position = batch.base + batch.next
+            self._slices.leave(&batch)
+        self._settle()
+        begun = self._begun
+        self._end()
+        return begun
+
+    cdef int _begin(self, partition, room, int64_t now_us, uint32_t oldest_s) except -1:
+        self._partition, self._room, self._now_us, self._oldest_s = partition, room, now_us, oldest_s
+        self._now_s = now_us // SECOND_US
+        self._waiting, self._start = partition.predictions, partition.start
+        self._met.clear()
+        self._look()
+        return 0
+
+    cdef int _look(self) except -1:
+        """Look at what the kernel has changed."""
+        room = self._room
+        self._most, self._used, self._usual = room.records, room.used, room.usual_bytes
+        self._ended, self._newest_us = self._partition.ended.tables, self._partition.newest_us
+        self._waiting = self._partition.predictions
+        return 0
+
+    cdef int _end(self) except -1:
+        self._partition = self._room = self._batch = self._records = self._waiting = None
+        self._ended = self._begun = self._joined = None
+        return 0
+
+    cdef int _hand(self, record, take) except -1:
+        self._settle()
+        take(record, self._begun)
+        self._look()
+        return 0
+
+    cdef int _wait(self, Opened* batch, int64_t end, take) except -1:
+        cdef Taken taken
+        while batch.base + batch.next < end and next_record(batch, &taken):
+            if not self._waits(&taken):
+                self._hand(self._record(&taken), take)
+        return 0
+
+    cdef int _settle(self) except -1:
+        """Say to the kernel's memory what was done so far."""
+        cdef Owner owner
+        for owner in self._met:
+            self._room.take_usual(owner.name, owner.count)
+            self.taken[owner.name] = self.taken.get(owner.name, 0) + owner.count
+            owner.count, owner.is_met = 0, False
+        self._met.clear()
+        self._turn(self._second)
+        self._partition.newest_us = self._newest_us
+        return 0
+
+    cdef int _turn(self, int64_t second) except -1:
+        """Give the wheel the ids of a second, before those of another."""
+        if self._names:
+            self._partition.wheel.extend(self._second * SECOND_US, self._names)
+            self._names.clear()
+        self._second = second
+        return 0
+
+    cdef bint _waits(self, const Taken* taken) except -1:
+        """Let a prediction wait, if all that the kernel would do is that."""
+        cdef Place place
+        cdef Text name, application, context
+        cdef Owner owner
+        cdef uint64_t key
+        cdef int64_t second
+        if taken.headers or taken.value.size < 0 or taken.value.size + OFFSET_BYTES > self._usual:
+            return False
+        place = place_in(taken.value)
+        if not read_same(&place, text_of(self._prediction)):
+            return False
+        name, application = read_name(&place), read_name(&place)
+        context = read_context(&place)
+        expect(&place, GIVEN)  # a decision
+        if place.bad or name.size > SHORT_ID or taken.offset < self._start or taken.stamp_us <= self._observed_us:
+            return False
+        owner = self._owner_named(application)
+        if owner is None or not owner.is_met and self._meet(owner) < 0:
+            return False
+        if owner.held + owner.count >= self._most - self._used:
+            return False
+        key, query_id = hashed(name), as_str(name)
+        if self._is_known(key) or query_id in self._waiting:
+            return False
+        second = self._end_second(taken.stamp_us, owner.window_us)
+        if second != self._second:
+            self._turn(second)
+        self._waiting[query_id] = _stored(taken)
+        self._names.append(query_id)
+        self._begun.append(query_id)
+        self._newest_us = taken.stamp_us
+        owner.count += 1
+        self._used += 1
+        return True
+
+    cdef int64_t _end_second(self, int64_t stamp_us, int64_t window_us) noexcept:
+        """Return the second in which a window is over; one that was read late stays a while."""
+        cdef int64_t end_us = stamp_us + window_us, soonest_us = self._now_us + min(window_us, self._early_us)
+        end_us = max(end_us, soonest_us)
+        return end_us // SECOND_US + (end_us % SECOND_US > 0)
+
+    cdef bint _is_known(self, uint64_t key) noexcept:
+        """Tell whether the waiting of a prediction of this id has ended."""
+        for known in self._ended:
+            if (<IdTimes>known).find_key(key) > self._now_s:
+                return True
+        return False
+
+    cdef int _meet(self, Owner owner) except -1:
+        owner.held, owner.count, owner.is_met = self._room.held(owner.name), 0, True
+        self._met.append(owner)
+        return 0
+
+    cdef Owner _owner_named(self, Text name):
+        """Return an application; None where its name cannot be read."""
+        cdef bytes text
+        if self._owner is not None and same(text_of(self._owner.text), name):
+            return self._owner
+        text = as_bytes(name)
+        owner = self._owners.get(text)
+        if owner is None:
+            if len(self._owners) >= MOST_KEPT:
+                self._owners.clear()
+            owner = self._owners[text] = self._owner_of(as_str(name), text)
+        self._owner = owner
+        return owner
+
+    cdef object _record(self, const Taken* taken):
+        """Return a record of the batch that is read."""
+        if taken.headers:
+            if self._records is None:
+                self._records = self._unpack(self._batch)
+            for record in self._records:
+                if record.offset == taken.offset:
+                    return record
+        topic, partition = self._batch[:2]
+        return Record(
+            topic, partition, taken.offset, taken.stamp_us, as_bytes(taken.key), as_bytes(taken.value), ()
+        )
+
+    # ---- feedback is joined ----
+
+    def join(
+        self, list run not None, partition, room, int64_t now_us, uint32_t oldest_s, list effects not None, bint is_plain,
+        take, take_alone, finish
+    ):
+        """Join the feedback of a run of one partition with the predictions that wait for it.
+
+        Args:
+            run: its batches and records.
+            partition: its `JoinBuffer`.
+            room: of predictions.
+            now_us: the time.
+            oldest_s: `seconds` of now.
+            effects: what comes of it is added here.
+            is_plain: whether observations may have the common form now.
+            take: takes records as the kernel does; tells whether some are still to be joined with others.
+            take_alone: takes a record, and its query's id, for which nothing waits.
+            finish: joins what is still to be joined.
+        """
+        cdef Opened batch
+        cdef bint is_open = False
+        self._begin(partition, room, now_us, oldest_s)
+        self._joined, self._count, self._group_count = partition.ended.of(Ending.JOINED), 0, 0
+        for item in run:
+            if type(item) is not Batch:
+                is_open = self._give_up([item], effects, take)
+                continue
+            try:
+                batch = self._slices.opened(item.data, item.offset)
+            except ValueError:
+                is_open = self._give_up(self._unpack(item), effects, take)
+                continue
+            self._batch, self._records = item, None
+            is_open = self._join(&batch, item.end, is_open, effects, is_plain, take, take_alone)
+            partition.feedback_lag.position = batch.base + batch.next
+            self._slices.leave(&batch)
+        if is_open or self._commit(effects, take):
+            finish()
+        self._flush(effects)
+        self._end()
+
+    cdef bint _join(
+        self, Opened* batch, int64_t end, bint is_open, list effects, bint is_plain, take, take_alone
+    ) except -1:
+        cdef Taken taken
+        cdef int found
+        while batch.base + batch.next < end and next_record(batch, &taken):
+            if is_open:
+                is_open = take([self._record(&taken)])
+                continue
+            found = self._match(&taken) if is_plain else UNUSUAL
+            if found == ALONE:
+                take_alone(self._record(&taken), self._ids.pop())
+            elif found == UNUSUAL:
+                is_open = self._give_up([self._record(&taken)], effects, take)
+            elif self._count == TOGETHER:
+                is_open = self._commit(effects, take)
+        return is_open
+
+    cdef bint _give_up(self, list records, list effects, take) except -1:
+        """Hand the rows of the chunk to the kernel, and these records behind them."""
+        cdef int index
+        cdef list all_of_it = []
+        self._flush(effects)
+        for index in range(self._count):
+            self._waiting[self._ids[index]] = self._stored[index]
+            all_of_it.append(self._record_of(&self._rows[index].feedback))
+        self._clear()
+        return take(all_of_it + records)
+
+    cdef object _record_of(self, const Taken* taken):
+        return Record(
+            self._feedback_topic, self._partition.number, taken.offset, taken.stamp_us, as_bytes(taken.key),
+            as_bytes(taken.value), ()
+        )
+
+    cdef int _clear(self) except -1:
+        self._count, self._group_count, self._seen.size = 0, 0, 0
+        self._ids.clear()
+        self._stored.clear()
+        self._row_owners.clear()
+        return 0
+
+    cdef int _match(self, const Taken* taken) except -1:
+        """Take feedback as a row of the chunk, if it is of the common form and fits what waits.
+
+        Returns:
+            ALONE, and its id behind those of the rows, where nothing waits for it; UNUSUAL where the kernel has to look.
+        """
+        cdef Place place
+        cdef Text name, label
+        cdef uint8_t kind = NOTHING
+        cdef bint has_label
+        cdef double loss = 0.0
+        cdef uint64_t key
+        cdef int index
+        if taken.headers or taken.value.size > self._max_bytes:
+            return UNUSUAL
+        place = place_in(taken.value)
+        if not read_same(&place, text_of(self._feedback)):
+            return UNUSUAL
+        name = read_name(&place)
+        has_label = place.at < place.end and place.at[0] != NOTHING
+        label = read_value(&place, &kind) if has_label else read_bytes(&place, 1)
+        if not has_label:
+            expect(&place, GIVEN)
+            loss = read_double(&place)
+        else:
+            expect(&place, NOTHING)
+        read_long(&place)  # when it was sent
+        if place.bad or place.at != place.end or not 0.0 <= loss <= 1.0:
+            return UNUSUAL
+        key, query_id = hashed(name), as_str(name)
+        stored = self._waiting.pop(query_id, None)
+        if stored is None:
+            for index in range(self._count):
+                if self._rows[index].key == key:
+                    return UNUSUAL
+            self._ids.append(query_id)
+            return ALONE
+        if self._observe(taken, <bytes>stored, key, label, kind, loss):
+            self._ids.append(query_id)
+            self._stored.append(stored)
+            return FITS
+        self._waiting[query_id] = stored
+        return UNUSUAL
+
+    cdef bint _observe(
+        self, const Taken* taken, bytes stored, uint64_t key, Text label, uint8_t kind, double loss
+    ) except -1:
+        """Write the observation of a prediction behind those of the chunk; False where it is not of the common form."""
+        cdef Text whole = text_of(stored)
+        cdef Place place
+        cdef Predicted found
+        cdef Owner owner
+        cdef Row* row
+        whole.at += OFFSET_BYTES
+        whole.size -= OFFSET_BYTES
+        if whole.size > self._max_bytes:
+            return False
+        place = place_in(whole)
+        if not read_same(&place, text_of(self._prediction)) or not read_prediction(&place, &self._last, &found):
+            return self._leave(none(), "prediction")
+        owner = self._owner_named(found.application)
+        if kind == NOTHING:  # the loss is given
+            pass
+        elif not owner.is_by_label or kind == DOUBLE or found.kind != kind:
+            return self._leave(found.application, "label")
+        else:
+            loss = 0.0 if same(label, found.answer) else 1.0
+        if not self._learns_plainly(&found):
+            return self._leave(found.application, "policy")
+        if not 0 <= found.answered_us < LATEST_US or (
+            min(taken.stamp_us, self._now_us) > found.answered_us + self._memory_us
+        ):
+            return self._leave(found.application, "time")
+        row = &self._rows[self._count]
+        row.key, row.feedback, row.answered_us, row.at = key, taken[0], found.answered_us, self._seen.size
+        row.predicted = _offset_of(stored)
+        self._write(&found, label, loss, taken.stamp_us, owner)
+        row.size = self._seen.size - row.at
+        self._assign(found.decided.state)
+        self._row_owners.append(owner)
+        self._count += 1
+        return True
+
+    cdef bint _leave(self, Text application, str why) except -1:
+        """Count what is left to the kernel; returns False."""
+        named = ("" if application.size < 0 else as_str(application)), why
+        self.left[named] = self.left.get(named, 0) + 1
+        return False
+
+    cdef bint _learns_plainly(self, const Predicted* found) except -1:
+        """Tell whether a decision's observations have the common form, and keep it: the next one is mostly the same."""
+        if found.is_last:
+            return self._is_plain_last
+        policy = as_bytes(found.decided.policy)
+        is_plain = self._policies.get(policy)
+        if is_plain is None:
+            if len(self._policies) >= MOST_KEPT:
+                self._policies.clear()
+            is_plain = self._policies[policy] = bool(self._is_plain(policy.decode()))
+        self._bytes.size = 0
+        write_bytes(&self._bytes, found.decided.whole)
+        self._last, self._is_plain_last = moved(&found.decided, self._bytes.data), is_plain
+        return is_plain
+
+    cdef int _write(
+        self, const Predicted* found, Text label, double loss, int64_t observed_us, Owner owner
+    ) except -1:
+        """Write an observation."""
+        cdef Output* out = &self._seen
+        cdef Place names
+        cdef int64_t index
+        write_bytes(out, found.named)
+        write_bytes(out, found.decided.whole)
+        write_long(out, found.decided.arms)
+        names = place_in(found.decided.names)
+        for index in range(found.decided.arms):
+            if same(read_name(&names), found.model):
+                write_byte(out, GIVEN)
+                write_double(out, loss)
+            else:
+                write_byte(out, NOTHING)
+        write_byte(out, 0)
+        write_byte(out, GIVEN)  # the loss of what was answered
+        write_double(out, loss)
+        write_bytes(out, label)
+        write_byte(out, 0)  # joined
+        write_long(out, found.answered_us)
+        write_long(out, observed_us)
+        return write_bytes(out, text_of(owner.tail))
+
+    cdef int _assign(self, Text state) except -1:
+        """Put the row that was written last to those of its state."""
+        cdef Row* row = &self._rows[self._count]
+        cdef Group* group
+        cdef int index
+        row.next = -1
+        for index in range(self._group_count - 1, -1, -1):
+            group = &self._groups[index]
+            if same(group.state, state):
+                self._rows[group.last].next = self._count
+                group.last, group.count, group.size = self._count, group.count + 1, group.size + row.size
+                return 0
+        group = &self._groups[self._group_count]
+        group.state = state  # in a prediction that is kept as long as the chunk
+        group.first = group.last = self._count
+        group.count, group.size = 1, row.size
+        self._group_count += 1
+        return 0
+
+    cdef bint _commit(self, list effects, take) except -1:
+        """Write the observations of the chunk, and end the waiting of its predictions.
+
+        Returns:
+            Whether they have gone to the kernel instead, and are still to be joined.
+        """
+        cdef int index
+        for index in range(self._group_count):
+            if <Py_ssize_t>self._value_size(&self._groups[index]) > self._max_bytes:
+                return self._give_up([], effects, take)
+        for index in range(self._group_count):
+            self._write_record(&self._groups[index], effects)
+        for index in range(self._count):
+            self._close(&self._rows[index], self._row_owners[index], self._stored[index])
+        self._give_back()
+        self._clear()
+        return False
+
+    cdef size_t _value_size(self, const Group* group) noexcept:
+        if group.count == 1:
+            return <size_t>text_of(self._one).size + group.size
+        return <size_t>text_of(self._several).size + long_size(group.count) + group.size + 1
+
+    cdef int _write_record(self, const Group* group, list effects) except -1:
+        """Write the observations of one state as a record."""
+        cdef Lane lane = self._lane_of(group.state)
+        cdef Output* out = &lane.records
+        cdef int index = group.first
+        begin_record(out, lane.count, group.state, self._value_size(group))
+        if group.count == 1:
+            write_bytes(out, text_of(self._one))
+        else:
+            write_bytes(out, text_of(self._several))
+            write_long(out, group.count)
+        while index >= 0:
+            self._write_row(lane, &self._rows[index])
+            index = self._rows[index].next
+        if group.count > 1:
+            write_byte(out, 0)
+        end_record(out)
+        lane.count += 1
+        if out.size > BATCH_BYTES:
+            self._finish(self._way[0], effects)
+        return 0
+
+    cdef int _write_row(self, Lane lane, const Row* row) except -1:
+        cdef Text seen
+        seen.at, seen.size = self._seen.data + row.at, <Py_ssize_t>row.size
+        write_bytes(&lane.records, seen)
+        _note(&lane.predicted, row.predicted)
+        return _note(&lane.told, row.feedback.offset)
+
+    cdef Lane _lane_of(self, Text state):
+        """Return where observations of a state are written, and remember its way."""
+        if self._routed is None or not same(text_of(self._routed), state):
+            self._routed = as_bytes(state)
+            self._way = self._route(self._routed.decode())
+        lane = self._lanes.get(self._way[0])
+        if lane is None:
+            lane = self._lanes[self._way[0]] = Lane()
+        return lane
+
+    cdef int _close(self, const Row* row, Owner owner, bytes stored) except -1:
+        """Remember for a while that a prediction was joined, and free its room."""
+        cdef int64_t until_us = max(self._now_us, row.answered_us) + owner.window_us
+        cdef int64_t until = until_us // SECOND_US + (until_us % SECOND_US > 0)
+        self._joined.put_key(row.key, <uint32_t>max(1, min(until, <int64_t>0xFFFFFFFF)), self._oldest_s)
+        if not owner.is_met:
+            owner.count, owner.is_met = 0, True
+            self._met.append(owner)
+        owner.count += 1
+        if len(stored) > self._usual:
+            self._room.give_back(owner.name, len(stored))
+            owner.large += 1
+        return 0
+
+    cdef int _give_back(self) except -1:
+        """Free the room of usual records, and count all that were joined."""
+        cdef Owner owner
+        for owner in self._met:
+            self._room.give_usual_back(owner.name, owner.count - owner.large)
+            self._count_joined(owner.name, owner.count)
+            self.taken[owner.name] = self.taken.get(owner.name, 0) + owner.count
+            owner.count = owner.large = 0
+            owner.is_met = False
+        self._met.clear()
+        return 0
+
+    cdef int _finish(self, partition, list effects) except -1:
+        """Say that the record batch of a partition is to be written."""
+        cdef Lane lane = self._lanes.pop(partition)
+        cdef tuple completes
+        finish_batch(&lane.records, lane.count, self._now_us // 1000)
+        completes = _spans(self._predictions_topic, self._partition.number, &lane.predicted) + _spans(
+            self._feedback_topic, self._partition.number, &lane.told
+        )
+        data = PyBytes_FromStringAndSize(<const char*>lane.records.data, <Py_ssize_t>lane.records.size)
+        effects.append(EmitBatch(self._observations_topic, partition, data, lane.count, completes))
+        return 0
+
+    cdef int _flush(self, list effects) except -1:
+        """Say that all that is written is to be written."""
+        for partition in [*self._lanes]:
+            self._finish(partition, effects)
+        return 0
+
+
+cdef bytes _stored(const Taken* taken):
+    """Return a prediction as `JoinBuffer` lets it wait: its offset before its bytes."""
+    cdef bytes stored = PyBytes_FromStringAndSize(NULL, taken.value.size + OFFSET_BYTES)
+    cdef uint8_t* at = <uint8_t*>PyBytes_AS_STRING(stored)
+    put_big(at, <uint64_t>taken.offset, OFFSET_BYTES)
+    memcpy(at + OFFSET_BYTES, taken.value.at, <size_t>taken.value.size)
+    return stored
+
+
+cdef inline int64_t _offset_of(bytes stored):
+    return <int64_t>big(<const uint8_t*>PyBytes_AS_STRING(stored), OFFSET_BYTES)
+
+
+cdef int _note(Output* offsets, int64_t offset) except -1:
+    grow(offsets, sizeof(int64_t))
+    memcpy(offsets.data + offsets.size, &offset, sizeof(int64_t))
+    offsets.size += sizeof(int64_t)
+    return 0
+
+
+cdef int _ordered(const void* one, const void* other) noexcept nogil:
+    return ((<const int64_t*>one)[0] > (<const int64_t*>other)[0]) - (
+        (<const int64_t*>one)[0] < (<const int64_t*>other)[0]
+    )
+
+
+cdef tuple _spans(str topic, partition, Output* offsets):
+    """Return the spans that these offsets make up."""
+    cdef int64_t* at = <int64_t*>offsets.data
+    cdef size_t count = offsets.size // sizeof(int64_t), index, begin = 0
+    cdef list spans = []
+    qsort(at, count, sizeof(int64_t), &_ordered)
+    for index in range(1, count + 1):
+        if index == count or at[index] != at[index - 1] + 1:
+            spans.append(Span(topic, partition, at[begin], at[index - 1] + 1))
+            begin = index
+    return tuple(spans)
