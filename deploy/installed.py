@@ -23,6 +23,7 @@ EXTENSIONS: Mapping[str, str] = {
     "schemas.compiled": "records",
     "streams.operators.id_times": "remembered ids",
     "streams.columns.batches": "batches as columns",
+    "streams.columns.joining": "joins over columns",
     "streams.runtime.kafka.fast.unpacking": "batches from Kafka",
     "workers.runtimes.descent": "trees",
     "workers.runtimes.stages.grams": "texts",
