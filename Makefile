@@ -49,7 +49,7 @@ sanitize: $(VENV)/test.stamp  ## the tests of compiled modules under the address
 wheel: | $(BIN)/python  ## the package for machines without a compiler, of this platform, in dist/
 	@rm -rf build
 	@$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
-	@.ci/wheel
+	@$(BIN)/python .ci/wheel
 
 clean:  ## remove what was set up and produced
 	rm -rf $(VENV) build dist reports .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .grimp_cache *.egg-info
