@@ -24,6 +24,7 @@ EXTENSIONS: Mapping[str, str] = {
     "streams.operators.id_times": "remembered ids",
     "streams.columns.batches": "batches as columns",
     "streams.columns.joining": "joins over columns",
+    "streams.columns.learning": "learning over columns",
     "streams.runtime.kafka.fast.unpacking": "batches from Kafka",
     "workers.runtimes.descent": "trees",
     "workers.runtimes.stages.grams": "texts",

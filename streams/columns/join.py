@@ -15,6 +15,7 @@ from schemas import topics
 from streams.columns.batches import records as records_of
 from streams.columns.batches import written
 from streams.columns.behind import Behind
+from streams.columns.figures import figures
 from streams.columns.join_forms import ENDED_US, EXAMPLES, join_forms, tail_of
 from streams.columns.joining import Joining, Owner
 from streams.operators.contract import NONE_UNREAD, Batch, EmitBatch
@@ -22,7 +23,6 @@ from streams.operators.ids import seconds
 from streams.operators.join.kernel import SOURCE, Joiner, JoinerSettings
 from streams.operators.join.observation import learns_from_answers
 from streams.operators.join.outcomes import Match
-from streams.operators.statistics import render
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -112,16 +112,8 @@ class ColumnJoiner(Behind):
 
     def statistics(self) -> Mapping[str, float]:
         """Return the kernel's, and how many records went by columns, and how many feedbacks did not, and why."""
-        applications = self._joiner.configuration.applications
-        found = {**super().statistics()}
-        for name, count in self._columns.taken.items():
-            key = render(("columns_total", "application", name if name in applications else "unknown"))
-            found[key] = found.get(key, 0.0) + count
-        for (name, why), count in self._columns.left.items():
-            named = name if name in applications else "unknown"
-            key = render(("not_columns_total", "application", named, "why", why))
-            found[key] = found.get(key, 0.0) + count
-        return found
+        known = self._joiner.configuration.applications
+        return {**super().statistics(), **figures(self._columns.taken, self._columns.left, known)}
 
     def _wait(self, partition: JoinBuffer, run: Sequence[Record | Batch], now_us: int, effects: Effects) -> None:
         joiner = self._joiner

@@ -28,6 +28,7 @@ cdef struct Decided:
     int64_t arms
     Text names  # of the arms, each with its size
     Text shares  # doubles
+    Text apprentice
 
 
 cdef struct Predicted:
@@ -123,7 +124,7 @@ cdef inline Decided read_decision(Place* place) noexcept nogil:
             break
     expect(place, 0)
     expect(place, 0)  # no features
-    read_name(place)  # an apprentice, perhaps
+    decided.apprentice = read_name(place)
     expect(place, 0)  # no versions
     decided.whole = since(begin, place)
     return decided
@@ -138,6 +139,7 @@ cdef inline Decided moved(const Decided* decided, const uint8_t* to) noexcept no
     other.policy.at = to + (decided.policy.at - begin)
     other.names.at = to + (decided.names.at - begin)
     other.shares.at = to + (decided.shares.at - begin)
+    other.apprentice.at = to + (decided.apprentice.at - begin)
     return other
 
 

@@ -146,7 +146,17 @@ class SeenIds:
     def add(self, query_id: str, time_us: int) -> bool:
         """Remember an id; tell whether it is the first inside the window."""
         if time_us > self._newest_us:
+            self.move(time_us)
+        return self._times.put(query_id, self._newest, self._begin) < self._begin
+
+    def move(self, time_us: int) -> tuple[IdTimes, int, int]:
+        """Move the window on, as `add` does.
+
+        Returns:
+            The table, the time to put ids with, and that before which they are not inside the window.
+        """
+        if time_us > self._newest_us:
             self._newest_us = time_us
             self._newest = seconds(time_us)
             self._begin = max(self._begin, seconds(time_us - self._window_us))
-        return self._times.put(query_id, self._newest, self._begin) < self._begin
+        return self._times, self._newest, self._begin

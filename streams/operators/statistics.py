@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from schemas.records import JoinStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from schemas.records import Observation
 
@@ -157,6 +157,20 @@ class Losses:
                 entry = models[decision.arms[arm]]
                 entry[0] += loss
                 entry[1] += 1
+
+    def sums(self, application: str, models: Iterable[str]) -> list[tuple[float, float]]:
+        """Return sum and count of an application's served losses, then of those of its models."""
+        known = self._models.get(application, {})
+        entries = [self._served.get(application), *[known.get(model) for model in models]]
+        return [(0.0, 0.0) if entry is None else (entry[0], entry[1]) for entry in entries]
+
+    def put(self, application: str, models: Iterable[str], sums: Sequence[tuple[float, float]]) -> None:
+        """Put what `sums` has returned, with more losses added to it."""
+        for owner, name, entry in zip(
+            [self._served, *[self._models[application]] * (len(sums) - 1)], [application, *models], sums, strict=True
+        ):
+            if entry[1]:
+                owner[name][:] = entry
 
     def rendered(self) -> dict[str, float]:
         """Return `loss_total` and `losses_total` by application, `model_loss_total`... by application and model.

@@ -30,7 +30,7 @@ class SharedRoom:
         used_large_bytes: what they have beyond the usual.
     """
 
-    __slots__ = ("_held", "_large_bytes", "records", "usual_bytes", "used", "used_large_bytes")
+    __slots__ = ("_held", "_large_bytes", "records", "used", "used_large_bytes", "usual_bytes")
 
     def __init__(self, records: int, large_bytes: int, usual_bytes: int = USUAL_BYTES) -> None:
         self.usual_bytes = usual_bytes

@@ -203,15 +203,16 @@ class Folding:
         else:
             self.settle()
             for name, state in taught(self._states, seen, timestamp_us, self._window_us).items():
-                self._set(name, state)
+                self.put(name, state)
 
     def settle(self) -> None:
         """Store the state that the latest run ended in."""
         if self._name is not None and self._fold.taken:
-            self._set(self._name, self._fold.state)
+            self.put(self._name, self._fold.state)
         self._name = None
 
-    def _set(self, name: str, state: PolicyState) -> None:
+    def put(self, name: str, state: PolicyState) -> None:
+        """Note a state that observations have changed; there may be no run of it, see `settle`."""
         if name not in self.changed:
             self.numbers += numbers(state)
         self._states[name] = self.changed[name] = state

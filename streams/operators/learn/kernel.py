@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     # With the observations in the record; None = it becomes a dead letter, which completes it.
     _Queued = tuple[Record, Sequence[Observation] | None]
 
-_PARTITION = itemgetter(1)  # of a record
+PARTITION = itemgetter(1)  # of a record
 # How soon a store that came back with older data is noticed without new observations; one round trip a partition.
 CONFIRM_US = 5_000_000
 # Numbers in the states of one write, about a megabyte as they are stored: large states go in several steps.
@@ -59,7 +59,7 @@ def _needed(seen: Observation) -> Sequence[str]:
         return (seen.decision.state,)
 
 
-def _gather(names: dict[str, None], observations: Sequence[Observation]) -> None:
+def gather(names: dict[str, None], observations: Sequence[Observation]) -> None:
     """Add the states without which observations cannot be folded, in order; one of no policy is a dead letter."""
     for seen in observations:
         names[seen.decision.state] = None
@@ -72,12 +72,12 @@ def _names(records: Iterable[_Queued]) -> dict[str, None]:
     """Return the states without which records cannot be folded, in order."""
     names: dict[str, None] = {}
     for _, observations in records:
-        _gather(names, observations or ())
+        gather(names, observations or ())
     return names
 
 
 @dataclass(slots=True)
-class _Partition:
+class Partition:
     """What the learner keeps of one partition of the log."""
 
     start: int  # first offset whose observation is not in the stored states
@@ -89,9 +89,22 @@ class _Partition:
     needed: dict[str, None] = field(default_factory=dict)  # states without which the queue cannot be folded, in order
     fetching: dict[str, None] = field(default_factory=dict)
 
+    def note_seen(self, record: Record, observations: Sequence[Observation]) -> None:
+        """Remember the ids of a record that has been applied before."""
+        for seen in observations:
+            self.seen.add(seen.query_id, record.timestamp_us)
+
 
 class Learner(Operator):
     """The kernel of the `learner` role: the only writer of its partitions' states.
+
+    Attributes:
+        window_us: as above.
+        states: that are known.
+        counters: of what was not applied.
+        applied: observations, by application.
+        losses: what they cost.
+        partitions: that are its own.
 
     Args:
         codec: decodes observations.
@@ -104,17 +117,17 @@ class Learner(Operator):
         self, codec: Codec, window_us: int = 1_380_000_000, capacity: int = 100_000, capacity_bytes: int = maxsize
     ) -> None:
         self._codec = codec
-        self._window_us = window_us
-        self._states = KnownStates(capacity, capacity_bytes)
-        self._counters = Counters()
-        self._applied: Counter[str] = Counter()  # by application
-        self._losses = Losses()
-        self._partitions: dict[int, _Partition] = {}
+        self.window_us = window_us
+        self.states = KnownStates(capacity, capacity_bytes)
+        self.counters = Counters()
+        self.applied: Counter[str] = Counter()  # by application
+        self.losses = Losses()
+        self.partitions: dict[int, Partition] = {}
 
     def on_timer(self, now_us: int, unread: Unread = NONE_UNREAD) -> Effects:
         """Confirm the offsets of idle partitions: a store that lost its last writes is noticed without a new record."""
         effects: Effects = []
-        for number, partition in self._partitions.items():
+        for number, partition in self.partitions.items():
             if partition.stored is not None and partition.checked_us + CONFIRM_US <= now_us:
                 partition.checked_us = now_us
                 effects.append(WriteStates(number, partition.stored, partition.stored, {}, ()))
@@ -122,94 +135,103 @@ class Learner(Operator):
 
     def next_deadline(self) -> int | None:
         """Return when the next offset is to be confirmed (us)."""
-        checked = (p.checked_us for p in self._partitions.values() if p.stored is not None)
+        checked = (p.checked_us for p in self.partitions.values() if p.stored is not None)
         return min((time_us + CONFIRM_US for time_us in checked), default=None)
 
     @property
     def held(self) -> int:
         """Observations that wait for their states: one record may hold many."""
-        return sum(partition.queued for partition in self._partitions.values())
+        return sum(partition.queued for partition in self.partitions.values())
 
     def needs(self) -> Needs:
         """Read back the window of ids and a minute for brokers whose clocks disagree."""
-        return Needs(self.next_deadline(), self.held, read_back_us=self._window_us + 60_000_000)
+        return Needs(self.next_deadline(), self.held, read_back_us=self.window_us + 60_000_000)
 
     def on_records(self, records: Sequence[Record], now_us: int) -> Effects:
         """Take observations, in order within each partition."""
         effects: Effects = []
         touched: dict[int, None] = {}
-        for number, run in groupby(records, key=_PARTITION):
-            partition = self._partitions.get(number)
-            if partition is not None and self._queued(partition, run, effects):
+        for number, run in groupby(records, key=PARTITION):
+            if self.enqueue(number, run, effects):
                 touched[number] = None
         for number in touched:
-            self._partitions[number].checked_us = now_us
-            self._advance(number, effects)
-        self._trim()
+            self.advance(number, now_us, effects)
+        self.trim()
         return effects
+
+    def advance(self, number: int, now_us: int, effects: Effects) -> None:
+        """Fold what is queued, or ask for the states that it needs."""
+        self.partitions[number].checked_us = now_us
+        self._advance(number, effects)
 
     def on_states(self, states: Mapping[StateKey, PolicyState | None], now_us: int) -> Effects:
         """Take states that were missing; observations that waited for them are folded."""
         effects: Effects = []
         for key, state in states.items():
-            partition = self._partitions.get(key.partition)
+            partition = self.partitions.get(key.partition)
             if partition is not None and key.name in partition.fetching:
                 del partition.fetching[key.name]
-                self._states.put(key.partition, {key.name: state})
+                self.states.put(key.partition, {key.name: state})
         for number in {key.partition for key in states}:
-            partition = self._partitions.get(number)
+            partition = self.partitions.get(number)
             if partition is not None:
                 if is_read := not partition.fetching:  # some may have been dropped again meanwhile
                     partition.needed = _names(partition.queue)
                 self._advance(number, effects, is_read=is_read)
-        self._trim()
+        self.trim()
         return effects
 
     def on_assigned(self, starts: Mapping[int, int]) -> None:
         """Start from what the store holds; ids of one window follow from before `starts`."""
         for number, start in starts.items():
-            self._states.forget(number)
-            self._partitions[number] = _Partition(start, start or None, SeenIds(self._window_us))
+            self.states.forget(number)
+            self.partitions[number] = Partition(start, start or None, SeenIds(self.window_us))
 
     def on_revoked(self, partitions: Sequence[int]) -> None:
         """Forget these partitions, and what was folded on a state that the store does not have."""
         for number in partitions:
-            self._states.forget(number)
-            self._partitions.pop(number, None)
+            self.states.forget(number)
+            self.partitions.pop(number, None)
 
     def statistics(self) -> Mapping[str, float]:
         """Return how many observations were applied and skipped, and what they cost, by application."""
-        applied = {("applied_total", "application", name): count for name, count in self._applied.items()}
+        applied = {("applied_total", "application", name): count for name, count in self.applied.items()}
         return {
             **Counters(applied).rendered(),
-            **self._counters.rendered(),
-            **self._losses.rendered(),
-            "states_cached": float(len(self._states)),
-            "states_bytes": float(self._states.size),
+            **self.counters.rendered(),
+            **self.losses.rendered(),
+            "states_cached": float(len(self.states)),
+            "states_bytes": float(self.states.size),
             "observations_waiting": float(self.held),
         }
 
-    def _queued(self, partition: _Partition, records: Iterable[Record], effects: Effects) -> bool:
+    def enqueue(self, number: int, records: Iterable[Record], effects: Effects) -> bool:
         """Queue a run of one partition's records; tell whether any is to be folded."""
+        partition = self.partitions.get(number)
+        if partition is None:
+            return False
         queue, needed, decode, start = partition.queue, partition.needed, self._codec.decode, partition.start
         before = len(queue)
         for record in records:
             try:
                 observations = decode(Observations, record.value).items
             except DecodeError as error:
-                self._counters["undecodable_total", "topic", record.topic] += 1
+                self.note_undecodable(record, error, effects if record.offset >= start else [])
                 if record.offset >= start:
-                    effects.append(DeadLetter(record, error.cause, str(error)))
                     queue.append((record, None))  # the stored offset passes it, too: it is not read again
                 continue
             if record.offset < start:
-                for seen in observations:
-                    partition.seen.add(seen.query_id, record.timestamp_us)
+                partition.note_seen(record, observations)
                 continue
             queue.append((record, observations))
             partition.queued += len(observations)
-            _gather(needed, observations)
+            gather(needed, observations)
         return len(queue) > before
+
+    def note_undecodable(self, record: Record, error: DecodeError, effects: Effects) -> None:
+        """Count a record that holds no observations, and write it as a dead letter."""
+        self.counters["undecodable_total", "topic", record.topic] += 1
+        effects.append(DeadLetter(record, error.cause, str(error)))
 
     def _advance(self, number: int, effects: Effects, *, is_read: bool = False) -> None:
         """Fold the queue and ask for one write, or ask for missing states first.
@@ -217,11 +239,11 @@ class Learner(Operator):
         The rest of a queue is waited for if there is room: one write takes less time than many. If all that was asked
         for is read, and some had to be dropped meanwhile, its first records are folded all the same.
         """
-        partition = self._partitions[number]
+        partition = self.partitions[number]
         if not partition.queue:
             return
         if not partition.fetching:
-            states = self._states.known(number, partition.needed)
+            states = self.states.known(number, partition.needed)
             if len(states) == len(partition.needed):
                 self._fold(number, partition, partition.queue, states, effects)
                 partition.queue.clear()
@@ -231,16 +253,16 @@ class Learner(Operator):
             partition.fetching = dict.fromkeys([name for name in partition.needed if name not in states])
             # In the order of the queue: what has been read can be folded, and makes room, before the rest is read.
             effects.append(FetchStates(tuple(StateKey(number, name) for name in partition.fetching)))
-        if is_read or self._states.is_large:
+        if is_read or self.states.is_large:
             self._fold_head(number, partition, effects)
 
-    def _fold_head(self, number: int, partition: _Partition, effects: Effects) -> None:
+    def _fold_head(self, number: int, partition: Partition, effects: Effects) -> None:
         """Fold the first records of the queue, as far as their states are there."""
         states: dict[str, PolicyState | None] = {}
         head: list[_Queued] = []
         for queued in partition.queue:
             names = _names([queued])
-            found = self._states.known(number, names)
+            found = self.states.known(number, names)
             if len(found) < len(names):
                 break
             states |= found
@@ -254,82 +276,135 @@ class Learner(Operator):
     def _fold(
         self,
         number: int,
-        partition: _Partition,
+        partition: Partition,
         records: Sequence[_Queued],
         states: dict[str, PolicyState | None],
         effects: Effects,
     ) -> None:
-        """Fold records on the states that they need; remember what comes of it, and ask for it to be written."""
-        writes = self._folded(number, partition, records, states, effects)
+        """Fold records on the states that they need."""
+        run = Run(self, number, partition, states)
+        for record, observations in records:
+            if observations is not None:
+                run.take(record, observations, effects)
+        run.end(records[-1][0].offset + 1, effects)
+
+    def put(self, number: int, writes: Sequence[WriteStates], effects: Effects) -> None:
+        """Remember what has come of a run, and ask for it to be written."""
         for write in writes:
-            self._states.put(number, write.states)
+            self.states.put(number, write.states)
         effects += writes
 
-    def _folded(
-        self,
-        number: int,
-        partition: _Partition,
-        records: Sequence[_Queued],
-        states: dict[str, PolicyState | None],
-        effects: Effects,
-    ) -> list[WriteStates]:
-        """Fold records; those with impossible observations become dead letters, writes complete the others."""
-        folding, is_first = Folding(states, self._window_us), partition.seen.add
-        completes: list[Position] = []
-        applied: list[Observation] = []
-        writes: list[WriteStates] = []
-        for record, observations in records:
-            if observations is None:
-                continue
-            faults = []
-            for seen in observations:
-                if not is_first(seen.query_id, record.timestamp_us):
-                    self._counters["duplicate_observations_total", "application", seen.application] += 1
-                    continue
-                try:
-                    folding.take(seen, record.timestamp_us)
-                except PolicyError as error:
-                    faults.append(f"{seen.query_id}: {error}")
-                else:
-                    applied.append(seen)
-            if faults:
-                effects.append(DeadLetter(record, "impossible_decision", "; ".join(faults)))
-            else:
-                completes.append(new_tuple(Position, record[:3]))
-            if folding.numbers >= WRITE_NUMBERS:
-                writes.append(_write(number, partition, record.offset + 1, folding, completes))
-                folding, completes = Folding(states, self._window_us), []
-        if (end := records[-1][0].offset + 1) != partition.stored:
-            writes.append(_write(number, partition, end, folding, completes))
-        self._applied.update([seen.application for seen in applied])
+    def count(self, applied: Sequence[Observation]) -> None:
+        """Count observations that were applied, and what they cost."""
+        self.applied.update([seen.application for seen in applied])
         self._judge(applied)
-        self._losses.add(applied)
-        return writes
+        self.losses.add(applied)
 
     def _judge(self, applied: Iterable[Observation]) -> None:
         """Count the sets of labels that held the true one, and those that missed it."""
         for seen in applied:
             if seen.label_set is not None and seen.label is not None:
                 outcome = "held" if holds(seen.label_set, seen.label) else "missed"
-                self._counters["label_sets_judged_total", "application", seen.application, "outcome", outcome] += 1
+                self.counters["label_sets_judged_total", "application", seen.application, "outcome", outcome] += 1
 
-    def _trim(self) -> None:
+    def trim(self) -> None:
         """Keep the bounds, but for what queues wait for.
 
         If that alone takes too many bytes, only what is folded next stays: what the first record of each queue needs.
         """
-        self._states.trim(self._waited_for)
+        self.states.trim(self._waited_for)
 
     def _waited_for(self) -> Container[str]:
-        waiting = [partition for partition in self._partitions.values() if partition.queue]
-        if not self._states.is_large:
+        waiting = [partition for partition in self.partitions.values() if partition.queue]
+        if not self.states.is_large:
             return ChainMap(*(partition.needed for partition in waiting))
         return ChainMap(*(_names([partition.queue[0]]) for partition in waiting))
 
 
-def _write(number: int, partition: _Partition, offset: int, folding: Folding, completes: list[Position]) -> WriteStates:
-    """Return the write of the states folded so far; `offset` is the next one to apply."""
-    folding.settle()
-    write = WriteStates(number, partition.stored, offset, folding.changed, tuple(completes))
-    partition.stored = offset
-    return write
+class Run:
+    """Folds records of one partition, in order; those with impossible observations become dead letters.
+
+    Args:
+        learner: whose they are.
+        number: of the partition.
+        partition: what is kept of it.
+        states: that they need, by name.
+
+    Attributes:
+        folding: the states that are to be written next.
+        completes: the records that are complete once they are.
+    """
+
+    __slots__ = (
+        "_applied",
+        "_faults",
+        "_learner",
+        "_number",
+        "_partition",
+        "_states",
+        "_writes",
+        "completes",
+        "folding",
+    )
+
+    def __init__(
+        self, learner: Learner, number: int, partition: Partition, states: dict[str, PolicyState | None]
+    ) -> None:
+        self._learner = learner
+        self._number = number
+        self._partition = partition
+        self._states = states
+        self._faults: list[str] = []  # of the record that is taken
+        self._applied: list[Observation] = []
+        self._writes: list[WriteStates] = []
+        self.folding = Folding(states, learner.window_us)
+        self.completes: list[Position] = []
+
+    def take(self, record: Record, observations: Sequence[Observation], effects: Effects) -> None:
+        """Fold a record's observations."""
+        is_first, counters = self._partition.seen.add, self._learner.counters
+        for seen in observations:
+            if is_first(seen.query_id, record.timestamp_us):
+                self.fold(seen, record.timestamp_us)
+            else:
+                counters["duplicate_observations_total", "application", seen.application] += 1
+        self.end_record(record, effects)
+
+    def fold(self, seen: Observation, timestamp_us: int) -> None:
+        """Fold one that is the first of its id; its record's timestamp tells when."""
+        try:
+            self.folding.take(seen, timestamp_us)
+        except PolicyError as error:
+            self._faults.append(f"{seen.query_id}: {error}")
+        else:
+            self._applied.append(seen)
+
+    def end_record(self, record: Record, effects: Effects) -> None:
+        """Say what has become of a record, whose observations have been taken."""
+        if self._faults:
+            effects.append(DeadLetter(record, "impossible_decision", "; ".join(self._faults)))
+            self._faults = []
+        else:
+            self.completes.append(new_tuple(Position, record[:3]))
+        if self.folding.numbers >= WRITE_NUMBERS:
+            self.write(record.offset + 1)
+
+    def write(self, offset: int) -> None:
+        """Have the states written that were folded so far; `offset` is the next one to apply."""
+        self.folding.settle()
+        stored, changed = self._partition.stored, self.folding.changed
+        self._writes.append(WriteStates(self._number, stored, offset, changed, tuple(self.completes)))
+        self._partition.stored = offset
+        self.folding, self.completes = Folding(self._states, self._learner.window_us), []
+
+    def flush(self) -> None:
+        """Count what was applied so far."""
+        self._learner.count(self._applied)
+        self._applied.clear()
+
+    def end(self, offset: int, effects: Effects) -> None:
+        """Have the rest written; `offset` is the one behind the last record."""
+        if offset != self._partition.stored:
+            self.write(offset)
+        self.flush()
+        self._learner.put(self._number, self._writes, effects)

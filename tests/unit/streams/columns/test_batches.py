@@ -112,7 +112,9 @@ def test_another_kind_of_batch_is_refused(change: tuple[int, int]) -> None:
         batches.records(sealed(bytes(data)))
 
 
-@given(st.integers(1, 20), st.integers(0, 2**40), st.lists(st.tuples(st.integers(0, 25), st.integers(0, 25)), max_size=6))
+@given(
+    st.integers(1, 20), st.integers(0, 2**40), st.lists(st.tuples(st.integers(0, 25), st.integers(0, 25)), max_size=6)
+)
 def test_a_batch_may_be_read_in_slices(count: int, base: int, cuts: list[tuple[int, int]]) -> None:
     """One behind the other, or again from the beginning."""
     data = built([(None, b"value", 0, [])] * count, base)

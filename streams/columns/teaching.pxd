@@ -1,0 +1,77 @@
+# What policies of which one arm is asked learn from one lesson, step by step as in `policies/`: the same to the last bit,
+# as long as a compiler keeps to the order (`-ffp-contract=off` where a machine multiplies and adds in one).
+
+from libc.math cimport exp, isfinite, log
+from libc.stdint cimport int64_t
+
+cdef enum Kind:
+    UNTAUGHT = 0  # a policy that is not here
+    NOTHING_LEARNT = 1  # `single`
+    WEIGHTS = 2  # `exp3`, which shares
+    AVERAGES = 3  # `epsilon_greedy`, `ucb1`
+    DISCOUNTED = 4  # `discounted_ucb`
+    BETAS = 5  # `thompson`
+
+
+cdef struct Rule:
+    Kind kind
+    double eta  # or the discount
+    double share
+
+
+cdef struct Lesson:
+    int64_t arm
+    bint is_known
+    double loss
+    double propensity
+
+
+cdef inline int64_t numbers_of(Kind kind, int64_t arms) noexcept nogil:
+    """Return how many numbers a state has."""
+    return 0 if kind == NOTHING_LEARNT else arms if kind == WEIGHTS else 2 * arms
+
+
+cdef inline bint taught(
+    const Rule* rule, const Lesson* lesson, const double* before, double* after, int64_t arms
+) noexcept nogil:
+    """Work out the state after a lesson; False = Python would say that it cannot be learnt.
+
+    Args:
+        rule: of the policy.
+        lesson: an arm that was asked, and what it has cost.
+        before: the state, `numbers_of` numbers.
+        after: as many, all written.
+        arms: how many there are.
+    """
+    cdef int64_t index, count = numbers_of(rule.kind, arms)
+    cdef double total = 0.0, back
+    for index in range(count):
+        after[index] = before[index]
+    if not lesson.is_known or rule.kind == NOTHING_LEARNT:
+        pass
+    elif rule.kind == WEIGHTS:
+        after[lesson.arm] -= rule.eta * lesson.loss / (1e-9 if 1e-9 > lesson.propensity else lesson.propensity)
+        back = 2.718281828459045 * rule.share / arms
+        for index in range(arms):
+            after[index] = exp(after[index]) + back
+            total += after[index]
+        if not 0.0 < total <= 1.7976931348623157e308:
+            return False
+        total = log(total)
+        for index in range(arms):
+            if not 0.0 < after[index] <= 1.7976931348623157e308:
+                return False
+            after[index] = log(after[index]) - total
+    elif rule.kind == BETAS:
+        after[lesson.arm] += 1.0 - lesson.loss
+        after[arms + lesson.arm] += lesson.loss
+    else:
+        if rule.kind == DISCOUNTED:
+            for index in range(count):
+                after[index] = rule.eta * after[index]
+        after[lesson.arm] += 1.0
+        after[arms + lesson.arm] += lesson.loss
+    for index in range(count):
+        if not isfinite(after[index]):
+            return False
+    return True
