@@ -4,7 +4,7 @@ FROM python:3.12-slim AS build
 ARG EXTRAS=control,sklearn
 RUN apt-get update && apt-get install --yes --no-install-recommends gcc libc6-dev && rm -rf /var/lib/apt/lists/*
 WORKDIR /src
-COPY pyproject.toml README.md LICENSE skysail.py ./
+COPY pyproject.toml setup.py README.md LICENSE skysail.py ./
 COPY schemas schemas
 COPY policies policies
 COPY streams streams

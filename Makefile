@@ -5,7 +5,8 @@ PYTHONS = $(if $(shell command -v redis-server),3.14 3.13 3.12 3.11 3,3.12 3.11 
 PYTHON ?= $(shell for v in $(PYTHONS); do p=$$(command -v python$$v) && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 HAS_REDIS = command -v redis-server >/dev/null || $(PYTHON) -c 'import sys; sys.exit(sys.version_info >= (3, 13))'
 VENV := .venv
-COMPILED := schemas/native.pxd schemas/compiled.pyx streams/runtime/kafka/fast/unpacking.pyx streams/operators/id_times.pyx workers/runtimes/descent.pyx workers/runtimes/stages/grams.pyx
+# What is compiled, and what that is made from.
+COMPILED := setup.py $(shell find schemas policies streams workers deploy load -name '*.pyx' -o -name '*.pxd')
 BIN := $(VENV)/bin
 TESTS ?= tests
 PINS := deploy/constraints.txt
@@ -22,7 +23,7 @@ export DEMO_RATE ?= 100
 BENCH_SECONDS ?= 9
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench lint sanitize clean
+.PHONY: help demo test bench lint sanitize wheel clean
 
 help:  ## what there is
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -45,8 +46,13 @@ lint: $(VENV)/test.stamp  ## style, types, import contracts
 sanitize: $(VENV)/test.stamp  ## the tests of compiled modules under the address and undefined-behaviour sanitizers
 	@.ci/sanitize
 
+wheel: | $(BIN)/python  ## the package for machines without a compiler, of this platform, in dist/
+	@rm -rf build
+	@$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
+	@$(BIN)/python .ci/wheel
+
 clean:  ## remove what was set up and produced
-	rm -rf $(VENV) build reports .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .grimp_cache *.egg-info
+	rm -rf $(VENV) build dist reports .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .grimp_cache *.egg-info
 
 $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "Skysail needs Python 3.11 or later; install it, or say where it is: make demo PYTHON=/path/to/python"; exit 1; }

@@ -1,6 +1,6 @@
 """What is installed: what roles need beside the command line, and the compiled parts. Nothing is imported for a look.
 
-python -P -m deploy.installed    ends with an error that names the compiled parts that are absent: for builds of images
+python -P -m deploy.installed    ends with an error that names the compiled parts that are absent: for builds
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 # Role -> a module that comes with all that it needs.
 NEEDS: Mapping[str, str] = {"control": "faust", "worker": "threadpoolctl"}
-# Module, as in pyproject.toml -> what it does.
+# Every compiled module -> what it does.
 EXTENSIONS: Mapping[str, str] = {
     "schemas.compiled": "records",
     "streams.operators.id_times": "remembered ids",

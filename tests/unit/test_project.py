@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import re
+import runpy
+import subprocess
+import sys
 import tomllib
 from fnmatch import fnmatch
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+
+from deploy.installed import EXTENSIONS
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -22,8 +28,13 @@ def test_every_data_file_of_a_package_is_installed() -> None:
     patterns = PROJECT["tool"]["setuptools"]["package-data"]
     packages = [path.parent for path in ROOT.glob("*/__init__.py") if path.parent.name != "tests"]
     present = {file for package in packages for file in package.rglob("*") if _is_data(file)}
-    installed = {file for package, globs in patterns.items() for glob in globs for file in (ROOT / package).glob(glob)}
+    installed = {file for package, globs in patterns.items() for glob in globs for file in _matching(package, glob)}
     assert {file.relative_to(ROOT) for file in present - installed} == CHECKOUT_ONLY
+
+
+def _matching(package: str, glob: str) -> list[Path]:
+    """Return what a pattern of package data finds; "*" stands for every package, however deep."""
+    return [*(ROOT.glob(f"[!.]*/**/{glob}") if package == "*" else (ROOT / package).glob(glob))]
 
 
 def _is_data(file: Path) -> bool:
@@ -41,7 +52,43 @@ def test_comparisons_and_tests_are_in_no_wheel() -> None:
 @pytest.mark.parametrize("package", sorted(PROJECT["tool"]["setuptools"]["package-data"]))
 def test_every_pattern_of_package_data_finds_something(package: str) -> None:
     """A pattern that matches nothing is a file that was moved."""
-    assert all(any((ROOT / package).glob(glob)) for glob in PROJECT["tool"]["setuptools"]["package-data"][package])
+    assert all(_matching(package, glob) for glob in PROJECT["tool"]["setuptools"]["package-data"][package])
+
+
+def test_everything_that_can_be_compiled_is_built_and_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By setup.py, by the Makefile when it changes, and by the check of images and wheels."""
+    sources, headers = _found("pyx"), _found("pxd")
+    assert sources
+    assert _built(monkeypatch) == {_module(source): source for source in sources}
+    assert {*EXTENSIONS} == {*map(_module, sources)}
+    assert {*_made_from()} == {*sources, *headers, "setup.py"}
+
+
+def _found(suffix: str) -> list[str]:
+    """Return all files of a kind that packages hold."""
+    roots = [path.parent for path in ROOT.glob("*/__init__.py")]
+    return [str(path.relative_to(ROOT)) for root in roots for path in root.rglob(f"*.{suffix}")]
+
+
+def _module(source: str) -> str:
+    return source.removesuffix(".pyx").replace("/", ".")
+
+
+def _built(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """Return what setup.py builds, and of what; setuptools, which need not be here, is told to build nothing."""
+    told: dict[str, Any] = {}
+    tools = SimpleNamespace(Extension=lambda name, sources, **_: (name, *sources), setup=told.update)
+    monkeypatch.setitem(sys.modules, "setuptools", tools)  # type: ignore[arg-type] # no module, but looked up as one
+    monkeypatch.chdir(ROOT)
+    runpy.run_path("setup.py")
+    return dict(told["ext_modules"])
+
+
+def _made_from() -> list[str]:
+    """Return what the Makefile builds the compiled modules from."""
+    asked = "include Makefile\nasked: ; @echo $(COMPILED)\n"
+    command = ["make", "--no-print-directory", "-f", "-", "asked"]
+    return subprocess.run(command, input=asked, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split()
 
 
 def test_the_example_in_contributing_passes() -> None:

@@ -28,7 +28,7 @@ from streams.runtime.ports import Loaded, Ran
 from workers.errors import OutputError, PackageError
 from workers.executors import frames
 from workers.executors.host_child import BESIDE, LOAD, NUMBER, PREDICT, UNLOAD
-from workers.executors.process import how_ended
+from workers.executors.process import how_ended, kill
 
 if TYPE_CHECKING:
     from asyncio.subprocess import Process
@@ -103,8 +103,7 @@ class _Child:
     def end(self, guilty: tuple[str, int] | None, fault: str) -> None:
         """Let everything that was asked fail; a guilty copy is to blame, else whoever is suspected."""
         self.is_over = True
-        with contextlib.suppress(ProcessLookupError):
-            self.process.kill()
+        kill(self.process)
         at_work = [asked for asked in self.asked.values() if not asked.future.done()]
         suspects = self._suspects(at_work)
         for asked in at_work:
@@ -374,8 +373,7 @@ class HostExecutors:
                     if asked.what == PREDICT and asked.copy in self._wanted:
                         self._proved.add(asked.copy)
         is_idle = not child.asked and not child.is_over
-        with contextlib.suppress(ProcessLookupError):
-            child.process.kill()  # of one that has ended by itself the status stays as it is
+        kill(child.process)
         child.end(None, _ENDED.format(how_ended(await child.process.wait())))
         if is_idle and child.holds:
             load = next(iter(child.holds.values()))

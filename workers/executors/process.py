@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import os
 import pickle
 import signal
 import sys
@@ -155,8 +156,7 @@ class ProcessExecutor(Elsewhere):
         child, self._child = self._child, None
         if child is None:
             return
-        with contextlib.suppress(ProcessLookupError):
-            child.kill()
+        kill(child)
         await child.wait()
 
     async def _read(self) -> bytes | None:
@@ -167,6 +167,17 @@ class ProcessExecutor(Elsewhere):
             return await self._child.stdout.readexactly(length)
         except asyncio.IncompleteReadError:
             return None
+
+
+def kill(child: asyncio.subprocess.Process) -> None:
+    """Kill a child, if it has not ended by itself: then it keeps the status that it has ended with.
+
+    Its own `kill` looks for that status first, and so takes it from asyncio, which waits for it in another thread and
+    then says 255 (a third of 300 children that had just ended).
+    """
+    if child.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child.pid, signal.SIGKILL)
 
 
 def how_ended(status: int) -> str:
