@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from schemas.codec import Codec
     from streams.operators.contract import Operator
     from streams.operators.join.kernel import Joiner
+    from streams.operators.learn.kernel import Learner
     from streams.operators.selection.kernel import Selection
     from workers.kernel.worker import ModelWorker
 
@@ -44,3 +45,13 @@ def before_joiner(kernel: Joiner, codec: Codec) -> Fronted:
         return Fronted(kernel)
     columns = columns_for_joiner(kernel, codec, records_of)
     return Fronted(kernel) if columns is None else Fronted(columns, frozenset({topics.PREDICTIONS, topics.FEEDBACK}))
+
+
+def before_learner(kernel: Learner, codec: Codec) -> Fronted:
+    """Return the learner behind columns."""
+    try:
+        from streams.columns.learn import columns_for_learner
+    except ImportError:  # no compiler when Skysail was installed
+        return Fronted(kernel)
+    columns = columns_for_learner(kernel, codec, records_of)
+    return Fronted(kernel) if columns is None else Fronted(columns, frozenset({topics.OBSERVATIONS}))

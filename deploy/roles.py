@@ -20,7 +20,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias
 
-from deploy.columns import Fronted, before_joiner, before_selection
+from deploy.columns import Fronted, before_joiner, before_learner, before_selection
 from deploy.config.addresses import connection, redis_place, redis_url
 from deploy.config.folder import STATE, load_notes, private
 from deploy.errors import StartError, UsageError
@@ -215,6 +215,9 @@ def learner(common: Shared) -> RoleLoop:
     from streams.operators.learn.kernel import Learner
 
     given = common.settings.learner
+    memory_us = joiner_settings(common.settings).memory_us
+    kernel = Learner(common.codec, memory_us, given.states, given.states_mib << 20)
+    fronted = before_learner(kernel, common.codec) if common.settings.columns else Fronted(kernel)
     return _loop(
         _role(
             "learner",
@@ -223,9 +226,10 @@ def learner(common: Shared) -> RoleLoop:
             at_once=AT_ONCE["learner"],
             slice_us=common.slice_us,
         ),
-        Learner(common.codec, joiner_settings(common.settings).memory_us, given.states, given.states_mib << 20),
+        fronted.kernel,
         common,
         _store(common),
+        batched=fronted.batched,
     )
 
 
