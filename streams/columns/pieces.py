@@ -115,21 +115,37 @@ def answer_form(codec: Codec, application: str, asked: Asked, kind: type[int | f
     Raises:
         Uncut: they have no column form.
     """
-
-    def written(marks: _AnswerMarks) -> bytes:
-        output = ModelOutput(asked.model, asked.version, Outcome.OK, marks.answer)
-        prediction = Prediction(
-            marks.id, application, marks.context, asked.decision, Status.COMPLETE, None, marks.answer, 1.0, (output,),
-            *marks.times, marks.token,
-        )  # fmt: skip
-        return codec.encode(prediction)
-
     marks, other = _AnswerMarks(_ANSWERS[kind][0]), _AnswerMarks(_ANSWERS[kind][1], "q", "c", (3, -4, 5, 6), "")
-    pieces = cut(written(marks), marks.cut(application))
+    pieces = cut(_answer(codec, application, asked, marks), marks.cut(application))
     head, *rest = _only(pieces, (0, 3, 4, 5, 7))
-    if joined(pieces, other.cut(application)) != written(other):
+    if joined(pieces, other.cut(application)) != _answer(codec, application, asked, other):
         raise Uncut
     return AnswerForm(head, *rest)
+
+
+def decided(codec: Codec, application: str, asked: Asked, kind: type[int | float | str], form: AnswerForm) -> bytes:
+    """Return how another decision for the same arm is written, between context and answer.
+
+    Raises:
+        Uncut: what stands around it is not as in that form.
+    """
+    marks = _AnswerMarks(_ANSWERS[kind][0])
+    value = _answer(codec, application, asked, marks)
+    query_id, name, context, answer, _, times, token = marks.cut(application)
+    before = form.head + query_id + name + context
+    behind = answer + form.named + answer + form.closed + times + token + form.tail
+    if not (value.startswith(before) and value.endswith(behind)):
+        raise Uncut
+    return value[len(before) : -len(behind)]
+
+
+def _answer(codec: Codec, application: str, asked: Asked, marks: _AnswerMarks) -> bytes:
+    output = ModelOutput(asked.model, asked.version, Outcome.OK, marks.answer)
+    prediction = Prediction(
+        marks.id, application, marks.context, asked.decision, Status.COMPLETE, None, marks.answer, 1.0, (output,),
+        *marks.times, marks.token,
+    )  # fmt: skip
+    return codec.encode(prediction)
 
 
 def cut(value: bytes, marks: Sequence[bytes]) -> list[bytes]:

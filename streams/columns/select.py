@@ -11,7 +11,7 @@ model is not sure to answer in a millisecond, or answers otherwise than with one
 from __future__ import annotations
 
 import sys
-from collections import Counter
+from collections import Counter, OrderedDict
 from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, cast
@@ -20,7 +20,7 @@ from schemas import topics
 from schemas.errors import DecodeError, SchemaError
 from schemas.records import Decision, Outcome, Query, Tensor
 from streams.columns.behind import Behind
-from streams.columns.pieces import Asked, Uncut, answer_form, query_form
+from streams.columns.pieces import Asked, Uncut, answer_form, decided, query_form
 from streams.operators.contract import Batch, EmitBatch, Position, Skip, Span
 from streams.operators.selection.kernel import MARGIN_PART, MARGIN_US
 from streams.operators.selection.plain import Answers
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from schemas.codec import Codec
     from streams.columns.pieces import AnswerForm
-    from streams.columns.selection import Answered, Lane, Poll, Recent
+    from streams.columns.selection import Answered, Lane, Poll, Recent, State
     from streams.operators.configuration import Deployed
     from streams.operators.contract import AskNow, Effects, Operator, Predicted, Record, StateKey
     from streams.operators.ids import Generations
@@ -58,6 +58,8 @@ _FOLLOWED = frozenset({topics.APPLICATIONS, topics.MODELS})
 _LOOKED_AT = 2
 # So many applications are answered by columns: each query's name is compared with theirs.
 MOST_LANES = 256
+# So many states of an application are kept as columns have them: some hundred bytes each.
+MOST_STATES = 20_000
 _NO_LANE = -1
 _WHOLE, _DOUBLE, _TEXT = 0, 1, 2
 _KINDS: tuple[type[int | float | str], ...] = (int, float, str)
@@ -126,6 +128,13 @@ class _Said(NamedTuple):
     answers: bytes | list[bytes]
 
 
+class _Decider(NamedTuple):
+    """The arms in a state, and the same in C."""
+
+    arms: Arms
+    state: State
+
+
 @dataclass(slots=True)
 class _Application:
     """One that columns answer, as far as its form is known.
@@ -134,15 +143,17 @@ class _Application:
         deployed: the application.
         form: element type and shape of its inputs; no type = not known yet.
         lane: in C; None = the form is not known, or cannot be read.
-        arms: that it draws by.
-        forms: of its answers, by arm, version and kind, in the state of `arms`.
+        states: by context, those lately used, the last one last.
+        forms: of its answers, by arm, version and kind.
+        deciding: states of the poll's rows.
     """
 
     deployed: Deployed
     form: tuple[str, tuple[int, ...]] = ("", ())
     lane: Lane | None = None
-    arms: Arms | None = None
+    states: OrderedDict[str | None, _Decider] = field(default_factory=OrderedDict)
     forms: dict[tuple[int, str, int], AnswerForm] = field(default_factory=dict)
+    deciding: list[_Decider] = field(default_factory=list)
 
 
 class ColumnSelection(Behind):
@@ -214,23 +225,40 @@ class ColumnSelection(Behind):
             return
         wanted: list[StateKey] = []
         for number in poll.lanes_of(0, poll.count):
-            if not self._draws(lanes[number], now_us, wanted):
+            if not self._draws(poll, number, lanes[number], now_us, wanted):
                 poll.leave(0, poll.count, number)
         self._take_turns(poll, lanes, left, now_us, effects)
         self._selection.fetch(wanted, now_us, effects)
         self._note_left(poll, left)
 
-    def _draws(self, its: _Application, now_us: int, wanted: list[StateKey]) -> bool:
-        """Tell whether an application answers now, and have it draw by its state as it was read last."""
-        plain, lane = self._selection.plain, its.lane
-        name = its.deployed.application.name
-        arms = plain.arms(its.deployed, now_us, wanted) if plain.has_room(name) else None
-        if arms is None or lane is None:
+    def _draws(self, poll: Poll, number: int, its: _Application, now_us: int, wanted: list[StateKey]) -> bool:
+        """Tell whether an application answers now, and have it draw by its states as they were read last."""
+        plain, application, lane = self._selection.plain, its.deployed.application, its.lane
+        if lane is None or plain.is_timed() or not plain.has_room(application.name):
             return False
-        if arms is not its.arms:
-            its.arms, its.forms = arms, {}
-            lane.decide_by(arms.cumulative)
+        contexts = poll.contexts(number) if application.per_context else [None]
+        found = [self._decider(its, context, now_us, wanted) for context in contexts]
+        known = [decider for decider in found if decider is not None]
+        if not known:
+            return False
+        if len(known) < len(found):
+            poll.leave_states(number, {place for place, decider in enumerate(found) if decider is None})
+        its.deciding = [decider or known[0] for decider in found]
+        lane.decide_by(tuple([decider.state for decider in its.deciding]))
         return True
+
+    def _decider(self, its: _Application, context: str | None, now_us: int, wanted: list[StateKey]) -> _Decider | None:
+        """Return what decides queries with a context; None: it has not been read, or asks otherwise."""
+        arms = self._selection.plain.arms(its.deployed, context, now_us, wanted)
+        if arms is None:
+            return None
+        known = its.states.get(context)
+        if known is None or known.arms is not arms:
+            known = its.states[context] = _Decider(arms, compiled.State(arms.cumulative))
+            if len(its.states) > MOST_STATES:
+                its.states.popitem(last=False)
+        its.states.move_to_end(context)
+        return known
 
     def _take_turns(self, poll: Poll, lanes: list[_Application], left: _Left, now_us: int, effects: Effects) -> None:
         """Answer the runs of plain rows, and give the kernel the others, in order."""
@@ -266,34 +294,54 @@ class ColumnSelection(Behind):
         its = run.lanes[number]
         recent = self._selection.plain.quotas.by_name[its.deployed.application.name].recent
         known = {place: (of.ids, of.oldest) for place in poll.partitions if (of := recent.of(place))}
-        took_us = 0
+        took_us, asked = 0, dict[int, tuple[str, int]]()
         for arm, count, numbers in poll.ask(run.begin, run.end, number, known):
             dtype, shape = its.form
-            arm_us = self._ask_arm(its, arm, Tensor(dtype, (count, *shape), numbers), now_us)
-            if arm_us is None:
+            ran = self._ask_arm(its, arm, Tensor(dtype, (count, *shape), numbers), now_us)
+            if ran is None:
                 return None
-            took_us += arm_us
+            took_us += ran[0]
+            asked[arm] = ran[1:]
+        for place, arm in poll.decided(run.begin, run.end, number):
+            if not self._is_decided(its, its.deciding[place], arm, *asked[arm]):
+                return None
         return took_us
 
-    def _ask_arm(self, its: _Application, arm: int, rows: Tensor, now_us: int) -> int | None:
-        """Have a lane say what an arm's model answers; returns how long that took (us), None = it does not."""
-        assert its.arms is not None and its.lane is not None  # noqa: PT018 - one truth
-        model = its.arms.names[arm]
+    def _ask_arm(self, its: _Application, arm: int, rows: Tensor, now_us: int) -> tuple[int, str, int] | None:
+        """Have a lane say what an arm's model answers.
+
+        Returns:
+            How long it took (us), its version, and the kind of its answers; None = it does not answer now.
+        """
+        arms, name = its.deciding[0].arms, its.deployed.application.name
+        model = arms.names[arm]
         inside = self._models[model]
         whom = inside.direct(now_us)
         ran = None if whom is None or self._ask is None else self._ask(model, whom.copy, rows, whom.patience_us)
-        if whom is None or ran is None or (said := _said(ran[0])) is None:
+        if whom is None or its.lane is None or ran is None or (said := _said(ran[0])) is None:
             return None
         key = arm, whom.version, said.kind
         if key not in its.forms:
-            asked = Asked(its.arms.choices[arm].decision, model, whom.version)
+            asked = Asked(arms.choices[arm].decision, model, whom.version)
             try:
-                its.forms[key] = answer_form(self._codec, its.deployed.application.name, asked, _KINDS[said.kind])
+                its.forms[key] = answer_form(self._codec, name, asked, _KINDS[said.kind])
             except (Uncut, SchemaError):
                 return None
-        its.lane.say(arm, rows.shape[0], said.kind, said.answers, tuple(its.forms[key]))
+        head, _, *pieces = its.forms[key]
+        its.lane.say(arm, rows.shape[0], said.kind, said.answers, (head, *pieces))
         inside.on_answered(rows, ran[1], now_us)
-        return ran[1]
+        return ran[1], whom.version, said.kind
+
+    def _is_decided(self, its: _Application, decider: _Decider, arm: int, version: str, kind: int) -> bool:
+        """Have a state's decision for an arm written once; False: it has no column form."""
+        if not decider.state.is_decided(arm, kind):
+            name, arms = its.deployed.application.name, decider.arms
+            asked, form = Asked(arms.choices[arm].decision, arms.names[arm], version), its.forms[arm, version, kind]
+            try:
+                decider.state.decide(arm, kind, decided(self._codec, name, asked, _KINDS[kind], form))
+            except (Uncut, SchemaError):
+                return False
+        return True
 
     def _write(self, poll: Poll, run: _Run, lanes: Iterable[int], answered_us: int, effects: Effects) -> None:
         """Write the answers of a run, and count them."""
@@ -308,7 +356,7 @@ class ColumnSelection(Behind):
             effects.append(Skip(tuple(copies), "duplicate_query"))
         for number in lanes:
             its, given = run.lanes[number], answered.of(number)
-            name, names = its.deployed.application.name, its.arms.names if its.arms is not None else ()
+            name, names = its.deployed.application.name, its.deciding[0].arms.names
             asked = {names[arm]: count for arm, count in enumerate(given[0]) if count}
             plain.count(name, Answers(asked, *given[1:]), answered_us)
             self._answered[name] += len(given[2])

@@ -18,7 +18,7 @@ from streams.columns.batches cimport (
 )
 from streams.columns.draw cimport MOST_DRAWN, draw_begin, draw_of
 from streams.columns.texts cimport (
-    Place, Text, is_utf8, place_in, read_byte, read_bytes, read_double, read_long, read_same, read_text, same, text_of
+    Place, Text, as_bytes, is_utf8, place_in, read_byte, read_bytes, read_double, read_long, read_same, read_text, same, text_of
 )
 from streams.operators.id_times cimport IdTimes, hash_of
 
@@ -34,6 +34,7 @@ cdef enum:
     WHOLE = 0
     DOUBLE = 1
     TEXT = 2
+    KINDS = 3
 
 # Why a query is left to Python; `WHYS` has their words.
 cdef enum:
@@ -44,8 +45,9 @@ cdef enum:
     FIELDS = 4
     TIMES = 5
     HEADERS = 6
+    STATE = 7
 
-WHYS = ("", "foreign", "application", "input", "fields", "times", "headers")
+WHYS = ("", "foreign", "application", "input", "fields", "times", "headers", "state")
 
 cdef extern from *:
     """
@@ -75,8 +77,53 @@ cdef struct Row:
     Text id, key, context, token  # a context of size -1: it has none
     const uint8_t* numbers
     int64_t offset, sent_us, deadline_us
-    int lane, arm, batch, why
+    int lane, arm, batch, why, state
     Py_ssize_t place  # among the rows of its arm
+
+
+cdef class State:
+    """A policy's state: how arms are drawn by it, and how its decisions are written.
+
+    Args:
+        cumulative: sums of the arms' propensities.
+
+    Raises:
+        ValueError: there are none, or too many.
+    """
+
+    cdef double cumulative[MOST_ARMS]
+    cdef readonly int arms
+    cdef list decided
+
+    def __init__(self, tuple cumulative not None):
+        if not 0 < len(cumulative) <= MOST_ARMS:
+            raise ValueError("no such number of arms")
+        for index, total in enumerate(cumulative):
+            self.cumulative[index] = total
+        self.arms = <int>len(cumulative)
+        self.decided = [None] * (KINDS * self.arms)
+
+    def decide(self, Py_ssize_t arm, int kind, bytes decided not None):
+        """Write an arm's decision like this, before an answer of a kind.
+
+        Raises:
+            ValueError: there is no such arm or kind.
+        """
+        if not 0 <= arm < self.arms or not 0 <= kind < KINDS:
+            raise ValueError("no such arm")
+        self.decided[KINDS * arm + kind] = decided
+
+    def is_decided(self, Py_ssize_t arm, int kind):
+        """Tell whether it is known how an arm's decision is written."""
+        return 0 <= arm < self.arms and 0 <= kind < KINDS and self.decided[KINDS * arm + kind] is not None
+
+    cdef int arm_of(self, double u) noexcept:
+        """Return the arm that a draw gives: the inverse CDF, as `bisect_right` finds it."""
+        cdef double wanted = u * self.cumulative[self.arms - 1]
+        cdef int arm = 0
+        while arm < self.arms - 1 and self.cumulative[arm] <= wanted:
+            arm += 1
+        return arm
 
 
 cdef class Lane:
@@ -94,7 +141,7 @@ cdef class Lane:
     cdef bytes name, head, given, middle, tail
     cdef Py_ssize_t width
     cdef int64_t slo_us, longest_us, margin_us, margin_part, most_margin_us
-    cdef double cumulative[MOST_ARMS]
+    cdef tuple states  # that decide the rows of a poll
     cdef int arms
     cdef int kinds[MOST_ARMS]
     cdef Py_ssize_t rows[MOST_ARMS]
@@ -104,24 +151,25 @@ cdef class Lane:
         self, bytes name not None, tuple form not None, int64_t slo_us, int64_t longest_us, int64_t margin_us,
         tuple margins not None
     ):
-        self.name = name
+        self.name, self.states = name, ()
         self.head, self.given, self.width, self.middle, self.tail = form
         self.slo_us, self.longest_us, self.margin_us = slo_us, longest_us, margin_us
         self.margin_part, self.most_margin_us = margins
         self.arms = 0
         self.forms, self.answers = [], []
 
-    def decide_by(self, tuple cumulative not None):
-        """Draw by these sums of propensities from now on.
+    def decide_by(self, tuple states not None):
+        """Decide the next poll's rows by these states: one for all, or one for each of `Poll.contexts`.
 
         Raises:
-            ValueError: there are none, or too many.
+            ValueError: they have not the same number of arms.
         """
-        if not 0 < len(cumulative) <= MOST_ARMS:
-            raise ValueError("no such number of arms")
-        for index, total in enumerate(cumulative):
-            self.cumulative[index] = total
-        self.arms = <int>len(cumulative)
+        self.states, self.arms = (), 0
+        for state in states:
+            if self.arms and (<State?>state).arms != self.arms:
+                raise ValueError("not the same arms")
+            self.arms = (<State?>state).arms
+        self.states = states
         self.forms, self.answers = [None] * self.arms, [None] * self.arms
 
     def say(self, Py_ssize_t arm, Py_ssize_t rows, int kind, object answers not None, tuple form not None):
@@ -137,7 +185,7 @@ cdef class Lane:
         Raises:
             ValueError: these are not as many.
         """
-        if not 0 <= arm < self.arms or len(form) != 5 or not 0 <= kind <= TEXT:
+        if not 0 <= arm < self.arms or len(form) != 4 or not 0 <= kind < KINDS:
             raise ValueError("no such arm")
         if (len(<list?>answers) if kind == TEXT else len(<bytes?>answers) // 8) != rows:
             raise ValueError("not an answer a row")
@@ -146,14 +194,6 @@ cdef class Lane:
         for text in answers if kind == TEXT else ():
             <bytes?>text
         self.kinds[arm], self.rows[arm], self.answers[arm], self.forms[arm] = kind, rows, answers, form
-
-    cdef int arm_of(self, double u) noexcept:
-        """Return the arm that a draw gives: the inverse CDF, as `bisect_right` finds it."""
-        cdef double wanted = u * self.cumulative[self.arms - 1]
-        cdef int arm = 0
-        while arm < self.arms - 1 and self.cumulative[arm] <= wanted:
-            arm += 1
-        return arm
 
 
 cdef class Poll:
@@ -316,6 +356,40 @@ cdef class Poll:
         found.discard(LEFT)
         return found
 
+    def decided(self, Py_ssize_t begin, Py_ssize_t end, int lane):
+        """Return which arms each state has drawn for a lane's rows, as pairs of a state's place and an arm."""
+        cdef Py_ssize_t index
+        cdef set found = set()
+        self._check(begin, end)
+        for index in range(begin, end):
+            if self.rows[index].lane == lane and self.rows[index].arm != AGAIN:
+                found.add((self.rows[index].state, self.rows[index].arm))
+        return found
+
+    def contexts(self, int lane):
+        """Return the contexts that a lane's rows have, each once; a row is decided by the state in its context's place.
+
+        Returns:
+            Texts, None = no context.
+        """
+        cdef dict places = {}
+        cdef Py_ssize_t index
+        cdef Row* row
+        for index in range(self.count):
+            row = self.rows + index
+            if row.lane == lane:
+                row.state = places.setdefault(as_bytes(row.context), len(places))
+        return [None if context is None else (<bytes>context).decode() for context in places]
+
+    def leave_states(self, int lane, set states not None):
+        """Leave the rows of a lane to Python whose states have these places."""
+        cdef Py_ssize_t index
+        cdef Row* row
+        for index in range(self.count):
+            row = self.rows + index
+            if row.lane == lane and row.state in states:
+                row.lane, row.why = LEFT, STATE
+
     def leave(self, Py_ssize_t begin, Py_ssize_t end, int lane):
         """Leave the rows of a lane to Python."""
         cdef Py_ssize_t index
@@ -349,10 +423,17 @@ cdef class Poll:
                 continue
             row.arm = AGAIN
             if not self._is_known(row, recent):
-                row.arm = lane.arm_of(draw_of(row.id.at, <size_t>row.id.size, self.begun)) if lane.arms > 1 else 0
+                row.arm = self._draw(row, lane)
                 row.place = taken[row.arm]
                 taken[row.arm] += 1
         return self._matrices(begin, end, number, taken)
+
+    cdef int _draw(self, Row* row, Lane lane) except -2:
+        if not 0 <= row.state < len(lane.states):
+            raise ValueError("no such state")
+        if lane.arms == 1:
+            return 0
+        return (<State>lane.states[row.state]).arm_of(draw_of(row.id.at, <size_t>row.id.size, self.begun))
 
     cdef list _matrices(self, Py_ssize_t begin, Py_ssize_t end, int number, const Py_ssize_t* taken):
         cdef Lane lane = <Lane>self.lanes[number]
@@ -439,12 +520,13 @@ cdef class Poll:
         cdef int64_t whole = 0
         cdef size_t size, answer_size = 8
         cdef int kind = lane.kinds[row.arm]
-        if form is None or row.place >= lane.rows[row.arm]:
-            raise ValueError("an arm has not answered")
-        head, decided, named, closed, tail = (
-            text_of(<bytes>form[0]), text_of(<bytes>form[1]), text_of(<bytes>form[2]), text_of(<bytes>form[3]),
-            text_of(<bytes>form[4])
+        cdef object decision = (<State>lane.states[row.state]).decided[KINDS * row.arm + kind]
+        if form is None or decision is None or row.place >= lane.rows[row.arm]:
+            raise ValueError("an arm has not answered, or it is not known how its decision is written")
+        head, named, closed, tail = (
+            text_of(<bytes>form[0]), text_of(<bytes>form[1]), text_of(<bytes>form[2]), text_of(<bytes>form[3])
         )
+        decided = text_of(<bytes>decision)
         if kind == TEXT:
             said = text_of(<bytes>(<list>lane.answers[row.arm])[row.place])
             answer_size = text_size(said)

@@ -257,24 +257,33 @@ def application(name: str, policy: str, **changes: object) -> Application:
 CHANGES: tuple[dict[str, object], ...] = (
     {},
     {"slo_ms": 40.0},
-    {"per_context": True},
+    {"confidence_floor": 0.5},
     {"coverage": 0.9},
     {"models": ("one",)},
     {"policy": "ucb1"},
 )
 
 
+FORMS: tuple[dict[str, object], ...] = ({}, {"per_context": True}, {"per_context": True, "spread": True})
+
+
 @settings(max_examples=60, deadline=None, print_blob=True)
-@given(st.sampled_from(POLICIES), POLLS, st.sampled_from([frozenset[str](), frozenset({"two"})]), st.randoms())
+@given(
+    st.sampled_from(POLICIES),
+    st.sampled_from(FORMS),
+    POLLS,
+    st.sampled_from([frozenset[str](), frozenset({"two"})]),
+    st.randoms(),
+)
 def test_columns_and_the_rest_do_what_the_kernel_does_alone(
-    policy: str, polls: list[Any], refuses: frozenset[str], random: Any
+    policy: str, form: dict[str, object], polls: list[Any], refuses: frozenset[str], random: Any
 ) -> None:
     """Records by key, completions, dead letters and statistics are the same, whatever comes; so is what follows."""
     twins = both(refuses)
     for twin in twins:
         for name in MODELS:
             twin.configure(topics.MODELS, name, model(name), NOW)
-        twin.configure(topics.APPLICATIONS, "digits", application("digits", policy), NOW)
+        twin.configure(topics.APPLICATIONS, "digits", application("digits", policy, **form), NOW)
         twin.configure(topics.APPLICATIONS, "others", application("others", "exp4"), NOW)
         twin.poll([FIRST], NOW)
     offsets = [1] * PARTITIONS
@@ -291,7 +300,7 @@ def test_columns_and_the_rest_do_what_the_kernel_does_alone(
         now_us += wait_us
         for twin in twins:
             if change:
-                changed = application("digits", policy, **CHANGES[change])
+                changed = application("digits", policy, **(form | CHANGES[change]))
                 twin.configure(topics.APPLICATIONS, "digits", changed, now_us)
             if change == 3:
                 twin.states[StateKey(state_partition("digits", PARTITIONS), "digits")] = learnt(policy, step)

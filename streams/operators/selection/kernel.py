@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from schemas.codec import Codec
-    from schemas.records import PolicyState
+    from schemas.records import Application, PolicyState
     from streams.operators.contract import Effects, Record, Unread
     from streams.operators.selection.features import FeatureWait, Recalled
     from streams.operators.selection.latencies import Latencies
@@ -118,9 +118,7 @@ class Selection(Operator):
         self._asked_us: int | None = None  # since when the store has not answered
         self._quotas = Quotas(settings.places, settings.remembered)
         self._turn = 0
-        self.plain = PlainQueries(
-            self._configuration, self._quotas, self._states, self._serving, self._counters, settings.partitions
-        )
+        self.plain = PlainQueries(self._configuration, self._quotas, self._known_arms, self._serving, self._counters)
 
     def on_records(self, records: Sequence[Record], now_us: int) -> Effects:
         """Take queries, worker batches and configuration."""
@@ -367,21 +365,33 @@ class Selection(Operator):
     ) -> Arms | None:
         """Return the arms that decide a query, noted in `common` if they decide all; None: it waits for a state."""
         application = deployed.application
-        context = pending.context if application.per_context else None
-        key = _state_key(application.name, context, self._settings.partitions, is_spread=application.spread)
-        arms = self._states.arms(key, deployed, _forgotten_us(deployed, key, pending))
+        arms = self._known_arms(deployed, pending.context, pending.received_us, now_us, wanted)
         if arms is not None:
-            if self._states.is_stale(key, now_us):
-                self._want(key, deployed, now_us, wanted)
             if not application.per_context:
                 common[application.name] = arms
         else:
+            key = self._key(application, pending.context)
             if key not in self._parked:
                 self._want(key, deployed, now_us, wanted)
             if self._parked.is_full:
                 return self._without_state(key, deployed)
             pending.keep_input()
             self._parked.add(key, ParkedQuery(self._patience(pending, now_us), deployed, pending))
+        return arms
+
+    def _key(self, application: Application, context: str | None) -> StateKey:
+        """Return the state that decides a query with this context."""
+        context = context if application.per_context else None
+        return _state_key(application.name, context, self._settings.partitions, is_spread=application.spread)
+
+    def _known_arms(
+        self, deployed: Deployed, context: str | None, received_us: int, now_us: int, wanted: list[StateKey]
+    ) -> Arms | None:
+        """Return the arms in the state last read, and want it again if it is stale; None: it has never been read."""
+        key = self._key(deployed.application, context)
+        arms = self._states.arms(key, deployed, _forgotten_us(deployed, key, received_us))
+        if arms is not None and self._states.is_stale(key, now_us):
+            self._want(key, deployed, now_us, wanted)
         return arms
 
     def _patience(self, pending: Pending, now_us: int) -> int:
@@ -401,7 +411,7 @@ class Selection(Operator):
     def _release(self, key: StateKey, queries: Iterable[ParkedQuery], now_us: int, effects: Effects) -> None:
         """Serve queries that waited for a state: by the initial one if it has not come."""
         for _, deployed, pending in queries:
-            arms = self._states.arms(key, deployed, _forgotten_us(deployed, key, pending))
+            arms = self._states.arms(key, deployed, _forgotten_us(deployed, key, pending.received_us))
             self._serving.serve([pending], arms or self._without_state(key, deployed), now_us, effects)
 
     def _without_state(self, key: StateKey, deployed: Deployed) -> Arms:
@@ -411,13 +421,13 @@ class Selection(Operator):
         return with_aim(arms, deployed.application)
 
 
-def _forgotten_us(deployed: Deployed, key: StateKey, pending: Pending) -> int:
+def _forgotten_us(deployed: Deployed, key: StateKey, received_us: int) -> int:
     """Return since when a context must have been taught not to be forgotten; 0 for what never is.
 
     By when the query came, not by when its state did: its prediction tells that time to whoever checks the decision.
     """
     forget_us = deployed.forget_us
-    return pending.received_us - forget_us if forget_us and key.name != deployed.application.name else 0
+    return received_us - forget_us if forget_us and key.name != deployed.application.name else 0
 
 
 def _state_key(application: str, context: str | None, partitions: int, *, is_spread: bool = False) -> StateKey:

@@ -9,19 +9,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from schemas import topics
-from streams.operators.contract import StateKey
 from streams.operators.selection.canaries import canary_shares
 from streams.operators.selection.state_view import OutsideArms
-from streams.topology import state_partition
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from schemas.records import Application
     from streams.operators.configuration import Configuration, Deployed
+    from streams.operators.contract import StateKey
     from streams.operators.selection.pending import Quotas
     from streams.operators.selection.serving import Serving
-    from streams.operators.selection.state_view import Arms, StateView
+    from streams.operators.selection.state_view import Arms
     from streams.operators.statistics import Counters
 
 
@@ -50,41 +49,36 @@ class PlainQueries:
         self,
         configuration: Configuration,
         quotas: Quotas,
-        states: StateView,
+        arms: Callable[[Deployed, str | None, int, int, list[StateKey]], Arms | None],
         serving: Serving,
         counters: Counters,
-        partitions: int,
     ) -> None:
         self.quotas = quotas
         self._configuration = configuration
-        self._states = states
+        self._arms = arms
         self._serving = serving
         self._counters = counters
-        self._partitions = partitions
 
     def applications(self) -> dict[str, Deployed | str]:
         """Return those that are deployed, or in a word why their queries are not plain."""
         known = self._configuration.applications
         return {name: self._why_not(deployed.application) or deployed for name, deployed in known.items()}
 
-    def arms(self, deployed: Deployed, now_us: int, wanted: list[StateKey]) -> Arms | None:
+    def arms(self, deployed: Deployed, context: str | None, now_us: int, wanted: list[StateKey]) -> Arms | None:
         """Return the arms that decide a plain application's queries now; None: it asks otherwise, or waits for a state.
 
         Args:
             deployed: the application.
+            context: of the queries.
             now_us: the time.
             wanted: gets the state, if it should be read again.
         """
-        if self._serving.combiner.latencies is not None:
-            return None  # each batch is to be timed from its first query
-        name = deployed.application.name
-        key = StateKey(state_partition(name, self._partitions), name)
-        arms = self._states.arms(key, deployed)
-        if arms is None or not _asks_one(arms):
-            return None
-        if self._states.is_stale(key, now_us):
-            wanted.append(key)
-        return arms
+        arms = self._arms(deployed, context, now_us, now_us, wanted)
+        return arms if arms is not None and _asks_one(arms) else None
+
+    def is_timed(self) -> bool:
+        """Tell whether each batch is to be timed from its first query on: then nothing is plain."""
+        return self._serving.combiner.latencies is not None
 
     def has_room(self, name: str) -> bool:
         """Tell whether an application may have more in hand."""
@@ -111,7 +105,6 @@ class PlainQueries:
         found = (
             ("graph", application.stages),
             ("features", application.sources),
-            ("contexts", application.per_context),
             ("versions", application.versions),
             ("coverage", application.coverage),
             ("hedging", application.hedge),

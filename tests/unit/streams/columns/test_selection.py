@@ -28,7 +28,7 @@ FORM = "float32", (2,)
 def lane(*shares: float) -> columns.Lane:
     """Return the lane of an application that draws its arms with these shares."""
     made = columns.Lane(b"digits", tuple(query_form(CODEC, "digits", *FORM)), 100_000, 1_000_000, -1, (10, 5_000))
-    made.decide_by(tuple(accumulate(shares)))
+    made.decide_by((columns.State(tuple(accumulate(shares))),))
     return made
 
 
@@ -84,7 +84,7 @@ def test_what_is_no_record_batch_is_refused() -> None:
 
 def test_answers_that_are_not_one_a_row_are_refused() -> None:
     """Fewer bytes than rows, or no such arm."""
-    form = (b"", b"", b"", b"", b"")
+    form = (b"", b"", b"", b"")
     for arm, rows, kind, answers in ((0, 2, 0, b"12345678"), (1, 1, 0, b"12345678"), (0, 2, 2, [b"a"]), (0, 1, 3, b"")):
         with pytest.raises(ValueError, match=r"arm|answer"):
             lane(1.0).say(arm, rows, kind, answers, form)
