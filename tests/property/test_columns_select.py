@@ -139,7 +139,6 @@ class Twin:
             elif isinstance(effect, Predict):
                 found = predicted(effect.model, effect.rows)
                 self.perform(self.kernel.on_predicted(effect.batch_id, found, 0, now_us, is_blocking=True), now_us)
-                self.perform(self.kernel.on_timer(now_us), now_us)
 
     def _perform_batch(self, effect: EmitBatch) -> None:
         records = records_of(Batch(effect.topic, effect.partition, 0, effect.count, effect.data))
@@ -314,4 +313,4 @@ def learnt(policy: str, version: int) -> PolicyState:
     made = registry.create(policy)
     names = MODELS[:1] if policy == "single" else MODELS
     values = made.init(len(names))
-    return PolicyState(registry.spec(made), names, tuple(values), version + 1)
+    return PolicyState(registry.spec(made), names, version + 1, tuple(values))
