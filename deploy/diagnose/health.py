@@ -37,7 +37,7 @@ from streams.control.report_filter import sound
 from streams.control.rivals import from_gauges
 from streams.operators.selection.coding import code_of
 from streams.operators.selection.times import span
-from streams.operators.statistics import SENT_AGO
+from streams.operators.statistics import BY_COLUMNS, NOT_BY_COLUMNS, SENT_AGO
 from streams.runtime.errors import BrokerUnavailableError
 from streams.runtime.kafka.log_reader import KafkaRecent, KafkaTail
 from workers import manifest as manifests
@@ -61,6 +61,7 @@ ALIVE = ("serving", "model_not_loaded")  # gauges of models with a version, of t
 MINUTE_US = 60_000_000
 NOWHERE = Whereabouts()
 ANSWERING = ("serving", CANARY, STANDBY)  # gauges of the versions that a query may name
+_SHOWN_COLUMNS = 8  # what is said of columns: those that go by them, and some that do not
 LAST_REPORTS = 256  # enough for this many processes
 
 
@@ -254,6 +255,7 @@ def check_roles(
         yield check_page(settings) if name == PAGE else _role(name, reports.get(name, []), wanted)
     yield from check_clocks(report for found in reports.values() for report in found)
     yield from check_senders(report for found in reports.values() for report in found)
+    yield from check_columns(reports.get("selection", ()))
     yield from check_versions(report for found in reports.values() for report in found)
     yield from check_evidence(page, models, applications)
     for name in sorted(reports.keys() - set(expected)):
@@ -330,6 +332,26 @@ def check_senders(reports: Iterable[Report]) -> Iterator[Check]:
                 if lag:
                     advice = f"{report.instance} has {lag:,.0f} records to read: wait, or start another; else {advice}"
                 yield Check(f"senders of {labels.get('application', '')}", Level.WARN, found, advice)
+
+
+def check_columns(reports: Iterable[Report]) -> Iterator[Check]:
+    """Tell which applications are answered by columns, and why others are not.
+
+    Args:
+        reports: of selection.
+    """
+    by_columns, left = set[str](), dict[str, str]()
+    for report in reports:
+        for full in (*report.counters, *report.gauges):
+            name, labels = parse(full)
+            if name == BY_COLUMNS:
+                by_columns.add(labels.get("application", ""))
+            elif name == NOT_BY_COLUMNS:
+                left[labels.get("application", "")] = labels.get("why", "")
+    found = [", ".join(sorted(by_columns - left.keys())) or "no application yet"]
+    found += [f"{name} by Python ({why})" for name, why in sorted(left.items())]
+    if by_columns or left:
+        yield Check("columns", Level.OK, "; ".join(found[:_SHOWN_COLUMNS]))
 
 
 def check_versions(reports: Iterable[Report]) -> Iterator[Check]:

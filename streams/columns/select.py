@@ -24,7 +24,7 @@ from streams.columns.pieces import Asked, Uncut, answer_form, decided, query_for
 from streams.operators.contract import Batch, EmitBatch, Position, Skip, Span
 from streams.operators.selection.kernel import MARGIN_PART, MARGIN_US
 from streams.operators.selection.plain import Answers
-from streams.operators.statistics import MAX_LABELS, render
+from streams.operators.statistics import BY_COLUMNS, MAX_LABELS, NOT_BY_COLUMNS, render
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -47,8 +47,7 @@ except ImportError:  # no compiler when Skysail was installed
 # Numbers are copied as they lie in memory.
 IS_COMPILED: Final = compiled is not None and sys.byteorder == "little"
 
-# Figures: queries answered by columns; applications that are not, and why; records that were left to the kernel.
-COLUMNS, NOT_COLUMNS, LEFT = "columns_total", "not_columns", "left_total"
+LEFT = "queries_left_total"  # to the kernel, by why
 # A poll in which plain queries and others take turns more often than this is the kernel's: each turn is a call.
 MOST_RUNS = 8
 # Of a record batch that is written: what a topic takes by default holds two.
@@ -413,8 +412,8 @@ class ColumnSelection(Behind):
 
     def statistics(self) -> Mapping[str, float]:
         """Return the kernel's, and what went by columns."""
-        by_name = {render((COLUMNS, "application", name)): float(count) for name, count in self._answered.items()}
-        whys = {render((NOT_COLUMNS, "application", name, "why", why)): 1.0 for name, why in self._whys.items()}
+        by_name = {render((BY_COLUMNS, "application", name)): float(count) for name, count in self._answered.items()}
+        whys = {render((NOT_BY_COLUMNS, "application", name, "why", why)): 1.0 for name, why in self._whys.items()}
         left = {render((LEFT, "why", why)): float(count) for why, count in self._left.items() if count}
         return {**super().statistics(), **by_name, **dict([*whys.items()][:MAX_LABELS]), **left}
 

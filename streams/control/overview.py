@@ -28,7 +28,7 @@ from streams.control.page_types import (
 )
 from streams.control.promises import at_most
 from streams.control.visibility import View
-from streams.operators.statistics import SENT_AGO, UNSERVED
+from streams.operators.statistics import BY_COLUMNS, NOT_BY_COLUMNS, SENT_AGO, UNSERVED
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -69,6 +69,7 @@ class _Gauges:
         self.beside: dict[str, dict[str, tuple[str, float]]] = {}
         self.labels: dict[tuple[str, str], set[str]] = {}  # by model and version
         self.unserved: dict[str, float] = {}  # records that nobody reads, by topic
+        self.left: dict[str, str] = {}  # by application: why its queries are not answered by columns
         for entry in live:
             for full, value in entry["gauges"].items():
                 name, labels = parse(full)
@@ -83,7 +84,7 @@ class _Gauges:
                 elif name in ("canary", "shadow", "standby"):
                     beside = self.beside.setdefault(labels.get("model", ""), {})
                     beside[labels.get("version", "")] = name, value if name == "canary" else 0.0
-                elif name in ("labelled", "looked_up", UNSERVED):
+                elif name in ("labelled", "looked_up", UNSERVED, NOT_BY_COLUMNS):
                     self._gather(name, labels, value)
                 elif labels.keys() == {"application"} and not name.endswith(("_us", "_share", PROMISED)):
                     held = self.holds.setdefault(labels["application"], {})
@@ -96,6 +97,9 @@ class _Gauges:
         if name == UNSERVED:
             topic = labels.get("topic", "")
             self.unserved[topic] = max(value, self.unserved.get(topic, 0.0))
+            return
+        if name == NOT_BY_COLUMNS:
+            self.left[labels.get("application", "")] = labels.get("why", "")
             return
         if name == "looked_up":
             self.sources.setdefault(labels.get("application", ""), set()).add(labels.get("source", ""))
@@ -201,6 +205,8 @@ def _application(name: str, gauges: _Gauges, history: History, now_us: int) -> A
         late=_share(risen, Key("late_answers_total", name), answers),
         sent_ago_ms=gauges.largest(SENT_AGO, name, scale=1e-3),
         without_state=_share(risen, Key("decided_without_state_total", name), answers),
+        by_columns=_share(risen, Key(BY_COLUMNS, name), answers) if Key(BY_COLUMNS, name) in risen else None,
+        left=gauges.left.get(name, ""),
         again=_again(risen, name, answers) | _of_stages(risen, name),
         turned_away=_turned_away(risen, name),
         holds=holdings(gauges.holds.get(name, {})),

@@ -92,6 +92,8 @@ class ApplicationRow(TypedDict):
     late: float | None  # answered after the deadline
     sent_ago_ms: float | None  # where nearly all expire on arrival: the last one's age by its sender's clock
     without_state: float | None  # share of the answers decided before the policy's state had been read
+    by_columns: float | None  # share of the answers that columns gave; None = none, lately
+    left: str  # in a word why columns leave its queries to Python; "" = they do not
     again: dict[str, float]  # what else was asked in the last minute, and what stages went without, as shares
     turned_away: dict[str, float]  # in the last minute, beyond its share: kind and number
     holds: list[Holding]  # of what has a share for each application

@@ -24,6 +24,8 @@ Key: TypeAlias = tuple[str, ...]
 _JOINED = JoinStatus.JOINED  # looking it up costs 0.1 us
 # Gauge of records that lie in partitions of a topic which nobody serves; it is there where there are such partitions.
 UNSERVED = "unserved_records"
+# Answers that columns have given, by application; 1 for each application whose queries columns leave, and why.
+BY_COLUMNS, NOT_BY_COLUMNS = "answers_by_columns_total", "not_by_columns"
 # Gauge of how long before it came an application's last expired query had been sent, by its sender's clock. It is there
 # while more than this share of its last queries had expired when they came.
 SENT_AGO, MOST_EXPIRED = "expired_sent_ago_us", 0.8
