@@ -77,8 +77,8 @@ class Summary:
         if clean := no_default_rate(figures):
             figures["no_default_per_s"] = spread([clean])
         for said in [row for row in self.judged if row["system"] == contender.name]:
-            clean_per_s, valid_per_s = verdict(said["tried"])
-            figures |= {"judged_per_s": spread([valid_per_s]), "judged_no_default_per_s": spread([clean_per_s])}
+            in_time_per_s, no_default_per_s = verdict(said["tried"])
+            figures |= {"judged_per_s": spread([in_time_per_s]), "judged_no_default_per_s": spread([no_default_per_s])}
         counts = {name: sum(seen.counts[name] for seen in visits) for name in COUNTS}
         about = {key: getattr(contender, key) for key in ("name", "label", "kind", "guarantee", "processes")}
         return {**about, "rounds": len(visits), "capacity_per_s": visits[0].capacity_per_s, **figures, **counts}
