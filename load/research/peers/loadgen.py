@@ -49,14 +49,14 @@ _TAIL_CHARS = 300
 async def bounded_rate(contender: Contender, ground: Ground, setting: Mapping[str, object]) -> dict[str, Any]:
     """Return a row: all rates that LoadGen was asked about, and what it said.
 
-    A judge that fails costs nobody its figures: the row says why, and ends there.
-
-    Raises:
-        PeerFailedError: the contender did not start, or it ended.
+    A contender or a judge that fails costs nobody else their figures: the row says why, and ends there.
     """
-    row: dict[str, Any] = {"system": contender.name, "label": contender.label, "tried": []}
-    async with asked(contender, ground, setting) as client:
-        await asyncio.to_thread(_judged, contender, client, row)
+    row: dict[str, Any] = {"system": contender.name, "label": contender.label, "kind": contender.kind, "tried": []}
+    try:
+        async with asked(contender, ground, setting) as client:
+            await asyncio.to_thread(_judged, contender, client, row)
+    except PeerFailedError as error:
+        row["failed"] = str(error)
     return row
 
 
