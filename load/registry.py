@@ -25,6 +25,7 @@ from load.scenarios import (
     evaluation,
     figure8,
     floor,
+    freshness,
     gpu,
     graph,
     graph_page,
@@ -205,6 +206,13 @@ _OWN = (
     ),
     Scenario(
         learn, "join and learn: observations a second and core; memory of a million pending predictions", short=True
+    ),
+    Scenario(
+        freshness,
+        "feedback written until the first decision by what it has taught, at 100, 1,000 and 5,000/s, seen from outside",
+        tables=freshness.tables,
+        seconds=freshness.SECONDS,
+        short=True,
     ),
     Scenario(
         recall,

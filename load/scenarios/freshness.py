@@ -1,0 +1,276 @@
+"""`freshness`: from the time when feedback is written until the first decision by a state that it has taught.
+
+Everything is seen from outside. A decision says how many observations its state has folded, and the log of observations
+says in which order. So the n-th observation of the log is in force in the first answer whose state has folded n. The
+clock starts when feedback was meant to be written, and stops when that answer is read: the answer's way back is in it,
+and so is waiting for somebody to ask. As many queries are asked as feedback is written, and both are sent at their own
+times whatever the system does.
+
+The whole loop is one process, models inside: Exp3 over two linear models, one state for all queries.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import math
+from contextlib import closing
+from dataclasses import dataclass, field
+from statistics import median
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+import numpy as np
+
+from load.figures import FAULTS, NONE, P50_MS, P99_MS, Figures, at_most
+from load.harness import arrivals, topics
+from load.harness.driving import deployed
+from load.harness.gc_off import frozen
+from load.harness.openloop import IDLE_S, key_of, pace
+from load.harness.recorder import SENDER_LATE
+from load.harness.system import Deployment
+from load.harness.wire import Wire, linger_ms
+from load.harness.workload import Rows
+from load.models.training import LINEAR_RUNTIME, digits, linear_models, package_all
+from load.results.results import Result
+from load.results.tables import Table
+from schemas import topics as names
+from schemas.codec import Codec
+from schemas.records import Application, Feedback, Observations, Prediction, Status
+from streams.runtime.clock import SystemClock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from load.harness.driving import Driver
+    from load.harness.openloop import Workload
+    from load.harness.system import Stage
+    from load.models.training import Digits
+
+NAME = "freshness"
+RATES: Final = (100, 1_000, 5_000)  # of queries, and of feedback (1/s)
+SECONDS = 8.0
+ROUNDS, SHORT_ROUNDS = 5, 1
+_APPLICATION = "digits"
+_WARM_UP_RATE, _WARM_UP_S = 1_000, 3.0
+_DELAY_US = 50_000  # of feedback behind its query: by then it has its answer
+_TAIL_S = 2.0  # queries go on for so long, as without one nobody sees what the last feedback has taught
+_DRAIN_S = 5.0
+# Records are made before they are due: so long for each, and a little to spare.
+_MAKING_US, _LEAD_US = 60, 50_000
+
+FIGURES = Figures(
+    P50_MS(*(f"at_{rate}_p50_ms" for rate in RATES), must=at_most(250)),
+    P99_MS(*(f"at_{rate}_p99_ms" for rate in RATES), must=at_most(1_000)),
+    FAULTS(*(f"at_{rate}_unseen" for rate in RATES), must=NONE),
+    FAULTS(*(f"at_{rate}_defaults" for rate in RATES)),
+    SENDER_LATE(*(f"at_{rate}_sender_late_ms" for rate in RATES)),
+)
+
+
+class Carrier(Protocol):
+    """The part of `Wire` that is needed."""
+
+    def produce(self, topic: str, key: bytes, value: bytes, /) -> None:
+        """Send a record."""
+        ...
+
+    def values(self, timeout_s: float, /) -> list[bytes | None]:
+        """Return the predictions that have arrived, waiting at most so long for the first."""
+        ...
+
+
+class Due(NamedTuple):
+    """A record that is to be sent at its time (us from the start)."""
+
+    offset_us: int
+    topic: str
+    key: bytes
+    value: bytes
+
+
+@dataclass(slots=True)
+class Heard:
+    """A stretch as it was seen from outside.
+
+    Attributes:
+        told_us: when feedback on each query was meant to be written.
+        taken: `(read_us, value)` of each answer.
+        late_us: how late the latest record was sent.
+    """
+
+    told_us: dict[str, int] = field(default_factory=dict)
+    taken: list[tuple[int, bytes]] = field(default_factory=list)
+    late_us: int = 0
+
+
+class Teller:
+    """Sends records when they are due (`load.harness.openloop`), and keeps what is answered."""
+
+    def __init__(self, carrier: Carrier, due: Sequence[Due], heard: Heard, now_us: Callable[[], int]) -> None:
+        self._carrier, self._due, self._heard, self._now_us = carrier, due, heard, now_us
+
+    def send(self, index: int, intended_us: int) -> None:
+        """Send record number `index`."""
+        self._carrier.produce(*self._due[index][1:])
+        self._heard.late_us = max(self._heard.late_us, self._now_us() - intended_us)
+
+    def turn(self, wait_s: float) -> None:
+        """Take what has arrived, waiting at most `wait_s` for the first of it."""
+        arrived = self._carrier.values(wait_s)
+        now_us = self._now_us()
+        self._heard.taken += [(now_us, value or b"") for value in arrived]
+
+
+def listen(
+    carrier: Carrier, workload: Workload, offsets_us: Sequence[int], seconds: float, now_us: Callable[[], int]
+) -> Heard:
+    """Ask at these times, tell the truth about what is asked in the first `seconds`, and return all that is heard.
+
+    Args:
+        carrier: takes records and has answers.
+        workload: makes queries, and knows their labels.
+        offsets_us: when to ask, from the start.
+        seconds: for which feedback is written.
+        now_us: the clock.
+    """
+    codec, heard, due = Codec(), Heard(), list[Due]()
+    start_us = now_us() + _LEAD_US + 2 * len(offsets_us) * _MAKING_US
+    for index, offset_us in enumerate(offsets_us):
+        query, label = workload(index, start_us + offset_us)
+        due.append(Due(offset_us, names.QUERIES, key_of(query), codec.encode(query)))
+        if offset_us < seconds * 1e6:
+            told_us = heard.told_us[query.query_id] = start_us + offset_us + _DELAY_US
+            feedback = codec.encode(Feedback(query.query_id, label=label, sent_us=told_us))
+            due.append(Due(offset_us + _DELAY_US, names.FEEDBACK, key_of(query), feedback))
+    due.sort(key=lambda each: each.offset_us)
+    teller = Teller(carrier, due, heard, now_us)
+    pace(teller, (each.offset_us for each in due), start_us, now_us, lambda: False)
+    end_us = now_us() + int(_DRAIN_S * 1e6)
+    while len(heard.taken) < len(offsets_us) and now_us() < end_us:
+        teller.turn(IDLE_S)
+    return heard
+
+
+def ages_us(told_us: Mapping[str, int], folded: Iterable[str], seen: Iterable[tuple[int, int]]) -> list[float]:
+    """Return for each piece of feedback how long it took to decide (us); infinite where it was never seen to.
+
+    Args:
+        told_us: when feedback was written, by query.
+        folded: the queries whose observations were folded, in the order of the log, from its beginning.
+        seen: `(read_us, version)` of answers as they were read: so many observations had their states folded.
+    """
+    order = list(folded)
+    decided_us: dict[str, int] = {}
+    known = 0
+    for read_us, version in seen:
+        for query_id in order[known:version]:
+            decided_us[query_id] = read_us
+        known = max(known, version)
+    return [decided_us.get(query_id, math.inf) - at_us for query_id, at_us in told_us.items()]
+
+
+async def run(stage: Stage) -> Result:
+    """Send each rate in turn, over several rounds; then read the log once."""
+    data = digits()
+    packages = package_all(linear_models(data), data.test_x, stage.folder, LINEAR_RUNTIME)
+    deployment = _deployment(packages)
+    rounds = SHORT_ROUNDS if stage.short else ROUNDS
+    heard: list[tuple[int, Heard]] = []
+    async with deployed(stage, deployment, data.inputs[0]) as driver:
+        warm = Rows(_APPLICATION, data.inputs, data.labels, seed=stage.seed)
+        await driver.at(_WARM_UP_RATE, warm, _WARM_UP_S)
+        for number, rate in itertools.product(range(1, rounds + 1), RATES):
+            heard.append((rate, await asyncio.to_thread(_stretch, driver, data, rate, number)))
+        folded = await asyncio.to_thread(_folded, stage, deployment.prefix)
+    rows = [{"rate_per_s": rate, **_measured(its, folded)} for rate, its in heard]
+    return Result(
+        NAME,
+        figures=_figures(rows),
+        parameters={"form": stage.form, "rounds": rounds, "seconds": stage.seconds, "seed": stage.seed},
+        series={"rounds": rows},
+        notes=("Medians of the rounds; unseen, late and default are of all rounds together.",),
+    )
+
+
+def _deployment(packages: Mapping[str, Path]) -> Deployment:
+    """Return the whole loop in one process; its window is longer than the run, so feedback alone makes observations."""
+    settings = {"selection": {"inline": sorted(packages)}, "log_level": "warning"}
+    application = Application(_APPLICATION, tuple(packages), "exp3", window_s=3_600.0)
+    return Deployment(topics.new_prefix(NAME), (application,), packages, settings=settings, processes="shared")
+
+
+def _stretch(driver: Driver, data: Digits, rate: int, number: int) -> Heard:
+    stage = driver.stage
+    rows = Rows(_APPLICATION, data.inputs, data.labels, seed=(stage.seed * 100 + number) * 10_000 + rate)
+    asked_us = list(arrivals.until(arrivals.poisson(rate, rows.seed), stage.seconds + _TAIL_S))
+    wire = Wire(stage.bootstrap, driver.prefix, stage.properties, linger_ms(rate))
+    wire.follow((names.PREDICTIONS,))
+    with frozen(), closing(wire):
+        return listen(wire, rows, asked_us, stage.seconds, SystemClock().now_us)
+
+
+def _folded(stage: Stage, prefix: str) -> list[str]:
+    """Return the queries whose observations the learner has folded, in the order of its log."""
+    with closing(Wire(stage.bootstrap, prefix, stage.properties)) as wire:
+        wire.follow((names.OBSERVATIONS,), from_start=True)
+        return order((arrival.partition, arrival.value) for arrival in wire.written())
+
+
+def order(log: Iterable[tuple[int, bytes | None]]) -> list[str]:
+    """Return the queries of a log of observations, `(partition, value)`, in its order: of copies the first.
+
+    Raises:
+        ValueError: they are not in one partition, so there is no one order.
+    """
+    codec, found, partitions = Codec(), dict[str, None](), set[int]()
+    for partition, value in log:
+        partitions.add(partition)
+        found |= dict.fromkeys(seen.query_id for seen in codec.decode(Observations, value).items)
+    if len(partitions) > 1:
+        raise ValueError(f"one state is taught from {len(partitions)} partitions")
+    return list(found)
+
+
+def _measured(heard: Heard, folded: Sequence[str]) -> dict[str, float]:
+    """Return the figures of one stretch."""
+    codec = Codec()
+    answers = [(read_us, codec.decode(Prediction, value)) for read_us, value in heard.taken]
+    seen = [(read_us, answer.decision.state_version) for read_us, answer in answers if answer.decision is not None]
+    ages = np.array(ages_us(heard.told_us, folded, seen))
+    p50_ms, p99_ms = (np.percentile(ages, (50, 99), method="inverted_cdf") / 1e3).tolist()
+    return {
+        "p50_ms": p50_ms,
+        "p99_ms": p99_ms,
+        "unseen": int(np.isinf(ages).sum()),
+        "defaults": sum(answer.status is Status.DEFAULT for _, answer in answers),
+        "sender_late_ms": heard.late_us / 1e3,
+    }
+
+
+def _figures(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Return medians of times over the rounds, sums of counts; what was not seen at the quantile has no figure."""
+    found: dict[str, float] = {}
+    for rate in RATES:
+        mine = [row for row in rows if row["rate_per_s"] == rate]
+        found |= {f"at_{rate}_{name}": median(row[name] for row in mine) for name in ("p50_ms", "p99_ms")}
+        found |= {f"at_{rate}_{name}": float(sum(row[name] for row in mine)) for name in ("unseen", "defaults")}
+        found[f"at_{rate}_sender_late_ms"] = max(row["sender_late_ms"] for row in mine)
+    return {name: value for name, value in found.items() if math.isfinite(value)}
+
+
+def tables(result: Result) -> Sequence[Table]:
+    """Return a line for each rate: medians, with the least and the most of the rounds."""
+    heads = ("feedback/s", "p50 ms", "p99 ms", "never seen", "defaults", "sender late ms")
+    lines = []
+    for rate in RATES:
+        mine = [row for row in result.series["rounds"] if row["rate_per_s"] == rate]
+        times = (_spread([row[name] for row in mine]) for name in ("p50_ms", "p99_ms"))
+        counts = (f"{sum(row[name] for row in mine):,.0f}" for name in ("unseen", "defaults"))
+        late = f"{max((row['sender_late_ms'] for row in mine), default=0.0):.1f}"
+        lines.append((f"{rate:,}", *times, *counts, late))
+    return (Table("From feedback written to the first decision by what it has taught", heads, tuple(lines)),)
+
+
+def _spread(values: Sequence[float]) -> str:
+    return f"{median(values):.0f} ({min(values):.0f} to {max(values):.0f})" if values else ""
