@@ -26,6 +26,7 @@ from load.scenarios import (
     figure8,
     floor,
     freshness,
+    freshness_page,
     gpu,
     graph,
     graph_page,
@@ -210,7 +211,9 @@ _OWN = (
     Scenario(
         freshness,
         "feedback written until the first decision by what it has taught, at 100, 1,000 and 5,000/s, seen from outside",
-        tables=freshness.tables,
+        tables=freshness_page.tables,
+        page=freshness_page.page,
+        plots=freshness_page.plots,
         seconds=freshness.SECONDS,
         short=True,
     ),

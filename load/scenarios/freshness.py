@@ -32,7 +32,6 @@ from load.harness.wire import Wire, linger_ms
 from load.harness.workload import Rows
 from load.models.training import LINEAR_RUNTIME, digits, linear_models, package_all
 from load.results.results import Result
-from load.results.tables import Table
 from schemas import topics as names
 from schemas.codec import Codec
 from schemas.records import Application, Feedback, Observations, Prediction, Status
@@ -41,6 +40,8 @@ from streams.runtime.clock import SystemClock
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
+
+    from numpy.typing import NDArray
 
     from load.harness.driving import Driver
     from load.harness.openloop import Workload
@@ -56,6 +57,7 @@ _WARM_UP_RATE, _WARM_UP_S = 1_000, 3.0
 _DELAY_US = 50_000  # of feedback behind its query: by then it has its answer
 _TAIL_S = 2.0  # queries go on for so long, as without one nobody sees what the last feedback has taught
 _DRAIN_S = 5.0
+_WINDOW_S = 3_600.0
 # Records are made before they are due: so long for each, and a little to spare.
 _MAKING_US, _LEAD_US = 60, 50_000
 
@@ -183,20 +185,25 @@ async def run(stage: Stage) -> Result:
         for number, rate in itertools.product(range(1, rounds + 1), RATES):
             heard.append((rate, await asyncio.to_thread(_stretch, driver, data, rate, number)))
         folded = await asyncio.to_thread(_folded, stage, deployment.prefix)
-    rows = [{"rate_per_s": rate, **_measured(its, folded)} for rate, its in heard]
+    ages = [(rate, its, _ages_us(its, folded)) for rate, its in heard]
+    rows = [{"rate_per_s": rate, **_measured(its, us)} for rate, its, us in ages]
     return Result(
         NAME,
         figures=_figures(rows),
         parameters={"form": stage.form, "rounds": rounds, "seconds": stage.seconds, "seed": stage.seed},
-        series={"rounds": rows},
+        series={"rounds": rows, "ages": _shares([(rate, us) for rate, _, us in ages])},
         notes=("Medians of the rounds; unseen, late and default are of all rounds together.",),
     )
 
 
 def _deployment(packages: Mapping[str, Path]) -> Deployment:
     """Return the whole loop in one process; its window is longer than the run, so feedback alone makes observations."""
-    settings = {"selection": {"inline": sorted(packages)}, "log_level": "warning"}
-    application = Application(_APPLICATION, tuple(packages), "exp3", window_s=3_600.0)
+    settings = {
+        "selection": {"inline": sorted(packages)},
+        "joiner": {"window_s": _WINDOW_S},
+        "log_level": "warning",
+    }
+    application = Application(_APPLICATION, tuple(packages), "exp3", window_s=_WINDOW_S)
     return Deployment(topics.new_prefix(NAME), (application,), packages, settings=settings, processes="shared")
 
 
@@ -232,20 +239,39 @@ def order(log: Iterable[tuple[int, bytes | None]]) -> list[str]:
     return list(found)
 
 
-def _measured(heard: Heard, folded: Sequence[str]) -> dict[str, float]:
+def _ages_us(heard: Heard, folded: Sequence[str]) -> NDArray[np.float64]:
+    """Return how long each piece of feedback of a stretch took to decide (us)."""
+    codec = Codec()
+    answers = ((read_us, codec.decode(Prediction, value).decision) for read_us, value in heard.taken)
+    seen = ((read_us, decision.state_version) for read_us, decision in answers if decision is not None)
+    return np.array(ages_us(heard.told_us, folded, seen))
+
+
+def _measured(heard: Heard, ages: NDArray[np.float64]) -> dict[str, float]:
     """Return the figures of one stretch."""
     codec = Codec()
-    answers = [(read_us, codec.decode(Prediction, value)) for read_us, value in heard.taken]
-    seen = [(read_us, answer.decision.state_version) for read_us, answer in answers if answer.decision is not None]
-    ages = np.array(ages_us(heard.told_us, folded, seen))
     p50_ms, p99_ms = (np.percentile(ages, (50, 99), method="inverted_cdf") / 1e3).tolist()
     return {
         "p50_ms": p50_ms,
         "p99_ms": p99_ms,
         "unseen": int(np.isinf(ages).sum()),
-        "defaults": sum(answer.status is Status.DEFAULT for _, answer in answers),
+        "defaults": sum(codec.decode(Prediction, value).status is Status.DEFAULT for _, value in heard.taken),
         "sender_late_ms": heard.late_us / 1e3,
     }
+
+
+def _shares(ages: Sequence[tuple[int, NDArray[np.float64]]]) -> list[dict[str, float]]:
+    """Return for each rate by which age (ms) each percent of all its rounds' feedback decides, as far as it does."""
+    rows = []
+    for rate in RATES:
+        mine = np.concatenate([us for its, us in ages if its == rate])
+        points = np.percentile(mine, range(1, 100), method="inverted_cdf") / 1e3
+        rows += [
+            {"rate_per_s": rate, "share": percent / 100, "age_ms": float(age)}
+            for percent, age in enumerate(points, start=1)
+            if math.isfinite(age)
+        ]
+    return rows
 
 
 def _figures(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
@@ -257,20 +283,3 @@ def _figures(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
         found |= {f"at_{rate}_{name}": float(sum(row[name] for row in mine)) for name in ("unseen", "defaults")}
         found[f"at_{rate}_sender_late_ms"] = max(row["sender_late_ms"] for row in mine)
     return {name: value for name, value in found.items() if math.isfinite(value)}
-
-
-def tables(result: Result) -> Sequence[Table]:
-    """Return a line for each rate: medians, with the least and the most of the rounds."""
-    heads = ("feedback/s", "p50 ms", "p99 ms", "never seen", "defaults", "sender late ms")
-    lines = []
-    for rate in RATES:
-        mine = [row for row in result.series["rounds"] if row["rate_per_s"] == rate]
-        times = (_spread([row[name] for row in mine]) for name in ("p50_ms", "p99_ms"))
-        counts = (f"{sum(row[name] for row in mine):,.0f}" for name in ("unseen", "defaults"))
-        late = f"{max((row['sender_late_ms'] for row in mine), default=0.0):.1f}"
-        lines.append((f"{rate:,}", *times, *counts, late))
-    return (Table("From feedback written to the first decision by what it has taught", heads, tuple(lines)),)
-
-
-def _spread(values: Sequence[float]) -> str:
-    return f"{median(values):.0f} ({min(values):.0f} to {max(values):.0f})" if values else ""

@@ -7,6 +7,7 @@ import math
 from bisect import bisect_right
 from itertools import accumulate
 from operator import itemgetter
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 
 from load.harness.workload import Rows
 from load.results.results import Result
-from load.scenarios import freshness
+from load.scenarios import freshness, freshness_page
 from schemas import topics
 from schemas.codec import Codec
 from schemas.records import (
@@ -85,9 +86,7 @@ class Loop:
 def listened(loop: Loop, offsets_us: list[int], seconds: float) -> tuple[freshness.Heard, list[float]]:
     """Return what is heard of a loop, and the age of each piece of feedback (us)."""
     heard = freshness.listen(loop, ROWS, offsets_us, seconds, loop.now_us)
-    answers = [(read_us, CODEC.decode(Prediction, value)) for read_us, value in heard.taken]
-    seen = [(read_us, each.decision.state_version) for read_us, each in answers if each.decision]
-    return heard, freshness.ages_us(heard.told_us, loop.folded, seen)
+    return heard, freshness._ages_us(heard, loop.folded).tolist()
 
 
 @given(
@@ -111,8 +110,8 @@ def test_ages_are_those_that_the_system_is_made_to_have(gaps_us: list[int], stal
 def test_a_state_that_is_read_every_second_shows_as_such(stale_us: int, p50_ms: float, p99_ms: float) -> None:
     """Half a second in the middle, a second at worst; read all the time it is what folding and answering take."""
     loop = Loop(stale_us)
-    heard, _ = listened(loop, list(range(0, 6_000_000, 1_000)), 4.0)
-    measured = freshness._measured(heard, loop.folded)
+    heard, ages = listened(loop, list(range(0, 6_000_000, 1_000)), 4.0)
+    measured = freshness._measured(heard, np.array(ages))
     assert measured["p50_ms"] == pytest.approx(p50_ms, abs=1.5)
     assert measured["p99_ms"] == pytest.approx(p99_ms, abs=1.5)
     assert (measured["unseen"], measured["sender_late_ms"]) == (0, 0.0)
@@ -133,7 +132,7 @@ def test_feedback_that_decides_nothing_is_not_left_out() -> None:
     told = {"a": 100, "b": 200, "c": 300}
     assert freshness.ages_us(told, ["x", "a", "b"], [(150, 1), (400, 2), (500, 1)]) == [300, math.inf, math.inf]
     heard = freshness.Heard(told, [])
-    assert freshness._measured(heard, ["a", "b", "c"])["unseen"] == 3
+    assert freshness._measured(heard, freshness._ages_us(heard, ["a", "b", "c"]))["unseen"] == 3
 
 
 def test_the_first_state_that_has_folded_it_counts() -> None:
@@ -155,15 +154,39 @@ def test_the_order_is_that_of_one_partition_and_a_copy_folds_once() -> None:
         freshness.order([*log, (1, CODEC.encode(Observations((c,))))])
 
 
-def test_the_table_has_medians_and_the_range_of_the_rounds() -> None:
-    """Figures are medians; counts are of all rounds."""
+def result(*, unseen: int = 0) -> Result:
+    """Return three rounds at each rate; of each hundredth of the last one's feedback so much was never seen."""
     rows = [
         {"rate_per_s": rate, "p50_ms": ms, "p99_ms": 3 * ms, "unseen": 1, "defaults": 0, "sender_late_ms": ms}
         for rate in freshness.RATES
         for ms in (40.0, 60.0, 50.0)
     ]
-    figures = freshness._figures(rows)
+    ages = np.array([*range(100_000, 10_000_000, 100_000), *[math.inf] * unseen])
+    shares = freshness._shares([(rate, ages) for rate in freshness.RATES])
+    return Result("freshness", freshness._figures(rows), {"form": "full"}, {"rounds": rows, "ages": shares})
+
+
+def test_the_table_has_medians_and_the_range_of_the_rounds() -> None:
+    """Figures are medians; counts are of all rounds."""
+    figures = result().figures
     assert (figures["at_100_p50_ms"], figures["at_100_p99_ms"], figures["at_100_unseen"]) == (50, 150, 3)
     assert set(figures) <= {figure.name for figure in freshness.FIGURES}
-    [table] = freshness.tables(Result("freshness", figures, {}, {"rounds": rows}))
+    [table] = freshness_page.tables(result())
     assert table.rows[0] == ("100", "50 (40 to 60)", "150 (120 to 180)", "3", "0", "60.0")
+
+
+def test_the_page_has_the_table_the_picture_and_what_is_missed() -> None:
+    """Three kinds of feedback were never seen."""
+    machine: Any = {"cores_usable": 2, "processor": "some processor", "broker": "Kafka", "load_average": [0.5, 0, 0]}
+    text = freshness_page.page(result(), machine)
+    assert "| 1,000 | 50 (40 to 60) | 150 (120 to 180) | 3 | 0 | 60.0 |" in text
+    assert "- Target missed: at_100_unseen is 3, and should be == 0." in text
+    assert list(freshness_page.plots(result())) == ["freshness.svg"]
+    assert "](freshness.svg)" in text
+
+
+def test_the_picture_ends_where_feedback_was_never_seen_to_decide() -> None:
+    """A fifth of it was not."""
+    shares = [row["share"] for row in result(unseen=25).series["ages"] if row["rate_per_s"] == 100]
+    assert max(shares) == pytest.approx(0.79)
+    assert max(row["share"] for row in result().series["ages"]) == 0.99
