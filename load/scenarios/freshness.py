@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from load.harness.driving import Driver
     from load.harness.openloop import Workload
     from load.harness.system import Stage
+    from load.harness.wire import Arrival
     from load.models.training import Digits
 
 NAME = "freshness"
@@ -64,6 +65,7 @@ _MAKING_US, _LEAD_US = 60, 50_000
 FIGURES = Figures(
     P50_MS(*(f"at_{rate}_p50_ms" for rate in RATES), must=at_most(250)),
     P99_MS(*(f"at_{rate}_p99_ms" for rate in RATES), must=at_most(1_000)),
+    P50_MS(*(f"at_{rate}_logged_p50_ms" for rate in RATES)),
     FAULTS(*(f"at_{rate}_unseen" for rate in RATES), must=NONE),
     FAULTS(*(f"at_{rate}_defaults" for rate in RATES)),
     SENDER_LATE(*(f"at_{rate}_sender_late_ms" for rate in RATES)),
@@ -185,14 +187,19 @@ async def run(stage: Stage) -> Result:
         for number, rate in itertools.product(range(1, rounds + 1), RATES):
             heard.append((rate, await asyncio.to_thread(_stretch, driver, data, rate, number)))
         folded = await asyncio.to_thread(_folded, stage, deployment.prefix)
-    ages = [(rate, its, _ages_us(its, folded)) for rate, its in heard]
-    rows = [{"rate_per_s": rate, **_measured(its, us)} for rate, its, us in ages]
+    found = [(rate, measured(its, folded)) for rate, its in heard]
     return Result(
         NAME,
-        figures=_figures(rows),
+        figures=figures([{"rate_per_s": rate, **its.row()} for rate, its in found]),
         parameters={"form": stage.form, "rounds": rounds, "seconds": stage.seconds, "seed": stage.seed},
-        series={"rounds": rows, "ages": _shares([(rate, us) for rate, _, us in ages])},
-        notes=("Medians of the rounds; unseen, late and default are of all rounds together.",),
+        series={
+            "rounds": [{"rate_per_s": rate, **its.row()} for rate, its in found],
+            "ages": shares([(rate, its.ages_us) for rate, its in found]),
+        },
+        notes=(
+            "Times are medians of the rounds, with the least and the most; counts are of all rounds.",
+            "Feedback on a query that no model has answered teaches nothing, so it is no feedback here.",
+        ),
     )
 
 
@@ -217,69 +224,100 @@ def _stretch(driver: Driver, data: Digits, rate: int, number: int) -> Heard:
         return listen(wire, rows, asked_us, stage.seconds, SystemClock().now_us)
 
 
-def _folded(stage: Stage, prefix: str) -> list[str]:
-    """Return the queries whose observations the learner has folded, in the order of its log."""
+def _folded(stage: Stage, prefix: str) -> dict[str, int]:
+    """Return the queries whose observations the learner has folded, as `order` does."""
     with closing(Wire(stage.bootstrap, prefix, stage.properties)) as wire:
         wire.follow((names.OBSERVATIONS,), from_start=True)
-        return order((arrival.partition, arrival.value) for arrival in wire.written())
+        return order(wire.written())
 
 
-def order(log: Iterable[tuple[int, bytes | None]]) -> list[str]:
-    """Return the queries of a log of observations, `(partition, value)`, in its order: of copies the first.
+def order(log: Iterable[Arrival]) -> dict[str, int]:
+    """Return the queries of a log of observations in its order, of copies the first, and when each was written (us).
 
     Raises:
         ValueError: they are not in one partition, so there is no one order.
     """
-    codec, found, partitions = Codec(), dict[str, None](), set[int]()
-    for partition, value in log:
-        partitions.add(partition)
-        found |= dict.fromkeys(seen.query_id for seen in codec.decode(Observations, value).items)
+    codec, found, partitions = Codec(), dict[str, int](), set[int]()
+    for arrival in log:
+        partitions.add(arrival.partition)
+        for seen in codec.decode(Observations, arrival.value).items:
+            found.setdefault(seen.query_id, arrival.timestamp_us)
     if len(partitions) > 1:
         raise ValueError(f"one state is taught from {len(partitions)} partitions")
-    return list(found)
+    return found
 
 
-def _ages_us(heard: Heard, folded: Sequence[str]) -> NDArray[np.float64]:
-    """Return how long each piece of feedback of a stretch took to decide (us)."""
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """The outcome of one stretch.
+
+    Attributes:
+        ages_us: how long each piece of feedback took to decide; infinite where it was not seen to.
+        logged_us: how long its observation took to be written, to the millisecond; infinite where it was not.
+        defaults: answers that no model has given; feedback on them teaches nothing, and is none of the above.
+        late_us: how late the sender was at worst.
+    """
+
+    ages_us: NDArray[np.float64]
+    logged_us: NDArray[np.float64]
+    defaults: int
+    late_us: int
+
+    def row(self) -> dict[str, float]:
+        """Return plain numbers."""
+        p50_ms, p99_ms = _percentiles_ms(self.ages_us, 50, 99)
+        return {
+            "p50_ms": p50_ms,
+            "p99_ms": p99_ms,
+            "logged_p50_ms": _percentiles_ms(self.logged_us, 50)[0],
+            "unseen": int(np.isinf(self.ages_us).sum()),
+            "defaults": self.defaults,
+            "sender_late_ms": self.late_us / 1e3,
+        }
+
+
+def measured(heard: Heard, folded: Mapping[str, int]) -> Measured:
+    """Return what a stretch comes to, by all observations of the log in their order."""
     codec = Codec()
-    answers = ((read_us, codec.decode(Prediction, value).decision) for read_us, value in heard.taken)
-    seen = ((read_us, decision.state_version) for read_us, decision in answers if decision is not None)
-    return np.array(ages_us(heard.told_us, folded, seen))
+    answers = [(read_us, codec.decode(Prediction, value)) for read_us, value in heard.taken]
+    seen = ((read_us, its.decision.state_version) for read_us, its in answers if its.decision is not None)
+    defaults = {its.query_id for _, its in answers if its.status is Status.DEFAULT}
+    told_us = {name: us for name, us in heard.told_us.items() if name in folded or name not in defaults}
+    logged_us = [folded.get(name, math.inf) - us for name, us in told_us.items()]
+    ages = ages_us(told_us, folded, seen)
+    return Measured(np.array(ages), np.array(logged_us), len(defaults), heard.late_us)
 
 
-def _measured(heard: Heard, ages: NDArray[np.float64]) -> dict[str, float]:
-    """Return the figures of one stretch."""
-    codec = Codec()
-    p50_ms, p99_ms = (np.percentile(ages, (50, 99), method="inverted_cdf") / 1e3).tolist()
-    return {
-        "p50_ms": p50_ms,
-        "p99_ms": p99_ms,
-        "unseen": int(np.isinf(ages).sum()),
-        "defaults": sum(codec.decode(Prediction, value).status is Status.DEFAULT for _, value in heard.taken),
-        "sender_late_ms": heard.late_us / 1e3,
-    }
+def _percentiles_ms(values_us: NDArray[np.float64], *points: float) -> list[float]:
+    """Return percentiles, each of them a time that was seen; infinite where there is none."""
+    if not len(values_us):
+        return [math.inf] * len(points)
+    return [float(us) / 1e3 for us in np.percentile(values_us, points, method="inverted_cdf")]
 
 
-def _shares(ages: Sequence[tuple[int, NDArray[np.float64]]]) -> list[dict[str, float]]:
+def shares(ages: Sequence[tuple[int, NDArray[np.float64]]]) -> list[dict[str, float]]:
     """Return for each rate by which age (ms) each percent of all its rounds' feedback decides, as far as it does."""
     rows = []
     for rate in RATES:
         mine = np.concatenate([us for its, us in ages if its == rate])
-        points = np.percentile(mine, range(1, 100), method="inverted_cdf") / 1e3
+        points = _percentiles_ms(mine, *range(1, 100))
         rows += [
-            {"rate_per_s": rate, "share": percent / 100, "age_ms": float(age)}
+            {"rate_per_s": rate, "share": percent / 100, "age_ms": age}
             for percent, age in enumerate(points, start=1)
             if math.isfinite(age)
         ]
     return rows
 
 
-def _figures(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
+_TIMES = ("p50_ms", "p99_ms", "logged_p50_ms")
+
+
+def figures(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """Return medians of times over the rounds, sums of counts; what was not seen at the quantile has no figure."""
     found: dict[str, float] = {}
     for rate in RATES:
         mine = [row for row in rows if row["rate_per_s"] == rate]
-        found |= {f"at_{rate}_{name}": median(row[name] for row in mine) for name in ("p50_ms", "p99_ms")}
+        found |= {f"at_{rate}_{name}": median(row[name] for row in mine) for name in _TIMES}
         found |= {f"at_{rate}_{name}": float(sum(row[name] for row in mine)) for name in ("unseen", "defaults")}
         found[f"at_{rate}_sender_late_ms"] = max(row["sender_late_ms"] for row in mine)
     return {name: value for name, value in found.items() if math.isfinite(value)}
