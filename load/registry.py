@@ -74,6 +74,7 @@ from load.scenarios import (
     steps_page,
     straggler,
     takeover,
+    turns,
     velox,
     velox_page,
 )
@@ -216,6 +217,13 @@ _OWN = (
         plots=freshness_page.plots,
         seconds=freshness.SECONDS,
         short=True,
+    ),
+    Scenario(
+        turns,
+        "the longest turn of the event loop at 10,000 queries/s, once joiner and learner know ten million ids",
+        seconds=turns.SECONDS,
+        short=True,
+        offline=True,
     ),
     Scenario(
         recall,
