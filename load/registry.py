@@ -210,22 +210,6 @@ _OWN = (
         learn, "join and learn: observations a second and core; memory of a million pending predictions", short=True
     ),
     Scenario(
-        freshness,
-        "feedback written until the first decision by what it has taught, at 100, 1,000 and 5,000/s, seen from outside",
-        tables=freshness_page.tables,
-        page=freshness_page.page,
-        plots=freshness_page.plots,
-        seconds=freshness.SECONDS,
-        short=True,
-    ),
-    Scenario(
-        turns,
-        "the longest turn of the event loop at 10,000 queries/s, once joiner and learner know ten million ids",
-        seconds=turns.SECONDS,
-        short=True,
-        offline=True,
-    ),
-    Scenario(
         recall,
         "feedback learnt a second, four models asked each time, with the prediction cache and without",
         short=True,
@@ -392,6 +376,22 @@ _OWN = (
         page=laser_page.page,
         plots=laser_page.plots,
         short=True,
+    ),
+    Scenario(
+        freshness,
+        "feedback written until the first decision by what it has taught, at 100, 1,000 and 5,000/s, seen from outside",
+        tables=freshness_page.tables,
+        page=freshness_page.page,
+        plots=freshness_page.plots,
+        seconds=freshness.SECONDS,
+        short=True,
+    ),
+    Scenario(
+        turns,
+        "the longest turn of the event loop at 10,000 queries/s, once joiner and learner know ten million ids",
+        seconds=turns.SECONDS,
+        short=True,
+        offline=True,
     ),
     Scenario(
         spread,

@@ -128,7 +128,8 @@ class Wire:
         """
         name = self._prefix + topic
         sender = self._patient if patient else self._producer
-        given = list(headers) if headers else None  # an empty list would cost 0.5 us
+        # An empty list would cost 0.5 us.
+        given: list[tuple[str, str | bytes | None]] | None = list(headers) if headers else None
         while True:
             try:
                 sender.produce(name, value, key, -1, None, None, 0, given)
