@@ -195,8 +195,11 @@ async def run(stage: Stage) -> Result:
     """Grow, then go on."""
     known, queries = _SHORT_IDS if stage.short else _IDS, int(RATE * stage.seconds)
     figures = await asyncio.to_thread(measure, known, queries, stage.seed)
-    parameters = {"form": stage.form, "rate": RATE, "seconds": stage.seconds, "seed": stage.seed}
-    return Result(NAME, figures=figures, parameters=parameters)
+    return Result(
+        NAME,
+        figures=figures,
+        parameters={"form": stage.form, "rate": RATE, "seconds": stage.seconds, "seed": stage.seed},
+    )
 
 
 def measure(known: int, queries: int, seed: int, now_ns: Callable[[], int] = thread_ns) -> dict[str, float]:

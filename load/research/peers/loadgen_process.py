@@ -168,11 +168,12 @@ def _queries(case: Case) -> Iterator[Query]:
 def _truths(labels: Sequence[Value]) -> list[Fill]:
     """Return a template for each label of the feedback that tells it."""
     codec = Codec()
-    made = {
-        label: template(lambda query_id, time_us, label=label: codec.encode(Feedback(query_id, label, None, time_us)))
-        for label in set(labels)
-    }
+    made = {label: _truth(codec, label) for label in set(labels)}
     return [made[label] for label in labels]
+
+
+def _truth(codec: Codec, label: Value) -> Fill:
+    return template(lambda query_id, time_us: codec.encode(Feedback(query_id, label=label, sent_us=time_us)))
 
 
 def _complete(sample_ids: list[int]) -> None:

@@ -88,7 +88,7 @@ class Summary:
         return {**about, "rounds": len(visits), "capacity_per_s": visits[0].capacity_per_s, **figures, **counts}
 
 
-def judged_rows(judged: Sequence[Row]) -> list[Row]:
+def judged_rows(judged: Sequence[Mapping[str, Any]]) -> list[Row]:
     """Return a row for each of those that the judge asked about, with both readings of what it said."""
     return [
         {
@@ -154,7 +154,7 @@ def figures(rows: Sequence[Row], cores: int) -> dict[str, float]:
     return _own(rows) | counted | _ratios(rows) | {"impossible_rates": impossible_rates(rows, cores)}
 
 
-def judged_figures(judged: Sequence[Row]) -> dict[str, float]:
+def judged_figures(judged: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """Return what runs of the judge are compared by."""
     rows = judged_rows(judged)
     return _own(rows) | _ratios(rows)
