@@ -26,6 +26,7 @@ from load.harness import arrivals, topics
 from load.harness.driving import deployed
 from load.harness.gc_off import frozen
 from load.harness.openloop import IDLE_S, key_of, pace
+from load.harness.processes import rest
 from load.harness.recorder import SENDER_LATE
 from load.harness.system import Deployment
 from load.harness.wire import Wire, linger_ms
@@ -58,6 +59,7 @@ _WARM_UP_RATE, _WARM_UP_S = 1_000, 3.0
 _DELAY_US = 50_000  # of feedback behind its query: by then it has its answer
 _TAIL_S = 2.0  # queries go on for so long, as without one nobody sees what the last feedback has taught
 _DRAIN_S = 5.0
+_QUIET_CORES = 0.2  # of a system that has nothing left to do
 _WINDOW_S = 3_600.0
 # Records are made before they are due: so long for each, and a little to spare.
 _MAKING_US, _LEAD_US = 60, 50_000
@@ -185,9 +187,11 @@ async def run(stage: Stage) -> Result:
         warm = Rows(_APPLICATION, data.inputs, data.labels, seed=stage.seed)
         await driver.at(_WARM_UP_RATE, warm, _WARM_UP_S)
         for number, rate in itertools.product(range(1, rounds + 1), RATES):
-            heard.append((rate, await asyncio.to_thread(_stretch, driver, data, rate, number)))
+            heard.append((rate, await _stretch(driver, data, rate, number, stage.seconds)))
+        last = await _stretch(driver, data, RATES[0], 0, seconds=0.0)
         folded = await asyncio.to_thread(_folded, stage, deployment.prefix)
-    found = [(rate, measured(its, folded)) for rate, its in heard]
+    seen = versions(itertools.chain.from_iterable(its.taken for _, its in (*heard, (0, last))))
+    found = [(rate, measured(its, folded, seen)) for rate, its in heard]
     return Result(
         NAME,
         figures=figures([{"rate_per_s": rate, **its.row()} for rate, its in found]),
@@ -214,14 +218,20 @@ def _deployment(packages: Mapping[str, Path]) -> Deployment:
     return Deployment(topics.new_prefix(NAME), (application,), packages, settings=settings, processes="shared")
 
 
-def _stretch(driver: Driver, data: Digits, rate: int, number: int) -> Heard:
+async def _stretch(driver: Driver, data: Digits, rate: int, number: int, seconds: float) -> Heard:
+    """Return what is heard of one stretch, once the system has worked off what was before."""
+    await asyncio.to_thread(rest, lambda: driver.system.pids, cores=_QUIET_CORES)
+    return await asyncio.to_thread(_listened, driver, data, rate, number, seconds)
+
+
+def _listened(driver: Driver, data: Digits, rate: int, number: int, seconds: float) -> Heard:
     stage = driver.stage
     rows = Rows(_APPLICATION, data.inputs, data.labels, seed=(stage.seed * 100 + number) * 10_000 + rate)
-    asked_us = list(arrivals.until(arrivals.poisson(rate, rows.seed), stage.seconds + _TAIL_S))
+    asked_us = list(arrivals.until(arrivals.poisson(rate, rows.seed), seconds + _TAIL_S))
     wire = Wire(stage.bootstrap, driver.prefix, stage.properties, linger_ms(rate))
     wire.follow((names.PREDICTIONS,))
     with frozen(), closing(wire):
-        return listen(wire, rows, asked_us, stage.seconds, SystemClock().now_us)
+        return listen(wire, rows, asked_us, seconds, SystemClock().now_us)
 
 
 def _folded(stage: Stage, prefix: str) -> dict[str, int]:
@@ -276,12 +286,24 @@ class Measured:
         }
 
 
-def measured(heard: Heard, folded: Mapping[str, int]) -> Measured:
-    """Return what a stretch comes to, by all observations of the log in their order."""
+def versions(taken: Iterable[tuple[int, bytes]]) -> list[tuple[int, int]]:
+    """Return of answers, `(read_us, value)` as they were read, how many observations their states had folded."""
     codec = Codec()
-    answers = [(read_us, codec.decode(Prediction, value)) for read_us, value in heard.taken]
-    seen = ((read_us, its.decision.state_version) for read_us, its in answers if its.decision is not None)
-    defaults = {its.query_id for _, its in answers if its.status is Status.DEFAULT}
+    decided = ((read_us, codec.decode(Prediction, value).decision) for read_us, value in taken)
+    return [(read_us, decision.state_version) for read_us, decision in decided if decision is not None]
+
+
+def measured(heard: Heard, folded: Mapping[str, int], seen: Iterable[tuple[int, int]]) -> Measured:
+    """Return what a stretch comes to.
+
+    Args:
+        heard: the stretch.
+        folded: all observations of the log, as `order` has them.
+        seen: `versions` of all answers, those of later stretches too: what was late is old, and not lost.
+    """
+    codec = Codec()
+    answers = [codec.decode(Prediction, value) for _, value in heard.taken]
+    defaults = {answer.query_id for answer in answers if answer.status is Status.DEFAULT}
     told_us = {name: us for name, us in heard.told_us.items() if name in folded or name not in defaults}
     logged_us = [folded.get(name, math.inf) - us for name, us in told_us.items()]
     ages = ages_us(told_us, folded, seen)

@@ -92,7 +92,7 @@ def listened(loop: Loop, offsets_us: list[int], seconds: float) -> tuple[freshne
 
 def found(loop: Loop, heard: freshness.Heard) -> freshness.Measured:
     """Return what the scenario makes of it; observations are written when feedback comes."""
-    return freshness.measured(heard, dict(loop.told))
+    return freshness.measured(heard, dict(loop.told), freshness.versions(heard.taken))
 
 
 @given(
@@ -138,7 +138,7 @@ def test_feedback_that_decides_nothing_is_not_left_out() -> None:
     told = {"a": 100, "b": 200, "c": 300}
     assert freshness.ages_us(told, ["x", "a", "b"], [(150, 1), (400, 2), (500, 1)]) == [300, math.inf, math.inf]
     folded = {"a": 150, "b": 1_200}
-    assert freshness.measured(freshness.Heard(told), folded).row() == {
+    assert freshness.measured(freshness.Heard(told), folded, []).row() == {
         "p50_ms": math.inf,
         "p99_ms": math.inf,
         "logged_p50_ms": 1.0,
@@ -157,9 +157,15 @@ def test_feedback_on_a_query_that_no_model_has_answered_is_counted_apart() -> No
         for name, status in given.items()
     ]
     heard = freshness.Heard(dict.fromkeys(given, 100), [(200, CODEC.encode(each)) for each in answers])
-    row = freshness.measured(heard, {"b": 150}).row()
-    assert (row["defaults"], row["unseen"]) == (2, 2)
-    assert len(freshness.measured(heard, {"b": 150}).ages_us) == 2
+    measured = freshness.measured(heard, {"b": 150}, freshness.versions(heard.taken))
+    assert (measured.row()["defaults"], measured.row()["unseen"]) == (2, 2)
+    assert len(measured.ages_us) == 2
+
+
+def test_what_decides_in_a_later_stretch_is_old_and_not_lost() -> None:
+    """The answers of all stretches tell, in the order in which they were read."""
+    heard = freshness.Heard({"a": 100})
+    assert freshness.measured(heard, {"a": 150}, [(300, 0), (9_100, 1)]).ages_us.tolist() == [9_000]
 
 
 def test_the_first_state_that_has_folded_it_counts() -> None:
