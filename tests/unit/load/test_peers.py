@@ -5,6 +5,8 @@ import math
 import os
 import subprocess
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,12 +15,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from load.errors import PeerUnavailableError
+from load.errors import PeerFailedError, PeerUnavailableError
+from load.harness.system import Stage
 from load.research.peers import ceiling, environments, grid, loadgen, page
 from load.research.peers import scenario as peers
 from load.research.peers.answer_audit import Ledger, Tally, p999_ms
 from load.research.peers.client import Part
-from load.research.peers.contenders import CONTENDERS, SHORTEST, WHOLE, WHOLE_ONE, Contender
+from load.research.peers.contenders import CONTENDERS, DIRECT, SHORTEST, WHOLE, WHOLE_ONE, Contender
 from load.research.peers.measurement import Plan, Seen
 from load.research.peers.summary import (
     Summary,
@@ -369,6 +372,38 @@ def test_the_page_of_both_parts_has_both_readings_beside_each_other(summary: Sum
     assert f"it holds 8,000, which is 0.25 times what the best peer holds ({PEER.label})" in first
     assert f"| {WHOLE_ONE.label} | 16,000 | 8,000 | 8,000: valid (40.0), 16,000: valid (40.0, 1 defaults) |" in text
     assert f"| {WHOLE_ONE.label} | judged_no_default_per_s | 8,000 | 32,000 | {PEER.label} |  |" in text
+
+
+@pytest.mark.parametrize(
+    ("only", "names"), [((), [WHOLE_ONE.name, "floor_aiokafka", "kafka_streams"]), (("quix", "bytewax"),) * 2]
+)
+async def test_the_judge_asks_those_that_are_named_and_what_it_can_do_itself(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, only: tuple[str, ...], names: list[str]
+) -> None:
+    """It is a part of its own, which measures nothing else; one that fails costs the others nothing."""
+    judged: list[str] = []
+
+    @asynccontextmanager
+    async def refused(contender: Contender, *_: object) -> AsyncIterator[None]:
+        judged.append(contender.name)
+        raise PeerFailedError(f"{contender.label} did not start")
+        yield
+
+    async def search(_comparison: object) -> None:
+        pass
+
+    monkeypatch.setattr(environments, "ensure", lambda *_: None)
+    monkeypatch.setattr(peers, "_ground", lambda _: None)
+    monkeypatch.setattr(peers._Comparison, "search", search)
+    monkeypatch.setattr(loadgen, "asked", refused)
+    stage = Stage("", None, tmp_path, only=(peers.JUDGE, *only))  # type: ignore[arg-type]  # nothing is launched
+    result = await peers.run(stage)
+    assert judged[0] == DIRECT.name
+    assert set(judged[1:]) == set(names)
+    assert result.parameters == peers._parameters(replace(stage, only=()))
+    assert list(result.series) == ["judged"]
+    text = page.page(result, ENVIRONMENT)
+    assert all(f"| {row['label']} | 0 | 0 | {row['label']} did not start |" in text for row in result.series["judged"])
 
 
 async def test_latencies_are_of_five_rounds_in_turn_and_backlogs_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
