@@ -23,7 +23,7 @@ SCENARIOS = (
         tables=peers_page.tables,
         page=peers_page.page,
         seconds=peers.SECONDS,
-        parts=peers.NAMES,
+        parts=peers.PARTS,
         short=True,
     ),
     Scenario(

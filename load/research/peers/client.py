@@ -126,9 +126,9 @@ class Side:
 
     def turn(self, wait_s: float) -> None:
         """Take what has arrived, waiting at most `wait_s` for the first of it."""
-        arrived = self._wire.poll(wait_s)
+        arrived = self._wire.values(wait_s)
         now_us = self._now_us()
-        self.taken += [(now_us, arrival.value or b"") for arrival in arrived]
+        self.taken += [(now_us, value or b"") for value in arrived]
         if self._untold:
             self._tell(len(arrived))
 

@@ -2,8 +2,10 @@
 
 Short stretches of the harness's own find where to begin, by halves. One of them may fall into a busy moment of the
 machine, so a rate is looked at twice before it counts as too much, and they decide nothing. LoadGen does, over a
-minute: where it says no, or an answer was a default, it is asked about the next lower rate, and else about the next
-higher one, until it has answered on both sides, six times at most.
+minute. Each of its runs is read in two ways. As peers are judged, 99 % have to be in time, and a default, which it gets
+when it is too late, is one that is not. Read strictly, no answer may be a default. Where a reading says no, LoadGen is
+asked about the next lower rate, and else about the next higher one, until it has answered on both sides of both
+readings, six times at most.
 """
 
 from __future__ import annotations
@@ -47,14 +49,14 @@ _TAIL_CHARS = 300
 async def bounded_rate(contender: Contender, ground: Ground, setting: Mapping[str, object]) -> dict[str, Any]:
     """Return a row: all rates that LoadGen was asked about, and what it said.
 
-    A judge that fails costs nobody its figures: the row says why, and ends there.
-
-    Raises:
-        PeerFailedError: the contender did not start, or it ended.
+    A contender or a judge that fails costs nobody else their figures: the row says why, and ends there.
     """
-    row: dict[str, Any] = {"system": contender.name, "label": contender.label, "tried": []}
-    async with asked(contender, ground, setting) as client:
-        await asyncio.to_thread(_judged, contender, client, row)
+    row: dict[str, Any] = {"system": contender.name, "label": contender.label, "kind": contender.kind, "tried": []}
+    try:
+        async with asked(contender, ground, setting) as client:
+            await asyncio.to_thread(_judged, contender, client, row)
+    except PeerFailedError as error:
+        row["failed"] = str(error)
     return row
 
 
@@ -77,35 +79,46 @@ def _looks_well(client: Client, rate_per_s: float) -> bool:
 
 
 def next_rate(tried: Sequence[Mapping[str, Any]]) -> int | None:
-    """Return the index of the rate to ask about next; None if enough is known.
+    """Return the index of the rate to ask about next, for the strict reading and then for the other; None = no more.
 
     Args:
         tried: what LoadGen said so far, by rate.
     """
-    last = tried[-1]
-    does = last["valid"] and not last["defaults"]
-    index = RATES.index(last["rate_per_s"]) + (1 if does else -1)
-    is_known = any(said["rate_per_s"] == RATES[index] for said in tried) if 0 <= index < len(RATES) else True
-    return None if is_known or len(tried) == _TRIES else index
+    if len(tried) == _TRIES:
+        return None
+    asked = {RATES.index(said["rate_per_s"]) for said in tried}
+    for does in (_has_no_default, _is_in_time):
+        good = [RATES.index(said["rate_per_s"]) for said in tried if does(said)]
+        index = max(good) + 1 if good else min(asked) - 1
+        if index not in asked and 0 <= index < len(RATES):
+            return index
+    return None
 
 
 class Verdict(NamedTuple):
-    """The highest rates (1/s) that LoadGen says are VALID, 0 where there is none.
+    """The highest rates (1/s) that hold in one reading of LoadGen's runs and in the other, 0 where there is none.
 
     Attributes:
-        no_default_per_s: without a default among the answers: this one counts.
-        valid_per_s: one answer in a hundred may have been a default, or late.
+        in_time_per_s: LoadGen says VALID: 99 % are in time, and a default is late. So are peers judged.
+        no_default_per_s: it says so, and no answer was a default: a stricter reading of the same runs.
     """
 
+    in_time_per_s: float
     no_default_per_s: float
-    valid_per_s: float
 
 
 def verdict(tried: Sequence[Mapping[str, Any]]) -> Verdict:
     """Return what LoadGen's answers come to; `tried` is what it said, by rate."""
-    valid = [said for said in tried if said["valid"]]
-    clean = [said for said in valid if not said["defaults"]]
-    return Verdict(*(max((said["rate_per_s"] for said in those), default=0.0) for those in (clean, valid)))
+    readings = _is_in_time, _has_no_default
+    return Verdict(*(max((said["rate_per_s"] for said in tried if does(said)), default=0.0) for does in readings))
+
+
+def _is_in_time(said: Mapping[str, Any]) -> bool:
+    return bool(said["valid"])
+
+
+def _has_no_default(said: Mapping[str, Any]) -> bool:
+    return _is_in_time(said) and not said["defaults"]
 
 
 def holds(tally: Tally) -> bool:

@@ -1,7 +1,8 @@
 """MLCommons' LoadGen as an independent judge: its Server scenario, through Kafka, in an environment of its own.
 
 LoadGen decides when to ask (Poisson), measures by its own clock and decides whether the latency bound held. This file
-only carries its queries to Kafka and the answers back.
+only carries its queries to Kafka and the answers back. It shares the cores with what is judged, so it makes records
+from templates and reads of answers no more than whose they are and whether they are defaults.
 """
 
 from __future__ import annotations
@@ -18,23 +19,25 @@ from typing import TYPE_CHECKING, Any
 import mlperf_loadgen as loadgen
 import numpy as np
 
+from load.harness.templates import ids, template
 from load.harness.wire import Wire, linger_ms
-from load.harness.workload import Rows
 from load.research.peers.loadgen_case import Case, Judgement
 from load.research.peers.wire_formats import V2, Avro, Echo
 from schemas import topics as names
 from schemas.codec import Codec
-from schemas.records import Feedback, Tensor
+from schemas.records import Feedback, Query, Tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
+    from load.harness.templates import Fill
     from load.research.peers.wire_formats import WireFormat
     from schemas.records import Value
 
 _LEAST_QUERIES = 700  # with fewer it cannot be sure of a 99th percentile
 _POLL_S = 0.01
 _GIVE_UP_S = 10.0
+_UNKNOWN: tuple[None, int] = None, 0  # what is open about an answered query, or a stranger's
 
 
 class Courier:
@@ -43,12 +46,10 @@ class Courier:
     def __init__(self, case: Case) -> None:
         plain = Echo() if case.direct else Avro()
         self._wire_format: WireFormat = V2(case.model) if case.model else plain
-        inputs = [Tensor.of(row) for row in np.load(case.rows)]
-        labels = np.load(case.labels).tolist() if case.labels else ()
-        self._rows = Rows(case.application, inputs, labels, seed=case.seed, slo_ms=case.objective_ms)
-        self._open: dict[str, int] = {}
-        self._truths: dict[str, Value] = {}
-        self._codec = Codec()
+        self._queries = [self._wire_format.template(query) for query in _queries(case)]
+        self._truths = _truths(np.load(case.labels).tolist()) if case.labels else []
+        self._ids = ids(case.seed)
+        self._open: dict[str, tuple[int, int]] = {}  # LoadGen's id, and which row was asked about
         self._defaults: deque[tuple[float, int]] = deque()  # when each is too late, and LoadGen's id
         self._objective_s = case.objective_ms / 1e3
         self._asked = 0
@@ -61,14 +62,10 @@ class Courier:
     def issue(self, samples: list[Any]) -> None:
         """Send LoadGen's queries."""
         for sample in samples:
-            query, label = self._rows(self._asked, _now_us())
+            key, row = next(self._ids), self._asked % len(self._queries)
             self._asked += 1
-            if label is not None:
-                self._truths[query.query_id] = label
-            self._open[query.query_id] = sample.id
-            self._wire.produce(
-                names.QUERIES, query.query_id.encode(), self._wire_format.query(query), self._wire_format.headers
-            )
+            self._open[key.decode()] = sample.id, row
+            self._wire.produce(names.QUERIES, key, self._queries[row](key, _now_us()), self._wire_format.headers)
 
     def carry(self) -> None:
         """Take answers to LoadGen until stopped; a query without one is given back when it is over.
@@ -82,26 +79,26 @@ class Courier:
             _complete([*self._answers(arrived), *self._too_late(time.monotonic())])
             if quiet_s > _GIVE_UP_S:
                 self.unanswered += len(self._open)
-                _complete(list(self._open.values()))
+                _complete([sample_id for sample_id, _ in self._open.values()])
                 self._open.clear()
 
     def _answers(self, arrived: Iterable[bytes | None]) -> Iterator[int]:
         for value in arrived:
-            said = self._wire_format.answer(value or b"")
-            sample_id = self._open.pop(said.query_id, None)
-            self._tell(said.query_id)
-            if sample_id is not None and said.labels:
+            query_id, is_default = self._wire_format.peek(value or b"")
+            sample_id, row = self._open.pop(query_id, _UNKNOWN)
+            if sample_id is None:
+                continue
+            if self._truths:
+                self._tell(query_id.encode(), row)
+            if not is_default:
                 yield sample_id
-            elif sample_id is not None:
-                self.defaults += 1
-                self._defaults.append((time.monotonic() + self._objective_s, sample_id))
+                continue
+            self.defaults += 1
+            self._defaults.append((time.monotonic() + self._objective_s, sample_id))
 
-    def _tell(self, query_id: str) -> None:
+    def _tell(self, key: bytes, row: int) -> None:
         """Send the truth about a query that has been answered."""
-        label = self._truths.pop(query_id, None)
-        if label is not None:
-            feedback = Feedback(query_id, label=label, sent_us=_now_us())
-            self._wire.produce(names.FEEDBACK, query_id.encode(), self._codec.encode(feedback), patient=True)
+        self._wire.produce(names.FEEDBACK, key, self._truths[row](key, _now_us()), patient=True)
 
     def _too_late(self, now_s: float) -> Iterator[int]:
         while self._defaults and self._defaults[0][0] <= now_s:
@@ -162,9 +159,26 @@ def _read(summary: Path, courier: Courier) -> Judgement:
     )
 
 
-def _complete(ids: list[int]) -> None:
-    if ids:
-        loadgen.QuerySamplesComplete([loadgen.QuerySampleResponse(sample_id, 0, 0) for sample_id in ids])
+def _queries(case: Case) -> Iterator[Query]:
+    """Yield a query about each row, which is to get an id and a time."""
+    for row in np.load(case.rows):
+        yield Query("", case.application, Tensor.of(row), slo_ms=case.objective_ms)
+
+
+def _truths(labels: Sequence[Value]) -> list[Fill]:
+    """Return a template for each label of the feedback that tells it."""
+    codec = Codec()
+    made = {label: _truth(codec, label) for label in set(labels)}
+    return [made[label] for label in labels]
+
+
+def _truth(codec: Codec, label: Value) -> Fill:
+    return template(lambda query_id, time_us: codec.encode(Feedback(query_id, label=label, sent_us=time_us)))
+
+
+def _complete(sample_ids: list[int]) -> None:
+    if sample_ids:
+        loadgen.QuerySamplesComplete([loadgen.QuerySampleResponse(sample_id, 0, 0) for sample_id in sample_ids])
 
 
 def _now_us() -> int:

@@ -43,6 +43,7 @@ class Plan:
         rates: for floors and for Skysail (1/s), where they can keep up with them.
         others: for everybody else.
         ceiling_per_s: rates beyond it are left out: the harness is not known to keep up with them.
+        drains: whether there is a backlog at all.
     """
 
     seconds: float
@@ -51,6 +52,7 @@ class Plan:
     rates: tuple[float, ...]
     others: tuple[float, ...] = ()
     ceiling_per_s: float = float("inf")
+    drains: bool = True
 
     def at(self, contender: Contender, capacity_per_s: float) -> dict[str, float]:
         """Return the rates at which a contender of this capacity is asked, by name."""
@@ -149,13 +151,15 @@ async def visit(contender: Contender, ground: Ground, chosen: Chosen, plan: Plan
     """
     expected = capacity_per_s or contender.backlog / _BACKLOG_S
     seen, rates = Seen(capacity_per_s=capacity_per_s), plan.at(contender, expected)
-    if chosen.latency == chosen.rate or not rates:
+    if plan.drains and (chosen.latency == chosen.rate or not rates):
         async with asked(contender, ground, chosen.rate) as client:
             await asyncio.to_thread(_stretches, client, seen, plan, rates)
             await asyncio.to_thread(_backlog, client, seen, plan, expected)
         return seen
     async with asked(contender, ground, chosen.latency) as client:
         await asyncio.to_thread(_stretches, client, seen, plan, rates)
+    if not plan.drains:
+        return seen
     async with asked(contender, ground, chosen.rate) as client:
         await asyncio.to_thread(_backlog, client, seen, plan, expected)
     return seen

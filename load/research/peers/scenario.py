@@ -1,9 +1,15 @@
 """`peers`: Skysail and the alternatives, on the same queries, model, partitions and machine.
 
-The full form has the grid of settings, two interleaved rounds and the independent judge (about 40 minutes on two
-cores). The second round is of Skysail, the floors and the three others that were quickest. The short form has the best
-known settings, one round and no judge. Unless others are named, it has six of the contenders (about 5 minutes). A
-contender that cannot be installed or that fails is left out, and the result gives the reason.
+The full form has the grid of settings and five interleaved rounds (about 25 minutes on two cores). All are visited in
+the first one. From the second on it is Skysail, the floors and the two others that were quickest. Backlogs are of the
+first two rounds, as their medians differ less than a p99 does; latencies at given rates are of all five, in stretches
+of five seconds.
+
+The independent judge is a part of its own (`--only judge`, about 20 minutes): with it this would take longer than
+anything here should. It needs no more than those that it asks, and both results make one page.
+
+The short form has the best known settings and one round. Unless others are named, it has six of the contenders (about 5
+minutes). A contender that cannot be installed or that fails is left out, and the result gives the reason.
 """
 
 from __future__ import annotations
@@ -36,7 +42,7 @@ from load.research.peers import ceiling, environments, grid, loadgen
 from load.research.peers.contenders import CONTENDERS, DIRECT, KINDS, SHORTEST, WHOLE, WHOLE_ONE
 from load.research.peers.measurement import COUNTS, Plan, visit
 from load.research.peers.running import Ground
-from load.research.peers.summary import LANES, RATES, RATIOS, Summary, behind, declared, figures
+from load.research.peers.summary import LANES, RATES, RATIOS, Summary, behind, declared, figures, judged_figures
 from load.results.results import Result
 
 if TYPE_CHECKING:
@@ -49,10 +55,14 @@ if TYPE_CHECKING:
 NAME = "peers"
 _say = partial(say, NAME)
 NAMES = tuple(contender.name for contender in CONTENDERS)
-SECONDS = 10.0
+JUDGE = "judge"
+PARTS = (*NAMES, JUDGE)
+JUDGED = (WHOLE_ONE.name, "floor_aiokafka", "kafka_streams")  # the loop, and who last kept most; `to_judge` says
+SECONDS = 5.0
 SHORT = ("floor_confluent", "floor_confluent_two", SHORTEST.name, WHOLE.name, WHOLE_ONE.name, "quix")
-_ROUNDS, _SHORT_ROUNDS = 2, 1
-_NEAREST = 3
+_ROUNDS, _SHORT_ROUNDS = 5, 1
+_DRAINED = 2  # rounds with a backlog
+_NEAREST = 2
 _PLAN = Plan(SECONDS, 4.0, 10.0, RATES, (RATES[0], RATES[-1]))
 
 
@@ -95,52 +105,44 @@ class _Comparison:
             except PeerFailedError as error:
                 self.leave_out(contender, error)
 
-    async def round(self, summary: Summary, seed: int) -> None:
-        """Visit each contender once, in an order of this round; after the first only those nearest to Skysail."""
-        near = nearest(summary.rows())
+    async def round(self, summary: Summary, index: int, seed: int) -> None:
+        """Visit each contender once, in an order of this round; after the first only those nearest to Skysail.
+
+        After some rounds there are no backlogs, and so no visits to those that are sent nothing else.
+        """
+        near, plan = nearest(summary.rows()), replace(self.plan, drains=index < _DRAINED)
         order = [contender for contender in self.left if not near or contender.name in near]
-        random.Random(seed).shuffle(order)  # noqa: S311  # an order, not a secret
+        random.Random(seed + index).shuffle(order)  # noqa: S311  # an order, not a secret
         for contender in order:
-            started_s = time.monotonic()
+            started_s, capacity_per_s = time.monotonic(), summary.capacity_per_s(contender)
+            if not plan.drains and not plan.at(contender, capacity_per_s):
+                continue
             try:
-                capacity_per_s = summary.capacity_per_s(contender)
                 summary.add(
-                    contender, await visit(contender, self.ground, self.chosen(contender), self.plan, capacity_per_s)
+                    contender, await visit(contender, self.ground, self.chosen(contender), plan, capacity_per_s)
                 )
             except PeerFailedError as error:
                 self.leave_out(contender, error)
             _say(f"{contender.label}: {time.monotonic() - started_s:.0f} s")
 
-    async def judge(self, summary: Summary) -> None:
-        """Ask the judge what it can do without any system, and about those that matter most.
-
-        Where it cannot be installed the rest of the result stands.
-        """
-        try:
-            environments.ensure(loadgen.ENVIRONMENT, _say)
-        except PeerUnavailableError as error:
-            self.out.append({"system": loadgen.ENVIRONMENT, "label": "MLCommons LoadGen", "why": str(error)})
-            return
-        names = to_judge(summary.rows())
-        for contender in (DIRECT, *(each for each in self.left if each.name in names)):
+    async def judge(self) -> list[Row]:
+        """Ask the judge what it can do without any system, and about each of those that are left."""
+        judged = []
+        for contender in (DIRECT, *self.left):
             _say(f"LoadGen asks {contender.label}")
-            try:
-                summary.judged.append(
-                    await loadgen.bounded_rate(contender, self.ground, self.chosen(contender).bounded)
-                )
-            except PeerFailedError as error:
-                self.leave_out(contender, error)
+            judged.append(await loadgen.bounded_rate(contender, self.ground, self.chosen(contender).bounded))
+        return judged
 
 
 def nearest(rows: Sequence[Row]) -> set[str]:
-    """Return who is visited again: Skysail and the floors, and of all others the three with the highest rate."""
+    """Return who is visited again: Skysail and the floors, and of all others the two with the highest rate."""
     fixed = {row["name"] for row in rows if row["kind"] in ("skysail", "floor")}
     others = sorted((row for row in rows if row["name"] not in fixed), key=lambda row: row["drained_per_s"][0])
     return {*fixed, *(row["name"] for row in others[-_NEAREST:])}
 
 
 def to_judge(rows: Sequence[Row]) -> set[str]:
-    """Return whom the judge asks: the loop in one process, and the floor and peer that keep most within its bound.
+    """Return whom the judge is to ask: the loop in one process, and the floor and peer that keep most within its bound.
 
     That is at the highest rate, of those that are sent any; of equals the faster one.
     """
@@ -181,22 +183,57 @@ FIGURES = Figures(
 
 
 async def run(stage: Stage) -> Result:
-    """Measure everybody."""
-    named = stage.only or (SHORT if stage.short else NAMES)
-    chosen = [contender for contender in CONTENDERS if contender.name in named]
-    comparison = _Comparison(_ground(stage), replace(_PLAN, seconds=stage.seconds), chosen)
-    comparison.install()
+    """Measure everybody, or ask the judge."""
+    if JUDGE in stage.only:
+        return await _judged(stage)
+    comparison = _comparison(stage, stage.only or (SHORT if stage.short else NAMES))
     climbed = await ceiling.climb(comparison.ground, ceiling.SHORT_RATES if stage.short else ceiling.RATES)
     comparison.plan = replace(comparison.plan, ceiling_per_s=ceiling.ceiling_per_s(climbed))
     if not stage.short:
         await comparison.search()
-    summary, rounds = Summary(CONTENDERS), _SHORT_ROUNDS if stage.short else _ROUNDS
+    summary, rounds = Summary(CONTENDERS), _rounds(stage)
     for index in range(rounds):
         _say(f"round {index + 1} of {rounds}")
-        await comparison.round(summary, stage.seed + index)
-    if not stage.short:
-        await comparison.judge(summary)
-    return _result(stage, comparison, summary, climbed, rounds)
+        await comparison.round(summary, index, stage.seed)
+    return _result(stage, comparison, summary, climbed)
+
+
+async def _judged(stage: Stage) -> Result:
+    """Ask the judge about those that are named, or else about those known to keep most."""
+    environments.ensure(loadgen.ENVIRONMENT, _say)
+    comparison = _comparison(stage, tuple(name for name in stage.only if name != JUDGE) or JUDGED)
+    await comparison.search()
+    judged = await comparison.judge()
+    return Result(
+        NAME,
+        figures=judged_figures(judged),
+        parameters=_parameters(stage),
+        series={"judged": judged},
+        notes=("LoadGen's queries carry its bound of 50 ms; those at a rate carry 100 ms. Nobody else looks at it.",),
+    )
+
+
+def _comparison(stage: Stage, names: Sequence[str]) -> _Comparison:
+    """Return a comparison of these contenders, as far as they can be installed."""
+    chosen = [contender for contender in CONTENDERS if contender.name in names]
+    comparison = _Comparison(_ground(stage), replace(_PLAN, seconds=stage.seconds), chosen)
+    comparison.install()
+    return comparison
+
+
+def _rounds(stage: Stage) -> int:
+    return _SHORT_ROUNDS if stage.short else _ROUNDS
+
+
+def _parameters(stage: Stage) -> dict[str, float | str]:
+    """Return what both parts of a comparison have in common."""
+    return {
+        "form": stage.form,
+        "rounds": _rounds(stage),
+        "seconds": stage.seconds,
+        "seed": stage.seed,
+        "runtime": LINEAR_RUNTIME,
+    }
 
 
 def _ground(stage: Stage) -> Ground:
@@ -210,35 +247,27 @@ def _ground(stage: Stage) -> Ground:
     return Ground(stage, data, model, packages, truth)
 
 
-def _result(
-    stage: Stage, comparison: _Comparison, summary: Summary, climbed: list[ceiling.Look], rounds: int
-) -> Result:
+def _result(stage: Stage, comparison: _Comparison, summary: Summary, climbed: list[ceiling.Look]) -> Result:
     rows = summary.rows()
     return Result(
         NAME,
         figures=figures(rows, usable_cores()),
-        parameters={
-            "form": stage.form,
-            "rounds": rounds,
-            "seconds": stage.seconds,
-            "seed": stage.seed,
-            "runtime": LINEAR_RUNTIME,
-        },
+        parameters=_parameters(stage),
         series={
             "systems": rows,
             "behind": behind(rows),
-            "judged": summary.judged,
+            "visits": summary.visits(),
             "grid": comparison.tried,
             "direct": climbed,
             "left_out": comparison.out,
         },
         notes=(
             _limit(comparison.plan.ceiling_per_s, climbed),
+            f"Those that keep most within {loadgen.OBJECTIVE_MS:.0f} ms: {', '.join(sorted(to_judge(rows)))}.",
             "Floors and Skysail have one codec, and the model as arrays. Others have fastavro and scikit-learn.",
             "Kafka Streams has Apache's Avro, in Java, and ONNX Runtime.",
             "A default is no answer: it counts as one that takes for ever. A backlog's queries have ten minutes.",
             "CPU time of broker and Redis has what they do for the harness in it, which is the same for everybody.",
-            "LoadGen's queries carry its bound of 50 ms; those at a rate carry 100 ms. Nobody else looks at it.",
             "MLServer reads and writes JSON, four times the bytes, and loses the queries that it holds when it dies.",
             "Ray Serve and BentoML have no Kafka. One poll at a time goes through load/research/peers/bridge.py.",
         ),

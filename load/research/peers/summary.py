@@ -50,11 +50,10 @@ RATIOS: Mapping[str, str] = {
 
 @dataclass(slots=True)
 class Summary:
-    """Collects visits by contender, and what the judge said."""
+    """Collects visits by contender."""
 
     contenders: Sequence[Contender]
     seen: dict[str, list[Seen]] = field(default_factory=dict)
-    judged: list[Row] = field(default_factory=list)
 
     def add(self, contender: Contender, seen: Seen) -> None:
         """Add a visit."""
@@ -69,6 +68,14 @@ class Summary:
         """Return one row for each contender that was measured: `[median, least, most]` by figure, counts added up."""
         return [self._row(contender) for contender in self.contenders if contender.name in self.seen]
 
+    def visits(self) -> list[Row]:
+        """Return one row for each visit, with its figures as they are; `rows` has their medians and ranges."""
+        return [
+            {"name": name, "visit": number, **seen.figures}
+            for name, visits in self.seen.items()
+            for number, seen in enumerate(visits, start=1)
+        ]
+
     def _row(self, contender: Contender) -> Row:
         visits = self.seen[contender.name]
         names = dict.fromkeys(name for seen in visits for name in seen.figures)
@@ -76,12 +83,23 @@ class Summary:
         figures |= _rare(visits)
         if clean := no_default_rate(figures):
             figures["no_default_per_s"] = spread([clean])
-        for said in [row for row in self.judged if row["system"] == contender.name]:
-            clean_per_s, valid_per_s = verdict(said["tried"])
-            figures |= {"judged_per_s": spread([valid_per_s]), "judged_no_default_per_s": spread([clean_per_s])}
         counts = {name: sum(seen.counts[name] for seen in visits) for name in COUNTS}
         about = {key: getattr(contender, key) for key in ("name", "label", "kind", "guarantee", "processes")}
         return {**about, "rounds": len(visits), "capacity_per_s": visits[0].capacity_per_s, **figures, **counts}
+
+
+def judged_rows(judged: Sequence[Mapping[str, Any]]) -> list[Row]:
+    """Return a row for each of those that the judge asked about, with both readings of what it said."""
+    return [
+        {
+            "name": said["system"],
+            "label": said["label"],
+            "kind": said["kind"],
+            "judged_per_s": spread([verdict(said["tried"]).in_time_per_s]),
+            "judged_no_default_per_s": spread([verdict(said["tried"]).no_default_per_s]),
+        }
+        for said in judged
+    ]
 
 
 def spread(values: Iterable[float]) -> list[float]:
@@ -132,13 +150,26 @@ def figures(rows: Sequence[Row], cores: int) -> dict[str, float]:
 
     A percentile that falls among defaults is no figure.
     """
-    found: dict[str, float] = {}
-    for row in rows:
-        if row["kind"] == "skysail":
-            own = {key: value[0] for key, value in row.items() if isinstance(value, list)}
-            found |= {f"{row['name']}_{key}": value for key, value in own.items() if math.isfinite(value)}
-            found |= {f"{row['name']}_{key}": row[key] for key in COUNTS}
-    return found | _ratios(rows) | {"impossible_rates": impossible_rates(rows, cores)}
+    counted = {f"{row['name']}_{key}": float(row[key]) for row in rows if row["kind"] == "skysail" for key in COUNTS}
+    return _own(rows) | counted | _ratios(rows) | {"impossible_rates": impossible_rates(rows, cores)}
+
+
+def judged_figures(judged: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Return what runs of the judge are compared by."""
+    rows = judged_rows(judged)
+    return _own(rows) | _ratios(rows)
+
+
+def _own(rows: Sequence[Row]) -> dict[str, float]:
+    """Return the medians of Skysail's own figures."""
+    own = [
+        (f"{row['name']}_{key}", value[0])
+        for row in rows
+        if row["kind"] == "skysail"
+        for key, value in row.items()
+        if isinstance(value, list)
+    ]
+    return {name: value for name, value in own if math.isfinite(value)}
 
 
 def impossible_rates(rows: Sequence[Row], cores: int) -> int:
