@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from policies.deferred import Deferred
 from schemas import topics
@@ -169,6 +172,17 @@ def test_answers_are_written_in_order_where_quick_batches_follow_others() -> Non
     written = run(answers(executor, [[0, 1, 2, 3]], log=executor.done))
     assert written == [(5.0, "q0"), (5.0, "q1"), (10.0, "q2"), (10.0, "q3")]
     assert executor.done == ["in the thread", "q0", "on the loop", "q1", "in the thread", "q2", "on the loop", "q3"]
+
+
+@given(st.lists(st.booleans(), min_size=30, max_size=30), st.lists(st.integers(0, 4), max_size=7), st.integers(1, 3))
+def test_every_row_is_answered_once_and_in_order_whatever_is_quick(
+    quick: list[bool], sizes: list[int], rows: int
+) -> None:
+    """Batches on the loop and in the thread follow one another as they like, while others come."""
+    numbers = iter(range(30))
+    offers = [[*islice(numbers, size)] for size in sizes]
+    written = run(answers(Fast(quick), offers, pause_s=0.003, rows=rows))
+    assert [query_id for _, query_id in written] == [f"q{number}" for number in range(sum(sizes))]
 
 
 @pytest.mark.parametrize(
