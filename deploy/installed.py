@@ -25,6 +25,7 @@ EXTENSIONS: Mapping[str, str] = {
     "streams.columns.batches": "batches as columns",
     "streams.columns.joining": "joins over columns",
     "streams.columns.learning": "learning over columns",
+    "streams.columns.selection": "answers over columns",
     "streams.runtime.kafka.fast.unpacking": "batches from Kafka",
     "workers.runtimes.descent": "trees",
     "workers.runtimes.stages.grams": "texts",

@@ -8,6 +8,9 @@
 An operator does no I/O and reads no clock: `now_us` (microseconds since the epoch) is an argument. An input record is
 *complete* when its outcome is acknowledged: an effect names in `completes` the positions that are done once it has been
 performed. The runtime commits only the contiguous prefix of completed offsets.
+
+Who asks for it is given whole record batches among the records, and may return finished ones: no object a record. What
+it cannot use of a batch it unpacks. If it raises, all that is not complete is read again, record by record.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ process.run.kafka_loop(role, kernel, …)      a `role.loop.RoleLoop` on real Ka
 role.loop.RoleLoop(role, kernel, ports)      reads, calls the kernel, performs its effects, commits
 role.definition.Role, Ports                  what a role is; what its loop is connected to (fakes in tests)
 
-    kernel ─▶ effects ─▶ role.effects ─▶ role.accumulator ─▶ kafka.producer     (Emit, DeadLetter)
+    kernel ─▶ effects ─▶ role.effects ─▶ role.accumulator ─▶ kafka.producer     (Emit, EmitBatch, DeadLetter)
                               │     └──▶ role.state_queue ─▶ stores             (FetchStates, WriteStates)
                               ├────────▶ offsets                                (Skip, and every acknowledgement)
                               └────────▶ ports.Executors                        (Predict, Load, Unload)

@@ -244,11 +244,11 @@ class Posted(NamedTuple):
     """What left without being waited for.
 
     Attributes:
-        count: how many of the offered ones.
+        sent: how many of the offered ones.
         answer: done when the broker has them, or with an exception: then they are to be sent by `send` or `send_batch`.
     """
 
-    count: int
+    sent: int
     answer: asyncio.Future[None]
 
 

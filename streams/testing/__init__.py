@@ -6,6 +6,7 @@ models       what operators ask models in the driver: scripted answers, service 
 virtual      an event loop whose time jumps, and on which a process can stand still
 broker       logs and consumer groups in memory; `weather` says which faults hold
 consumers    the members of a group on such a broker; stores: Redis in memory
+packing      draws which records come in whole batches
 connections  a role's consumer, transport, follower, log positions and store on such a broker
 validator    what must be true of every run
 """

@@ -278,3 +278,46 @@ def test_where_producers_compress_a_finished_batch_is_refused(fast_place: OnKafk
         assert [record.value for record in await read(place, 2)] == [b"1", b"2"]
 
     play(fast_place, act)
+
+
+def test_what_is_posted_arrives_or_is_left_to_those_who_wait(place: Place) -> None:
+    """Records of one partition and a finished batch of another leave together, where the way can do that."""
+
+    async def act(place: Place) -> None:
+        await place.topics({"in": 2})
+        transport = await place.transport()
+        for partition in range(2):
+            await send_all(transport, [Emit("in", partition, b"k", b"first")], 9)
+        batch = finished([Emit("in", 1, b"k", b"3"), Emit("in", 1, b"k", b"4")], CLOCK.now_us() // 1000)
+        posted = transport.post([emits(b"1", b"2"), batch])
+        assert [left and left.sent for left in posted] == ([2, 1] if place.name == "fast" else [None, None])
+        if posted == [None, None]:
+            await send_all(transport, emits(b"1", b"2"), 9)
+            await send_finished(transport, batch)
+        await asyncio.gather(*(left.answer for left in posted if left is not None))
+        found = await read(place, 6)
+        assert [[r.value for r in found if r.partition == partition] for partition in range(2)] == [
+            [b"first", b"1", b"2"],
+            [b"first", b"3", b"4"],
+        ]
+
+    play(place, act)
+
+
+def test_what_cannot_be_posted_is_left_and_what_is_refused_says_so(fast_place: OnKafka) -> None:
+    """A leader that is not known yet, a record that is too large; and one without a key, which only the broker sees."""
+
+    async def act(place: OnKafka) -> None:
+        await place.topics({"in": 1}, {"in": {"cleanup.policy": "compact"}})
+        transport = await place.transport()
+        assert transport.post([emits(b"too early")]) == [None]
+        await send_all(transport, emits(b"1"), 9)
+        large = finished(emits(bytes(2_000_000)), CLOCK.now_us() // 1000)
+        assert transport.post([emits(bytes(5_000_000)), large]) == [None, None]
+        (left,) = transport.post([emits(b"2", key=None)])
+        assert left is not None
+        with pytest.raises(Exception, match="InvalidRecord"):
+            await left.answer
+        assert [record.value for record in await read(place, 1)] == [b"1"]
+
+    play(fast_place, act)

@@ -198,7 +198,7 @@ class Accumulator:
             if left is None:
                 self._wait(place, lane)
             else:
-                left.answer.add_done_callback(partial(self._answered, place, lane, left.count))
+                left.answer.add_done_callback(partial(self._answered, place, lane, left.sent))
 
     def _answered(self, place: TopicPartition, lane: _Lane, count: int, answer: asyncio.Future[None]) -> None:
         has_failed = answer.cancelled() or answer.exception() is not None

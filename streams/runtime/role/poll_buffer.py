@@ -74,8 +74,9 @@ class PollBuffer:
         self._keep([record for record in self._records[self._taken :] if partition_of(record) not in gone])
 
     def _keep(self, records: list[Record | Batch]) -> None:
-        self._records, self._taken, self._left, self._counts = records, 0, count_of(records), None
         self._has_batches = Batch in map(type, records)
+        self._records, self._taken, self._counts = records, 0, None
+        self._left = count_of(records) if self._has_batches else len(records)
 
     def _cut(self, count: int) -> list[Record | Batch]:
         taken: list[Record | Batch] = []

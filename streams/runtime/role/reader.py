@@ -179,12 +179,14 @@ class Reader:
         buffer.fill(records)
         now_us = self._ports.clock.now_us
         while len(buffer) and not self._guard.failed:
+            left = len(buffer)
             part = buffer.take(1 if self._suspects and self._is_suspect(buffer.first) else self._slices.records)
+            taken = left - len(buffer)
             for partition, run in groupby(part, key=partition_of):
                 self._deliver(partition, [*run])
             began_us = now_us()
             fault = self._kernel_caller(part)
-            self._slices.took(count_of(part), now_us() - began_us)
+            self._slices.took(taken, now_us() - began_us)
             if fault is not None:
                 await self._blame(part, fault)
             await asyncio.sleep(0)

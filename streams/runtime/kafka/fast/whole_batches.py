@@ -47,13 +47,21 @@ def emits_of(batch: EmitBatch) -> list[Emit]:
         ValueError: it is not what a record batch is.
     """
     topic, partition, data, _, spans = batch
-    last = tuple(Position(span.topic, span.partition, offset) for span in spans for offset in range(*span[2:]))
-    emits = [
-        Emit(topic, partition, one.key, one.value or b"", (), _headers(one.headers), is_part=bool(last))
-        for one in leniently(data)
+    completes = tuple(Position(span.topic, span.partition, offset) for span in spans for offset in range(*span[2:]))
+    read = [*leniently(data)]
+    last = len(read) - 1
+    return [
+        Emit(
+            topic,
+            partition,
+            one.key,
+            one.value or b"",
+            completes if at == last else (),
+            tuple((name, value or b"") for name, value in one.headers),
+            is_part=bool(completes) and at < last,
+        )
+        for at, one in enumerate(read)
     ]
-    emits[-1:] = [emit._replace(completes=last, is_part=False) for emit in emits[-1:]]
-    return emits
 
 
 def batch_of(records: Sequence[Record]) -> Batch:
@@ -81,7 +89,3 @@ def _built(records: Iterable[_Said]) -> bytes:
     for number, (time_ms, key, value, headers) in enumerate(records):
         builder.append(number, time_ms, key, value, [*headers])
     return bytes(builder.build())
-
-
-def _headers(headers: list[tuple[str, bytes | None]]) -> tuple[tuple[str, bytes], ...]:
-    return tuple((name, value or b"") for name, value in headers)

@@ -128,6 +128,7 @@ def test_the_record_of_a_batch_that_a_kernel_fails_on_becomes_a_dead_letter_alon
             assert s.broker.values("out") == [b"1", b"2", b"3", b"4"]
             assert s.broker.values("queries.dlq") == [b"poison"]
             assert s.broker.committed == {Q: 5}
+            assert s.loop._guard.counters["kernel_failures_total"] == 2, "once with the batch, once alone"
             before = kernel.batches
             s.broker.put(*Q, b"5", b"6")
             await elapse(2)

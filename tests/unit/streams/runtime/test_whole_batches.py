@@ -164,3 +164,6 @@ def test_a_corrupt_batch_is_not_among_the_records_of_a_batch() -> None:
     assert CorruptBatch in map(type, unpack(spoilt, "t", 0, 0)[0])
     with pytest.raises(ValueError, match="no records"):
         records_of(Batch("t", 0, 0, 2, spoilt))
+    alone = with_checksum(batch(0, TWO[:1])[:-2] + b"\xff\xff")
+    with pytest.raises(ValueError, match="no records"):
+        records_of(Batch("t", 0, 0, 1, alone))
