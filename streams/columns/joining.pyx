@@ -229,10 +229,20 @@ cdef class Joining:
     cdef int _begin(self, partition, room, int64_t now_us, uint32_t oldest_s) except -1:
         self._partition, self._room, self._now_us, self._oldest_s = partition, room, now_us, oldest_s
         self._now_s = now_us // SECOND_US
-        self._waiting, self._start = partition.predictions, partition.start
-        self._met.clear()
+        self._start = partition.start
+        self._forget_run()
         self._look()
         return 0
+
+    cdef int _forget_run(self) except -1:
+        """Forget what a run has left that did not end."""
+        cdef Owner owner
+        for owner in self._met:
+            owner.count, owner.large, owner.is_met = 0, 0, False
+        self._met.clear()
+        self._names.clear()
+        self._lanes.clear()
+        return self._clear()
 
     cdef int _look(self) except -1:
         """Look at what the kernel has changed."""
@@ -384,7 +394,7 @@ cdef class Joining:
         cdef Opened batch
         cdef bint is_open = False
         self._begin(partition, room, now_us, oldest_s)
-        self._joined, self._count, self._group_count = partition.ended.of(Ending.JOINED), 0, 0
+        self._joined = partition.ended.of(Ending.JOINED)
         for item in run:
             if type(item) is not Batch:
                 is_open = self._give_up([item], effects, take)

@@ -161,13 +161,18 @@ class Log:
 
 
 def outcome(effects: Effects) -> dict[str, list[Any]]:
-    """Return effects by kind, those of each partition in order; `repr` tells each bit of a number."""
+    """Return effects by kind, in order; `repr` tells each bit of a number."""
     return {
-        kind.__name__: sorted((repr(each) for each in effects if isinstance(each, kind)), key=lambda text: text[:120])
-        if kind is DeadLetter
-        else [repr(each) for each in effects if isinstance(each, kind)]
+        kind.__name__: [repr(each) for each in sorted((e for e in effects if isinstance(e, kind)), key=_order)]
         for kind in (DeadLetter, FetchStates, WriteStates)
     }
+
+
+def _order(effect: DeadLetter | FetchStates | WriteStates) -> tuple[int, int]:
+    """Return what tells the order that counts: a partition's writes are in order, and each dead letter is by itself."""
+    if isinstance(effect, DeadLetter):
+        return effect.record.partition, effect.record.offset
+    return (effect.keys[0] if isinstance(effect, FetchStates) else effect).partition, 0
 
 
 def counted(statistics: Mapping[str, float]) -> dict[str, str]:
