@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from schemas.records import JoinStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from schemas.records import Observation
 
@@ -160,7 +160,7 @@ class Losses:
 
     def sums(self, application: str, models: Iterable[str]) -> list[tuple[float, float]]:
         """Return sum and count of an application's served losses, then of those of its models."""
-        known = self._models.get(application, {})
+        known: Mapping[str, list[float]] = self._models.get(application, {})
         entries = [self._served.get(application), *[known.get(model) for model in models]]
         return [(0.0, 0.0) if entry is None else (entry[0], entry[1]) for entry in entries]
 
