@@ -18,7 +18,7 @@ from streams.runtime.role.accumulator import Accumulator, AccumulatorEvents
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from streams.operators.contract import Record
+    from streams.operators.contract import Record, Span
     from streams.runtime.errors import RecordRefusedError
     from streams.runtime.kafka.connection import KafkaConnection
 
@@ -94,13 +94,14 @@ class KafkaClientTransport:
         """Send what is pending, as far as that takes seconds, and disconnect."""
         accumulator, self._accumulator = self._accumulator, None
         if accumulator is not None and not await accumulator.flush(_FLUSH_S):
+            accumulator.abandon()
             self._tasks.create_task(_abandon())
         try:
             await self._stack.aclose()
         except* _Abandoned:
             _log.warning("closed with %d batches not acknowledged", len(self._unacknowledged))
 
-    def _acknowledged(self, positions: list[Position]) -> None:
+    def _acknowledged(self, positions: Sequence[Position], _: Sequence[Span]) -> None:
         for position in positions:
             waiting = self._unacknowledged.get(position.offset)
             if waiting is None:

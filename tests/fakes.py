@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from streams.operators.contract import NONE_UNREAD, Emit, Needs, Operator, Record
+from streams.operators.contract import NONE_UNREAD, Emit, EmitBatch, Needs, Operator, Record
 from streams.runtime.errors import RecordRefusedError, RecordTooLargeError, StoreUnavailableError, UnknownPartitionError
-from streams.runtime.ports import Vitals
+from streams.runtime.kafka.fast.whole_batches import emits_of
+from streams.runtime.ports import Posted, Vitals
 from streams.runtime.role.definition import Ports
 from streams.runtime.stores.base import MemoryStore
 from tests.virtual import VirtualClock
@@ -19,10 +20,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from schemas.records import PolicyState, Report
-    from streams.operators.contract import Effects, Load, Predict, StateKey, Unload, Unread, WriteStates
+    from streams.operators.contract import (
+        Batch,
+        Effects,
+        Load,
+        Predict,
+        StateKey,
+        Unload,
+        Unread,
+        WriteStates,
+    )
     from streams.runtime.ports import ExecutorEvents, Rebalanced, TopicPartition
     from streams.runtime.stores.base import StatesRead, WriteResult
     from streams.testing.broker import FakeBroker
+    from streams.testing.packing import Packing
 
 ROUND_TRIP_S = 0.001
 
@@ -36,9 +47,13 @@ class FakeTransport:
         refused: (topic, value) of records that are never taken.
         up: cleared, sends get no answer until it is set again.
         batches: (topic, partition, number of records) of each acknowledged batch.
+        posts: whether it takes what nobody waits for; else each lane waits in a task.
     """
 
+    posts = True
+
     def __init__(self, broker: FakeBroker) -> None:
+        self._posting: set[asyncio.Task[None]] = set()
         self.broker = broker
         self.faults: deque[Exception | None] = deque()
         self.missing: set[str] = set()
@@ -68,6 +83,41 @@ class FakeTransport:
         self.batches.append((topic, partition, len(fitting)))
         return len(fitting)
 
+    def post(self, offers: Sequence[Sequence[Emit] | EmitBatch]) -> list[Posted | None]:
+        """Send each offer in a task; see `ports.Transport`."""
+        return [self._posted(offer) for offer in offers] if self.posts else [None] * len(offers)
+
+    def _posted(self, offer: Sequence[Emit] | EmitBatch) -> Posted | None:
+        if isinstance(offer, EmitBatch):
+            answer = asyncio.ensure_future(self.send_batch(offer))
+            count = 1
+        else:
+            fitting = offer[: self.batch_records]
+            if len(fitting[0].value) > self.limit:
+                return None
+            answer, count = asyncio.ensure_future(self._all(fitting)), len(fitting)
+        self._posting.add(answer)
+        answer.add_done_callback(self._posting.discard)
+        return Posted(count, answer)
+
+    async def _all(self, emits: Sequence[Emit]) -> None:
+        """Send these or none, as a broker takes a batch or refuses it."""
+        topic, partition = emits[0][:2]
+        if any((topic, emit.value) in self.refused or len(emit.value) > self.limit for emit in emits):
+            await asyncio.sleep(ROUND_TRIP_S)
+            raise RecordRefusedError(f"{topic} does not take one of them")
+        await self.send(topic, partition, emits)
+
+    async def send_batch(self, batch: EmitBatch) -> None:
+        """Acknowledge a finished batch as a whole, or refuse it as a whole; see `ports.Transport`."""
+        emits = emits_of(batch)
+        if len(batch.data) > self.limit:
+            raise RecordTooLargeError(batch.topic)
+        for emit in emits:
+            if (batch.topic, emit.value) in self.refused:
+                raise RecordRefusedError(f"{batch.topic} is compacted")
+        await self.send(batch.topic, batch.partition, emits)
+
 
 class FakeConsumer:
     """The only member of a group."""
@@ -86,6 +136,8 @@ class FakeConsumer:
         self.most: int | None = None  # records of a partition that one poll brings; None = all
         self.subscribed: frozenset[str] = frozenset()
         self.rejoins = 0
+        self.packing: Packing | None = None  # which records come in whole batches
+        self._passed: dict[TopicPartition, int] = {}
         self._rebalanced: Rebalanced | None = None
 
     async def start(self, rebalanced: Rebalanced) -> None:
@@ -109,8 +161,8 @@ class FakeConsumer:
         await self._rebalanced.on_revoked(self.partitions)
         await self._assign()
 
-    async def poll(self, timeout_ms: int, only: frozenset[str] | None = None) -> list[Record]:
-        """Return everything there is after the positions."""
+    async def poll(self, timeout_ms: int, only: frozenset[str] | None = None) -> list[Record | Batch]:
+        """Return everything there is after the positions; in batches only what comes for the first time."""
         self.polls.append(only)
         if self.fault is not None:
             raise self.fault
@@ -131,6 +183,7 @@ class FakeConsumer:
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Continue from another offset."""
         self.seeks.append((partition, offset))
+        self._passed[partition] = max(self._passed.get(partition, 0), self.positions[partition])
         self.positions[partition] = offset
 
     def vitals(self) -> Vitals:
@@ -153,13 +206,15 @@ class FakeConsumer:
         starts = {**committed, **await self._rebalanced.on_assigned(committed)}
         self.positions = {partition: start or 0 for partition, start in starts.items()}
 
-    def _fetch(self, only: frozenset[str] | None) -> list[Record]:
-        found = []
+    def _fetch(self, only: frozenset[str] | None) -> list[Record | Batch]:
+        found: list[Record | Batch] = []
         for partition, position in self.positions.items():
             if only is None or partition[0] in only:
                 new = self.broker.logs[partition][position:][: self.most]
                 self.positions[partition] = position + len(new)
-                found += new
+                passed = self._passed.get(partition, 0)
+                found += [record for record in new if record.offset < passed or self.packing is None]
+                found += self.packing(record for record in new if record.offset >= passed) if self.packing else []
         return found
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 
@@ -27,13 +28,16 @@ from streams.operators.join.kernel import Joiner, JoinerSettings
 from streams.operators.learn.kernel import Learner
 from streams.operators.selection.kernel import Selection, SelectionSettings
 from streams.testing import START_US, Driver, Service
+from streams.testing.packing import Packing
 from streams.topology import build, worker_role
+from tests.whole import WholeKernel
 from workers.inputs.columns import Column
 from workers.kernel.worker import ModelWorker
 from workers.settings import WorkerSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+    from random import Random
     from typing import Any
 
     from numpy.typing import NDArray
@@ -44,6 +48,8 @@ if TYPE_CHECKING:
     from streams.testing.models import Lookup
 
 CODEC = Codec()
+# What comes in whole batches now and then, where that is drawn.
+PACKED = frozenset({topics.QUERIES, topics.MODEL_PREDICTIONS, topics.PREDICTIONS, topics.FEEDBACK, topics.OBSERVATIONS})
 
 
 class Row(NamedTuple):
@@ -177,6 +183,8 @@ class Loop:
         has_workers: whether real workers answer, with scripted service times, and not scripted ones at once.
         load_us: how long these load a version.
         features: how the store of features answers; None = it does not.
+        packed: what draws which records selection, joiner and learner are given in whole batches, and whose effects
+            are packed; None = there are none.
     """
 
     models: Mapping[str, Callable[[Row], Any]]
@@ -190,6 +198,7 @@ class Loop:
     has_workers: bool = False
     load_us: int = 0
     features: Lookup | None = None
+    packed: Random | None = None
     driver: Driver = field(init=False)
     sent: int = 0
 
@@ -203,11 +212,15 @@ class Loop:
             "selection": lambda: Selection(CODEC, selection),
             "joiner": lambda: Joiner(CODEC, joiner),
             "learner": lambda: Learner(CODEC, 130_000_000),
-            **{worker_role(name): self._worker(name) for name in self.models},
         }
+        packing: dict[str, Packing] = {}
+        if self.packed is not None:
+            packing = dict.fromkeys(operators, Packing(PACKED, self.packed))
+            operators = {name: partial(_whole, make) for name, make in operators.items()}
+        operators |= {worker_role(name): self._worker(name) for name in self.models}
         topology = build(self.models, self.partitions, dict.fromkeys(self.models, self.model_partitions))
         services = {name: served(answer, load=lambda _: (None, self.load_us)) for name, answer in self.models.items()}
-        self.driver = Driver(topology, operators, self.faults, services, features=self.features)
+        self.driver = Driver(topology, operators, self.faults, services, features=self.features, packing=packing)
         self.configure(self.application)
         for name in self.models:
             self.driver.produce(topics.MODELS, 0, CODEC.encode(self._version(name)), name.encode())
@@ -270,6 +283,10 @@ class Loop:
         """Return the dead letters of a topic: cause and original bytes."""
         records = self.driver.read(topics.dead_letters(topic))
         return [(dict(record.headers)["skysail.error.cause"].decode(), record.value) for record in records]
+
+
+def _whole(make: Callable[[], Operator]) -> Operator:
+    return cast("Operator", WholeKernel(make()))
 
 
 def digits(**changes: object) -> Application:

@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from dataclasses import dataclass, field
 from random import Random
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from aiokafka import AIOKafkaProducer
 from confluent_kafka import TopicPartition as AdminPartition
@@ -248,7 +248,7 @@ class Member:
         """Poll until something is so."""
         async with asyncio.timeout(timeout_s):
             while not done():
-                self.records += await self.consumer.poll(100, only)
+                self.records += cast("list[Record]", await self.consumer.poll(100, only))  # no topic is batched
 
     async def read_count(self, count: int) -> None:
         """Poll until so many records were read."""

@@ -123,7 +123,7 @@ class EmitBatch(NamedTuple):
     topic: str
     partition: int
     data: bytes
-    count: int
+    count: int  # type: ignore[assignment]  # a tuple's method of this name is not used
     completes: tuple[Span, ...] = ()
 
 
@@ -144,6 +144,7 @@ class Skip(NamedTuple):
 
     completes: tuple[Position, ...]
     reason: str
+    spans: tuple[Span, ...] = ()  # more of them
 
 
 class FetchStates(NamedTuple):
@@ -178,6 +179,7 @@ class WriteStates(NamedTuple):
     offset: int  # next offset to apply after this write
     states: Mapping[str, PolicyState]
     completes: tuple[Position, ...]
+    spans: tuple[Span, ...] = ()  # more of what is complete
 
 
 class Load(NamedTuple):

@@ -6,13 +6,16 @@ Brokers look into compressed batches with Java's unpackers, which let pass what 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from streams.operators.contract import DeadLetter, Record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from streams.operators.contract import Batch
+
+_T = TypeVar("_T", bound="Record | Batch")
 _log = logging.getLogger(__name__)
 
 CAUSE: Final = "corrupt_batch"
@@ -47,7 +50,7 @@ def corrupt(place: tuple[str, int], offsets: tuple[int, int], time_ms: int, batc
     return CorruptBatch(*place, offsets[1], time_ms * 1000, None, batch[:KEPT_BYTES], ((WHAT, what),))
 
 
-def parted(records: Sequence[Record]) -> tuple[Sequence[Record], list[DeadLetter]]:
+def parted(records: Sequence[_T]) -> tuple[Sequence[_T], list[DeadLetter]]:
     """Return the records without corrupt batches, and a dead letter for each of those."""
     if CorruptBatch not in map(type, records):  # 25 ns a record
         return records, []
@@ -63,5 +66,5 @@ def readable(records: Iterable[Record]) -> list[Record]:
     return [*found]
 
 
-def _corrupt(records: Iterable[Record]) -> Iterable[CorruptBatch]:
+def _corrupt(records: Iterable[Record | Batch]) -> Iterable[CorruptBatch]:
     return (record for record in records if isinstance(record, CorruptBatch))

@@ -20,7 +20,7 @@ from streams.runtime.errors import OffsetOrderError, UnassignedError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from streams.operators.contract import Position
+    from streams.operators.contract import Position, Span
     from streams.runtime.ports import TopicPartition
 
 # Completed records are cut off when they are more than this share of what is held: each cut copies the rest once, so
@@ -68,6 +68,20 @@ class _Partition:
             if index is not None and not done[index]:
                 done[index] = 1
                 marked += 1
+        self.open -= marked
+        return marked
+
+    def complete_span(self, begin: int, end: int) -> int:
+        """Mark what was delivered of a span; returns how much of it was outstanding."""
+        held, done = self.offsets, self.done
+        first = held[0] if held else 0
+        low, high = begin - first, end - first  # right wherever offsets have no gaps
+        if not (0 <= low < high <= len(held) and held[low] == begin and held[high - 1] == end - 1):
+            low, high = bisect_left(held, begin), bisect_left(held, end)
+        if low >= high:
+            return 0
+        marked = done.count(0, low, high)
+        done[low:high] = b"\x01" * (high - low)
         self.open -= marked
         return marked
 
@@ -151,6 +165,14 @@ class OffsetTracker:
             marked = known.complete(offsets) if known is not None else 0
             self._outstanding -= marked
             self.ignored_total += len(offsets) - marked
+
+    def complete_spans(self, spans: Iterable[Span]) -> None:
+        """Mark whole spans of records complete, in any order; the same as every offset of them."""
+        for topic, number, begin, end in spans:
+            known = self._partitions.get((topic, number))
+            marked = known.complete_span(begin, end) if known is not None else 0
+            self._outstanding -= marked
+            self.ignored_total += max(0, end - begin) - marked
 
     def committable(self) -> dict[TopicPartition, int]:
         """Return the next offsets that may be committed, where they are ahead of the committed ones."""

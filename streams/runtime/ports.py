@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
+from streams.operators.contract import Batch
+
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from streams.operators.contract import Emit, Load, Predict, Predicted, Record, Unload
+    from streams.operators.contract import Emit, EmitBatch, Load, Predict, Predicted, Record, Unload
 
 # A logical topic name (without the deployment's prefix) and a partition number.
 TopicPartition: TypeAlias = tuple[str, int]
@@ -78,10 +80,11 @@ class Consumer(Protocol):
         """
         ...
 
-    async def poll(self, timeout_ms: int, only: frozenset[str] | None = None) -> list[Record]:
+    async def poll(self, timeout_ms: int, only: frozenset[str] | None = None) -> list[Record | Batch]:
         """Return everything fetched, waiting up to `timeout_ms` if there is nothing.
 
-        A `CorruptBatch` among the records stands for a batch that cannot be unpacked.
+        A `CorruptBatch` among the records stands for a batch that cannot be unpacked. Plain record batches may come
+        whole, of topics that are wanted so. What is read again after a `seek` comes record by record.
 
         Args:
             timeout_ms: a rebalance can take longer than this.
@@ -214,6 +217,39 @@ class Transport(Protocol):
         """
         ...
 
+    def post(self, offers: Sequence[Sequence[Emit] | EmitBatch]) -> Sequence[Posted | None]:
+        """Send of each offer what `send` and `send_batch` would, of all in one request, without waiting.
+
+        Args:
+            offers: leading records of a partition, or a finished batch; no partition twice.
+
+        Returns:
+            what left of each. None: that has to be waited for, or is no good; `send` or `send_batch` will tell.
+        """
+        ...
+
+    async def send_batch(self, batch: EmitBatch) -> None:
+        """Send one finished batch as it is, and wait until the broker has it.
+
+        Raises:
+            BrokerUnavailableError: send it again later.
+            RecordRefusedError: not as it is. Its records may be taken by `send`, or some of them.
+            MisconfiguredError: not allowed.
+        """
+        ...
+
+
+class Posted(NamedTuple):
+    """What left without being waited for.
+
+    Attributes:
+        count: how many of the offered ones.
+        answer: done when the broker has them, or with an exception: then they are to be sent by `send` or `send_batch`.
+    """
+
+    count: int
+    answer: asyncio.Future[None]
+
 
 class LogPositions(Protocol):
     """Finds places in logs, without belonging to a group."""
@@ -319,6 +355,18 @@ class Executors(Protocol):
     def statistics(self) -> Mapping[str, float]:
         """Return what is known of the models that are loaded."""
         ...
+
+
+def end_of(taken: Record | Batch) -> int:
+    """Return the offset behind a record, or behind the last wanted one of a batch."""
+    return taken.end if type(taken) is Batch else taken.offset + 1
+
+
+def count_of(taken: Collection[Record | Batch]) -> int:
+    """Return how many records these are."""
+    if Batch not in map(type, taken):  # 25 ns a record
+        return len(taken)
+    return sum([one.end - one.offset if isinstance(one, Batch) else 1 for one in taken])
 
 
 def size_of(emit: Emit) -> int:

@@ -7,14 +7,15 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from streams.operators.contract import Record
+from streams.operators.contract import Batch, Record
+from streams.runtime.kafka.fast.whole_batches import records_of
 from streams.testing.groups import Group
 from streams.testing.virtual import NOBODY, VirtualClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
-    from streams.operators.contract import Emit
+    from streams.operators.contract import Emit, EmitBatch
     from streams.runtime.ports import TopicPartition
 
 
@@ -83,6 +84,11 @@ class FakeBroker:
         """Append what a producer has sent at a time of its own clock."""
         for emit in emits:
             self.append(topic, partition, emit.key, emit.value, stamp_us, emit.headers)
+
+    def write_batch(self, batch: EmitBatch) -> None:
+        """Append the records of a batch that a producer has sent."""
+        for one in records_of(Batch(batch.topic, batch.partition, 0, batch.count, batch.data)):
+            self.append(one.topic, one.partition, one.key, one.value, one.timestamp_us, one.headers)
 
     def append(
         self,

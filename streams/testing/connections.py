@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, TypeVar
 
-from streams.runtime.errors import BrokerUnavailableError, UnknownPartitionError
+from streams.runtime.errors import BrokerUnavailableError, RecordRefusedError, UnknownPartitionError
 from streams.testing.virtual import later
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from random import Random
 
-    from streams.operators.contract import Emit, Record
+    from streams.operators.contract import Emit, EmitBatch, Record
     from streams.runtime.clock import Clock
     from streams.runtime.ports import TopicPartition
     from streams.testing.broker import FakeBroker
@@ -31,6 +31,8 @@ BATCH = 500
 GIVE_UP_S = 5.0
 # What was sent without an answer may still arrive, so much later (s).
 LATE_S = 5.0
+# Of finished batches, the part that is refused, so that their records go one by one.
+_UNTAKEN = 0.02
 _stamp = attrgetter("timestamp_us")
 
 
@@ -120,6 +122,29 @@ class SimulatedTransport:
             return len(batch)
 
         return await process.ask_serving([(topic, partition)], arrived)
+
+    def post(self, offers: Sequence[object]) -> list[None]:
+        """Leave all to those that wait; see `ports.Transport`."""
+        return [None] * len(offers)
+
+    async def send_batch(self, batch: EmitBatch) -> None:
+        """Send one finished batch, or refuse it now and then; see `ports.Transport`."""
+        process = self._process
+        broker, random, place = process.broker, process.random, batch[:2]
+
+        def write() -> None:
+            if broker.weather.serves(place):
+                broker.write_batch(batch)
+
+        def arrived() -> None:
+            if random.random() < broker.weather.unsure:
+                later(random.choice((0.0, random.uniform(0.0, LATE_S))), write)
+                raise BrokerUnavailableError(f"no answer about {place[0]}-{place[1]}")
+            write()
+
+        if random.random() < _UNTAKEN:
+            raise RecordRefusedError("not as it is")
+        await process.ask_serving([place], arrived)
 
 
 class SimulatedBroadcast:

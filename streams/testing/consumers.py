@@ -13,10 +13,11 @@ from streams.testing.groups import HEARTBEAT_S
 if TYPE_CHECKING:
     from collections.abc import Collection, Coroutine, Mapping
 
-    from streams.operators.contract import Record
+    from streams.operators.contract import Batch, Record
     from streams.runtime.ports import Rebalanced, TopicPartition
     from streams.testing.connections import Process
     from streams.testing.groups import Group
+    from streams.testing.packing import Packing
 
 # How long a commit is waited for.
 COMMIT_S = 5.0
@@ -24,9 +25,18 @@ _BACKOFF_S = 0.25
 
 
 class SimulatedConsumer:
-    """Joins, polls, commits and seeks as `runtime.kafka_consumer` does; implements `ports.Consumer`."""
+    """Joins, polls, commits and seeks as `runtime.kafka_consumer` does; implements `ports.Consumer`.
 
-    def __init__(self, process: Process, topics: tuple[str, ...], group: str) -> None:
+    Args:
+        process: where it runs.
+        topics: that it reads.
+        group: of which it is a member.
+        packing: which records it hands out in whole batches; None = none.
+    """
+
+    def __init__(self, process: Process, topics: tuple[str, ...], group: str, packing: Packing | None = None) -> None:
+        self._packing = packing
+        self._passed: dict[TopicPartition, int] = {}  # what is read again, below these, comes record by record
         self._process = process
         self._topics = topics
         self._group: Group = process.broker.group(group)
@@ -71,7 +81,7 @@ class SimulatedConsumer:
         """Have partitions spread anew; see `ports.Consumer`."""
         self._must_join.set()
 
-    async def poll(self, timeout_ms: int, only: frozenset[str] | None = None) -> list[Record]:
+    async def poll(self, timeout_ms: int, only: frozenset[str] | None = None) -> list[Record | Batch]:
         """Return everything fetched; see `ports.Consumer`."""
         found = self._take(only)
         if not found:
@@ -81,7 +91,7 @@ class SimulatedConsumer:
             found = self._take(only)
         if self._fault is not None:
             raise self._fault
-        return found
+        return [*found] if self._packing is None else self._packed(found, self._packing)
 
     async def commit(self, offsets: Mapping[TopicPartition, int]) -> bool:
         """Commit next offsets; see `ports.Consumer`."""
@@ -104,6 +114,7 @@ class SimulatedConsumer:
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Continue from another offset; see `ports.Consumer`."""
         if partition in self._positions:
+            self._passed[partition] = max(self._passed.get(partition, 0), self._positions[partition])
             self._positions[partition] = offset
 
     def vitals(self) -> Vitals:
@@ -146,6 +157,10 @@ class SimulatedConsumer:
         if found or not self._lag():
             self._progressed_us = self._polled_us
         return found
+
+    def _packed(self, found: list[Record], packing: Packing) -> list[Record | Batch]:
+        again = [record for record in found if record.offset < self._passed.get(record[:2], 0)]
+        return [*again, *packing(record for record in found if record.offset >= self._passed.get(record[:2], 0))]
 
     def _lag(self) -> int:
         return sum(max(0, self._highs.get(place, 0) - position) for place, position in self._positions.items())
@@ -190,6 +205,7 @@ class SimulatedConsumer:
         assert self._rebalanced is not None
         await self._rebalanced.on_revoked(self._owned)
         self._positions.clear()
+        self._passed.clear()
         self._highs.clear()
         self._member_generation = 0
 

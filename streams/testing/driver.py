@@ -20,12 +20,14 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 from sys import maxsize
-from typing import TYPE_CHECKING, assert_never
+from types import MappingProxyType
+from typing import TYPE_CHECKING, assert_never, cast
 
 from schemas import topics
 from streams.operators.contract import (
     DeadLetter,
     Emit,
+    EmitBatch,
     FetchFeatures,
     FetchStates,
     Load,
@@ -36,16 +38,18 @@ from streams.operators.contract import (
     Unload,
     WriteStates,
 )
+from streams.runtime.kafka.fast.whole_batches import emits_of
 from streams.runtime.offsets import OffsetTracker
 from streams.testing.faults import Crash, Logs, Store, StoreDown, StoreLoss
 from streams.testing.models import Services
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from streams.operators.contract import Effects, Operator, Position, Unread
+    from streams.operators.contract import Effects, Operator, Position, Span, Unread
     from streams.testing.faults import Fault
     from streams.testing.models import Lookup, Service
+    from streams.testing.packing import Packing
     from streams.topology import Node, Topology
 
 START_US = 1_700_000_000_000_000
@@ -106,6 +110,7 @@ class Driver:
         pace: Pace | None = None,
         hears: Mapping[str, Callable[[Record], None]] | None = None,
         features: Lookup | None = None,
+        packing: Mapping[str, Packing] = MappingProxyType({}),
     ) -> None:
         """Start every role that has an operator; the others do not run.
 
@@ -117,6 +122,7 @@ class Driver:
             pace: how it runs; None = as tests want it.
             hears: is called with each record of a topic when it is written, by topic.
             features: how the store of features answers; None = it does not.
+            packing: what roles are given in whole batches, by name: those whose operators take them.
 
         Raises:
             LookupError: the topology has no such role.
@@ -135,6 +141,7 @@ class Driver:
         self._committed: dict[str, dict[tuple[str, int], int]] = {role.node.group: {} for role in self._roles}
         self._logs = Logs(self._places(topology.topics), self._faults, self._appended, hears or {})
         self._readers: dict[tuple[str, int], list[_Role]] = defaultdict(list)
+        self._packing = packing
         self._asked: list[tuple[_Role, FetchStates | WriteStates]] = []
         self._services = Services(dict(models or {}), features)
         self._next_commit_us = pace.start_us + COMMIT_US
@@ -265,6 +272,9 @@ class Driver:
                 role.tracker.delivered(assigned, [record.offset for record in ready])
         if not (followed or consumed):
             return False
+        packing = self._packing.get(role.node.role)
+        if packing is not None:
+            consumed = cast("list[Record]", packing(consumed))
         self._perform(role, role.operator.on_records(followed + consumed, self.now_us))
         return True
 
@@ -314,19 +324,17 @@ class Driver:
         role.due_us = role.operator.needs().deadline_us
         for effect in effects:
             match effect:
-                case Emit():
-                    assert effect.topic in role.node.produces, f"{role.node.role} is not said to write {effect.topic}"
-                    self._logs.append(effect, effect.value, self.now_us)
-                    self._complete(role, effect.completes)
+                case Emit() | EmitBatch():
+                    self._emit(role, effect)
                 case DeadLetter(record, cause, _):
                     dead = topics.dead_letters(record.topic)
                     headers = (*record.headers, ("skysail.error.cause", cause.encode()))
                     copy = Emit(dead, 0, record.key, record.value or b"", (), headers)
                     self._logs.append(copy, record.value, self.now_us)
                     self._complete(role, (record.position,))
-                case Skip(completes, reason):
+                case Skip(completes, reason, spans):
                     self.skipped[reason] += 1
-                    self._complete(role, completes)
+                    self._complete(role, completes, spans)
                 case FetchStates() | WriteStates():
                     assert role.node.states, f"{role.node.role} is not said to use the store"
                     self._asked.append((role, effect))
@@ -338,9 +346,16 @@ class Driver:
                 case _:
                     assert_never(effect)
 
-    def _complete(self, role: _Role, positions: Iterable[Position]) -> None:
+    def _emit(self, role: _Role, effect: Emit | EmitBatch) -> None:
+        assert effect.topic in role.node.produces, f"{role.node.role} is not said to write {effect.topic}"
+        for emit in [effect] if isinstance(effect, Emit) else emits_of(effect):
+            self._logs.append(emit, emit.value, self.now_us)
+            self._complete(role, emit.completes)
+
+    def _complete(self, role: _Role, positions: Iterable[Position], spans: Sequence[Span] = ()) -> None:
         if self._pace.keeps:
             role.tracker.complete(positions)
+            role.tracker.complete_spans(spans)
 
     def _ask_store(self) -> bool:
         """Do what was asked of the store, in order; what waits while it is down is done when it is back."""
@@ -370,7 +385,7 @@ class Driver:
         """Write states; a refused partition starts over from what is stored."""
         if self.store.write(write, self.now_us):
             role.states_at[write.partition] = write.offset
-            self._complete(role, write.completes)
+            self._complete(role, write.completes, write.spans)
             return True
         self._start_over(role, write.partition)
         return False

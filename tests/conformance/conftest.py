@@ -35,6 +35,12 @@ def kafka_place(request: pytest.FixtureRequest, prefix: str) -> OnKafka:
     return _on_kafka(request, prefix)
 
 
+@pytest.fixture(params=["fast"])
+def fast_place(request: pytest.FixtureRequest, prefix: str) -> OnKafka:
+    """Return the one that sends and fetches record batches as they are."""
+    return _on_kafka(request, prefix)
+
+
 @pytest.fixture(params=["memory", *WAYS])
 def away_place(request: pytest.FixtureRequest, prefix: str) -> Iterator[Memory | OnEmbedded]:
     """Return every implementation in turn, on a broker that can go away."""

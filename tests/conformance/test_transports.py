@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,11 +17,15 @@ from streams.runtime.errors import (
     UnknownPartitionError,
 )
 from streams.runtime.kafka.admin import widen
-from tests.ports import OnEmbedded, joined, play
+from streams.runtime.kafka.fast.whole_batches import emits_of, finished
+from streams.runtime.kafka.producer import KafkaTransport
+from tests.kafka import CLOCK
+from tests.ports import SENDING, OnEmbedded, joined, play
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from streams.operators.contract import EmitBatch, Record
     from streams.runtime.ports import Transport
     from tests.ports import Memory, OnKafka, Place
 
@@ -45,12 +50,17 @@ async def send_all(transport: Transport, records: Sequence[Emit], tries: int = 1
             await asyncio.sleep(0.2)
 
 
-async def values(place: Place, count: int) -> list[bytes | None]:
+async def read(place: Place, count: int) -> list[Record]:
     """Return what topic `in` has."""
     member = await joined(place)
     await member.read_count(count)
     await member.consumer.stop(3)
-    return [record.value for record in member.records]
+    return member.records
+
+
+async def values(place: Place, count: int) -> list[bytes | None]:
+    """Return the values that topic `in` has."""
+    return [record.value for record in await read(place, count)]
 
 
 def test_records_arrive_in_order_and_whole(place: Place) -> None:
@@ -182,3 +192,89 @@ def test_what_a_leader_refuses_for_now_is_delivered_later(away_place: Memory | O
         assert await values(place, 3) == [b"1", b"2", b"3"]
 
     play(away_place, act)
+
+
+async def send_finished(transport: Transport, batch: EmitBatch) -> bool:
+    """Send a finished batch as lanes do; returns whether it was taken as it is."""
+    try:
+        await transport.send_batch(batch)
+    except RecordRefusedError:
+        await send_all(transport, emits_of(batch), 9)
+        return False
+    return True
+
+
+def test_finished_batches_arrive_in_order_and_whole(place: Place) -> None:
+    """Where a way makes its batches itself, their records do; else each has the time that its maker gave it."""
+    records = [
+        Emit("in", 0, None if n % 3 else b"%d" % n, b"%d" % n * (n % 7), (), (("n", b"%d" % n),)) for n in range(90)
+    ]
+    now_ms = CLOCK.now_us() // 1000 - 60_000
+
+    async def act(place: Place) -> None:
+        await place.topics({"in": 1})
+        transport = await place.transport()
+        await send_all(transport, records[:10], 9)
+        taken = [await send_finished(transport, finished(records[at : at + 20], now_ms)) for at in range(10, 90, 20)]
+        member = await joined(place)
+        await member.read_count(90)
+        assert [(r.key, r.value, r.headers) for r in member.records] == [(r.key, r.value, r.headers) for r in records]
+        times_ms = [record.timestamp_us // 1000 for record in member.records[10:]]
+        assert [time_ms == now_ms for time_ms in times_ms[::20]] == taken
+        assert place.name == "memory" or taken == [place.name == "fast"] * 4
+        await member.consumer.stop(3)
+
+    play(place, act)
+
+
+@pytest.mark.parametrize(
+    ("config", "values"),
+    [({"max.message.bytes": "10000"}, (b"1", bytes(20_000))), ({"cleanup.policy": "compact"}, (b"1", b"2"))],
+)
+def test_a_finished_batch_that_a_topic_does_not_take_is_refused_as_a_whole(
+    fast_place: OnKafka, config: dict[str, str], values: tuple[bytes, ...]
+) -> None:
+    """For a record that is too large, or has no key: its records are sent one by one then."""
+
+    async def act(place: OnKafka) -> None:
+        await place.topics({"in": 1}, {"in": config})
+        transport = await place.transport()
+        await send_all(transport, emits(b"0"), 9)
+        with pytest.raises(RecordRefusedError):
+            await transport.send_batch(finished(emits(*values, key=None), CLOCK.now_us() // 1000))
+        with pytest.raises(RecordRefusedError, match="at most"):
+            await transport.send_batch(finished(emits(bytes(2_000_000)), CLOCK.now_us() // 1000))
+        await transport.send_batch(finished(emits(b"3"), CLOCK.now_us() // 1000))
+        assert [record.value for record in await read(place, 2)] == [b"0", b"3"]
+
+    play(fast_place, act)
+
+
+def test_a_finished_batch_that_is_none_is_refused(fast_place: OnKafka) -> None:
+    """A broker looks at the checksum: to send the same again and again would help nobody."""
+
+    async def act(place: OnKafka) -> None:
+        await place.topics({"in": 1})
+        transport = await place.transport()
+        await send_all(transport, emits(b"0"), 9)
+        batch = finished(emits(b"1"), CLOCK.now_us() // 1000)
+        with pytest.raises(RecordRefusedError):
+            await transport.send_batch(batch._replace(data=batch.data[:-2] + b"\1\0"))
+        await transport.send_batch(batch)
+        assert [record.value for record in await read(place, 2)] == [b"0", b"1"]
+
+    play(fast_place, act)
+
+
+def test_where_producers_compress_a_finished_batch_is_refused(fast_place: OnKafka) -> None:
+    """Its records are compressed with others."""
+
+    async def act(place: OnKafka) -> None:
+        await place.topics({"in": 1})
+        transport = KafkaTransport(place.connection, CLOCK, replace(SENDING, compression="zstd"))
+        await transport.start()
+        place.started.append(transport)
+        assert not await send_finished(transport, finished(emits(b"1", b"2"), CLOCK.now_us() // 1000))
+        assert [record.value for record in await read(place, 2)] == [b"1", b"2"]
+
+    play(fast_place, act)

@@ -193,7 +193,7 @@ async def test_a_learner_s_largest_states_are_written_and_read(redis_server: Red
     large = state(1, (1 / 3,) * 22_500)
     names = [f"digits/{n}" for n in range(200)]
     async with connected(redis_server.url, prefix) as store:
-        keeper = StateQueue(store, StateQueueEvents(answers.update, lambda _: None, refuse, lambda _: None))
+        keeper = StateQueue(store, StateQueueEvents(answers.update, lambda *_: None, refuse, lambda _: None))
         tasks = [asyncio.create_task(job) for job in (keeper.run(), watch())]
         keeper.own({2: None})
         keeper.ask(write(None, 1, **dict.fromkeys(names[:100], large)))  # in one step: 18 MB

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from random import Random
 from typing import TYPE_CHECKING
 
 from hypothesis import given, settings
@@ -31,10 +32,18 @@ FAULTS = st.one_of(
 )
 
 
-def run(faults: list[Fault], policy: str) -> Loop:
+# Whether roles are given whole batches, and write them: both ways hold the same laws.
+PACKED = st.none() | st.integers(0, 2**32).map(Random)
+
+
+def run(faults: list[Fault], policy: str, packed: Random | None = None) -> Loop:
     """Send sixty queries with feedback over six virtual seconds, then wait until every window is over."""
     loop = Loop(
-        {"good": lambda _: 7, "bad": lambda _: 3}, digits(policy=policy, window_s=20.0), faults, has_workers=True
+        {"good": lambda _: 7, "bad": lambda _: 3},
+        digits(policy=policy, window_s=20.0),
+        faults,
+        has_workers=True,
+        packed=packed,
     )
     for number in range(60):
         query_id = loop.query()
@@ -47,10 +56,12 @@ def run(faults: list[Fault], policy: str) -> Loop:
 
 
 @settings(max_examples=15, deadline=None)
-@given(st.lists(FAULTS, max_size=5), st.sampled_from(["exp3", "exp4", "thompson"]))
-def test_every_query_is_answered_and_every_feedback_is_folded_once(faults: list[Fault], policy: str) -> None:
+@given(st.lists(FAULTS, max_size=5), st.sampled_from(["exp3", "exp4", "thompson"]), PACKED)
+def test_every_query_is_answered_and_every_feedback_is_folded_once(
+    faults: list[Fault], policy: str, packed: Random | None
+) -> None:
     """Answered ids are the sent ones; states equal the fold of the log bit for bit; nothing stays uncommitted."""
-    loop = run(faults, policy)
+    loop = run(faults, policy, packed)
     answered = {CODEC.decode(Prediction, record.value).query_id for record in loop.driver.read(topics.PREDICTIONS)}
     learnt = {seen.query_id for _, seen in loop.observations()}
     expected = fold(loop.observations(), 130 * SECOND_US)

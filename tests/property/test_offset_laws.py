@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from streams.operators.contract import Position
+from streams.operators.contract import Position, Span
 from streams.runtime.offsets import OffsetTracker
 
 P = ("queries", 3)
@@ -43,6 +43,31 @@ class TrackerMachine(RuleBasedStateMachine):
         offsets = data.draw(st.lists(st.integers(0, self.next + 2), max_size=5))
         self.tracker.complete(Position(*P, offset) for offset in offsets)
         self.open -= set(offsets)
+
+    @rule(data=st.data())
+    def complete_spans(self, data: st.DataObject) -> None:
+        """Whole spans are completed, delivered or not, across gaps; as if every offset of them was."""
+        ends = st.lists(st.tuples(st.integers(0, self.next + 2), st.integers(0, 9)), max_size=3)
+        spans = [Span(*P, begin, begin + size) for begin, size in data.draw(ends)]
+        ignored = self.tracker.ignored_total
+        self.tracker.complete_spans(spans)
+        named = [offset for span in spans for offset in range(span.begin, span.end)]
+        assert self.tracker.ignored_total - ignored == len(named) - len(self.open & set(named))
+        self.open -= set(named)
+
+    @rule(count=st.integers(1, 2_000))
+    def deliver_a_batch(self, count: int) -> None:
+        """A whole batch comes: a range of offsets."""
+        self.tracker.delivered(P, range(self.next, self.next + count))
+        self.delivered += range(self.next, self.next + count)
+        self.open |= {*range(self.next, self.next + count)}
+        self.next += count
+
+    @rule()
+    def complete_all(self) -> None:
+        """A partition's records all get their outcome at once."""
+        self.tracker.complete_spans([Span(*P, self.start, self.next)])
+        self.open.clear()
 
     @rule()
     def commit(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from aiokafka import AIOKafkaConsumer
 
@@ -14,10 +14,11 @@ from streams.runtime.kafka.mends import mend
 from streams.runtime.kafka.stock import StockSource
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from aiokafka.structs import TopicPartition as KafkaPartition
 
+    from streams.operators.contract import Record
     from streams.runtime.kafka.connection import KafkaConnection
     from streams.runtime.kafka.ways import FetchSettings, Source
 
@@ -49,11 +50,25 @@ def consumer_on(
 
 
 def source_of(
-    consumer: AIOKafkaConsumer, connection: KafkaConnection, names: Mapping[str, str], settings: FetchSettings
+    consumer: AIOKafkaConsumer,
+    connection: KafkaConnection,
+    names: Mapping[str, str],
+    settings: FetchSettings,
+    batched: frozenset[str] = frozenset(),
 ) -> Source:
-    """Return where the records of a consumer come from; `names` are logical topics by real ones, more may come."""
-    kind = FastSource if connection.is_fast else StockSource
-    return kind(consumer, names, connection, settings.for_records(connection.record_bytes))
+    """Return where the records of a consumer come from.
+
+    Args:
+        consumer: started or not.
+        connection: where Kafka is.
+        names: logical topics by real ones; more may come.
+        settings: how brokers are asked.
+        batched: logical topics whose plain record batches are handed out whole. The stock way has none.
+    """
+    settings = settings.for_records(connection.record_bytes)
+    if connection.is_fast:
+        return FastSource(consumer, names, connection, settings, batched)
+    return StockSource(consumer, names, connection, settings)
 
 
 class LogReader:
@@ -103,6 +118,11 @@ class LogReader:
         """Continue from these offsets."""
         for place, offset in offsets.items():
             self.source.seek(place, offset)
+
+    async def poll(self, places: Collection[KafkaPartition], timeout_ms: int) -> Mapping[KafkaPartition, list[Record]]:
+        """Return all records that have come; see `ways.Source`."""
+        fetched = await self.source.poll(places, timeout_ms)
+        return cast("Mapping[KafkaPartition, list[Record]]", fetched)  # no topic's batches were to stay whole
 
     async def stop(self, timeout_s: float) -> None:
         """Disconnect, but wait no longer than this."""

@@ -37,16 +37,16 @@ from streams.runtime.kafka.clients import consumer_on, source_of
 from streams.runtime.kafka.connection import LOST
 from streams.runtime.kafka.served import Unserved, served
 from streams.runtime.kafka.ways import NOWHERE, FetchSettings
-from streams.runtime.ports import Vitals
+from streams.runtime.ports import Vitals, end_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 
     from aiokafka import AIOKafkaConsumer
     from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
     from aiokafka.structs import TopicPartition as KafkaPartition
 
-    from streams.operators.contract import Record
+    from streams.operators.contract import Batch, Record
     from streams.runtime.clock import Clock
     from streams.runtime.kafka.connection import KafkaConnection
     from streams.runtime.kafka.ways import Source
@@ -117,6 +117,7 @@ class KafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafk
         assignor: spreads partitions over the members.
         partitions: at most so many of each topic are read, the first ones, and the same of all (`served`); it replaces
             the assignor. None = whatever partitions there are.
+        batched: topics whose plain record batches are handed out whole, on the fast way.
     """
 
     def __init__(
@@ -128,6 +129,7 @@ class KafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafk
         settings: ConsumerSettings | None = None,
         assignor: type[AbstractPartitionAssignor] = RangePartitionAssignor,
         partitions: int | None = None,
+        batched: frozenset[str] = frozenset(),
     ) -> None:
         self._connection = connection
         self._assignor = assignor if partitions is None else served(partitions)
@@ -138,6 +140,7 @@ class KafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafk
         self._absent: frozenset[str] = frozenset()  # of those that are wanted; looked for again from time to time
         self._look_us = 0
         self._group = connection.real(group)
+        self._batched = batched
         self._unserved = None if partitions is None else Unserved(group, self._names, partitions)
         self._clock = clock
         self._settings = settings or ConsumerSettings()
@@ -183,7 +186,7 @@ class KafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafk
         )
         try:
             await self._consumer.start()
-            self._source = source_of(self._consumer, self._connection, self._names, fetching)
+            self._source = source_of(self._consumer, self._connection, self._names, fetching, self._batched)
             await self._source.start()
             known = await self._consumer.topics()
         except KafkaError as fault:
@@ -217,7 +220,7 @@ class KafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafk
             # The public way takes all partitions at once: what is not committed by now is read again.
             consumer.subscribe(topics=sorted(topics), listener=self)
 
-    async def poll(self, timeout_ms: int, only: frozenset[str] | None = None) -> list[Record]:
+    async def poll(self, timeout_ms: int, only: frozenset[str] | None = None) -> list[Record | Batch]:
         """Return everything fetched; see `ports.Consumer`."""
         if self._is_changing and self._clock.now_us() >= self._look_us:
             await self._look()
@@ -395,10 +398,10 @@ class KafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafk
             else:
                 _log.info("%s-%d was revoked before the seek", *partition)
 
-    def _hand_out(self, fetched: Mapping[KafkaPartition, list[Record]]) -> list[Record]:
-        handed: list[Record] = []
+    def _hand_out(self, fetched: Mapping[KafkaPartition, Sequence[Record | Batch]]) -> list[Record | Batch]:
+        handed: list[Record | Batch] = []
         for partition, records in fetched.items():
-            self._next[partition] = records[-1].offset + 1
+            self._next[partition] = end_of(records[-1])
             handed += records
         if handed or not self._lag():
             self._progressed_us = self._polled_us

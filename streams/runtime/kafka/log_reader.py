@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from streams.operators.contract import Record
     from streams.runtime.kafka.connection import KafkaConnection
-    from streams.runtime.kafka.ways import Source
     from streams.runtime.ports import TopicPartition
 
 _log = logging.getLogger(__name__)
@@ -94,7 +93,7 @@ class KafkaLogs:
         """Return what has arrived; see `ports.Logs`."""
         reader = self._running()
         try:
-            fetched = await reader.source.poll((), timeout_ms)
+            fetched = await reader.poll((), timeout_ms)
         except LOST as fault:
             await self._recover(fault)
             return []
@@ -251,7 +250,7 @@ class KafkaPositions:
         times_ms: dict[KafkaPartition, int] = {}
         if begins:
             reader.seek(begins)
-            await self._first_times(reader.source, set(begins), times_ms)
+            await self._first_times(reader, set(begins), times_ms)
         unread = [place for place in begins.keys() - times_ms if (reader.source.position(place) or 0) < ends[place]]
         if unread:
             raise BrokerUnavailableError(f"cannot read the first records of {unread}")
@@ -279,17 +278,17 @@ class KafkaPositions:
         for back in LOOK_BACK:
             missing = [p for p, offset in wanted.items() if p not in times_ms and offset > oldest[p]]
             reader.seek({partition: max(oldest[partition], wanted[partition] - back) for partition in missing})
-            await self._first_times(reader.source, set(missing), times_ms)
+            await self._first_times(reader, set(missing), times_ms)
         return times_ms
 
     async def _first_times(
-        self, source: Source, missing: set[KafkaPartition], times_ms: dict[KafkaPartition, int]
+        self, reader: LogReader, missing: set[KafkaPartition], times_ms: dict[KafkaPartition, int]
     ) -> None:
         """Wait for the first record of each partition; where only transaction markers follow there is none."""
         running = asyncio.get_running_loop()
         until_s = running.time() + self._timeout_s / len(LOOK_BACK)
         while not times_ms.keys() >= missing and running.time() < until_s:
-            fetched = await source.poll(missing, FETCH_WAIT_MS)
+            fetched = await reader.poll(missing, FETCH_WAIT_MS)
             for partition, records in fetched.items():
                 times_ms.setdefault(partition, records[0].timestamp_us // 1000)
 
@@ -324,7 +323,7 @@ async def _ending(reader: LogReader, count: int) -> list[Record]:
     reader.seek({place: max(oldest[place], ends[place] - ceil(count / len(left))) for place in left})
     found: list[Record] = []
     while left:
-        fetched = await source.poll(left, FETCH_WAIT_MS)
+        fetched = await reader.poll(left, FETCH_WAIT_MS)
         for place, records in fetched.items():
             found += [record for record in records if record.offset < ends[place]]
         left = [place for place in left if (source.position(place) or 0) < ends[place]]
@@ -386,13 +385,13 @@ class KafkaTail:
             BrokerUnavailableError: reading failed; a record may have been missed, so start a new tail.
         """
         assert self._reader is not None
-        source = self._reader.source
+        reader, source = self._reader, self._reader.source
         try:
-            fetched = await source.poll((), timeout_ms)
+            fetched = await reader.poll((), timeout_ms)
         except KafkaError as fault:
             raise BrokerUnavailableError(repr(fault)) from fault
-        if self._reader.has_grown():
-            for place in self._reader.consumer.assignment():
+        if reader.has_grown():
+            for place in reader.consumer.assignment():
                 source.seek(place, source.position(place) or 0)  # a new partition is read from its beginning
         return readable(record for records in fetched.values() for record in records)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from aiokafka import errors
 from aiokafka.errors import (
@@ -21,6 +21,7 @@ from aiokafka.errors import (
     UnknownTopicOrPartitionError,
 )
 
+from streams.operators.contract import EmitBatch
 from streams.runtime.errors import (
     BrokerUnavailableError,
     MisconfiguredError,
@@ -31,10 +32,10 @@ from streams.runtime.errors import (
 from streams.runtime.kafka.fast.outlet import FastOutlet
 from streams.runtime.kafka.stock import StockOutlet
 from streams.runtime.kafka.ways import InvalidRecordError, ProducerSettings
-from streams.runtime.ports import size_of
+from streams.runtime.ports import Posted, size_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Coroutine, Iterable, Sequence
 
     from aiokafka.client import AIOKafkaClient
     from aiokafka.structs import TopicPartition as KafkaPartition
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 
 __all__ = ["KafkaTransport", "ProducerSettings"]
 
+_T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 
 _REFUSED = (AuthenticationFailedError, ClusterAuthorizationFailedError, TopicAuthorizationFailedError)
@@ -99,13 +101,43 @@ class KafkaTransport:
         if size > self._settings.record_bytes:
             raise RecordTooLargeError(f"{size} bytes for {topic}; the limit is {self._settings.record_bytes}")
         outlet = self._outlet or await self._reconnected()
-        try:
-            count = await self._deliver(outlet, topic, partition, emits)
-        except KafkaError as fault:
-            await self._failed(outlet)
-            raise _translated(fault) from fault
-        self._failures = 0
-        return count
+        return await self._counted(outlet, self._deliver(outlet, topic, partition, emits))
+
+    async def send_batch(self, batch: EmitBatch) -> None:
+        """Send one finished batch; see `ports.Transport`. Only the fast way does, where nothing is compressed."""
+        size = len(batch.data)
+        if size > self._settings.batch_bytes:
+            raise RecordTooLargeError(
+                f"a batch of {size} bytes for {batch.topic}; {self._settings.batch_bytes} at most"
+            )
+        outlet = self._outlet or await self._reconnected()
+        if not outlet.takes_finished:
+            raise RecordRefusedError("batches are made here, of records")
+        await self._counted(outlet, self._deliver_finished(outlet, batch))
+
+    def post(self, offers: Sequence[Sequence[Emit] | EmitBatch]) -> Sequence[Posted | None]:
+        """Send offers without waiting; see `ports.Transport`."""
+        outlet = self._outlet
+        if outlet is None:
+            return [None] * len(offers)
+        posted = [self._post(outlet, offer) for offer in offers]
+        outlet.depart()
+        return posted
+
+    def _post(self, outlet: Outlet, offer: Sequence[Emit] | EmitBatch) -> Posted | None:
+        if isinstance(offer, EmitBatch):
+            if not outlet.takes_finished or len(offer.data) > self._settings.batch_bytes:
+                return None
+            place, batch, count = self._connection.kafka_partition(offer[:2]), offer.data, 1
+        else:
+            if size_of(offer[0]) > self._settings.record_bytes:
+                return None
+            place = self._connection.kafka_partition(offer[0][:2])
+            if _leader(outlet.client, place) is None:
+                return None  # before the work is done
+            batch, count = outlet.batch(offer)
+        answer = outlet.post(place, batch)
+        return None if answer is None else Posted(count, answer)
 
     async def partitions(self, topics: Iterable[str]) -> dict[str, int]:
         """Return how many partitions these topics have, without those that are not there or not for this user."""
@@ -125,10 +157,25 @@ class KafkaTransport:
         if self._outlet is not None:
             await self._leave(self._outlet)
 
-    async def _deliver(self, outlet: Outlet, topic: str, partition: int, emits: Sequence[Emit]) -> int:
+    async def _counted(self, outlet: Outlet, delivery: Coroutine[object, object, _T]) -> _T:
+        """Wait for what is sent through an outlet; count its failures, and translate them."""
+        try:
+            result = await delivery
+        except KafkaError as fault:
+            await self._failed(outlet)
+            raise _translated(fault) from fault
+        self._failures = 0
+        return result
+
+    async def _known(self, client: AIOKafkaClient, topic: str, partition: int) -> KafkaPartition:
+        """Return a partition in Kafka's words, once it is known who leads it."""
         place = self._connection.kafka_partition((topic, partition))
-        if _leader(outlet.client, place) is None:
-            await self._find(outlet.client, place)
+        if _leader(client, place) is None:
+            await self._find(client, place)
+        return place
+
+    async def _deliver(self, outlet: Outlet, topic: str, partition: int, emits: Sequence[Emit]) -> int:
+        place = await self._known(outlet.client, topic, partition)
         limit = len(emits)
         while True:
             batch, count = outlet.batch(emits[:limit])
@@ -140,6 +187,13 @@ class KafkaTransport:
                 limit = count // 2  # find the record that is meant
             else:
                 return count
+
+    async def _deliver_finished(self, outlet: Outlet, batch: EmitBatch) -> None:
+        place = await self._known(outlet.client, batch.topic, batch.partition)
+        try:
+            await outlet.send(place, batch.data)
+        except (*_NEVER, errors.CorruptRecordException) as fault:
+            raise _refused(fault) from fault
 
     async def _find(self, client: AIOKafkaClient, place: KafkaPartition) -> None:
         """Learn who leads a partition that is not known yet."""

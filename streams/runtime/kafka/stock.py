@@ -215,6 +215,8 @@ def _is_of_a_batch(fault: Exception) -> bool:
 class StockOutlet:
     """Implements `ways.Outlet`."""
 
+    takes_finished = False
+
     def __init__(self, connection: KafkaConnection, clock: Clock, settings: ProducerSettings) -> None:
         self._clock = clock
         self._abandoned = asyncio.get_running_loop().create_future()
@@ -263,6 +265,12 @@ class StockOutlet:
             raise InvalidRecordError(f"the broker has refused a batch {_TRIES} times without saying why")
         if fault is not None:
             raise fault
+
+    def post(self, place: KafkaPartition, batch: BatchBuilder) -> None:
+        """Leave all to `send`; see `ways.Outlet`."""
+
+    def depart(self) -> None:
+        """Do nothing; see `ways.Outlet`."""
 
     def abandon(self) -> None:
         """End every wait for an answer; see `ways.Outlet`."""

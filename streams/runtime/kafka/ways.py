@@ -21,11 +21,12 @@ from schemas.sizes import MAX_BYTES, ROOM_BYTES
 from streams.topology import DEAD_LETTER_ROOM
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from aiokafka.client import AIOKafkaClient
 
-    from streams.operators.contract import Emit, Record
+    from streams.operators.contract import Batch, Emit, Record
 
 # Polled alone it drains nothing, but lets the group's errors through.
 NOWHERE = KafkaPartition("", 0)
@@ -88,7 +89,9 @@ class Source(Protocol):
         """
         ...
 
-    async def poll(self, places: Collection[KafkaPartition], timeout_ms: int) -> Mapping[KafkaPartition, list[Record]]:
+    async def poll(
+        self, places: Collection[KafkaPartition], timeout_ms: int
+    ) -> Mapping[KafkaPartition, Sequence[Record | Batch]]:
         """Return all records that have come of these partitions (none = of all), waiting if there are none.
 
         Raises:
@@ -156,6 +159,11 @@ class Outlet(Protocol):
         """What knows the brokers and which of them lead what."""
         ...
 
+    @property
+    def takes_finished(self) -> bool:
+        """Whether `send` takes the bytes of a finished record batch, too."""
+        ...
+
     async def start(self) -> None:
         """Connect.
 
@@ -174,6 +182,14 @@ class Outlet(Protocol):
         Raises:
             KafkaError: what the broker answered, or why it did not.
         """
+        ...
+
+    def post(self, place: KafkaPartition, batch: Any) -> asyncio.Future[None] | None:
+        """Do as `send`, but do not wait; None = only `send` can. It leaves with `depart`, which the caller owes."""
+        ...
+
+    def depart(self) -> None:
+        """Send what was posted now."""
         ...
 
     def abandon(self) -> None:

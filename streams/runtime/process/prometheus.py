@@ -104,6 +104,7 @@ MEANINGS: Final = {
     "lane_records_total": "records sent to Kafka",
     "lane_refused_total": "records that Kafka refused for good",
     "lane_retries_total": "record batches sent once more after Kafka did not take them",
+    "lane_unpacked_total": "finished batches whose records were sent one by one",
     "large_bytes": "memory that large records take while they wait",
     "late_answers_total": "answers that left after their query's deadline",
     "late_outputs_total": "model answers that came after their query had been answered",

@@ -53,13 +53,17 @@ def kafka_loop(
     features: FeatureStore | None = None,
     partitions: int | None = None,
     prepare: Callable[[Sequence[Record]], Awaitable[None]] | None = None,
+    batched: frozenset[str] = frozenset(),
 ) -> RoleLoop:
     """Return a loop that consumes, follows and produces on Kafka; run it with `run_process`.
 
-    Of its topics at most `partitions` each are read, the same of all; None = whatever there are.
+    Of its topics at most `partitions` each are read, the same of all; None = whatever there are. Plain record batches
+    of the topics `batched` are given to the kernel whole, which has to take them.
     """
     ports = Ports(
-        consumer=KafkaConsumer(connection, role.topics, role.name, clock, settings, partitions=partitions),
+        consumer=KafkaConsumer(
+            connection, role.topics, role.name, clock, settings, partitions=partitions, batched=batched
+        ),
         transport=transport,
         clock=clock,
         encode=encode,

@@ -1,10 +1,14 @@
 """The accumulator: what is to be produced, by partition, one batch in flight on each.
 
-    send() ──▶ [pending of (topic, partition)] ──▶ one batch in flight ──▶ acknowledged(positions)
-                everything that piled up meanwhile goes into the next batch
+    send() ──▶ [pending of (topic, partition)] ──▶ one batch in flight ──▶ acknowledged(positions, spans)
+                everything that piled up meanwhile goes into the next batch;
+                a finished batch goes alone, in its place, and record by record if it is refused
 
 Nobody waits for a record: no future, no task and no await per record. The batch grows by itself as the broker slows
 down, so no linger is needed. `create_batch()/send_batch()` underneath costs 2 us a record, `send()` 15 (measured).
+
+What gathers in one turn of the event loop leaves in the next one, of all lanes together, and its answer is a callback.
+Only a lane that has to wait for something else has a task: for a connection, a leader, another attempt, or patience.
 """
 
 from __future__ import annotations
@@ -12,17 +16,20 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter, deque
+from functools import partial
 from itertools import groupby, islice
 from operator import itemgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
+from streams.operators.contract import EmitBatch
 from streams.runtime.errors import BrokerUnavailableError, RecordRefusedError, UnknownPartitionError
+from streams.runtime.kafka.fast.whole_batches import emits_of
 from streams.runtime.ports import size_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 
-    from streams.operators.contract import Emit, Position
+    from streams.operators.contract import Emit, Position, Span
     from streams.runtime.ports import TopicPartition, Transport
 
 _log = logging.getLogger(__name__)
@@ -50,11 +57,11 @@ class AccumulatorEvents(NamedTuple):
     """What lanes tell.
 
     Attributes:
-        acknowledged: the broker has the records that complete these positions.
+        acknowledged: the broker has what completes these positions and spans.
         refused: this record can never be produced, and why.
     """
 
-    acknowledged: Callable[[list[Position]], None]
+    acknowledged: Callable[[Sequence[Position], Sequence[Span]], None]
     refused: Callable[[Emit, RecordRefusedError], None]
 
 
@@ -62,7 +69,7 @@ class _Lane:
     __slots__ = ("active", "failures", "moved_s", "pending", "pending_bytes")
 
     def __init__(self) -> None:
-        self.pending: deque[Emit] = deque()
+        self.pending: deque[Emit | EmitBatch] = deque()
         self.pending_bytes = 0
         self.active = False
         self.failures = 0
@@ -75,7 +82,7 @@ class Accumulator:
     Args:
         transport: sends one batch.
         events: receives the outcomes.
-        tasks: owner of the lanes' tasks: at most one a partition, and only while that partition has something to send.
+        tasks: owner of the lanes' tasks: at most one a partition, and only while that partition has to wait.
         bound_bytes: pending bytes at which `pressure()` is 1.
         patient: topics whose records nobody waits for: they are sent some time later, together.
     """
@@ -88,6 +95,7 @@ class Accumulator:
         bound_bytes: int = 64 << 20,
         patient: Collection[str] = (),
     ) -> None:
+        self._loop = asyncio.get_running_loop()  # to ask for it costs a system call each time
         self._patient = frozenset(patient)
         self._transport = transport
         self._events = events
@@ -96,13 +104,16 @@ class Accumulator:
         self._topic_bytes = _TOPIC_SHARE * bound_bytes
         self._lanes: dict[TopicPartition, _Lane] = {}
         self._running: set[asyncio.Task[None]] = set()
+        self._due: list[tuple[TopicPartition, _Lane]] = []  # lanes that send in the next turn
+        self._active = 0
+        self._is_abandoned = False
         self._pending_bytes = 0
         self._idle = asyncio.Event()
         self._idle.set()
         self.counters: Counter[str] = Counter()
 
-    def send(self, emits: Iterable[Emit]) -> None:
-        """Queue records; never waits. Order within a partition is kept.
+    def send(self, emits: Iterable[Emit | EmitBatch]) -> None:
+        """Queue records, and batches of them; never waits. Order within a partition is kept.
 
         Dropped is only what completes nothing, where its topic's lanes have too much in hand and stand still.
         """
@@ -111,14 +122,12 @@ class Accumulator:
             if lane is None:
                 lane = self._lanes[topic, partition] = _Lane()
             queued = [*run]
-            if self._pending_bytes > self._topic_bytes and _stands_still(lane) and self._has_too_much(topic):
+            if self._pending_bytes > self._topic_bytes and self._stands_still(lane) and self._has_too_much(topic):
                 queued = self._awaited(queued, topic)
             lane.pending.extend(queued)
-            size = _size(queued)
-            lane.pending_bytes += size
-            self._pending_bytes += size
+            self._hold(lane, queued)
             if not lane.active:
-                self._start(topic, partition, lane)
+                self._begin((topic, partition), lane)
 
     def pressure(self) -> float:
         """Return pending bytes as a share of the bound; from 1 on the caller should take in less."""
@@ -135,6 +144,7 @@ class Accumulator:
 
     def abandon(self) -> None:
         """Give up what is pending; its sources were not completed and will be read again."""
+        self._is_abandoned = True
         for task in self._running:
             task.cancel()
 
@@ -142,13 +152,71 @@ class Accumulator:
         held = (lane.pending_bytes for (name, _), lane in self._lanes.items() if name == topic)
         return sum(held) > self._topic_bytes
 
-    def _start(self, topic: str, partition: int, lane: _Lane) -> None:
+    def _stands_still(self, lane: _Lane) -> bool:
+        return lane.active and self._loop.time() - lane.moved_s > STANDS_STILL_S
+
+    def _begin(self, place: TopicPartition, lane: _Lane) -> None:
         lane.active = True
-        lane.moved_s = _now_s()
+        lane.moved_s = self._loop.time()
+        self._active += 1
         self._idle.clear()
-        task = self._tasks.create_task(self._drain(topic, partition, lane), name=f"lane {topic}-{partition}")
+        if place[0] in self._patient:
+            self._wait(place, lane)
+        else:
+            self._go_on(place, lane)
+
+    def _go_on(self, place: TopicPartition, lane: _Lane) -> None:
+        if not self._due:
+            self._loop.call_soon(self._depart)
+        self._due.append((place, lane))
+
+    def _end(self, lane: _Lane) -> None:
+        lane.active = False
+        self._active -= 1
+        if not self._active:
+            self._idle.set()
+
+    def _wait(self, place: TopicPartition, lane: _Lane) -> None:
+        self._run(self._drain(*place, lane), f"lane {place[0]}-{place[1]}")
+
+    def _run(self, job: Coroutine[object, object, None], name: str) -> None:
+        task = self._tasks.create_task(job, name=name)
         self._running.add(task)
         task.add_done_callback(self._running.discard)
+
+    def _depart(self) -> None:
+        """Send what lanes have that wait for no answer; where that cannot be done in one go, a task does it."""
+        due, self._due = self._due, []
+        if self._is_abandoned:
+            return
+        try:
+            posted = self._transport.post([_offered(lane.pending) for _, lane in due])
+        except Exception as fault:  # noqa: BLE001  # whatever it is, it ends the role as it would in a task
+            self._run(_raised(fault), "lanes")
+            return
+        for (place, lane), left in zip(due, posted, strict=True):
+            if left is None:
+                self._wait(place, lane)
+            else:
+                left.answer.add_done_callback(partial(self._answered, place, lane, left.count))
+
+    def _answered(self, place: TopicPartition, lane: _Lane, count: int, answer: asyncio.Future[None]) -> None:
+        has_failed = answer.cancelled() or answer.exception() is not None
+        if self._is_abandoned:
+            return
+        if has_failed:
+            self.counters["lane_retries_total"] += 1
+            self._wait(place, lane)  # finds out what is wrong
+            return
+        try:
+            self._succeeded(lane, count)
+        except Exception as fault:  # noqa: BLE001  # as above
+            self._run(_raised(fault), "lanes")
+            return
+        if lane.pending:
+            self._go_on(place, lane)
+        else:
+            self._end(lane)
 
     async def _drain(self, topic: str, partition: int, lane: _Lane) -> None:
         try:
@@ -157,44 +225,72 @@ class Accumulator:
                     await asyncio.sleep(PATIENCE_S)
                 await self._advance(topic, partition, lane)
         finally:
-            lane.active = False
-            if not any(other.active for other in self._lanes.values()):
-                self._idle.set()
+            self._end(lane)
 
     async def _advance(self, topic: str, partition: int, lane: _Lane) -> None:
         """Send one batch, or wait before the next attempt."""
+        offered = _offered(lane.pending)
         try:
-            count = await self._transport.send(topic, partition, [*islice(lane.pending, _OFFERED)])
+            if isinstance(offered, EmitBatch):
+                await self._transport.send_batch(offered)
+                count = 1
+            else:
+                count = await self._transport.send(topic, partition, offered)
         except RecordRefusedError as fault:
             lane.failures = 0
-            lane.moved_s = _now_s()
-            self._events.refused(self._take(lane, 1)[0], fault)
-            self.counters["lane_refused_total"] += 1
+            lane.moved_s = self._loop.time()
+            self._refuse(lane, fault)
         except UnknownPartitionError as fault:
             self._shed(topic, lane)
             await self._back_off(topic, partition, lane, fault)
         except BrokerUnavailableError as fault:
-            if _stands_still(lane):
+            if self._stands_still(lane):
                 self._shed(topic, lane)
             await self._back_off(topic, partition, lane, fault)
         else:
-            lane.failures = 0
-            lane.moved_s = _now_s()
-            self._acknowledge(self._take(lane, count))
+            self._succeeded(lane, count)
 
-    def _acknowledge(self, sent: Sequence[Emit]) -> None:
+    def _succeeded(self, lane: _Lane, count: int) -> None:
+        lane.failures = 0
+        lane.moved_s = self._loop.time()
+        self._acknowledge(self._take(lane, count))
+
+    def _refuse(self, lane: _Lane, fault: RecordRefusedError) -> None:
+        """Give back the first record; of a batch send one record after the other, and so find the one that is meant."""
+        (first,) = self._take(lane, 1)
+        if not isinstance(first, EmitBatch):
+            self._events.refused(first, fault)
+            self.counters["lane_refused_total"] += 1
+            return
+        emits = emits_of(first)
+        lane.pending.extendleft(reversed(emits))
+        self._hold(lane, emits)
+        self.counters["lane_unpacked_total"] += 1
+
+    def _acknowledge(self, sent: Sequence[Emit | EmitBatch]) -> None:
+        first = sent[0]
         self.counters["lane_batches_total"] += 1
+        if isinstance(first, EmitBatch):
+            self.counters["lane_records_total"] += first.count
+            if first.completes:
+                self._events.acknowledged((), first.completes)
+            return
         self.counters["lane_records_total"] += len(sent)
-        completed = [position for emit in sent for position in emit.completes]
+        completed = [position for emit in sent for position in cast("Emit", emit).completes]
         if completed:
-            self._events.acknowledged(completed)
+            self._events.acknowledged(completed, ())
 
-    def _take(self, lane: _Lane, count: int) -> list[Emit]:
+    def _hold(self, lane: _Lane, emits: Collection[Emit | EmitBatch]) -> None:
+        size = _size(emits)
+        lane.pending_bytes += size
+        self._pending_bytes += size
+
+    def _take(self, lane: _Lane, count: int) -> list[Emit | EmitBatch]:
         taken = [lane.pending.popleft() for _ in range(count)]
         self._release(lane, taken)
         return taken
 
-    def _release(self, lane: _Lane, emits: Collection[Emit]) -> None:
+    def _release(self, lane: _Lane, emits: Collection[Emit | EmitBatch]) -> None:
         size = _size(emits)
         lane.pending_bytes -= size
         self._pending_bytes -= size
@@ -205,7 +301,7 @@ class Accumulator:
         self._release(lane, [emit for emit in lane.pending if not _is_awaited(emit)])
         lane.pending = deque(kept)
 
-    def _awaited(self, emits: Collection[Emit], topic: str) -> list[Emit]:
+    def _awaited(self, emits: Collection[Emit | EmitBatch], topic: str) -> list[Emit | EmitBatch]:
         """Return those that complete something, or are a part of what does, and count the others as dropped."""
         kept = [emit for emit in emits if _is_awaited(emit)]
         self.counters[f"lane_shed_total{{topic={topic}}}"] += len(emits) - len(kept)
@@ -220,17 +316,29 @@ class Accumulator:
         await asyncio.sleep(wait_s)
 
 
-def _is_awaited(emit: Emit) -> bool:
-    return bool(emit.completes) or emit.is_part
+async def _raised(fault: Exception) -> None:
+    raise fault
 
 
-def _stands_still(lane: _Lane) -> bool:
-    return lane.active and _now_s() - lane.moved_s > STANDS_STILL_S
+def _offered(pending: deque[Emit | EmitBatch]) -> list[Emit] | EmitBatch:
+    """Return a finished batch if it is first, else the first records up to one."""
+    first = pending[0]
+    if isinstance(first, EmitBatch):
+        return first
+    offered = [*islice(pending, _OFFERED)]
+    kinds = [*map(type, offered)]
+    if EmitBatch in kinds:
+        del offered[kinds.index(EmitBatch) :]
+    return cast("list[Emit]", offered)
 
 
-def _now_s() -> float:
-    return asyncio.get_running_loop().time()
+def _is_awaited(emit: Emit | EmitBatch) -> bool:
+    return bool(emit.completes) or (not isinstance(emit, EmitBatch) and emit.is_part)
 
 
-def _size(emits: Collection[Emit]) -> int:
-    return sum([size_of(emit) if emit[5] else len(emit[3]) for emit in emits]) + _OVERHEAD_BYTES * len(emits)
+def _size(emits: Collection[Emit | EmitBatch]) -> int:
+    sizes = [
+        len(one.data) if isinstance(one, EmitBatch) else size_of(one) if one.headers else len(one.value)
+        for one in emits
+    ]
+    return sum(sizes) + _OVERHEAD_BYTES * len(emits)

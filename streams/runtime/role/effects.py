@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, assert_never
 from streams.operators.contract import (
     DeadLetter,
     Emit,
+    EmitBatch,
     FetchFeatures,
     FetchStates,
     Load,
@@ -55,13 +56,12 @@ class Performer:
 
     def perform(self, effects: Effects) -> None:
         """Perform effects in order."""
-        emits: list[Emit] = []
+        emits: list[Emit | EmitBatch] = []
         for effect in effects:
-            if type(effect) is Emit:  # costs a third of isinstance
+            if type(effect) is Emit or type(effect) is EmitBatch:  # costs a third of isinstance
                 emits.append(effect)
             elif isinstance(effect, Skip):
-                self._tracker.complete(effect.completes)
-                self.counters[f"skipped_total{{reason={effect.reason}}}"] += len(effect.completes)
+                self._skip(effect)
             elif isinstance(effect, DeadLetter):
                 emits += self._letter(effect)
             elif isinstance(effect, (Predict, Load, Unload)):
@@ -70,10 +70,16 @@ class Performer:
                 self._ask(effect)
             elif isinstance(effect, Log):
                 _log.log(logging.ERROR if effect.is_fault else logging.INFO, "%s", effect.message)
-            elif not isinstance(effect, Emit):
+            elif not isinstance(effect, Emit | EmitBatch):
                 assert_never(effect)
         if emits:
             self._lanes.send(emits)
+
+    def _skip(self, skip: Skip) -> None:
+        self._tracker.complete(skip.completes)
+        self._tracker.complete_spans(skip.spans)
+        skipped = len(skip.completes) + sum([span.end - span.begin for span in skip.spans])
+        self.counters[f"skipped_total{{reason={skip.reason}}}"] += skipped
 
     def _run(self, effect: Predict | Load | Unload) -> None:
         executors = self._executors

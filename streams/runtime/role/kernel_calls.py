@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter, deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from streams.runtime.corrupt import parted
 from streams.runtime.errors import KernelError
@@ -20,7 +20,7 @@ from streams.runtime.errors import KernelError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from streams.operators.contract import Effects, Needs, Operator, Record, Unread
+    from streams.operators.contract import Batch, Effects, Needs, Operator, Record, Unread
     from streams.runtime.clock import Clock
     from streams.runtime.role.definition import Ports
 
@@ -109,14 +109,15 @@ class KernelCaller:
         """What the kernel needs."""
         return self._kernel.needs()
 
-    def __call__(self, records: list[Record]) -> Exception | None:
-        """Let the kernel decide; an exception of the kernel is returned."""
+    def __call__(self, records: Sequence[Record | Batch]) -> Exception | None:
+        """Let the kernel decide; an exception of the kernel is returned. Who gets batches has asked for them."""
         return self._guard.attempt(lambda: self._decide(records))
 
-    def _decide(self, records: Sequence[Record]) -> Effects:
+    def _decide(self, records: Sequence[Record | Batch]) -> Effects:
         """Return what the kernel wants done, and a dead letter for each batch that could not be unpacked."""
         records, letters = parted(records)
-        effects = self._kernel.on_records(records, self._clock.now_us()) if records else []
+        given = cast("Sequence[Record]", records)
+        effects = self._kernel.on_records(given, self._clock.now_us()) if records else []
         return [*letters, *effects] if letters else effects
 
 

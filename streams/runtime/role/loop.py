@@ -33,7 +33,8 @@ from streams.runtime.role.effects import Performer
 from streams.runtime.role.feature_reader import FeatureReader
 from streams.runtime.role.follower import Follower
 from streams.runtime.role.kernel_calls import Guard, KernelCaller, Timer
-from streams.runtime.role.reader import PollBuffer, Reader
+from streams.runtime.role.poll_buffer import PollBuffer
+from streams.runtime.role.reader import Reader
 from streams.runtime.role.rebalance import RebalanceHandler
 from streams.runtime.role.state_queue import StateQueue, StateQueueEvents
 from streams.runtime.role.watchdog import Watchdog
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine, Mapping
 
     from schemas.records import PolicyState
-    from streams.operators.contract import Effects, Load, Operator, Position, Predict, Record, StateKey, Unread
+    from streams.operators.contract import Effects, Load, Operator, Position, Predict, Record, Span, StateKey, Unread
     from streams.runtime.errors import RecordRefusedError
     from streams.runtime.ports import Loaded, Ran
     from streams.runtime.role.definition import Ports, Role
@@ -325,8 +326,9 @@ class RoleLoop:
         counters = [self._guard.counters, self._accumulator.counters, self._performer.counters]
         return [own, *counters, state_queue, features, models]
 
-    def _complete(self, positions: Collection[Position]) -> None:
+    def _complete(self, positions: Collection[Position], spans: Collection[Span] = ()) -> None:
         self._tracker.complete(positions)
+        self._tracker.complete_spans(spans)
         if self._state_queue is not None:
             self._state_queue.release(positions)
         self._reader.relieve()

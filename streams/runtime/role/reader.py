@@ -8,15 +8,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections import Counter
 from itertools import groupby
-from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from streams.operators.contract import DeadLetter
+from streams.operators.contract import Batch, DeadLetter
+from streams.runtime.ports import count_of, end_of
+from streams.runtime.role.poll_buffer import partition_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Mapping
+    from collections.abc import Awaitable, Callable
 
     from streams.operators.contract import Effects, Record
     from streams.runtime.offsets import OffsetTracker
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from streams.runtime.role.accumulator import Accumulator
     from streams.runtime.role.definition import Ports, Role
     from streams.runtime.role.kernel_calls import Guard, KernelCaller
+    from streams.runtime.role.poll_buffer import PollBuffer
     from streams.runtime.role.state_queue import StateQueue
 
 _log = logging.getLogger(__name__)
@@ -33,60 +34,6 @@ POLL_MS = 500
 THROTTLED_POLL_MS = 50
 # Of what a record has cost, the part that the last call says: one that was interrupted is no reason for ten small ones.
 _SMOOTHING = 0.3
-_partition = itemgetter(0, 1)
-
-
-class PollBuffer:
-    """Records of the last poll that the kernel has not been given yet. Taking some costs nothing for what is left."""
-
-    def __init__(self) -> None:
-        self._records: list[Record] = []
-        self._taken = 0
-        self._counts: Counter[TopicPartition] | None = None  # of what is left, since somebody asked
-        self._closed: set[TopicPartition] = set()
-
-    def __len__(self) -> int:
-        """How many records are left."""
-        return len(self._records) - self._taken
-
-    @property
-    def first(self) -> Record:
-        """The record that is taken next; there must be one."""
-        return self._records[self._taken]
-
-    def fill(self, records: list[Record]) -> None:
-        """Take a poll's records; of closed partitions none."""
-        self._keep([r for r in records if _partition(r) not in self._closed] if self._closed else records)
-
-    def close(self, partition: TopicPartition) -> None:
-        """Keep no records of a partition until it is dropped: then they are read again, or not ours any more."""
-        self.drop([partition])
-        self._closed.add(partition)
-
-    def take(self, count: int) -> list[Record]:
-        """Remove and return the first records."""
-        taken = self._records[self._taken : self._taken + count]
-        self._taken += len(taken)
-        if not len(self):
-            self._keep([])
-        elif self._counts is not None:
-            self._counts.subtract(map(_partition, taken))
-        return taken
-
-    def counts(self) -> Mapping[TopicPartition, int]:
-        """Return how many records there are of each partition."""
-        if self._counts is None:
-            self._counts = Counter(map(_partition, self._records[self._taken :]))
-        return +self._counts
-
-    def drop(self, partitions: Collection[TopicPartition]) -> None:
-        """Forget the records of these partitions: they are not ours any more, or will be read again."""
-        gone = frozenset(partitions)
-        self._closed -= gone
-        self._keep([record for record in self._records[self._taken :] if _partition(record) not in gone])
-
-    def _keep(self, records: list[Record]) -> None:
-        self._records, self._taken, self._counts = records, 0, None
 
 
 class _Slices:
@@ -172,7 +119,7 @@ class Reader:
                 continue
             records = await self._ports.consumer.poll(POLL_MS if only is None else THROTTLED_POLL_MS, only)
             if records and not self._guard.failed:  # what was polled is read again when the kernel has started over
-                pause_s = 0.0 if self._is_behind(len(records)) else self._role.linger_s
+                pause_s = 0.0 if self._is_behind(count_of(records)) else self._role.linger_s
                 await self._take(records)
                 await asyncio.sleep(pause_s)
 
@@ -226,21 +173,28 @@ class Reader:
             async with asyncio.timeout(THROTTLED_POLL_MS / 1000):
                 await self._relief.wait()
 
-    async def _take(self, records: list[Record]) -> None:
+    async def _take(self, records: list[Record | Batch]) -> None:
         """Give records to the kernel in slices, so that timers and acknowledgements get their turn in between."""
         buffer = self._buffer
         buffer.fill(records)
         now_us = self._ports.clock.now_us
         while len(buffer) and not self._guard.failed:
             part = buffer.take(1 if self._suspects and self._is_suspect(buffer.first) else self._slices.records)
-            for partition, run in groupby(part, key=_partition):
-                self._tracker.delivered(partition, [record.offset for record in run])
+            for partition, run in groupby(part, key=partition_of):
+                self._deliver(partition, [*run])
             began_us = now_us()
             fault = self._kernel_caller(part)
-            self._slices.took(len(part), now_us() - began_us)
+            self._slices.took(count_of(part), now_us() - began_us)
             if fault is not None:
                 await self._blame(part, fault)
             await asyncio.sleep(0)
+
+    def _deliver(self, partition: TopicPartition, run: list[Record | Batch]) -> None:
+        if Batch not in map(type, run):
+            self._tracker.delivered(partition, [record.offset for record in run])
+            return
+        for one in run:
+            self._tracker.delivered(partition, range(one.offset, end_of(one)))
 
     async def _start_over_if_failed(self) -> None:
         """Read again what is not complete, after a failure that no record can be blamed for."""
@@ -249,25 +203,25 @@ class Reader:
             self._guard.failed = False
             self._perform([])  # sets the alarm
 
-    async def _blame(self, records: list[Record], fault: Exception) -> None:
+    async def _blame(self, records: list[Record | Batch], fault: Exception) -> None:
         """Find the record a kernel fails on: read again what is not complete, one by one; the culprit is a dead letter.
 
         The records are not simply offered again: the kernel may have taken some of them before it failed, and what it
-        wanted done for those is lost.
+        wanted done for those is lost. Those of a batch come as records then.
         """
-        if len(records) == 1:
-            record = records[0]
+        record = records[0]
+        if len(records) == 1 and not isinstance(record, Batch):
             _log.error("kernel failed on %s-%d@%d", record.topic, record.partition, record.offset, exc_info=fault)
             self._perform([DeadLetter(record, "bug", repr(fault))])
             return
-        _log.error("kernel failed on %d records, reading them again one by one: %r", len(records), fault)
-        for record in records:
-            self._suspects[_partition(record)] = record.offset + 1
+        _log.error("kernel failed on %d records, reading them again one by one: %r", count_of(records), fault)
+        for one in records:
+            self._suspects[partition_of(one)] = end_of(one)
         await self._start_over()
 
-    def _is_suspect(self, record: Record) -> bool:
+    def _is_suspect(self, record: Record | Batch) -> bool:
         """Tell whether a record was in a slice that failed; forget slices that were passed."""
-        partition = _partition(record)
+        partition = partition_of(record)
         if record.offset < self._suspects.get(partition, 0):
             return True
         self._suspects.pop(partition, None)

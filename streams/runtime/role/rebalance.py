@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from streams.runtime.ports import LogPositions, TopicPartition
     from streams.runtime.role.accumulator import Accumulator
     from streams.runtime.role.definition import Ports, Role
-    from streams.runtime.role.reader import PollBuffer
+    from streams.runtime.role.poll_buffer import PollBuffer
     from streams.runtime.role.state_queue import StateQueue
 
 _log = logging.getLogger(__name__)

@@ -202,7 +202,7 @@ def merged(writes: Iterable[WriteStates], limit_bytes: int = WRITE_BYTES) -> tup
         The write, how many it replaces (one at least), and its size in bytes.
     """
     first, *others = writes
-    states, completes, count = dict(first.states), list(first.completes), 1
+    states, completes, spans, count = dict(first.states), list(first.completes), list(first.spans), 1
     size, offset = sum(map(size_bytes, states.values())), first.offset
     for then in others:
         grown = sum(
@@ -213,5 +213,7 @@ def merged(writes: Iterable[WriteStates], limit_bytes: int = WRITE_BYTES) -> tup
             break
         states |= then.states
         completes += then.completes
+        spans += then.spans
         size, offset, count = size + grown, then.offset, count + 1
-    return first._replace(offset=offset, states=states, completes=tuple(completes)), count, size
+    write = first._replace(offset=offset, states=states, completes=tuple(completes), spans=tuple(spans))
+    return write, count, size

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 
     from schemas.records import PolicyState
-    from streams.operators.contract import Position, StateKey
+    from streams.operators.contract import Position, Span, StateKey
     from streams.runtime.role.state_batches import WriteQueue
     from streams.runtime.stores.base import StatesRead, StateStore
 
@@ -42,13 +42,13 @@ class StateQueueEvents(NamedTuple):
 
     Attributes:
         states: the answer to reads.
-        stored: a write is done; these positions are complete.
+        stored: a write is done; these positions and spans are complete.
         refused: a write was refused, or states stand for another offset; what the store has instead.
         blocked: a state of an owned partition cannot be read; the partition waits until `refused` starts it over.
     """
 
     states: Callable[[Mapping[StateKey, PolicyState | None]], None]
-    stored: Callable[[tuple[Position, ...]], None]
+    stored: Callable[[tuple[Position, ...], tuple[Span, ...]], None]
     refused: Callable[[int, int | None], Awaitable[None]]
     blocked: Callable[[int], None]
 
@@ -220,7 +220,7 @@ class StateQueue:
         if done is not None:
             if current and partition in self._owned:
                 self._owned[partition] = verdict.stored
-            self._events.stored(done.write.completes)
+            self._events.stored(done.write.completes, done.write.spans)
             return done.replaces
         if current:
             await self._refuse(partition, attempt.write.expected, verdict.stored)

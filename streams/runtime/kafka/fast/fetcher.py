@@ -20,15 +20,16 @@ from aiokafka.errors import KafkaError
 
 from streams.runtime.kafka.fast.fetch_sessions import FORGOTTEN, FetchSessions
 from streams.runtime.kafka.fast.protocol import FETCH, fetch_request
-from streams.runtime.kafka.fast.record_batches import unpack
+from streams.runtime.kafka.fast.record_batches import split
 from streams.runtime.kafka.merging import NONE, ArrivalRate, Merging, merging
+from streams.runtime.ports import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Mapping
 
     from aiokafka.structs import TopicPartition as KafkaPartition
 
-    from streams.operators.contract import Record
+    from streams.operators.contract import Batch, Record
     from streams.runtime.kafka.fast.protocol import FetchAnswer, Fetched, Place
     from streams.runtime.kafka.fast.requests import Calls
     from streams.runtime.kafka.ways import FetchSettings
@@ -48,10 +49,14 @@ _OLD_METADATA = (errors.NotLeaderForPartitionError, errors.UnknownTopicOrPartiti
 
 @dataclass(slots=True)
 class _Partition:
-    """How far a partition was read; without a position the log has to say where it begins."""
+    """How far a partition was read; without a position the log has to say where it begins.
+
+    What is read again, below `passed`, is handed out record by record: somebody stumbled over it.
+    """
 
     place: KafkaPartition
     position: int | None
+    passed: int = 0
     high_watermark: int | None = None
 
 
@@ -84,6 +89,7 @@ class Fetcher:
         settings: FetchSettings,
         rest_s: float,
         oldest: Callable[[list[KafkaPartition]], Awaitable[Mapping[KafkaPartition, int]]],
+        batched: frozenset[str] = frozenset(),
     ) -> None:
         """Nothing is fetched before the first `seek`.
 
@@ -93,12 +99,14 @@ class Fetcher:
             settings: how brokers are asked.
             rest_s: after a failure.
             oldest: looks up where partitions begin.
+            batched: logical topics whose plain record batches are handed out whole.
         """
         self._calls = calls
         self._names = names
         self._settings = settings
         self._rest_s = rest_s
         self._oldest = oldest
+        self._batched = batched
         self._loop = asyncio.get_running_loop()
         self._partitions: dict[KafkaPartition, _Partition] = {}
         self._held: dict[Place, _Held] = {}
@@ -137,6 +145,7 @@ class Fetcher:
         if state is None:
             self._partitions[place] = _Partition(place, offset)
         else:
+            state.passed = max(state.passed, state.position or 0)
             state.position = offset
         self._held.pop(place, None)
         self._wake()
@@ -155,7 +164,9 @@ class Fetcher:
             is_known = state.position is not None and state.high_watermark is not None
             yield place, max(0, state.high_watermark - state.position) if is_known else None  # type: ignore[operator]
 
-    async def poll(self, places: Collection[KafkaPartition], timeout_s: float) -> dict[KafkaPartition, list[Record]]:
+    async def poll(
+        self, places: Collection[KafkaPartition], timeout_s: float
+    ) -> dict[KafkaPartition, list[Record | Batch]]:
         """Return all records that are held for these partitions (none = all); wait for some, at most `timeout_s`.
 
         Raises:
@@ -189,8 +200,8 @@ class Fetcher:
             timer.cancel()
             self._waiters.discard(waiter)
 
-    def _drain(self, places: Collection[KafkaPartition]) -> dict[KafkaPartition, list[Record]]:
-        drained: dict[KafkaPartition, list[Record]] = {}
+    def _drain(self, places: Collection[KafkaPartition]) -> dict[KafkaPartition, list[Record | Batch]]:
+        drained: dict[KafkaPartition, list[Record | Batch]] = {}
         if not self._held:
             return drained
         for place in [place for place in self._held if not places or place in places]:
@@ -206,13 +217,14 @@ class Fetcher:
             self._look()  # not in the next turn: the broker gathers the next records while these are worked on
         return drained
 
-    def _taken(self, state: _Partition, held: _Held) -> list[Record]:
+    def _taken(self, state: _Partition, held: _Held) -> list[Record | Batch]:
         """Unpack what is held and move the position behind it."""
         if held.fault is not None:
             raise held.fault
-        topic, partition = state.place
-        records, state.position = unpack(held.records, self._names[topic], partition, held.offset)
-        self._rate.add(len(records), len(held.records), self._loop.time())
+        topic, partition = self._names[state.place.topic], state.place.partition
+        whole_from = state.passed if topic in self._batched else None
+        records, state.position = split(held.records, topic, partition, held.offset, whole_from)
+        self._rate.add(count_of(records), len(held.records), self._loop.time())
         return records
 
     def _wake(self) -> None:

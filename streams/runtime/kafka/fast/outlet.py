@@ -49,6 +49,7 @@ class FastOutlet:
         self._clock = clock
         self._batch_bytes = settings.batch_bytes
         self._compression = _COMPRESSION[settings.compression]
+        self.takes_finished = not self._compression
         timeout_ms = settings.request_timeout_ms
         self.client = AIOKafkaClient(request_timeout_ms=timeout_ms, **connection.options())
         mend(self.client, connection.rest_s)
@@ -57,6 +58,7 @@ class FastOutlet:
             self._calls, self._calls.refresh, settings.in_flight, timeout_ms, settings.request_bytes
         )
         self.abandon = self._requests.abandon
+        self.depart = self._requests.depart
 
     async def start(self) -> None:
         """Connect; see `ways.Outlet`."""
@@ -80,6 +82,11 @@ class FastOutlet:
         if leader is None:
             raise LeaderNotAvailableError(str(place))
         await self._requests.send(leader, place.topic, place.partition, batch)
+
+    def post(self, place: KafkaPartition, batch: bytes) -> asyncio.Future[None] | None:
+        """Send a batch without waiting; see `ways.Outlet`."""
+        leader = self._calls.leader(place)
+        return None if leader is None else self._requests.post(leader, place.topic, place.partition, batch)
 
     async def close(self) -> None:
         """Disconnect; see `ways.Outlet`."""
@@ -116,6 +123,7 @@ class Requests:
             timeout_ms: that the leader may wait for its replicas.
             request_bytes: of record batches in one request, unless a single batch is larger.
         """
+        self._loop = asyncio.get_running_loop()  # to ask for it costs a system call each time
         self._calls = calls
         self._ask_again = refresh
         self._limit = in_flight
@@ -125,18 +133,27 @@ class Requests:
         self._answers: set[asyncio.Future[dict[Place, int]]] = set()
 
     async def send(self, node: int, topic: str, partition: int, records: bytes) -> None:
-        """Send one batch to a partition's leader and wait until all replicas in sync have it.
+        """Send one batch, with others of this turn, to a partition's leader; wait until all replicas in sync have it.
 
         Raises:
             KafkaError: what the broker answered, or why it did not.
         """
-        loop = asyncio.get_running_loop()
+        if node not in self._brokers or not self._brokers[node].waiting:
+            self._loop.call_soon(self.depart)
+        await self.post(node, topic, partition, records)
+
+    def post(self, node: int, topic: str, partition: int, records: bytes) -> asyncio.Future[None]:
+        """Have one batch leave with the next `depart`; returns what is done, or has an exception, as `send` does."""
         broker = self._brokers.setdefault(node, _Broker([]))
-        if not broker.waiting:
-            loop.call_soon(self._flush, node, broker)
-        result: asyncio.Future[None] = loop.create_future()
+        result: asyncio.Future[None] = self._loop.create_future()
         broker.waiting.append(_Batch((topic, partition), records, result))
-        await result
+        return result
+
+    def depart(self) -> None:
+        """Send what waits."""
+        for node, broker in self._brokers.items():
+            if broker.waiting:
+                self._flush(node, broker)
 
     def abandon(self) -> None:
         """Drop unanswered requests: nothing waits for them any more."""

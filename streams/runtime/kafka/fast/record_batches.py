@@ -1,7 +1,8 @@
 """From what a broker sent for a partition to records.
 
-    batches ──▶ inflated, within bounds ──▶ records
-        └─ whatever is wrong with one ────▶ a `CorruptBatch`, and on behind it
+    batches ─┬─▶ inflated, within bounds ──▶ records
+             ├─ whatever is wrong with one ▶ a `CorruptBatch`, and on behind it
+             └─ plain, and wanted whole ───▶ a `Batch`, its checksum not looked at
 
 Layout: https://kafka.apache.org/documentation/#recordbatch
 """
@@ -10,13 +11,13 @@ from __future__ import annotations
 
 from contextlib import suppress
 from struct import Struct
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from aiokafka.errors import CorruptRecordException
 from aiokafka.record.memory_records import MemoryRecords
 from aiokafka.record.util import calc_crc32c
 
-from streams.operators.contract import Record
+from streams.operators.contract import Batch, Record
 from streams.runtime.corrupt import CorruptBatch, corrupt
 from streams.runtime.kafka.fast.inflation import MOST_BYTES, inflate
 
@@ -34,6 +35,9 @@ _MAGIC, _CHECKED, _COMPRESSION, _CODEC = 16, 21, 22, 0x07
 _CHECKSUM: Final = slice(17, 21)
 _HEADER: Final = Struct(">qiibIhiqqqhii")
 _BY_BROKER: Final = 0x08  # attributes: the time is the broker's, one for all
+_UNUSUAL: Final = 0x37  # attributes: compressed, part of a transaction, or the mark of one
+_LEAST_BYTES: Final = 7  # of a record: seven numbers of one byte
+_MOST_OFFSET: Final = 1 << 62
 _LONGEST: Final = 10  # bytes of a number
 # Records take ten times the bytes of the smallest ones.
 _MOST_RECORDS: Final = 500_000
@@ -59,29 +63,58 @@ def unpack(data: bytes, topic: str, partition: int, start: int) -> tuple[list[Re
     Raises:
         CorruptRecordException: the first batch is not what was written: its checksum is wrong.
     """
-    found: list[Record] = []
+    found, end = split(data, topic, partition, start, None)
+    return cast("list[Record]", found), end  # none was to stay whole
+
+
+def split(
+    data: bytes, topic: str, partition: int, start: int, whole_from: int | None
+) -> tuple[list[Record | Batch], int]:
+    """Return the same as `unpack`, but plain batches whole that begin at offset `whole_from` or behind it.
+
+    Raises:
+        CorruptRecordException: as `unpack`, if the first batch had to be unpacked.
+    """
+    found: list[Record | Batch] = []
     end, at, room = start, 0, MOST_BYTES
     while len(data) - at > _LENGTH.stop and room > 0:
         behind = at + _LENGTH.stop + int.from_bytes(data[at + _LENGTH.start : at + _LENGTH.stop], "big")
         if behind > len(data):
             break
         batch = data[at:behind]
+        at, began = behind, at
+        if whole_from is not None:
+            whole = _whole(batch, topic, partition, start, whole_from)
+            if whole is not None:
+                found += [whole] if whole.offset < whole.end else []
+                end = whole.end
+                continue
         try:
             if batch[_COMPRESSION] & _CODEC:
                 batch = _inflated(batch)
                 room -= len(batch)
             records, end = _records(batch, topic, partition, start)
         except _ChecksumError:
-            if at:
+            if began:
                 break  # the next fetch begins with it
             message = f"{topic}-{partition} has a batch with a wrong checksum behind offset {end}"
             raise CorruptRecordException(message) from None
         except Exception as fault:  # noqa: BLE001  # whatever the libraries make of foreign bytes
-            records = [lost := _lost(data[at:behind], topic, partition, start, fault)]
+            records = [lost := _lost(data[began:behind], topic, partition, start, fault)]
             end = lost.offset + 1
         found += records
-        at = behind
     return found, end
+
+
+def _whole(batch: bytes, topic: str, partition: int, start: int, whole_from: int) -> Batch | None:
+    """Return a batch whole if its header says that it is plain, and could be true of so many bytes."""
+    if len(batch) < _HEADER.size or batch[_MAGIC] != 2:
+        return None
+    base, _, _, _, _, attributes, behind, _, _, _, _, _, count = _HEADER.unpack_from(batch)
+    is_plain = not attributes & _UNUSUAL and count == behind + 1 and whole_from <= base < _MOST_OFFSET
+    if not is_plain or not 0 < count <= (len(batch) - _HEADER.size) // _LEAST_BYTES:
+        return None
+    return Batch(topic, partition, max(base, start), base + count, batch)
 
 
 def _records(batch: bytes, topic: str, partition: int, start: int) -> tuple[list[Record], int]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from aiokafka import AIOKafkaConsumer
     from aiokafka.structs import TopicPartition as KafkaPartition
 
-    from streams.operators.contract import Record
+    from streams.operators.contract import Batch, Record
     from streams.runtime.kafka.connection import KafkaConnection
     from streams.runtime.kafka.ways import FetchSettings
 
@@ -29,11 +29,12 @@ class FastSource:
         names: Mapping[str, str],
         connection: KafkaConnection,
         settings: FetchSettings,
+        batched: frozenset[str] = frozenset(),
     ) -> None:
         self._consumer = consumer
         client = private.client_of(consumer)
         calls = Calls(client, settings.request_timeout_ms / 1000, connection.client_id)
-        self._fetcher = Fetcher(calls, names, settings, connection.rest_s, consumer.beginning_offsets)
+        self._fetcher = Fetcher(calls, names, settings, connection.rest_s, consumer.beginning_offsets, batched)
         self.position = self._fetcher.position
         self.seek = self._fetcher.seek
         self.stop = self._fetcher.stop
@@ -43,7 +44,9 @@ class FastSource:
         """Keep aiokafka from fetching; see `ways.Source`."""
         await private.stop_fetching(self._consumer)
 
-    async def poll(self, places: Collection[KafkaPartition], timeout_ms: int) -> Mapping[KafkaPartition, list[Record]]:
+    async def poll(
+        self, places: Collection[KafkaPartition], timeout_ms: int
+    ) -> Mapping[KafkaPartition, list[Record | Batch]]:
         """Return what has come; see `ways.Source`."""
         # The group's errors come out here, and it waits while the group decides who owns what.
         await self._consumer.getmany(NOWHERE, timeout_ms=0)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from schemas.records import STOPPED, Report
-from streams.operators.contract import Emit, Record
+from streams.operators.contract import Emit, EmitBatch, Record
 from streams.recorder.recorder import Recorder
 from streams.recorder.role import RecordRole, Reporting
 from streams.recorder.span import Offset, Span, Time
@@ -243,3 +243,10 @@ class _Sink:
     async def send(self, topic: str, partition: int, emits: Sequence[Emit]) -> int:
         """Take all."""
         return len(emits)
+
+    def post(self, offers: Sequence[object]) -> list[None]:
+        """Take none."""
+        return [None] * len(offers)
+
+    async def send_batch(self, batch: EmitBatch) -> None:
+        """Take it."""

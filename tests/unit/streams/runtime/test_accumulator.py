@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from streams.operators.contract import Emit, Position
+from streams.operators.contract import Emit, Position, Span
 from streams.runtime.errors import BrokerUnavailableError, MisconfiguredError
+from streams.runtime.kafka.fast.whole_batches import finished
 from streams.runtime.role.accumulator import BACKOFF_MAX_S, PATIENCE_S, STANDS_STILL_S, Accumulator, AccumulatorEvents
 from streams.testing.broker import FakeBroker
 from tests.fakes import ROUND_TRIP_S, FakeTransport
@@ -18,6 +19,15 @@ from tests.virtual import elapse, run
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection
+
+    from streams.operators.contract import EmitBatch
+
+
+@pytest.fixture(params=["posted", "awaited"], autouse=True)
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Whether the transport takes what nobody waits for or not: what lanes promise is the same."""
+    monkeypatch.setattr(FakeTransport, "posts", request.param == "posted")
+    return str(request.param)
 
 
 def emit(value: int | bytes, partition: int = 0, topic: str = "out", *, awaited: bool = True) -> Emit:
@@ -47,7 +57,10 @@ async def opened(bound_bytes: int = 1_000_000, patient: Collection[str] = ()) ->
         done: list[int] = []
         refused: list[Emit] = []
         events = AccumulatorEvents(
-            lambda positions: done.extend(p.offset for p in positions), lambda emit, _fault: refused.append(emit)
+            lambda positions, spans: done.extend(
+                [*(p.offset for p in positions), *(at for span in spans for at in range(*span[2:]))]
+            ),
+            lambda emit, _fault: refused.append(emit),
         )
         scene = Scene(Accumulator(transport, events, tasks, bound_bytes, patient), transport, broker, done, refused)
         yield scene
@@ -149,7 +162,7 @@ def test_a_record_that_is_too_large_is_handed_back_and_the_lane_goes_on() -> Non
     run(scene())
 
 
-def test_a_record_that_is_refused_for_good_is_handed_back_after_its_forerunners() -> None:
+def test_a_record_that_is_refused_for_good_is_handed_back_after_its_forerunners(way: str) -> None:
     """It is not sent again, and the order of the others is kept."""
 
     async def scene() -> None:
@@ -159,7 +172,7 @@ def test_a_record_that_is_refused_for_good_is_handed_back_after_its_forerunners(
             assert await s.lanes.flush(5)
             assert [record.value for record in s.refused] == [b"bad"]
             assert s.broker.values("out") == [b"1", b"2"]
-            assert s.lanes.counters["lane_retries_total"] == 0
+            assert s.lanes.counters["lane_retries_total"] == (way == "posted")  # once, to find the one that is meant
 
     run(scene())
 
@@ -288,7 +301,7 @@ def test_a_misconfigured_cluster_ends_the_loop_with_its_cause() -> None:
     async def scene() -> None:
         with pytest.RaisesGroup(pytest.RaisesExc(MisconfiguredError, match="no right")):
             async with opened() as s:
-                s.transport.faults.append(MisconfiguredError("no right to write"))
+                s.transport.faults.extend([MisconfiguredError("no right to write")] * 2)
                 s.lanes.send([emit(1)])
                 await s.lanes.flush(1)
 
@@ -306,3 +319,146 @@ def test_more_than_a_batch_holds_leaves_in_several() -> None:
             assert s.done == list(range(2_500))
 
     run(scene())
+
+
+def done_batch(*values: bytes, begin: int = 0, topic: str = "out") -> EmitBatch:
+    """Return a finished batch; the number of each record, counted from `begin`, is the offset that it completes."""
+    return finished(
+        [Emit(topic, 0, None, value) for value in values], 1_000, (Span("in", 0, begin, begin + len(values)),)
+    )
+
+
+def test_a_finished_batch_keeps_its_place_and_goes_alone() -> None:
+    """Behind what was said before it, before what was said after it, as it is."""
+
+    async def scene() -> None:
+        async with opened() as s:
+            s.lanes.send([emit(0), emit(1), done_batch(b"2", b"3", begin=2), emit(4), done_batch(b"5", begin=5)])
+            s.lanes.send([done_batch(b"6", begin=6), emit(7), emit(8)])
+            assert await s.lanes.flush(5)
+            assert s.broker.values("out") == [b"%d" % number for number in range(9)]
+            assert [count for _, _, count in s.transport.batches] == [2, 2, 1, 1, 1, 2]
+            assert s.done == [*range(9)]
+            assert s.lanes.counters["lane_records_total"] == 9
+            assert s.lanes.pressure() == 0
+
+    run(scene())
+
+
+def test_a_finished_batch_completes_its_spans_when_acknowledged_and_not_before() -> None:
+    """One that failed is sent again, and nothing overtakes it."""
+
+    async def scene() -> None:
+        async with opened() as s:
+            s.transport.faults.extend([BrokerUnavailableError("gone"), BrokerUnavailableError("gone")])
+            s.lanes.send([done_batch(b"0", b"1"), emit(2)])
+            await elapse(ROUND_TRIP_S)
+            assert s.done == []
+            assert await s.lanes.flush(5)
+            assert (s.done, s.broker.values("out")) == ([0, 1, 2], [b"0", b"1", b"2"])
+
+    run(scene())
+
+
+def test_of_a_refused_batch_the_record_that_is_meant_is_found_and_the_others_arrive() -> None:
+    """They go as they would have without a batch, before what was said later; the last completes all."""
+
+    async def scene() -> None:
+        async with opened() as s:
+            s.transport.refused.add(("out", b"bad"))
+            s.lanes.send([done_batch(b"0", b"bad", b"2"), emit(3)])
+            s.transport.batch_records = 1
+            assert await s.lanes.flush(5)
+            assert [record.value for record in s.refused] == [b"bad"]
+            assert s.broker.values("out") == [b"0", b"2", b"3"]
+            assert s.done == [0, 1, 2, 3]
+            assert s.lanes.counters["lane_unpacked_total"] == 1
+            assert s.lanes.pressure() == 0
+
+    run(scene())
+
+
+def test_of_finished_batches_those_that_complete_nothing_are_dropped_where_a_topic_is_missing() -> None:
+    """As single records are."""
+
+    async def scene() -> None:
+        async with opened() as s:
+            s.transport.missing.add("out")
+            s.lanes.send([done_batch(b"0"), finished([emit(b"nobody waits")], 1_000), done_batch(b"1", begin=1)])
+            assert not await s.lanes.flush(1)
+            s.transport.missing.clear()
+            assert await s.lanes.flush(5)
+            assert (s.broker.values("out"), s.done) == ([b"0", b"1"], [0, 1])
+
+    run(scene())
+
+
+def test_a_finished_batch_presses_with_all_its_bytes() -> None:
+    """A few of them fill the memory as many records do."""
+
+    async def scene() -> None:
+        async with opened(bound_bytes=10_000) as s:
+            s.transport.up.clear()
+            s.lanes.send([done_batch(b"x" * 9_000)])
+            await elapse(1)
+            assert 0.9 < s.lanes.pressure() < 1.0
+            s.transport.up.set()
+            await s.lanes.flush(1)
+            assert s.lanes.pressure() == 0
+
+    run(scene())
+
+
+def test_what_is_sent_in_one_turn_leaves_in_the_next_one_without_a_task(way: str) -> None:
+    """Of all lanes in one go, and so does what has piled up when the answer comes."""
+
+    async def scene() -> None:
+        async with opened() as s:
+            offers: list[int] = []
+            post = s.transport.post
+            s.transport.post = lambda lanes: (offers.append(len(lanes)), post(lanes))[1]  # type: ignore[method-assign]
+            s.lanes.send([emit(0), emit(1, partition=1)])
+            s.lanes.send([emit(2), emit(3, topic="other")])
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            assert offers == [3]
+            assert len(s.lanes._running) == (0 if way == "posted" else 3)
+            s.lanes.send([emit(4)])
+            assert await s.lanes.flush(1)
+            assert offers == ([3, 1] if way == "posted" else [3])
+            assert sorted(s.done) == [*range(5)]
+
+    run(scene())
+
+
+def test_lanes_that_are_abandoned_complete_nothing_any_more() -> None:
+    """What was on its way may arrive: its source is read again all the same."""
+
+    async def scene() -> None:
+        async with opened() as s:
+            s.lanes.send([emit(0), emit(1, partition=1)])
+            await elapse(ROUND_TRIP_S / 2)
+            s.lanes.send([emit(2, partition=2)])
+            s.lanes.abandon()
+            await elapse(1)
+            assert s.done == []
+            assert s.lanes._running == set()
+
+    run(scene())
+
+
+def test_an_error_in_what_is_told_ends_the_role(way: str) -> None:
+    """It is a fault of the program, and nobody would hear of it otherwise."""
+
+    async def scene() -> None:
+        with pytest.RaisesGroup(pytest.RaisesExc(ZeroDivisionError, match="tracker")):
+            async with opened() as s:
+                s.lanes._events = s.lanes._events._replace(acknowledged=_failing)
+                s.lanes.send([emit(0)])
+                await elapse(5)
+
+    run(scene())
+
+
+def _failing(*_: object) -> None:
+    raise ZeroDivisionError("tracker")

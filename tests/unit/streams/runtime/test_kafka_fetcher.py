@@ -13,6 +13,7 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.record.util import calc_crc32c
 from aiokafka.structs import TopicPartition
 
+from streams.operators.contract import Batch
 from streams.runtime.kafka.fast.fetcher import Fetcher
 from streams.runtime.kafka.fast.protocol import Api, FetchAnswer, Fetched
 from streams.runtime.kafka.ways import FetchSettings
@@ -96,15 +97,17 @@ class Broker:
 class Scene:
     """A fetcher that has two partitions of one broker, both to be read from offset 0."""
 
-    def __init__(self) -> None:
+    def __init__(self, batched: frozenset[str] = frozenset()) -> None:
         self.broker = Broker()
         settings = FetchSettings(quiet_wait_ms=3_000, merge_ms=3)
         calls = cast("Calls", self.broker)
-        self.fetcher = Fetcher(calls, {"p.t": "t"}, settings, BACKOFF_S, self.broker.oldest)
+        self.fetcher = Fetcher(calls, {"p.t": "t"}, settings, BACKOFF_S, self.broker.oldest, batched)
         for place in PLACES:
             self.fetcher.seek(place, 0)
 
-    async def poll(self, *partitions: TopicPartition, timeout_s: float = 0.01) -> dict[TopicPartition, list[Record]]:
+    async def poll(
+        self, *partitions: TopicPartition, timeout_s: float = 0.01
+    ) -> dict[TopicPartition, list[Record | Batch]]:
         """Take what is there."""
         return await self.fetcher.poll(partitions, timeout_s)
 
@@ -113,11 +116,11 @@ class Scene:
         return dict(self.fetcher.unread())
 
 
-def play(act: Any, broker_up: bool = True) -> None:
+def play(act: Any, broker_up: bool = True, batched: frozenset[str] = frozenset()) -> None:
     """Run a scene's act in virtual time, after the first request."""
 
     async def scene() -> None:
-        stage = Scene()
+        stage = Scene(batched)
         stage.broker.is_connected = broker_up
         await asyncio.sleep(0.001)
         coroutine: Coroutine[Any, Any, None] = act(stage, stage.broker)
@@ -431,3 +434,70 @@ def test_a_poll_that_waits_returns_when_the_fetcher_stops() -> None:
         assert asyncio.get_running_loop().time() < 1.0
 
     play(act)
+
+
+def several(place: TopicPartition, first: int, *counts: int) -> Fetched:
+    """Say that a broker has batches of so many records."""
+    data = b""
+    for count in counts:
+        data, first = data + batch(b"v", count, first), first + count
+    return Fetched(tuple(place), 0, 99, data)
+
+
+def test_plain_batches_of_a_topic_that_is_wanted_so_come_whole_and_are_passed() -> None:
+    """Slices begin where the partition was to be read from; the position lies behind the last record."""
+
+    async def act(stage: Scene, broker: Broker) -> None:
+        stage.fetcher.seek(PLACES[0], 2)
+        await broker.answer()
+        await broker.answer(several(PLACES[0], 0, 5, 3), sent(PLACES[1]))
+        drained = await stage.poll()
+        first, second = drained[PLACES[0]]
+        assert (first[:4], second[:4]) == (("t", 0, 2, 5), ("t", 0, 5, 8))
+        assert first.data == batch(b"v", 5)
+        assert stage.unread()[PLACES[0]] == 99 - 8
+        assert broker.asked[-1][PLACES[0]] == 8
+
+    play(act, batched=frozenset({"t"}))
+
+
+def test_batches_of_other_topics_come_as_records() -> None:
+    """Their readers know nothing else."""
+
+    async def act(stage: Scene, broker: Broker) -> None:
+        await broker.answer(several(PLACES[0], 0, 2))
+        assert [one.offset for one in (await stage.poll())[PLACES[0]]] == [0, 1]
+
+    play(act, batched=frozenset({"another"}))
+
+
+def test_what_is_read_again_comes_record_by_record_up_to_where_it_was_left() -> None:
+    """Somebody stumbled over it, and looks for the one that is to blame; what is new comes whole again."""
+
+    async def act(stage: Scene, broker: Broker) -> None:
+        await broker.answer(several(PLACES[0], 0, 2, 2))
+        assert [type(one) for one in (await stage.poll())[PLACES[0]]] == [Batch, Batch]
+        stage.fetcher.seek(PLACES[0], 1)
+        await broker.answer()
+        await broker.answer(several(PLACES[0], 0, 2, 2, 3))
+        again = (await stage.poll())[PLACES[0]]
+        assert [one.offset for one in again] == [1, 2, 3, 4]
+        assert isinstance(again[-1], Batch)
+        assert again[-1].end == 7
+
+    play(act, batched=frozenset({"t"}))
+
+
+def test_a_partition_that_comes_back_with_another_assignment_comes_whole() -> None:
+    """Nobody has stumbled over anything."""
+
+    async def act(stage: Scene, broker: Broker) -> None:
+        await broker.answer(several(PLACES[0], 0, 2))
+        await stage.poll()
+        stage.fetcher.keep([])
+        stage.fetcher.seek(PLACES[0], 0)
+        await asyncio.sleep(0.001)
+        await broker.answer(several(PLACES[0], 0, 2))
+        assert [type(one) for one in (await stage.poll())[PLACES[0]]] == [Batch]
+
+    play(act, batched=frozenset({"t"}))

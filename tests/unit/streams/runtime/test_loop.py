@@ -31,7 +31,7 @@ from streams.runtime.ports import Loaded, Ran
 from streams.runtime.role.definition import Role
 from streams.runtime.role.kernel_calls import Guard, Timer
 from streams.runtime.role.loop import READY_S, RoleLoop
-from streams.runtime.role.reader import PollBuffer
+from streams.runtime.role.poll_buffer import PollBuffer
 from streams.testing.broker import FakeBroker
 from tests.fakes import (
     FakeBroadcast,

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from streams.operators.contract import Position
+from streams.operators.contract import Position, Span
 from streams.runtime.errors import OffsetOrderError, UnassignedError
 from streams.runtime.offsets import OffsetTracker
 
@@ -46,6 +46,17 @@ def test_gaps_in_offsets_are_passed() -> None:
     tracker.complete(at(14, 10))
     assert tracker.committable() == {P: 15}
     assert tracker.outstanding() == 1
+
+
+def test_a_span_ends_where_it_says_across_gaps() -> None:
+    """What lies behind it is not complete, however many offsets are missing in it; so it is with what lies before."""
+    tracker = tracking(0, 1, 5, 6, 7, 8)
+    tracker.complete_spans([Span(*P, 0, 4)])
+    assert (tracker.committable(), tracker.outstanding(), tracker.ignored_total) == ({P: 2}, 4, 2)
+    tracker.complete_spans([Span(*P, 6, 8), Span(*P, 3, 3), Span("other", 0, 0, 9)])
+    assert (tracker.committable(), tracker.outstanding(), tracker.ignored_total) == ({P: 2}, 2, 11)
+    tracker.complete_spans([Span(*P, 4, 6)])
+    assert tracker.committable() == {P: 8}
 
 
 def test_a_committed_offset_is_not_offered_again() -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from schemas.records import PolicyState
-from streams.operators.contract import FetchStates, Position, StateKey, WriteStates
+from streams.operators.contract import FetchStates, Position, Span, StateKey, WriteStates
 from streams.runtime.role.state_batches import (
     FIRST_KEYS,
     READ_BYTES,
@@ -66,7 +66,14 @@ async def running(records: int = 0) -> AsyncIterator[Scene]:
         scene.answers |= states
 
     store = FaultyStore()
-    events = StateQueueEvents(answer, lambda positions: scene.done.extend(p.offset for p in positions), refuse, block)
+    events = StateQueueEvents(
+        answer,
+        lambda positions, spans: scene.done.extend(
+            [*(p.offset for p in positions), *(at for span in spans for at in range(*span[2:]))]
+        ),
+        refuse,
+        block,
+    )
     scene = Scene(StateQueue(store, events, records), store)
     task = asyncio.create_task(scene.keeper.run())
     yield scene
@@ -111,6 +118,22 @@ def test_what_piles_up_is_merged() -> None:
             await s.keeper.flush(1)
             assert [w.offset for w in s.store.writes] == [10]
             assert s.done == list(range(10))
+
+    run(scene())
+
+
+def test_merged_writes_complete_their_spans_once_stored() -> None:
+    """Thousands of observations were folded into one state: nobody names each."""
+
+    async def scene() -> None:
+        async with running() as s:
+            for end in (300, 700):
+                span = Span("observations", 0, end - 300, end)
+                s.keeper.ask(write(end - 300 or None, end, digits=state(end))._replace(completes=(), spans=(span,)))
+            assert s.done == []
+            await s.keeper.flush(1)
+            assert len(s.store.writes) == 1
+            assert s.done == [*range(300), *range(400, 700)]
 
     run(scene())
 
