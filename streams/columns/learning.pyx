@@ -19,7 +19,7 @@ from streams.columns.texts cimport (
 )
 from streams.operators.id_times cimport IdTimes
 
-from streams.operators.contract import Batch, Position, Record
+from streams.operators.contract import Batch, Record, Span
 
 cdef int64_t LATEST_US = <int64_t>1 << 61  # times beyond are the kernel's to judge
 
@@ -212,7 +212,7 @@ cdef class Learning:
     cdef uint64_t _look
     cdef object _losses, _counters, _folding_run, _states
     cdef Ledger _open
-    cdef int64_t _numbers
+    cdef int64_t _numbers, _first, _behind  # the latter: of the span of records that were folded last
     cdef readonly dict taken, left
 
     def __cinit__(self):
@@ -495,6 +495,7 @@ cdef class Learning:
             known.state, known.is_changed = None, False
         self._changed.clear()
         self._numbers, self._open = 0, None
+        self._first = self._behind = -1
         return 0
 
     cdef int _count_taken(self, Ledger ledger, learner) except -1:
@@ -529,7 +530,7 @@ cdef class Learning:
         if self._open is not None:
             self._open.close(self._losses)
             self._open = None
-        return 0
+        return self._end_span()
 
     cdef int _fold(self, const Told* told, partition, list effects) except -1:
         """Fold the rows of a record."""
@@ -556,9 +557,18 @@ cdef class Learning:
         if items is not None:
             self._folding_run.end_record(record, effects)
         elif not is_read_back:
-            self._folding_run.completes.append(
-                Position(self._run[told.item].topic, self._run[told.item].partition, told.record.offset)
-            )
+            if self._behind != told.record.offset:
+                self._end_span()
+                self._first = told.record.offset
+            self._behind = told.record.offset + 1
+        return 0
+
+    cdef int _end_span(self) except -1:
+        """Say which records are complete, once the states are written."""
+        if self._behind > self._first:
+            topic, partition = self._run[0][:2]
+            self._folding_run.spans.append(Span(topic, partition, self._first, self._behind))
+        self._first = self._behind = -1
         return 0
 
     cdef bint _teach(self, const Row* row) except -1:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from policies import registry
 from schemas import topics
 from schemas.records import Decision, JoinStatus, LabelSet, Observation, Observations, PolicyState, Step
-from streams.operators.contract import Batch, DeadLetter, FetchStates, Record, StateKey, WriteStates
+from streams.operators.contract import Batch, DeadLetter, FetchStates, Position, Record, StateKey, WriteStates
 from streams.operators.learn.kernel import Learner
 from tests.loops import CODEC
 from tests.unit.streams.columns.worlds import BEGIN_US, MODELS, batch_of, unpacked
@@ -163,9 +163,17 @@ class Log:
 def outcome(effects: Effects) -> dict[str, list[Any]]:
     """Return effects by kind, in order; `repr` tells each bit of a number."""
     return {
-        kind.__name__: [repr(each) for each in sorted((e for e in effects if isinstance(e, kind)), key=_order)]
+        kind.__name__: [repr(_plain(each)) for each in sorted((e for e in effects if isinstance(e, kind)), key=_order)]
         for kind in (DeadLetter, FetchStates, WriteStates)
     }
+
+
+def _plain(effect: DeadLetter | FetchStates | WriteStates) -> object:
+    """Return the effect with all that it completes in one form."""
+    if not isinstance(effect, WriteStates):
+        return effect
+    spanned = [Position(*span[:2], offset) for span in effect.spans for offset in range(span.begin, span.end)]
+    return effect._replace(completes=tuple(sorted([*effect.completes, *spanned])), spans=())
 
 
 def _order(effect: DeadLetter | FetchStates | WriteStates) -> tuple[int, int]:
