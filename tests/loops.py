@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
+import pytest
 
 from schemas import topics
 from schemas.codec import Codec
@@ -27,6 +28,7 @@ from streams.operators.contract import Emit, Operator, Predicted, Skip
 from streams.operators.join.kernel import Joiner, JoinerSettings
 from streams.operators.learn.kernel import Learner
 from streams.operators.selection.kernel import Selection, SelectionSettings
+from streams.runtime.kafka.fast.whole_batches import records_of
 from streams.testing import START_US, Driver, Service
 from streams.testing.packing import Packing
 from streams.topology import build, worker_role
@@ -185,6 +187,7 @@ class Loop:
         features: how the store of features answers; None = it does not.
         packed: what draws which records selection, joiner and learner are given in whole batches, and whose effects
             are packed; None = there are none.
+        columns: whether joiner and learner work over columns then, where Skysail is compiled.
     """
 
     models: Mapping[str, Callable[[Row], Any]]
@@ -199,6 +202,7 @@ class Loop:
     load_us: int = 0
     features: Lookup | None = None
     packed: Random | None = None
+    columns: bool = False
     driver: Driver = field(init=False)
     sent: int = 0
 
@@ -216,7 +220,8 @@ class Loop:
         packing: dict[str, Packing] = {}
         if self.packed is not None:
             packing = dict.fromkeys(operators, Packing(PACKED, self.packed))
-            operators = {name: partial(_whole, make) for name, make in operators.items()}
+            over = over_columns(operators) if self.columns else {}
+            operators = {name: partial(_whole, make) for name, make in operators.items()} | over
         operators |= {worker_role(name): self._worker(name) for name in self.models}
         topology = build(self.models, self.partitions, dict.fromkeys(self.models, self.model_partitions))
         services = {name: served(answer, load=lambda _: (None, self.load_us)) for name, answer in self.models.items()}
@@ -287,6 +292,16 @@ class Loop:
 
 def _whole(make: Callable[[], Operator]) -> Operator:
     return cast("Operator", WholeKernel(make()))
+
+
+def over_columns(operators: Mapping[str, Callable[[], Operator]]) -> dict[str, Callable[[], Operator]]:
+    """Return joiner and learner over columns, before those that are given."""
+    join = pytest.importorskip("streams.columns.join", reason="Skysail has been installed without a compiler")
+    learn = pytest.importorskip("streams.columns.learn")
+    return {
+        "joiner": lambda: join.columns_for_joiner(operators["joiner"](), CODEC, records_of),
+        "learner": lambda: learn.columns_for_learner(operators["learner"](), CODEC, records_of),
+    }
 
 
 def digits(**changes: object) -> Application:
