@@ -16,8 +16,8 @@ from streams.columns.batches import records as records_of
 from streams.columns.batches import written
 from streams.columns.behind import Behind
 from streams.columns.figures import figures
-from streams.columns.join_forms import ENDED_US, EXAMPLES, join_forms, tail_of
-from streams.columns.joining import Joining, Owner
+from streams.columns.join_forms import ENDED_US, EXAMPLES, join_forms, tails_of
+from streams.columns.joining import KINDS, Joining, Owner
 from streams.operators.contract import NONE_UNREAD, Batch, EmitBatch
 from streams.operators.ids import seconds
 from streams.operators.join.kernel import SOURCE, Joiner, JoinerSettings
@@ -87,6 +87,7 @@ class ColumnJoiner(Behind):
             _is_plain,
             outcomes.route,
             outcomes.count,
+            outcomes.spans,
             unpack,
         )
 
@@ -144,7 +145,8 @@ class ColumnJoiner(Behind):
 
     def _owner(self, name: str, text: bytes) -> Owner:
         terms = self._joiner.terms.of(name)
-        return Owner(name, text, terms.window_us, terms.loss == "zero_one", tail_of(self._codec, terms.forget_us))
+        kind, tails = KINDS.get(terms.loss, 0), tails_of(self._codec, terms.forget_us)
+        return Owner(name, text, terms.window_us, kind, terms.span or 0.0, *tails)
 
     def _unpacked(self, run: Sequence[Record | Batch]) -> list[Record]:
         return [record for item in run for record in (self._unpack(item) if isinstance(item, Batch) else [item])]
