@@ -42,7 +42,7 @@ cdef struct Row:
     int form, ledger
     Lesson lesson
     double served
-    bint is_served, is_joined, is_of_context
+    bint is_served, is_joined, is_of_context, has_span
     int64_t observed_us, forget_us
 
 
@@ -343,6 +343,7 @@ cdef class Learning:
         if not self._read_shares(&seen, &row.lesson.propensity):
             return self._count(as_str(seen.application), "propensities")
         row.served, row.is_served, row.is_joined = seen.served, seen.is_served, seen.is_joined
+        row.has_span = seen.has_span
         row.observed_us, row.forget_us = seen.observed_us, seen.forget_us
         row.own, row.common = self._place_of(seen.decided.state), -1
         row.is_of_context = seen.context.size >= 0
@@ -595,6 +596,8 @@ cdef class Learning:
             self._open = ledger
             self._open.open(self._losses)
         self._open.add(row)
+        if row.has_span and row.is_joined and row.lesson.is_known:
+            self._losses.note_spanned(ledger.application, row.lesson.loss)
         return True
 
     cdef int _take(self, Known known, const Row* row) except -1:

@@ -153,10 +153,14 @@ class Losses:
                 if loss is None:
                     continue
                 if seen.span is not None:
-                    self._full[application].append(loss >= 1.0)
+                    self.note_spanned(application, loss)
                 entry = models[decision.arms[arm]]
                 entry[0] += loss
                 entry[1] += 1
+
+    def note_spanned(self, application: str, loss: float) -> None:
+        """Count the loss of a number, which has a span."""
+        self._full[application].append(loss >= 1.0)
 
     def sums(self, application: str, models: Iterable[str]) -> list[tuple[float, float]]:
         """Return sum and count of an application's served losses, then of those of its models."""

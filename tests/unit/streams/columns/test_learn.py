@@ -80,7 +80,7 @@ class Log:
         observed_us = self.now_us + draw.choice((0, -1_000_000, 500))
         made = Observation(
             query_id, application, context, decision, losses, served, label, status, self.now_us, observed_us
-        )._replace(forget_us=forget_us)
+        )._replace(forget_us=forget_us, span=2.0 if application == "sin" else None)
         return self.changed(made) if odd else made
 
     def changed(self, made: Observation) -> Observation:
