@@ -16,7 +16,7 @@ from streams.columns.batches import records as records_of
 from streams.columns.batches import written
 from streams.columns.behind import Behind
 from streams.columns.figures import figures
-from streams.columns.join_forms import ENDED_US, EXAMPLES, join_forms, tails_of
+from streams.columns.join_forms import ENDED_US, EXAMPLES, are_cut, join_forms, tails_of
 from streams.columns.joining import KINDS, Joining, Owner
 from streams.operators.contract import NONE_UNREAD, Batch, EmitBatch
 from streams.operators.ids import seconds
@@ -48,7 +48,8 @@ def columns_for_joiner(kernel: Joiner, codec: Codec, unpack: Unpack) -> ColumnJo
     Returns:
         None where the records are not what columns read and write.
     """
-    return ColumnJoiner(kernel, codec, unpack) if all(_is_written(codec, one) for one in EXAMPLES) else None
+    is_common = are_cut(codec) and all(_is_written(codec, one) for one in EXAMPLES)
+    return ColumnJoiner(kernel, codec, unpack) if is_common else None
 
 
 def _is_written(codec: Codec, one: Example) -> bool:

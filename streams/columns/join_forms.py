@@ -77,6 +77,13 @@ def tails_of(codec: Codec, forget_us: int) -> tuple[bytes, bytes, bytes]:
     return tail, before, behind
 
 
+def are_cut(codec: Codec) -> bool:
+    """Tell whether another span stands where `tails_of` says."""
+    seen = example(1, None).observation._replace(span=0.5, forget_us=77)
+    _, before, behind = tails_of(codec, 77)
+    return codec.encode(seen).endswith(write_long(_ENDED_US) + before + struct.pack("<d", 0.5) + behind)
+
+
 def example(answer: Value, context: str | None, name: str = "q\N{LATIN SMALL LETTER E WITH ACUTE}") -> Example:
     """Return records of marks, of a query that one of three models has answered.
 

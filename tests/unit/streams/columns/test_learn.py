@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from policies import registry
 from schemas import topics
 from schemas.records import Decision, JoinStatus, LabelSet, Observation, Observations, PolicyState, Step
+from streams.columns.join_forms import Example
 from streams.operators.contract import Batch, DeadLetter, FetchStates, Position, Record, StateKey, WriteStates
 from streams.operators.learn.kernel import Learner
 from tests.loops import CODEC
@@ -237,6 +238,13 @@ def test_common_observations_go_by_columns() -> None:
     log, (alone, columns) = Log(Random(1), 0.0), pair()
     lived(log, alone, columns, polls=60)
     assert columns.taken > 0.8 * log.ids, columns.statistics()
+
+
+def test_where_records_are_written_otherwise_there_are_no_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after a change of a schema that columns do not know of."""
+    observed = learn.example(1, None).observation._replace(label=None)
+    monkeypatch.setattr(learn, "example", lambda *_: Example(None, None, observed._replace(first=(0.5,))))  # type: ignore[arg-type]
+    assert learn.columns_for_learner(Learner(CODEC), CODEC, unpacked) is None
 
 
 @pytest.mark.parametrize("policy", COMPILED)
