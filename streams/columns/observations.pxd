@@ -2,7 +2,7 @@
 #
 #     id | application | context | decision | losses | loss | label | status | times | span | forget | nothing
 #
-# The fields are those of `schemas/Observation.avsc`. `forms.py` sees to it that they still are, by what the codec writes.
+# The fields are those of `schemas/Observation.avsc`. `join_forms.py` sees to it that they still are, by what the codec writes.
 
 from libc.math cimport isfinite
 from libc.stdint cimport int64_t, uint8_t
