@@ -248,6 +248,8 @@ cdef class Joining:
         self._now_s = now_us // SECOND_US
         self._start = partition.start
         self._forget_run()
+        if len(self._owners) >= MOST_KEPT:
+            self.forget()
         self._look()
         return 0
 
@@ -316,6 +318,8 @@ cdef class Joining:
         cdef int64_t second
         if taken.headers or taken.value.size < 0 or taken.value.size + OFFSET_BYTES > self._usual:
             return False
+        if not -LATEST_US < taken.stamp_us < LATEST_US:
+            return False
         place = place_in(taken.value)
         if not read_same(&place, text_of(self._prediction)):
             return False
@@ -369,8 +373,6 @@ cdef class Joining:
         text = as_bytes(name)
         owner = self._owners.get(text)
         if owner is None:
-            if len(self._owners) >= MOST_KEPT:
-                self._owners.clear()
             owner = self._owners[text] = self._owner_of(as_str(name), text)
         self._owner = owner
         return owner
