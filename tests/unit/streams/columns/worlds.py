@@ -100,7 +100,7 @@ class World:
         self.offsets[topic, partition] += 1
         stamp_us = (self.now_us - self.random.choice((0, 0, 1000, 7_000_000))) // 1000 * 1000
         if self.is_odd() and self.random.random() < 0.02:
-            stamp_us = self.random.choice((-1_000, 0, 2**63 // 1_000 * 1_000 - 8_000))
+            stamp_us = self.random.choice((-5_000, 0, 2**63 // 1_000 * 1_000 - 8_000))
         headers = (("trace", b"x"),) if self.is_odd() and self.random.random() < 0.3 else ()
         return Record(topic, partition, offset, stamp_us, key, value, headers)
 
