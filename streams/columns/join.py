@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import partial
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from policies import registry
 from schemas import topics
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
     Unpack = Callable[[Batch], list[Record]]
 
+# Columns leave later ones to the kernel.
+_LATEST_US: Final = 1 << 62
 _TOPICS = (topics.PREDICTIONS, topics.FEEDBACK, topics.OBSERVATIONS)
 
 
@@ -123,8 +125,9 @@ class ColumnJoiner(Behind):
         def take(record: Record, begun: list[str]) -> None:
             joiner.take_predictions(partition, [record], now_us, effects, begun)
 
+        observed_us = min(joiner.observed_us, _LATEST_US)
         begun = self._columns.wait(
-            run, partition, joiner.room, now_us, joiner.observed_us, joiner.settings.early_us, seconds(now_us), take
+            run, partition, joiner.room, now_us, observed_us, joiner.settings.early_us, seconds(now_us), take
         )
         joiner.end_predictions(partition, begun, now_us, effects)
 
