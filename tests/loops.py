@@ -27,6 +27,7 @@ from streams.operators.contract import Emit, Operator, Predicted, Skip
 from streams.operators.join.kernel import Joiner, JoinerSettings
 from streams.operators.learn.kernel import Learner
 from streams.operators.selection.kernel import Selection, SelectionSettings
+from streams.runtime.kafka.fast.whole_batches import records_of
 from streams.testing import START_US, Driver, Service
 from streams.testing.packing import Packing
 from streams.topology import build, worker_role
@@ -185,6 +186,7 @@ class Loop:
         features: how the store of features answers; None = it does not.
         packed: what draws which records selection, joiner and learner are given in whole batches, and whose effects
             are packed; None = there are none.
+        columns: whether joiner and learner work over columns then, where Skysail is compiled.
     """
 
     models: Mapping[str, Callable[[Row], Any]]
@@ -199,6 +201,7 @@ class Loop:
     load_us: int = 0
     features: Lookup | None = None
     packed: Random | None = None
+    columns: bool = False
     driver: Driver = field(init=False)
     sent: int = 0
 
@@ -216,7 +219,8 @@ class Loop:
         packing: dict[str, Packing] = {}
         if self.packed is not None:
             packing = dict.fromkeys(operators, Packing(PACKED, self.packed))
-            operators = {name: partial(_whole, make) for name, make in operators.items()}
+            over = over_columns(operators) if self.columns else {}
+            operators = {name: partial(_whole, make) for name, make in operators.items()} | over
         operators |= {worker_role(name): self._worker(name) for name in self.models}
         topology = build(self.models, self.partitions, dict.fromkeys(self.models, self.model_partitions))
         services = {name: served(answer, load=lambda _: (None, self.load_us)) for name, answer in self.models.items()}
@@ -287,6 +291,24 @@ class Loop:
 
 def _whole(make: Callable[[], Operator]) -> Operator:
     return cast("Operator", WholeKernel(make()))
+
+
+def over_columns(operators: Mapping[str, Callable[[], Operator]]) -> dict[str, Callable[[], Operator]]:
+    """Return joiner and learner over columns, before those that are given."""
+    try:
+        from streams.columns.join import columns_for_joiner
+        from streams.columns.learn import columns_for_learner
+    except ImportError:  # no compiler when Skysail was installed
+        return {}
+    return {
+        "joiner": lambda: _made(columns_for_joiner(cast("Joiner", operators["joiner"]()), CODEC, records_of)),
+        "learner": lambda: _made(columns_for_learner(cast("Learner", operators["learner"]()), CODEC, records_of)),
+    }
+
+
+def _made(operator: Operator | None) -> Operator:
+    assert operator is not None
+    return operator
 
 
 def digits(**changes: object) -> Application:

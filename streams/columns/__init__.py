@@ -1,5 +1,10 @@
 """The common rows of a poll in C, over the bytes of whole record batches; everything else is left to the kernels.
 
-batches       record batches, in and out (batches.pxd: in C, batches.pyx: for Python)
-texts         places in bytes that clients have written (texts.pxd)
+behind         an operator that passes all on: the others are built on it
+batches        record batches, in and out (batches.pxd: in C, batches.pyx: for Python)
+texts          places in bytes that clients have written (texts.pxd)
+predictions    a prediction of the common form, observations likewise (predictions.pxd, observations.pxd)
+join           the joiner over columns (joining.pyx), and what its records have in common (join_forms)
+learn          the learner over columns (learning.pyx), and what policies learn from a lesson (teaching.pxd)
+figures        what such operators report
 """

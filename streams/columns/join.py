@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import partial
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from policies import registry
 from schemas import topics
@@ -16,8 +16,8 @@ from streams.columns.batches import records as records_of
 from streams.columns.batches import written
 from streams.columns.behind import Behind
 from streams.columns.figures import figures
-from streams.columns.join_forms import ENDED_US, EXAMPLES, join_forms, tail_of
-from streams.columns.joining import Joining, Owner
+from streams.columns.join_forms import ENDED_US, EXAMPLES, are_cut, join_forms, tails_of
+from streams.columns.joining import KINDS, Joining, Owner
 from streams.operators.contract import NONE_UNREAD, Batch, EmitBatch
 from streams.operators.ids import seconds
 from streams.operators.join.kernel import SOURCE, Joiner, JoinerSettings
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
     Unpack = Callable[[Batch], list[Record]]
 
+# Columns leave later ones to the kernel.
+_LATEST_US: Final = 1 << 62
 _TOPICS = (topics.PREDICTIONS, topics.FEEDBACK, topics.OBSERVATIONS)
 
 
@@ -48,7 +50,8 @@ def columns_for_joiner(kernel: Joiner, codec: Codec, unpack: Unpack) -> ColumnJo
     Returns:
         None where the records are not what columns read and write.
     """
-    return ColumnJoiner(kernel, codec, unpack) if all(_is_written(codec, one) for one in EXAMPLES) else None
+    is_common = are_cut(codec) and all(_is_written(codec, one) for one in EXAMPLES)
+    return ColumnJoiner(kernel, codec, unpack) if is_common else None
 
 
 def _is_written(codec: Codec, one: Example) -> bool:
@@ -87,6 +90,7 @@ class ColumnJoiner(Behind):
             _is_plain,
             outcomes.route,
             outcomes.count,
+            outcomes.spans,
             unpack,
         )
 
@@ -121,8 +125,9 @@ class ColumnJoiner(Behind):
         def take(record: Record, begun: list[str]) -> None:
             joiner.take_predictions(partition, [record], now_us, effects, begun)
 
+        observed_us = min(joiner.observed_us, _LATEST_US)
         begun = self._columns.wait(
-            run, partition, joiner.room, now_us, joiner.observed_us, joiner.settings.early_us, seconds(now_us), take
+            run, partition, joiner.room, now_us, observed_us, joiner.settings.early_us, seconds(now_us), take
         )
         joiner.end_predictions(partition, begun, now_us, effects)
 
@@ -144,7 +149,8 @@ class ColumnJoiner(Behind):
 
     def _owner(self, name: str, text: bytes) -> Owner:
         terms = self._joiner.terms.of(name)
-        return Owner(name, text, terms.window_us, terms.loss == "zero_one", tail_of(self._codec, terms.forget_us))
+        kind, tails = KINDS.get(terms.loss, 0), tails_of(self._codec, terms.forget_us)
+        return Owner(name, text, terms.window_us, kind, terms.span or 0.0, *tails)
 
     def _unpacked(self, run: Sequence[Record | Batch]) -> list[Record]:
         return [record for item in run for record in (self._unpack(item) if isinstance(item, Batch) else [item])]

@@ -7,6 +7,7 @@ A change of a schema changes the pieces by itself. Where columns do not write wh
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from schemas import framing
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from schemas.codec import Codec
 
 # Marks: no other field has them.
+_SPAN = 1.2345678e-200
 _BEGUN_US, _ENDED_US = 1_234_567_890_123_457, 1_234_567_890_654_000
 
 
@@ -60,15 +62,26 @@ def framed(value: bytes) -> bytes:
     return value[: framing.SINGLE_OBJECT_BYTES if value[0] else framing.CONFLUENT_BYTES]
 
 
-def tail_of(codec: Codec, forget_us: int) -> bytes:
-    """Return what stands behind the times of an observation.
+def tails_of(codec: Codec, forget_us: int) -> tuple[bytes, bytes, bytes]:
+    """Return what stands behind the times of an observation: without a span of errors, before one, and behind it.
 
     Args:
         codec: that writes it.
         forget_us: of its application.
     """
-    value = codec.encode(example(1, None).observation._replace(forget_us=forget_us))
-    return value.rpartition(write_long(_ENDED_US))[2]
+    seen = example(1, None).observation._replace(forget_us=forget_us)
+    tail, spanned = [
+        codec.encode(seen._replace(span=span)).rpartition(write_long(_ENDED_US))[2] for span in (None, _SPAN)
+    ]
+    before, _, behind = spanned.partition(struct.pack("<d", _SPAN))
+    return tail, before, behind
+
+
+def are_cut(codec: Codec) -> bool:
+    """Tell whether another span stands where `tails_of` says."""
+    seen = example(1, None).observation._replace(span=0.5, forget_us=77)
+    _, before, behind = tails_of(codec, 77)
+    return codec.encode(seen).endswith(write_long(_ENDED_US) + before + struct.pack("<d", 0.5) + behind)
 
 
 def example(answer: Value, context: str | None, name: str = "q\N{LATIN SMALL LETTER E WITH ACUTE}") -> Example:

@@ -1,12 +1,17 @@
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from streams.columns.join_forms import JoinForms
 from streams.operators.contract import Batch, Effects, Record
 from streams.operators.join.buffer import JoinBuffer
+from streams.operators.join.observation import ErrorSpans
 from streams.operators.join.shared_room import SharedRoom
 
+KINDS: Mapping[str, int]
+
 class Owner:
-    def __init__(self, name: str, text: bytes, window_us: int, is_by_label: bool, tail: bytes) -> None: ...
+    def __init__(
+        self, name: str, text: bytes, window_us: int, kind: int, span: float, tail: bytes, before: bytes, behind: bytes
+    ) -> None: ...
 
 class Joining:
     taken: dict[str, int]
@@ -21,6 +26,7 @@ class Joining:
         is_plain: Callable[[str], bool],
         route: Callable[[str], tuple[int, bytes]],
         count: Callable[[str, int], None],
+        spans: ErrorSpans,
         unpack: Callable[[Batch], list[Record]],
     ) -> None: ...
     def forget(self) -> None: ...

@@ -9,6 +9,7 @@ as with the kernel, whose observations of one state are one record. If a row of 
 its chunk do, and so records are cut alike.
 """
 
+from libc.math cimport fabs, pow
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport qsort
 from libc.string cimport memcpy, memset
@@ -18,10 +19,10 @@ from streams.columns.batches cimport (
     put_big, release, write_byte, write_bytes, write_double, write_long,
 )
 from streams.columns.predictions cimport (
-    DOUBLE, GIVEN, NOTHING, Decided, Predicted, expect, moved, read_context, read_name, read_prediction, read_value,
+    DOUBLE, GIVEN, LONG, NOTHING, TEXT, Decided, Predicted, expect, moved, read_context, read_name, read_prediction, read_value,
 )
 from streams.columns.texts cimport (
-    Place, Text, as_bytes, as_str, hashed, none, place_in, read_bytes, read_double, read_long, read_same,
+    Place, Text, as_bytes, as_str, hashed, none, place_in, read_byte, read_bytes, read_double, read_long, read_same,
     same, text_of,
 )
 from streams.operators.id_times cimport IdTimes
@@ -41,6 +42,13 @@ cdef enum:  # what feedback is for
     ALONE = 1
     FITS = 2
 
+cdef enum Loss:
+    OTHER = 0  # than these; where the loss itself is told, its kind does not matter
+    ZERO_ONE = 1
+    ABSOLUTE = 2
+    SQUARED = 3
+
+KINDS = {"zero_one": <int>ZERO_ONE, "absolute": <int>ABSOLUTE, "squared": <int>SQUARED}
 cdef int64_t SECOND_US = 1000000
 cdef int64_t LATEST_US = <int64_t>1 << 61  # times beyond are the kernel's to judge
 
@@ -66,25 +74,32 @@ cdef class Owner:
 
     cdef readonly str name
     cdef readonly bytes text
-    cdef bytes tail
+    cdef bytes tail, before, behind
     cdef int64_t window_us
-    cdef bint is_by_label
+    cdef int kind
+    cdef double span, learnt  # the error that costs 1, where it is given; as it is learnt, in a chunk
     cdef int64_t held  # records in the room, at the begin of a run
     cdef int64_t count, large  # of records in a run, as it goes; of more than the usual size
-    cdef bint is_met
+    cdef bint is_met, is_learning
 
-    def __init__(self, str name not None, bytes text not None, int64_t window_us, bint is_by_label, bytes tail not None):
+    def __init__(
+        self, str name not None, bytes text not None, int64_t window_us, int kind, double span, bytes tail not None,
+        bytes before not None, bytes behind not None,
+    ):
         """Say how an application's predictions wait.
 
         Args:
             name: of the application.
             text: the same as bytes.
             window_us: how long they wait.
-            is_by_label: whether a wrong label costs 1, a right one 0.
-            tail: what stands behind the times of its observations.
+            kind: of loss, one of `KINDS`; 0 = another one.
+            span: the error that costs 1; 0 = it is learnt.
+            tail: what stands behind the times of its observations, without a span.
+            before: the same up to a span.
+            behind: and from there on.
         """
-        self.name, self.text, self.window_us = name, text, window_us
-        self.is_by_label, self.tail = is_by_label, tail
+        self.name, self.text, self.window_us, self.kind, self.span = name, text, window_us, kind, span
+        self.tail, self.before, self.behind = tail, before, behind
 
 
 cdef class Lane:
@@ -117,6 +132,7 @@ cdef class Joining:
         is_plain: tells whether observations of a policy, as `registry.spec` writes it, have the common form.
         route: returns partition and key of a state's observations.
         count: counts so many joins of an application.
+        spans: the kernel's `ErrorSpans`.
         unpack: returns the records of a batch.
 
     Attributes:
@@ -124,7 +140,7 @@ cdef class Joining:
         left: records, by application and why.
     """
 
-    cdef object _owner_of, _is_plain, _route, _count_joined, _unpack
+    cdef object _owner_of, _is_plain, _route, _count_joined, _spans, _unpack
     cdef bytes _prediction, _feedback, _one, _several
     cdef str _predictions_topic, _feedback_topic, _observations_topic
     cdef Py_ssize_t _max_bytes
@@ -132,7 +148,7 @@ cdef class Joining:
     cdef Slices _slices
     cdef dict _owners, _policies, _lanes
     cdef Owner _owner  # of the row before
-    cdef list _met  # owners of the run
+    cdef list _met, _learning  # owners of the run; of the chunk, those whose spans are learnt
     cdef object _batch  # that is read
     cdef list _records  # of it, where some had to be unpacked
     cdef Output _bytes  # of the decision that was read last: the next one is mostly the same
@@ -162,15 +178,16 @@ cdef class Joining:
         memset(&self._last, 0, sizeof(Decided))
 
     def __init__(
-        self, forms, topics, Py_ssize_t max_bytes, int64_t memory_us, owner_of, is_plain, route, count, unpack
+        self, forms, topics, Py_ssize_t max_bytes, int64_t memory_us, owner_of, is_plain, route, count, spans,
+        unpack
     ):
         self._prediction, self._feedback, self._one, self._several = forms
         self._predictions_topic, self._feedback_topic, self._observations_topic = topics
         self._max_bytes, self._memory_us = max_bytes, memory_us
         self._owner_of, self._is_plain, self._route = owner_of, is_plain, route
-        self._count_joined, self._unpack = count, unpack
+        self._count_joined, self._spans, self._unpack = count, spans, unpack
         self._slices = Slices()
-        self._owners, self._policies, self._lanes, self._met = {}, {}, {}, []
+        self._owners, self._policies, self._lanes, self._met, self._learning = {}, {}, {}, [], []
         self._ids, self._stored, self._row_owners, self._names = [], [], [], []
         self.taken, self.left = {}, {}
 
@@ -229,10 +246,22 @@ cdef class Joining:
     cdef int _begin(self, partition, room, int64_t now_us, uint32_t oldest_s) except -1:
         self._partition, self._room, self._now_us, self._oldest_s = partition, room, now_us, oldest_s
         self._now_s = now_us // SECOND_US
-        self._waiting, self._start = partition.predictions, partition.start
-        self._met.clear()
+        self._start = partition.start
+        self._forget_run()
+        if len(self._owners) >= MOST_KEPT:
+            self.forget()
         self._look()
         return 0
+
+    cdef int _forget_run(self) except -1:
+        """Forget what a run has left that did not end."""
+        cdef Owner owner
+        for owner in self._met:
+            owner.count, owner.large, owner.is_met = 0, 0, False
+        self._met.clear()
+        self._names.clear()
+        self._lanes.clear()
+        return self._clear()
 
     cdef int _look(self) except -1:
         """Look at what the kernel has changed."""
@@ -289,6 +318,8 @@ cdef class Joining:
         cdef int64_t second
         if taken.headers or taken.value.size < 0 or taken.value.size + OFFSET_BYTES > self._usual:
             return False
+        if not -LATEST_US < taken.stamp_us < LATEST_US:
+            return False
         place = place_in(taken.value)
         if not read_same(&place, text_of(self._prediction)):
             return False
@@ -342,8 +373,6 @@ cdef class Joining:
         text = as_bytes(name)
         owner = self._owners.get(text)
         if owner is None:
-            if len(self._owners) >= MOST_KEPT:
-                self._owners.clear()
             owner = self._owners[text] = self._owner_of(as_str(name), text)
         self._owner = owner
         return owner
@@ -384,7 +413,7 @@ cdef class Joining:
         cdef Opened batch
         cdef bint is_open = False
         self._begin(partition, room, now_us, oldest_s)
-        self._joined, self._count, self._group_count = partition.ended.of(Ending.JOINED), 0, 0
+        self._joined = partition.ended.of(Ending.JOINED)
         for item in run:
             if type(item) is not Batch:
                 is_open = self._give_up([item], effects, take)
@@ -439,6 +468,10 @@ cdef class Joining:
         )
 
     cdef int _clear(self) except -1:
+        cdef Owner owner
+        for owner in self._learning:
+            owner.is_learning = False
+        self._learning.clear()
         self._count, self._group_count, self._seen.size = 0, 0, 0
         self._ids.clear()
         self._stored.clear()
@@ -498,6 +531,7 @@ cdef class Joining:
         cdef Predicted found
         cdef Owner owner
         cdef Row* row
+        cdef double span = 0.0
         whole.at += OFFSET_BYTES
         whole.size -= OFFSET_BYTES
         if whole.size > self._max_bytes:
@@ -506,27 +540,52 @@ cdef class Joining:
         if not read_same(&place, text_of(self._prediction)) or not read_prediction(&place, &self._last, &found):
             return self._leave(none(), "prediction")
         owner = self._owner_named(found.application)
-        if kind == NOTHING:  # the loss is given
-            pass
-        elif not owner.is_by_label or kind == DOUBLE or found.kind != kind:
+        if kind != NOTHING and not _is_judged(owner.kind, kind, found.kind):
             return self._leave(found.application, "label")
-        else:
-            loss = 0.0 if same(label, found.answer) else 1.0
         if not self._learns_plainly(&found):
             return self._leave(found.application, "policy")
         if not 0 <= found.answered_us < LATEST_US or (
             min(taken.stamp_us, self._now_us) > found.answered_us + self._memory_us
         ):
             return self._leave(found.application, "time")
+        if kind != NOTHING:
+            loss = self._loss(owner, found.answer, label, &span)
         row = &self._rows[self._count]
         row.key, row.feedback, row.answered_us, row.at = key, taken[0], found.answered_us, self._seen.size
         row.predicted = _offset_of(stored)
-        self._write(&found, label, loss, taken.stamp_us, owner)
+        self._write(&found, label, loss, taken.stamp_us, owner, span)
         row.size = self._seen.size - row.at
         self._assign(found.decided.state)
         self._row_owners.append(owner)
         self._count += 1
         return True
+
+    cdef double _loss(self, Owner owner, Text answer, Text label, double* span) except -1.0:
+        """Return what an answer costs, and the error that costs 1, of losses that have one; learn that."""
+        cdef double error
+        if owner.kind == ZERO_ONE:
+            return 0.0 if same(label, answer) else 1.0
+        error = fabs(_number(answer) - _number(label))
+        span[0] = owner.span if owner.span else self._learn(owner, error)
+        error = error / span[0]
+        if error > 1.0:
+            error = 1.0
+        return pow(error, 2.0) if owner.kind == SQUARED else error
+
+    cdef double _learn(self, Owner owner, double error) except -1.0:
+        """Return an application's span, and learn from an error, as `ErrorSpans.learn` does."""
+        cdef double span
+        if not owner.is_learning:
+            owner.learnt, owner.is_learning = self._spans.of(owner.name), True
+            self._learning.append(owner)
+        span = owner.learnt
+        if span:
+            owner.learnt = _within(span * (1.09 if error > span else 0.99))
+            return span
+        if not error:
+            return 1.0
+        owner.learnt = _within(2.0 * error)
+        return owner.learnt
 
     cdef bint _leave(self, Text application, str why) except -1:
         """Count what is left to the kernel; returns False."""
@@ -550,9 +609,9 @@ cdef class Joining:
         return is_plain
 
     cdef int _write(
-        self, const Predicted* found, Text label, double loss, int64_t observed_us, Owner owner
+        self, const Predicted* found, Text label, double loss, int64_t observed_us, Owner owner, double span
     ) except -1:
-        """Write an observation."""
+        """Write an observation; span 0 = it has none."""
         cdef Output* out = &self._seen
         cdef Place names
         cdef int64_t index
@@ -573,7 +632,11 @@ cdef class Joining:
         write_byte(out, 0)  # joined
         write_long(out, found.answered_us)
         write_long(out, observed_us)
-        return write_bytes(out, text_of(owner.tail))
+        if not span:
+            return write_bytes(out, text_of(owner.tail))
+        write_bytes(out, text_of(owner.before))
+        write_double(out, span)
+        return write_bytes(out, text_of(owner.behind))
 
     cdef int _assign(self, Text state) except -1:
         """Put the row that was written last to those of its state."""
@@ -608,6 +671,9 @@ cdef class Joining:
             self._write_record(&self._groups[index], effects)
         for index in range(self._count):
             self._close(&self._rows[index], self._row_owners[index], self._stored[index])
+        for owner in self._learning:
+            if (<Owner>owner).learnt:
+                self._spans.put((<Owner>owner).name, (<Owner>owner).learnt)
         self._give_back()
         self._clear()
         return False
@@ -699,6 +765,23 @@ cdef class Joining:
         for partition in [*self._lanes]:
             self._finish(partition, effects)
         return 0
+
+
+cdef inline bint _is_judged(int kind, uint8_t told, uint8_t answered) noexcept:
+    """Tell whether a label of this branch says what an answer of that one costs."""
+    if kind == ZERO_ONE:
+        return told == answered and told != DOUBLE
+    return kind != OTHER and told != TEXT and answered != TEXT
+
+
+cdef inline double _number(Text value) noexcept:
+    """Return a number that was read."""
+    cdef Place place = place_in(value)
+    return <double>read_long(&place) if read_byte(&place) == LONG else read_double(&place)
+
+
+cdef inline double _within(double span) noexcept:
+    return 1e-300 if span < 1e-300 else 1e300 if span > 1e300 else span
 
 
 cdef bytes _stored(const Taken* taken):

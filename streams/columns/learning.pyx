@@ -19,7 +19,7 @@ from streams.columns.texts cimport (
 )
 from streams.operators.id_times cimport IdTimes
 
-from streams.operators.contract import Batch, Position, Record
+from streams.operators.contract import Batch, Record, Span
 
 cdef int64_t LATEST_US = <int64_t>1 << 61  # times beyond are the kernel's to judge
 
@@ -42,7 +42,7 @@ cdef struct Row:
     int form, ledger
     Lesson lesson
     double served
-    bint is_served, is_joined, is_of_context
+    bint is_served, is_joined, is_of_context, has_span
     int64_t observed_us, forget_us
 
 
@@ -212,7 +212,7 @@ cdef class Learning:
     cdef uint64_t _look
     cdef object _losses, _counters, _folding_run, _states
     cdef Ledger _open
-    cdef int64_t _numbers
+    cdef int64_t _numbers, _first, _behind  # the latter: of the span of records that were folded last
     cdef readonly dict taken, left
 
     def __cinit__(self):
@@ -343,6 +343,7 @@ cdef class Learning:
         if not self._read_shares(&seen, &row.lesson.propensity):
             return self._count(as_str(seen.application), "propensities")
         row.served, row.is_served, row.is_joined = seen.served, seen.is_served, seen.is_joined
+        row.has_span = seen.has_span
         row.observed_us, row.forget_us = seen.observed_us, seen.forget_us
         row.own, row.common = self._place_of(seen.decided.state), -1
         row.is_of_context = seen.context.size >= 0
@@ -495,6 +496,7 @@ cdef class Learning:
             known.state, known.is_changed = None, False
         self._changed.clear()
         self._numbers, self._open = 0, None
+        self._first = self._behind = -1
         return 0
 
     cdef int _count_taken(self, Ledger ledger, learner) except -1:
@@ -529,7 +531,7 @@ cdef class Learning:
         if self._open is not None:
             self._open.close(self._losses)
             self._open = None
-        return 0
+        return self._end_span()
 
     cdef int _fold(self, const Told* told, partition, list effects) except -1:
         """Fold the rows of a record."""
@@ -556,9 +558,18 @@ cdef class Learning:
         if items is not None:
             self._folding_run.end_record(record, effects)
         elif not is_read_back:
-            self._folding_run.completes.append(
-                Position(self._run[told.item].topic, self._run[told.item].partition, told.record.offset)
-            )
+            if self._behind != told.record.offset:
+                self._end_span()
+                self._first = told.record.offset
+            self._behind = told.record.offset + 1
+        return 0
+
+    cdef int _end_span(self) except -1:
+        """Say which records are complete, once the states are written."""
+        if self._behind > self._first:
+            topic, partition = self._run[0][:2]
+            self._folding_run.spans.append(Span(topic, partition, self._first, self._behind))
+        self._first = self._behind = -1
         return 0
 
     cdef bint _teach(self, const Row* row) except -1:
@@ -585,6 +596,8 @@ cdef class Learning:
             self._open = ledger
             self._open.open(self._losses)
         self._open.add(row)
+        if row.has_span and row.is_joined and row.lesson.is_known:
+            self._losses.note_spanned(ledger.application, row.lesson.loss)
         return True
 
     cdef int _take(self, Known known, const Row* row) except -1:

@@ -1,8 +1,8 @@
 # An observation of the common form, as the joiner writes it for one model that was asked.
 #
-#     id | application | context | decision | losses | loss | label | status | times | nothing | forget | nothing
+#     id | application | context | decision | losses | loss | label | status | times | span | forget | nothing
 #
-# The fields are those of `schemas/Observation.avsc`. `forms.py` sees to it that they still are, by what the codec writes.
+# The fields are those of `schemas/Observation.avsc`. `join_forms.py` sees to it that they still are, by what the codec writes.
 
 from libc.math cimport isfinite
 from libc.stdint cimport int64_t, uint8_t
@@ -18,7 +18,7 @@ cdef struct Seen:
     bint is_last  # whether the decision has the bytes of one that was read before
     double loss, served  # of the arm that was chosen, and of what was answered
     bint is_known, is_served  # whether there is such a loss
-    bint is_joined
+    bint is_joined, has_span
     int64_t observed_us, forget_us
 
 
@@ -64,6 +64,7 @@ cdef inline bint read_observation(Place* place, const Decided* last, Seen* seen)
         seen: what is there.
     """
     cdef uint8_t status, kind
+    cdef double span
     cdef int index
     seen.loss = seen.served = 0.0
     seen.is_known = False
@@ -86,8 +87,9 @@ cdef inline bint read_observation(Place* place, const Decided* last, Seen* seen)
     seen.is_joined = status == 0
     read_long(place)
     seen.observed_us = read_long(place)
-    for index in range(3):
-        expect(place, NOTHING)  # no answers, no span, no versions
+    expect(place, NOTHING)  # no answers
+    seen.has_span = read_loss(place, &span)
+    expect(place, NOTHING)  # no versions
     seen.forget_us = read_long(place)
     for index in range(8):
         expect(place, NOTHING)  # no steps, scores, candidates, confidence, set of labels, stages, imputed, ranked

@@ -2,7 +2,7 @@
 #
 #     id | application | context | decision | status, no reason | answer | confidence | one output | times | token | nothing
 #
-# The fields are those of `schemas/Prediction.avsc`. `forms.py` sees to it that they still are, by what the codec writes.
+# The fields are those of `schemas/Prediction.avsc`. `join_forms.py` sees to it that they still are, by what the codec writes.
 
 from libc.math cimport isfinite
 from libc.stdint cimport int64_t, uint8_t

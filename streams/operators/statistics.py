@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from schemas.records import JoinStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from schemas.records import Observation
 
@@ -155,14 +155,18 @@ class Losses:
                 if loss is None:
                     continue
                 if seen.span is not None:
-                    self._full[application].append(loss >= 1.0)
+                    self.note_spanned(application, loss)
                 entry = models[decision.arms[arm]]
                 entry[0] += loss
                 entry[1] += 1
 
+    def note_spanned(self, application: str, loss: float) -> None:
+        """Count the loss of a number, which has a span."""
+        self._full[application].append(loss >= 1.0)
+
     def sums(self, application: str, models: Iterable[str]) -> list[tuple[float, float]]:
         """Return sum and count of an application's served losses, then of those of its models."""
-        known = self._models.get(application, {})
+        known: Mapping[str, list[float]] = self._models.get(application, {})
         entries = [self._served.get(application), *[known.get(model) for model in models]]
         return [(0.0, 0.0) if entry is None else (entry[0], entry[1]) for entry in entries]
 

@@ -36,7 +36,7 @@ FAULTS = st.one_of(
 PACKED = st.none() | st.integers(0, 2**32).map(Random)
 
 
-def run(faults: list[Fault], policy: str, packed: Random | None = None) -> Loop:
+def run(faults: list[Fault], policy: str, packed: Random | None = None, *, columns: bool = False) -> Loop:
     """Send sixty queries with feedback over six virtual seconds, then wait until every window is over."""
     loop = Loop(
         {"good": lambda _: 7, "bad": lambda _: 3},
@@ -44,6 +44,7 @@ def run(faults: list[Fault], policy: str, packed: Random | None = None) -> Loop:
         faults,
         has_workers=True,
         packed=packed,
+        columns=columns,
     )
     for number in range(60):
         query_id = loop.query()
@@ -56,12 +57,12 @@ def run(faults: list[Fault], policy: str, packed: Random | None = None) -> Loop:
 
 
 @settings(max_examples=15, deadline=None)
-@given(st.lists(FAULTS, max_size=5), st.sampled_from(["exp3", "exp4", "thompson"]), PACKED)
+@given(st.lists(FAULTS, max_size=5), st.sampled_from(["exp3", "exp4", "thompson"]), PACKED, st.booleans())
 def test_every_query_is_answered_and_every_feedback_is_folded_once(
-    faults: list[Fault], policy: str, packed: Random | None
+    faults: list[Fault], policy: str, packed: Random | None, columns: bool
 ) -> None:
     """Answered ids are the sent ones; states equal the fold of the log bit for bit; nothing stays uncommitted."""
-    loop = run(faults, policy, packed)
+    loop = run(faults, policy, packed, columns=columns)
     answered = {CODEC.decode(Prediction, record.value).query_id for record in loop.driver.read(topics.PREDICTIONS)}
     learnt = {seen.query_id for _, seen in loop.observations()}
     expected = fold(loop.observations(), 130 * SECOND_US)

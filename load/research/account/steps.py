@@ -65,6 +65,8 @@ _RULES: Final[Mapping[str, str]] = {
     "streams.operators.configuration": "select",
     "streams.operators.selection.cache": "select",
     "streams.operators.selection.dispatch": "gather",
+    "streams.columns.join": "join",
+    "streams.columns.learn": "fold",
     "streams.operators.join.outcomes": "join",
     "streams.operators.selection.combiner": "combine",
     "streams.operators.selection.combiner:Combiner.next_deadline": "heap",

@@ -67,6 +67,14 @@ class ErrorSpans:
         """Forget what has been learnt since the snapshot."""
         self._learnt = dict(snapshot)
 
+    def of(self, application: str) -> float:
+        """Return the span of an application; 0 = there is none yet."""
+        return self._learnt.get(application, 0.0)
+
+    def put(self, application: str, span: float) -> None:
+        """Take a span that somebody else has learnt as `learn` does."""
+        self._learnt[application] = span
+
     def learn(self, prediction: Prediction, feedback: Feedback) -> float | None:
         """Return the span of a prediction's losses, then learn from its errors; None if there is no error."""
         errors = [*_errors(prediction, feedback.label)]

@@ -70,6 +70,9 @@ class JoinOutcomes:
         terms: of waiting, by application.
         partitions: of `observations`.
         memory_us: how long the learner remembers ids.
+
+    Attributes:
+        spans: of errors, that are learnt.
     """
 
     __slots__ = (
@@ -79,9 +82,9 @@ class JoinOutcomes:
         "_joined",
         "_memory_us",
         "_partitions",
-        "_spans",
         "_terms",
         "_versions",
+        "spans",
     )
 
     def __init__(
@@ -95,12 +98,12 @@ class JoinOutcomes:
         self._counters = Counters()
         self._joined: Counter[str] = Counter()  # by application
         self._versions = VersionLosses(configuration)
-        self._spans = ErrorSpans()
+        self.spans = ErrorSpans()
 
     def rendered(self) -> dict[str, float]:
         """Return how many were joined, expired and refused."""
         joined = {("joined_total", "application", name): count for name, count in self._joined.items()}
-        more = self._versions.rendered() | self._spans.rendered()
+        more = self._versions.rendered() | self.spans.rendered()
         return {**Counters(joined).rendered(), **self._counters.rendered(), **more}
 
     def join(self, matches: dict[str, Match], partition: JoinBuffer, now_us: int, effects: Effects) -> None:
@@ -132,12 +135,12 @@ class JoinOutcomes:
         self.join(matches, partition, now_us, effects)
 
     def _join(self, matches: Sequence[Match], partition: JoinBuffer, now_us: int, effects: Effects) -> None:
-        snapshot = self._spans.snapshot()
+        snapshot = self.spans.snapshot()
         try:
             made = [*self._made(matches, partition, now_us)]
             written = self._written([one[-1] for one in made])
         except (LossError, LateError, DecodeError, SchemaError) as error:
-            self._spans.restore(snapshot)
+            self.spans.restore(snapshot)
             if len(matches) == 1:
                 cause = "late" if isinstance(error, LateError) else "invalid_feedback"
                 self.refuse(matches[0].record, cause, str(error), effects)
@@ -226,7 +229,7 @@ class JoinOutcomes:
         """Return the error that costs 1; None if the feedback gives the loss itself."""
         if feedback.loss is not None:
             return None
-        return self._spans.learn(prediction, feedback) if terms.span is None else terms.span
+        return self.spans.learn(prediction, feedback) if terms.span is None else terms.span
 
     def _written(self, seen: Iterable[Observation | None]) -> dict[str, bytes]:
         """Return the records to write; observations that teach one state go into one record."""

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from schemas.codec import Codec
     from schemas.records import PolicyState
-    from streams.operators.contract import Effects, Record, Unread
+    from streams.operators.contract import Effects, Record, Span, Unread
 
     # With the observations in the record; None = it becomes a dead letter, which completes it.
     _Queued = tuple[Record, Sequence[Observation] | None]
@@ -333,6 +333,7 @@ class Run:
     Attributes:
         folding: the states that are to be written next.
         completes: the records that are complete once they are.
+        spans: more of them.
     """
 
     __slots__ = (
@@ -345,6 +346,7 @@ class Run:
         "_writes",
         "completes",
         "folding",
+        "spans",
     )
 
     def __init__(
@@ -359,6 +361,7 @@ class Run:
         self._writes: list[WriteStates] = []
         self.folding = Folding(states, learner.window_us)
         self.completes: list[Position] = []
+        self.spans: list[Span] = []
 
     def take(self, record: Record, observations: Sequence[Observation], effects: Effects) -> None:
         """Fold a record's observations."""
@@ -393,9 +396,11 @@ class Run:
         """Have the states written that were folded so far; `offset` is the next one to apply."""
         self.folding.settle()
         stored, changed = self._partition.stored, self.folding.changed
-        self._writes.append(WriteStates(self._number, stored, offset, changed, tuple(self.completes)))
+        complete = tuple(self.completes), tuple(self.spans)
+        self._writes.append(WriteStates(self._number, stored, offset, changed, *complete))
         self._partition.stored = offset
-        self.folding, self.completes = Folding(self._states, self._learner.window_us), []
+        self.folding = Folding(self._states, self._learner.window_us)
+        self.completes, self.spans = [], []
 
     def flush(self) -> None:
         """Count what was applied so far."""

@@ -42,6 +42,7 @@ MEANINGS: Final = {
     "coding_bytes": "memory that groups of coded rows take",
     "coding_groups": "groups of coded rows that wait for rows or outputs",
     "coding_unfilled_total": "rows of groups that did not fill in time",
+    "columns_total": "records that the joiner or observations that the learner took in C, many at a time",
     "completions_ignored_total": "records whose outcome came after their partition had gone to another process",
     "coverage_promised": "share of the sets of labels that are to hold the true one, as the application promises",
     "cpu_seconds_total": "processor time that this process has used, user and system",
@@ -117,7 +118,11 @@ MEANINGS: Final = {
     "model_loss_total": "sum of a model's losses where it was asked and feedback came",
     "model_losses_total": "a model's answers whose loss is known",
     "model_not_loaded": "1 while no version of the model can be loaded: its rows fail",
+<<<<<<< HEAD
     "not_by_columns": "1 for each application whose queries are answered in Python; the label says why",
+=======
+    "not_columns_total": "records that the joiner or observations that the learner left to Python, by why",
+>>>>>>> w-joining
     "objective_us": "microseconds that a batch of the model may take",
     "observations_waiting": "observations that wait for their state to be read or written",
     "outstanding": "records in hand: read, and without an outcome yet",

@@ -9,6 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from schemas.codec import Codec
+from schemas.definitions import CURRENT
+from schemas.records import Observation
 from streams.operators.join.kernel import Joiner, JoinerSettings
 from tests.loops import CODEC
 from tests.unit.streams.columns import worlds
@@ -115,6 +118,24 @@ def test_a_flipped_bit_gives_the_same_dead_letters() -> None:
                 expected = alone.on_records([*runs[0], *runs[1]], world.now_us)
                 assert outcome(columns.on_records(world.fetched(runs), world.now_us)) == outcome(expected)
                 world.now_us += 1_000
+
+
+def test_with_the_framing_of_a_registry_columns_hold_the_same_laws() -> None:
+    """Framings are cut from what the codec writes."""
+    codec = Codec({name: at for at, name in enumerate(CURRENT)})
+    assert join.columns_for_joiner(Joiner(codec, SETTINGS), codec, unpacked) is not None
+
+
+def test_where_records_are_written_otherwise_there_are_no_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after a change of a schema that columns do not know of."""
+    encode = Codec.encode
+
+    def changed(self: Codec, record: object) -> bytes:
+        value = encode(self, record)
+        return value[:10] + b"\0" + value[10:] if isinstance(record, Observation) else value
+
+    monkeypatch.setattr(Codec, "encode", changed)
+    assert join.columns_for_joiner(Joiner(CODEC, SETTINGS), CODEC, unpacked) is None
 
 
 def test_a_batch_with_a_wrong_checksum_is_unpacked_as_ever() -> None:

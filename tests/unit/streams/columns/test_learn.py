@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from policies import registry
 from schemas import topics
 from schemas.records import Decision, JoinStatus, LabelSet, Observation, Observations, PolicyState, Step
-from streams.operators.contract import Batch, DeadLetter, FetchStates, Record, StateKey, WriteStates
+from streams.columns.join_forms import Example
+from streams.operators.contract import Batch, DeadLetter, FetchStates, Position, Record, StateKey, WriteStates
 from streams.operators.learn.kernel import Learner
 from tests.loops import CODEC
 from tests.unit.streams.columns.worlds import BEGIN_US, MODELS, batch_of, unpacked
@@ -80,7 +81,7 @@ class Log:
         observed_us = self.now_us + draw.choice((0, -1_000_000, 500))
         made = Observation(
             query_id, application, context, decision, losses, served, label, status, self.now_us, observed_us
-        )._replace(forget_us=forget_us)
+        )._replace(forget_us=forget_us, span=2.0 if application == "sin" else None)
         return self.changed(made) if odd else made
 
     def changed(self, made: Observation) -> Observation:
@@ -161,13 +162,26 @@ class Log:
 
 
 def outcome(effects: Effects) -> dict[str, list[Any]]:
-    """Return effects by kind, those of each partition in order; `repr` tells each bit of a number."""
+    """Return effects by kind, in order; `repr` tells each bit of a number."""
     return {
-        kind.__name__: sorted((repr(each) for each in effects if isinstance(each, kind)), key=lambda text: text[:120])
-        if kind is DeadLetter
-        else [repr(each) for each in effects if isinstance(each, kind)]
+        kind.__name__: [repr(_plain(each)) for each in sorted((e for e in effects if isinstance(e, kind)), key=_order)]
         for kind in (DeadLetter, FetchStates, WriteStates)
     }
+
+
+def _plain(effect: DeadLetter | FetchStates | WriteStates) -> object:
+    """Return the effect with all that it completes in one form."""
+    if not isinstance(effect, WriteStates):
+        return effect
+    spanned = [Position(*span[:2], offset) for span in effect.spans for offset in range(span.begin, span.end)]
+    return effect._replace(completes=tuple(sorted([*effect.completes, *spanned])), spans=())
+
+
+def _order(effect: DeadLetter | FetchStates | WriteStates) -> tuple[int, int]:
+    """Return what tells the order that counts: a partition's writes are in order, and each dead letter is by itself."""
+    if isinstance(effect, DeadLetter):
+        return effect.record.partition, effect.record.offset
+    return (effect.keys[0] if isinstance(effect, FetchStates) else effect).partition, 0
 
 
 def counted(statistics: Mapping[str, float]) -> dict[str, str]:
@@ -224,6 +238,13 @@ def test_common_observations_go_by_columns() -> None:
     log, (alone, columns) = Log(Random(1), 0.0), pair()
     lived(log, alone, columns, polls=60)
     assert columns.taken > 0.8 * log.ids, columns.statistics()
+
+
+def test_where_records_are_written_otherwise_there_are_no_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after a change of a schema that columns do not know of."""
+    observed = learn.example(1, None).observation._replace(label=None)
+    monkeypatch.setattr(learn, "example", lambda *_: Example(None, None, observed._replace(first=(0.5,))))  # type: ignore[arg-type]
+    assert learn.columns_for_learner(Learner(CODEC), CODEC, unpacked) is None
 
 
 @pytest.mark.parametrize("policy", COMPILED)

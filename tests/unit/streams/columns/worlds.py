@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from policies import registry
@@ -28,7 +29,6 @@ from schemas.records import (
     Tensor,
 )
 from streams.columns import join_forms
-from streams.columns.batches import records as records_of
 from streams.operators.contract import Batch, DeadLetter, Emit, EmitBatch, Record, Skip, Span
 from streams.runtime.kafka.fast.record_batches import unpack as unpack_batch
 from tests.loops import CODEC
@@ -38,17 +38,21 @@ if TYPE_CHECKING:
 
     from streams.operators.contract import Effects
 
+batches = pytest.importorskip("streams.columns.batches", reason="Skysail has been installed without a compiler")
+
 BEGIN_US = 1_700_000_000_000_000
 MODELS = ("a", "bé", "c")
 APPLICATIONS = (
     Application("digits", MODELS, "exp3", window_s=20.0),
     Application("given", MODELS, "thompson", loss="given", window_s=5.0, default_loss=0.5),
     Application("numbers", MODELS, "ucb1", loss="absolute", window_s=20.0),
+    Application("squares", MODELS, "ucb1", loss="squared", window_s=20.0, span=3.0),
     Application("users", MODELS, "epsilon_greedy", window_s=10.0, per_context=True, forget_s=60.0),
     Application("votes", MODELS, "class_vote", window_s=20.0, default_loss=1.0),
 )
 POLICIES = {one.name: registry.spec(registry.policy_of(one)) for one in APPLICATIONS} | {"nobody": "exp3(eta=0.1)"}
 ANSWERS = (1, 2, -7, 2**40, "one", "zwei é", 0.25, None)
+NUMBERS = (1, 2, -7, 0.25, 3.5, 2**40)
 SHARES = ((0.25, 0.25, 0.5), (0.1, 0.8, 0.1))
 
 
@@ -95,6 +99,8 @@ class World:
         offset = self.offsets[topic, partition]
         self.offsets[topic, partition] += 1
         stamp_us = (self.now_us - self.random.choice((0, 0, 1000, 7_000_000))) // 1000 * 1000
+        if self.is_odd() and self.random.random() < 0.02:
+            stamp_us = self.random.choice((-5_000, 0, 2**63 // 1_000 * 1_000 - 8_000))
         headers = (("trace", b"x"),) if self.is_odd() and self.random.random() < 0.3 else ()
         return Record(topic, partition, offset, stamp_us, key, value, headers)
 
@@ -110,9 +116,10 @@ class World:
         draw, odd = self.random, self.is_odd()
         self.ids += 1
         query_id = draw.choice(("", "x" * 130, "é" * 40, "again")) if odd and draw.random() < 0.3 else f"id-{self.ids}"
-        name = draw.choice([*POLICIES]) if odd else draw.choice(("digits", "users", "given"))
+        name = draw.choice([*POLICIES]) if odd else draw.choice(("digits", "users", "given", "numbers", "squares"))
         context = draw.choice(("ann", "bö", "c" * 70)) if name == "users" or odd else None
-        arm, answer = draw.randrange(3), draw.choice(ANSWERS) if odd else draw.choice(ANSWERS[:6])
+        usual = NUMBERS if name in {"numbers", "squares"} else ANSWERS[:6]
+        arm, answer = draw.randrange(3), draw.choice(ANSWERS if odd else usual)
         state = name if context is None else f"{name}/{context}"
         decision = Decision((arm,), draw.randrange(3), state, POLICIES[name], MODELS, draw.choice(SHARES))
         output = ModelOutput(MODELS[arm], "1", Outcome.OK, answer)
@@ -195,8 +202,8 @@ class World:
         for one in recent:
             said = draw.choice((*asked, *self.asked[1 - partition])) if self.is_odd() else one
             odd = self.is_odd()
-            answer = said.answer if isinstance(said.answer, int | str) else 5
-            label = draw.choice(ANSWERS) if odd else draw.choice((answer, answer * 2))
+            answer = 5 if said.answer is None or isinstance(said.answer, Tensor) else said.answer
+            label = draw.choice(ANSWERS) if odd else draw.choice((answer, _other(answer, draw)))
             loss = None
             if odd or said.application == "given":
                 loss = draw.choice((0.0, 0.5, 1.0, -0.0, None, 1.5) if odd else (0.0, 0.5, 1.0))
@@ -268,6 +275,13 @@ class World:
         ]
 
 
+def _other(answer: float | str, draw: Random) -> int | float | str:
+    """Return another label of the kind of an answer, or another number."""
+    if isinstance(answer, float):
+        return draw.choice((answer + 1, 2, 0.125))
+    return answer * 2 if isinstance(answer, int) else answer + "!"
+
+
 def outcome(effects: Effects) -> dict[str, Any]:
     """Return what effects come to, however they are put together."""
     written: defaultdict[tuple[str, int], list[tuple[bytes | None, bytes | None]]] = defaultdict(list)
@@ -275,7 +289,7 @@ def outcome(effects: Effects) -> dict[str, Any]:
     others: list[Any] = []
     for effect in effects:
         if isinstance(effect, EmitBatch):
-            rows = records_of(effect.data)
+            rows = batches.records(effect.data)
             assert len(rows) == effect.count
             assert [row[0] for row in rows] == [*range(effect.count)]
             written[effect.topic, effect.partition] += [(key, value) for _, _, key, value, _ in rows]

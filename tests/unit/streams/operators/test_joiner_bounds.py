@@ -232,7 +232,7 @@ def test_partitions_that_are_taken_away_give_their_room_back() -> None:
     alone.on_revoked([1])
     assert alone.on_records([prediction("d", 1)], 0) == []
     alone.on_revoked([0])
-    assert alone._room.used == 0
+    assert alone.room.used == 0
 
 
 FEEDBACK = {(topics.FEEDBACK, 0): 1}
