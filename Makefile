@@ -5,12 +5,8 @@ PYTHONS = $(if $(shell command -v redis-server),3.14 3.13 3.12 3.11 3,3.12 3.11 
 PYTHON ?= $(shell for v in $(PYTHONS); do p=$$(command -v python$$v) && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 HAS_REDIS = command -v redis-server >/dev/null || $(PYTHON) -c 'import sys; sys.exit(sys.version_info >= (3, 13))'
 VENV := .venv
-<<<<<<< HEAD
 # What is compiled, and what that is made from.
 COMPILED := setup.py $(shell find schemas policies streams workers deploy load -name '*.pyx' -o -name '*.pxd')
-=======
-COMPILED := $(shell find schemas streams workers -name '*.pxd' -o -name '*.pyx')
->>>>>>> w-joining
 BIN := $(VENV)/bin
 TESTS ?= tests
 PINS := deploy/constraints.txt

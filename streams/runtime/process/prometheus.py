@@ -118,11 +118,8 @@ MEANINGS: Final = {
     "model_loss_total": "sum of a model's losses where it was asked and feedback came",
     "model_losses_total": "a model's answers whose loss is known",
     "model_not_loaded": "1 while no version of the model can be loaded: its rows fail",
-<<<<<<< HEAD
     "not_by_columns": "1 for each application whose queries are answered in Python; the label says why",
-=======
     "not_columns_total": "records that the joiner or observations that the learner left to Python, by why",
->>>>>>> w-joining
     "objective_us": "microseconds that a batch of the model may take",
     "observations_waiting": "observations that wait for their state to be read or written",
     "outstanding": "records in hand: read, and without an outcome yet",
