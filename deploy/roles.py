@@ -20,7 +20,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias
 
-from deploy.columns import Fronted, before_joiner, before_learner, before_selection
 from deploy.config.addresses import connection, redis_place, redis_url
 from deploy.config.folder import STATE, load_notes, private
 from deploy.errors import StartError, UsageError
@@ -30,8 +29,10 @@ from deploy.ports import fault_of
 from schemas import topics
 from schemas.sizes import MAX_BYTES
 from streams import topology
+from streams.columns.fronts import Fronted, before_joiner, before_learner, before_selection
 from streams.runtime.clock import SystemClock
 from streams.runtime.kafka.consumer import ConsumerSettings, KafkaConsumer
+from streams.runtime.kafka.fast.whole_batches import records_of
 from streams.runtime.kafka.log_reader import KafkaBroadcast, KafkaPositions, KafkaRecent
 from streams.runtime.kafka.planned import planned
 from streams.runtime.kafka.producer import KafkaTransport
@@ -171,7 +172,7 @@ def selection(common: Shared, inline: Sequence[Model] = ()) -> Runnable:
     own = Selection(codec, settings)
     fronted = Fronted(Local(own, models, codec, places, writes_behind=given.write_behind))
     if common.settings.columns and not given.write_behind:
-        fronted = before_selection(fronted.kernel, own, models, common.codec, settings.margin_us)
+        fronted = before_selection(fronted.kernel, own, models, common.codec, records_of, settings.margin_us)
     return _loop(role, fronted.kernel, common, _store(common), executors, features, fronted.batched)
 
 
@@ -191,7 +192,7 @@ def joiner(common: Shared) -> RoleLoop:
         wrote=frozenset((topics.OBSERVATIONS, number) for number in range(common.settings.partitions)),
     )
     kernel = Joiner(common.codec, settings)
-    fronted = before_joiner(kernel, common.codec) if common.settings.columns else Fronted(kernel)
+    fronted = before_joiner(kernel, common.codec, records_of) if common.settings.columns else Fronted(kernel)
     return _loop(role, fronted.kernel, common, batched=fronted.batched)
 
 
@@ -217,7 +218,7 @@ def learner(common: Shared) -> RoleLoop:
     given = common.settings.learner
     memory_us = joiner_settings(common.settings).memory_us
     kernel = Learner(common.codec, memory_us, given.states, given.states_mib << 20)
-    fronted = before_learner(kernel, common.codec) if common.settings.columns else Fronted(kernel)
+    fronted = before_learner(kernel, common.codec, records_of) if common.settings.columns else Fronted(kernel)
     return _loop(
         _role(
             "learner",

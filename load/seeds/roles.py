@@ -12,14 +12,17 @@ from load.seeds.hosted import MODEL_BYTES, SimulatedModels
 from load.seeds.models import SimulatedModel, model
 from load.seeds.plan import HOST, POOL
 from schemas import topics
+from streams.columns.fronts import Fronted, before_joiner, before_learner, before_selection
 from streams.operators.join.kernel import Joiner
 from streams.operators.learn.kernel import Learner
 from streams.operators.selection.kernel import Selection
+from streams.runtime.kafka.fast.whole_batches import records_of
 from streams.runtime.role.definition import Ports, Role
 from streams.runtime.role.local import Local, LocalCodec
 from streams.runtime.role.loop import RoleLoop
 from streams.testing.connections import SimulatedBroadcast, SimulatedPositions, SimulatedTransport
 from streams.testing.consumers import SimulatedConsumer
+from streams.testing.packing import Packing
 from streams.testing.stores import SimulatedStore
 from workers.executors.factory import executors_of
 from workers.hosting import Hosting
@@ -41,6 +44,13 @@ if TYPE_CHECKING:
 # As small as they are for a large deployment, so that they are met here.
 _SELECTION_DRAIN_S = 1.0
 _LINGER_S = 0.05
+# What roles take in whole batches where they go by columns, and the share of them that do.
+COLUMNAR = {
+    "selection": frozenset({topics.QUERIES}),
+    "joiner": frozenset({topics.PREDICTIONS, topics.FEEDBACK}),
+    "learner": frozenset({topics.OBSERVATIONS}),
+}
+_COLUMNAR = 0.5
 
 
 class Runnable(Protocol):
@@ -98,16 +108,31 @@ class Builder:
 
     def _loop(self, node: Node, process: Process, ports: Ports) -> Runnable:
         settings, codec = self._plan.joiner, self._codec
+        is_columnar = self._is_columnar(node.role, process)
         replies = frozenset(node.consumes[-1:]) if node.role != "learner" else frozenset()
         place = (node.group, process.name, node.consumes, node.follows, replies, node.states == "writes")
         match node.role:
             case "selection":
                 return self._selection(Role(*place, drain_s=_SELECTION_DRAIN_S), process, ports)
             case "joiner":
-                return RoleLoop(Role(*place, linger_s=_LINGER_S), self._joiner(codec, settings), ports)
+                joiner = self._joiner(codec, settings)
+                fronted = before_joiner(joiner, codec, records_of) if is_columnar else Fronted(joiner)
+                return RoleLoop(Role(*place, linger_s=_LINGER_S), fronted.kernel, ports)
             case _:
-                kernel = Learner(codec, settings.memory_us, capacity=20)
-                return RoleLoop(Role(*place, linger_s=_LINGER_S, at_once=64), kernel, ports)
+                learner = Learner(codec, settings.memory_us, capacity=20)
+                fronted = before_learner(learner, codec, records_of) if is_columnar else Fronted(learner)
+                return RoleLoop(Role(*place, linger_s=_LINGER_S, at_once=64), fronted.kernel, ports)
+
+    def _is_columnar(self, role: str, process: Process) -> bool:
+        """Draw whether a role of a process goes by columns: every deployment has both ways."""
+        random = Random(f"columns {role} {process.name} {self._plan.seed}")  # noqa: S311
+        return role in COLUMNAR and random.random() < _COLUMNAR
+
+    def _packing(self, role: str, process: Process) -> Packing | None:
+        """Return what is handed out in whole batches."""
+        if not self._is_columnar(role, process):
+            return None
+        return Packing(COLUMNAR[role], Random(f"batches {role} {process.name} {self._plan.seed}"))  # noqa: S311
 
     def _selection(self, role: Role, process: Process, ports: Ports) -> RoleLoop:
         """Return selection, with the models that run inside it."""
@@ -118,8 +143,12 @@ class Builder:
         given = replace(given, inside=frozenset(map(topics.model_queries, names)))
         models = {name: ModelWorker(codec, model(name), process.name, how) for name in names}
         executors = executors_of(how, process.clock.now_us, lambda asked: self._model(asked, process))
-        kernel = Local(Selection(codec, given), models, codec, role.outstanding / how.queue_rows, writes_behind=True)
-        return RoleLoop(role, kernel, replace(ports, executors=executors))
+        is_columnar = self._is_columnar("selection", process)
+        own, places = Selection(codec, given), role.outstanding / how.queue_rows
+        fronted = Fronted(Local(own, models, codec, places, writes_behind=not is_columnar))
+        if is_columnar:
+            fronted = before_selection(fronted.kernel, own, models, self._codec, records_of, given.margin_us)
+        return RoleLoop(role, fronted.kernel, replace(ports, executors=executors))
 
     def _worker(self, name: str, process: Process, ports: Ports) -> Runnable:
         return Worker(
@@ -139,7 +168,7 @@ class Builder:
     def _ports(self, node: Node, process: Process, hook: MetricsHook) -> Ports:
         store = SimulatedStore(self._store, process.random, lambda: process.dead) if node.states else None
         return Ports(
-            consumer=SimulatedConsumer(process, node.consumes, node.group),
+            consumer=SimulatedConsumer(process, node.consumes, node.group, self._packing(node.role, process)),
             transport=SimulatedTransport(process),
             clock=process.clock,
             encode=_nothing,

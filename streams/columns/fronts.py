@@ -1,21 +1,22 @@
-"""Puts columns before the kernels of a process, where the settings want them and Skysail is compiled."""
+"""Puts columns before the kernels of a process, where Skysail is compiled."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
 from schemas import topics
-from streams.runtime.kafka.fast.whole_batches import records_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from schemas.codec import Codec
-    from streams.operators.contract import Operator
+    from streams.columns.select import Inside
+    from streams.operators.contract import Batch, Operator, Record
     from streams.operators.join.kernel import Joiner
     from streams.operators.learn.kernel import Learner
     from streams.operators.selection.kernel import Selection
-    from workers.kernel.worker import ModelWorker
+
+    Unpack = Callable[[Batch], list[Record]]
 
 
 class Fronted(NamedTuple):
@@ -26,32 +27,37 @@ class Fronted(NamedTuple):
 
 
 def before_selection(
-    kernel: Operator, selection: Selection, models: Mapping[str, ModelWorker], codec: Codec, margin_us: int | None
+    kernel: Operator,
+    selection: Selection,
+    models: Mapping[str, Inside],
+    codec: Codec,
+    unpack: Unpack,
+    margin_us: int | None,
 ) -> Fronted:
     """Return selection with models inside, behind columns; arguments are those of `select.ColumnSelection`."""
     try:
         from streams.columns.select import columns_for_selection
     except ImportError:  # no compiler when Skysail was installed
         return Fronted(kernel)
-    columns = columns_for_selection(kernel, selection, models, codec, records_of, margin_us)
+    columns = columns_for_selection(kernel, selection, models, codec, unpack, margin_us)
     return Fronted(kernel) if columns is None else Fronted(columns, frozenset({topics.QUERIES}))
 
 
-def before_joiner(kernel: Joiner, codec: Codec) -> Fronted:
+def before_joiner(kernel: Joiner, codec: Codec, unpack: Unpack) -> Fronted:
     """Return the joiner behind columns."""
     try:
         from streams.columns.join import columns_for_joiner
     except ImportError:  # no compiler when Skysail was installed
         return Fronted(kernel)
-    columns = columns_for_joiner(kernel, codec, records_of)
+    columns = columns_for_joiner(kernel, codec, unpack)
     return Fronted(kernel) if columns is None else Fronted(columns, frozenset({topics.PREDICTIONS, topics.FEEDBACK}))
 
 
-def before_learner(kernel: Learner, codec: Codec) -> Fronted:
+def before_learner(kernel: Learner, codec: Codec, unpack: Unpack) -> Fronted:
     """Return the learner behind columns."""
     try:
         from streams.columns.learn import columns_for_learner
     except ImportError:  # no compiler when Skysail was installed
         return Fronted(kernel)
-    columns = columns_for_learner(kernel, codec, records_of)
+    columns = columns_for_learner(kernel, codec, unpack)
     return Fronted(kernel) if columns is None else Fronted(columns, frozenset({topics.OBSERVATIONS}))
