@@ -206,7 +206,7 @@ class ColumnSelection(Behind):
         return effects
 
     def _on_others(self, records: list[Record], now_us: int, effects: Effects) -> None:
-        self._is_changed = self._is_changed or records[0].topic in _FOLLOWED
+        self._is_changed = self._is_changed or not _FOLLOWED.isdisjoint({record.topic for record in records})
         effects += self._kernel.on_records(records, now_us)
 
     def _on_batches(self, batches: list[Batch], now_us: int, effects: Effects) -> None:
@@ -399,7 +399,7 @@ class ColumnSelection(Behind):
 
     def _learn_forms(self, records: Sequence[Record]) -> None:
         """Learn the form of inputs from what clients ask."""
-        for record in records[:_LOOKED_AT]:
+        for record in records[:_LOOKED_AT] if self._applications else ():
             try:
                 query = self._codec.decode(Query, record.value)
             except DecodeError:

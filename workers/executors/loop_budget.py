@@ -24,6 +24,8 @@ _WORKS = 0.5
 # Batches that are timed before a model can count as quick, at first and after one that took longer than expected.
 PROOFS = 32
 PROOFS_AGAIN = 1_000
+# A batch of another size is tried where the largest known one takes no more than this part of a millisecond.
+_TRIED = 4
 # A model that exceeds its allowance by this is no longer quick: in one batch, or added up where quick batches do not
 # make up for it. A process that waits for a core, as there are more processes than cores, seldom waits half as long.
 SURPRISE_US = 50_000
@@ -52,9 +54,19 @@ class Quickness:
         """Whether a batch of `rows` should run on the event loop, even if `more` rows wait."""
         return not self._proofs and self._times.usual(rows) <= self._allowed_us(rows, more=more)
 
-    def is_instant(self, rows: int) -> bool:
-        """Whether a batch of `rows` is known to take less than a millisecond."""
-        return not self._proofs and self._times.usual(rows) <= QUICK_US
+    def instant(self, rows: int) -> int:
+        """Return how many of `rows` to ask at once, as they are known to take less than a millisecond; 0 = none.
+
+        Fewer than all where so many were never asked, and fewer took so little that more are worth a try.
+        """
+        if self._proofs:
+            return 0
+        if self._times.usual(rows) <= QUICK_US:
+            return rows
+        known, took_us = self._times.largest
+        if known >= rows or took_us > QUICK_US // _TRIED:
+            return 0
+        return known * QUICK_US // max(took_us, 1)
 
     def observe(self, rows: int, duration_us: int, cpu_us: int) -> None:
         """Take how long a batch took in a thread of its own, and the CPU time in it."""

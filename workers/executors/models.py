@@ -21,6 +21,7 @@ from policies.foreign import pass_on_interrupt, told
 from streams.operators.contract import Predicted
 from streams.runtime.ports import Loaded, Ran
 from workers.errors import HungError, WorkerError, refusing
+from workers.executors.joining import joined
 from workers.executors.thread import Timed
 from workers.inputs.columns import Stacked
 
@@ -129,11 +130,18 @@ class ModelExecutors:
 
     def ask_now(self, model: str, copy: int, rows: Tensor, patience_us: int) -> tuple[Predicted, int] | None:
         """Ask a copy that is instant, here and now; see `streams.operators.contract.AskNow`."""
-        held, count = self._copies.get((model, copy)), rows.shape[0]
-        if held is None or not held.executor.ready or not held.executor.is_instant(count):
-            return None
-        timed = _quickly(model, Stacked(rows.dtype, rows.shape[1:], rows.data, count), patience_us, held.executor)
-        return None if timed is None else (timed.predicted, timed.predict_us)
+        held, left, took_us = self._copies.get((model, copy)), rows.shape[0], 0
+        width, parts = len(rows.data) // max(left, 1), list[Predicted]()
+        while held is not None and held.executor.ready and (count := held.executor.instant(left)):
+            data = rows.data[len(rows.data) - left * width :][: count * width]
+            timed = _quickly(model, Stacked(rows.dtype, rows.shape[1:], data, count), patience_us, held.executor)
+            if timed is None:
+                return None
+            left, took_us = left - count, took_us + timed.predict_us
+            parts.append(timed.predicted)
+            if not left:
+                return joined(parts), took_us
+        return None
 
     async def loaded(self) -> None:
         """Return when no vital copy is being loaded."""

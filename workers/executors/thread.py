@@ -78,12 +78,12 @@ class Executor(Protocol):
         """
         ...
 
-    def is_instant(self, rows: int) -> bool:
-        """Whether `run_quick` is known to take less than a millisecond for so many rows."""
+    def instant(self, rows: int) -> int:
+        """Return how many of so many rows `run_quick` is known to answer in less than a millisecond; 0 = none."""
         ...
 
     def run_quick(self, inputs: Sequence[Input], patience_s: float) -> Timed | None:
-        """Predict one batch here and now, if `is_quick` or `is_instant` said so; None = call `run` instead.
+        """Predict one batch here and now, if `is_quick` or `instant` said so; None = call `run` instead.
 
         A model that hangs in it ends the process, after about `patience_s`.
         """
@@ -109,9 +109,9 @@ class Elsewhere:
         """Return False."""
         return False
 
-    def is_instant(self, rows: int) -> bool:
-        """Return False."""
-        return False
+    def instant(self, rows: int) -> int:
+        """Return 0."""
+        return 0
 
     def run_quick(self, inputs: Sequence[Input], patience_s: float) -> Timed | None:
         """Leave it to `run`."""
@@ -187,9 +187,9 @@ class ThreadExecutor:
         """Whether the caller's thread is to predict so many rows."""
         return self._quickness is not None and self._quickness.expects(rows, more=more)
 
-    def is_instant(self, rows: int) -> bool:
-        """Whether so many rows are known to take the caller's thread less than a millisecond."""
-        return self._quickness is not None and self._quickness.is_instant(rows)
+    def instant(self, rows: int) -> int:
+        """Return how many of so many rows are known to take the caller's thread less than a millisecond; 0 = none."""
+        return 0 if self._quickness is None else self._quickness.instant(rows)
 
     def run_quick(self, inputs: Sequence[Input], patience_s: float) -> Timed | None:
         """Predict a batch that is known to be quick in the caller's thread.

@@ -133,9 +133,9 @@ class Lane:
         return self.running is None and not len(self.batcher)
 
     @property
-    def is_idle(self) -> bool:
-        """Whether its model can be asked beside the queue: nothing waits, and nothing keeps it."""
-        return self.is_empty and self.is_ready and self.fault is None and self._listening is None
+    def is_free(self) -> bool:
+        """Whether its model can be asked beside the queue: it is there, and no batch is with it."""
+        return self.running is None and self.is_ready and self.fault is None
 
     def patience_us(self, now_us: int) -> int:
         """Return after how long the model counts as hung."""

@@ -67,6 +67,12 @@ class ServiceTimes:
                 return p99(took_us for number, took_us in samples if number > since)
         return self.usual(rows)
 
+    @property
+    def largest(self) -> tuple[int, int]:
+        """The fewest rows of the largest size that was run, and its usual time (us); (0, 0) before the first batch."""
+        bucket = max(self._usual, default=0)
+        return (1 << bucket - 1, self._usual[bucket]) if bucket else (0, 0)
+
     def usual(self, rows: int) -> int:
         """Return the time (us) that a batch of `rows` usually takes: the median of its size; 0 before the first batch.
 

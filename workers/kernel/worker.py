@@ -195,10 +195,9 @@ class ModelWorker(Operator):
         return self._with_given(effects)
 
     def direct(self, now_us: int) -> Direct | None:
-        """Return whom to ask beside the queue, where it is empty and one version answers all; None = nobody."""
+        """Return whom to ask beside the queue, where one version answers all and no batch is with it; None = nobody."""
         lane = self._serving
-        is_busy = self._unwritten or self._given or self._beside.lanes or self._rollout.is_stirred(now_us)
-        if is_busy or not lane.is_idle:
+        if self._beside.lanes or self._rollout.is_stirred(now_us) or not lane.is_free:
             return None
         return Direct(lane.identity.version, lane.copy, lane.patience_us(now_us))
 

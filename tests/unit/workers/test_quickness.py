@@ -182,3 +182,25 @@ async def test_a_long_row_counts_as_many_and_goes_to_the_thread() -> None:
     assert executor.run_quick(["a" * 10], 5) is not None
     assert executor.run_quick(["a" * 10_000_000], 5) is None
     await executor.stop()
+
+
+def test_no_row_is_asked_at_once_before_the_model_is_known() -> None:
+    """However few there are."""
+    assert Quickness().instant(1) == 0
+
+
+def test_as_many_rows_are_asked_at_once_as_take_a_millisecond() -> None:
+    """All of a size that is known, or follows from it; part of what was never asked, where there is room to try."""
+    quickness = proven(QUICK_US // 8)
+    assert quickness.instant(1) == 1
+    assert quickness.instant(8) == 8
+    assert quickness.instant(500) == 8
+    quickness.observe_expected(8, QUICK_US // 8, QUICK_US // 8)
+    assert quickness.instant(500) == 64
+
+
+def test_a_slow_model_is_not_asked_at_once_again_and_again() -> None:
+    """Where the largest size takes its time, more rows are not tried."""
+    quickness = proven(QUICK_US // 2, rows=16)
+    assert quickness.instant(16) == 16
+    assert quickness.instant(500) == 0

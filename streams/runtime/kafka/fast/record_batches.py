@@ -72,6 +72,8 @@ def split(
 ) -> tuple[list[Record | Batch], int]:
     """Return the same as `unpack`, but plain batches whole that begin at offset `whole_from` or behind it.
 
+    One that is compressed is plain once it is inflated.
+
     Raises:
         CorruptRecordException: as `unpack`, if the first batch had to be unpacked.
     """
@@ -83,16 +85,15 @@ def split(
             break
         batch = data[at:behind]
         at, began = behind, at
-        if whole_from is not None:
-            whole = _whole(batch, topic, partition, start, whole_from)
-            if whole is not None:
-                found += [whole] if whole.offset < whole.end else []
-                end = whole.end
-                continue
         try:
             if batch[_COMPRESSION] & _CODEC:
                 batch = _inflated(batch)
                 room -= len(batch)
+            whole = None if whole_from is None else _whole(batch, topic, partition, start, whole_from)
+            if whole is not None:
+                found += [whole] if whole.offset < whole.end else []
+                end = whole.end
+                continue
             records, end = _records(batch, topic, partition, start)
         except _ChecksumError:
             if began:
