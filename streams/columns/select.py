@@ -317,7 +317,13 @@ class ColumnSelection(Behind):
         inside = self._models[model]
         whom = inside.direct(now_us)
         ran = None if whom is None or self._ask is None else self._ask(model, whom.copy, rows, whom.patience_us)
-        if whom is None or its.lane is None or ran is None or (said := _said(ran[0])) is None:
+        if whom is None or its.lane is None or ran is None:
+            return None
+        if ran[0].scores is not None:  # the kernel would ask once more, each time
+            self._whys[name] = "scores"
+            del self._applications[name]
+            return None
+        if (said := _said(ran[0])) is None:
             return None
         key = arm, whom.version, said.kind
         if key not in its.forms:
@@ -473,9 +479,9 @@ class _Recents:
 
 
 def _said(results: Predicted) -> _Said | None:
-    """Return answers as they are written; None: there is more to say than one number or text a row."""
+    """Return answers as they are written; None: they are not one number or text a row."""
     answers, count = results.answers, len(results.outcomes)
-    if results.scores is not None or results.outcomes.count(Outcome.OK) < count:
+    if results.outcomes.count(Outcome.OK) < count:
         return None
     if isinstance(answers, tuple):
         try:

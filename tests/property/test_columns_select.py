@@ -82,6 +82,8 @@ class Twin:
 
     is_columnar: bool
     refuses: frozenset[str] = frozenset()
+    has_scores: bool = False
+    calls: int = 0  # of models, at once
     said: dict[int, list[tuple[bytes | None, bytes, object]]] = field(default_factory=dict)
     done: set[tuple[str, int, int]] = field(default_factory=set)
     letters: dict[tuple[str, int, int], str] = field(default_factory=dict)
@@ -105,7 +107,11 @@ class Twin:
         """Answer at once, unless the model refuses to."""
         assert copy == self.models[name].serving.copy
         assert patience_us > 0
-        return None if name in self.refuses else (answers(name, rows.numpy()), 0)
+        self.calls += 1
+        if name in self.refuses:
+            return None
+        found = answers(name, rows.numpy())
+        return (replace(found, scores=np.ones((rows.shape[0], 2))) if self.has_scores else found), 0
 
     def configure(self, topic: str, key: str, record: object, now_us: int) -> None:
         """Publish a model or an application."""
@@ -266,6 +272,21 @@ CHANGES: tuple[dict[str, object], ...] = (
 FORMS: tuple[dict[str, object], ...] = ({}, {"per_context": True}, {"per_context": True, "spread": True})
 
 
+def test_plain_applications_go_by_columns_whatever_their_policy_draws() -> None:
+    """Each policy that asks one model, with contexts and without."""
+    for policy in (each for each in POLICIES if each != "exp4"):
+        for form in FORMS:
+            twin = Twin(is_columnar=True)
+            for name in MODELS:
+                twin.configure(topics.MODELS, name, model(name), NOW)
+            twin.configure(topics.APPLICATIONS, "digits", application("digits", policy, **form), NOW)
+            twin.poll([FIRST], NOW)
+            for offset in (1, 2):
+                value = CODEC.encode(usual(f"plain-{offset}", np.ones(4, np.float32), sent_us=NOW))
+                twin.poll([Batch(topics.QUERIES, 0, offset, offset + 1, batch(offset, [(None, value, [])]))], NOW)
+            assert twin.kernel.statistics()["answers_by_columns_total{application=digits}"] >= 1
+
+
 @settings(max_examples=60, deadline=None, print_blob=True)
 @given(
     st.sampled_from(POLICIES),
@@ -314,3 +335,41 @@ def learnt(policy: str, version: int) -> PolicyState:
     names = MODELS[:1] if policy == "single" else MODELS
     values = made.init(len(names))
     return PolicyState(registry.spec(made), names, version + 1, tuple(values))
+
+
+def test_a_model_that_gives_scores_is_asked_once_too_often_and_no_more() -> None:
+    """From then on the kernel alone asks it, and the figures say why."""
+    twin = Twin(is_columnar=True, has_scores=True)
+    for name in MODELS:
+        twin.configure(topics.MODELS, name, model(name), NOW)
+    twin.configure(topics.APPLICATIONS, "digits", application("digits", "single"), NOW)
+    twin.poll([FIRST], NOW)
+    for offset in (1, 2, 3):
+        value = CODEC.encode(usual(f"scored-{offset}", np.ones(4, np.float32), sent_us=NOW))
+        twin.poll([Batch(topics.QUERIES, 0, offset, offset + 1, batch(offset, [(None, value, [])]))], NOW)
+    assert twin.calls == 1
+    assert twin.kernel.statistics()["not_by_columns{application=digits,why=scores}"] == 1.0
+    assert len(twin.said[0]) == 4
+
+
+def test_figures_say_why_an_application_does_not_go_by_columns() -> None:
+    """In a word."""
+    twin = Twin(is_columnar=True)
+    for name in MODELS:
+        twin.configure(topics.MODELS, name, model(name), NOW)
+    cases: dict[str, dict[str, object]] = {
+        "coverage": {"coverage": 0.9},
+        "versions": {"versions": {"one": "7"}},
+        "workers": {"models": ("one", "elsewhere")},
+    }
+    for why, changes in cases.items():
+        twin.configure(topics.APPLICATIONS, f"app-{why}", application(f"app-{why}", "exp3", **changes), NOW)
+    twin.configure(topics.APPLICATIONS, "app-policy", application("app-policy", "exp4"), NOW)
+    twin.poll([FIRST], NOW)
+    said = {name for name in twin.kernel.statistics() if name.startswith("not_by_columns")}
+    assert said == {
+        "not_by_columns{application=app-policy,why=policy}",
+        "not_by_columns{application=app-coverage,why=coverage}",
+        "not_by_columns{application=app-versions,why=versions}",
+        "not_by_columns{application=app-workers,why=workers}",
+    }

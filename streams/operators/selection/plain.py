@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from policies.contract import is_answering, is_contextual, is_stepwise
+from policies.outside import comes_from_outside
 from schemas import topics
 from streams.operators.selection.canaries import canary_shares
 from streams.operators.selection.state_view import OutsideArms
@@ -15,7 +17,7 @@ from streams.operators.selection.state_view import OutsideArms
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from schemas.records import Application
+    from policies.contract import Policy
     from streams.operators.configuration import Configuration, Deployed
     from streams.operators.contract import StateKey
     from streams.operators.selection.pending import Quotas
@@ -62,7 +64,7 @@ class PlainQueries:
     def applications(self) -> dict[str, Deployed | str]:
         """Return those that are deployed, or in a word why their queries are not plain."""
         known = self._configuration.applications
-        return {name: self._why_not(deployed.application) or deployed for name, deployed in known.items()}
+        return {name: self._why_not(deployed) or deployed for name, deployed in known.items()}
 
     def arms(self, deployed: Deployed, context: str | None, now_us: int, wanted: list[StateKey]) -> Arms | None:
         """Return the arms that decide a plain application's queries now; None: it asks otherwise, or waits for a state.
@@ -99,11 +101,12 @@ class PlainQueries:
             counters["late_answers_total", "application", name, "status", "complete"] += answers.late
         self._serving.combiner.count(name, answers.durations_us, now_us)
 
-    def _why_not(self, application: Application) -> str:
+    def _why_not(self, deployed: Deployed) -> str:
         """Return in a word what an application has that columns do not; "" = nothing."""
-        inside, models = self._serving.inside, self._configuration.models
+        inside, models, application = self._serving.inside, self._configuration.models, deployed.application
         found = (
             ("graph", application.stages),
+            ("policy", not _draws_one(deployed.policy)),
             ("features", application.sources),
             ("versions", application.versions),
             ("coverage", application.coverage),
@@ -115,6 +118,12 @@ class PlainQueries:
             ("admission", self._serving.is_admitting),
         )
         return next((word for word, is_so in found if is_so), "")
+
+
+def _draws_one(policy: Policy) -> bool:
+    """Tell whether a policy draws one model, whatever the query, whose answer is the answer."""
+    is_other = is_contextual(policy) or is_stepwise(policy) or is_answering(policy) or comes_from_outside(policy)
+    return not (is_other or policy.full_information)
 
 
 def _asks_one(arms: Arms) -> bool:
