@@ -291,10 +291,8 @@ class ColumnSelection(Behind):
     def _ask_models(self, poll: Poll, run: _Run, number: int, now_us: int) -> int | None:
         """Ask the models of an application's rows; returns how long they took (us), None = they are left."""
         its = run.lanes[number]
-        recent = self._selection.plain.quotas.by_name[its.deployed.application.name].recent
-        known = {place: (of.ids, of.oldest) for place in poll.partitions if (of := recent.of(place))}
         took_us, asked = 0, dict[int, tuple[str, int]]()
-        for arm, count, numbers in poll.ask(run.begin, run.end, number, known):
+        for arm, count, numbers in poll.ask(run.begin, run.end, number):
             dtype, shape = its.form
             ran = self._ask_arm(its, arm, Tensor(dtype, (count, *shape), numbers), now_us)
             if ran is None:

@@ -27,7 +27,6 @@ cdef enum:
     MOST_CONTEXT = 1024  # bytes; Python takes longer ones
     MOST_TOKEN = 256
     LEFT = -1  # instead of a lane
-    AGAIN = -1  # instead of an arm: its id is known
 
 # Kinds of answers.
 cdef enum:
@@ -209,7 +208,6 @@ cdef class Poll:
     """
 
     cdef list batches
-    cdef readonly set partitions
     cdef tuple lanes
     cdef int64_t now_us
     cdef Row* rows
@@ -224,7 +222,6 @@ cdef class Poll:
             raise ValueError("nothing is answered here")
         self.batches, self.lanes, self.now_us = batches, lanes, now_us
         draw_begin(b"select", 6, self.begun)
-        self.partitions = {batch[1] for batch in batches}
         for lane in lanes:
             <Lane?>lane
         for index in range(len(batches)):
@@ -362,7 +359,7 @@ cdef class Poll:
         cdef set found = set()
         self._check(begin, end)
         for index in range(begin, end):
-            if self.rows[index].lane == lane and self.rows[index].arm != AGAIN:
+            if self.rows[index].lane == lane:
                 found.add((self.rows[index].state, self.rows[index].arm))
         return found
 
@@ -398,15 +395,13 @@ cdef class Poll:
             if self.rows[index].lane == lane:
                 self.rows[index].lane = LEFT
 
-    def ask(self, Py_ssize_t begin, Py_ssize_t end, int number, dict recent not None):
-        """Draw the arms of a lane's rows; an id that is known already asks nothing.
+    def ask(self, Py_ssize_t begin, Py_ssize_t end, int number):
+        """Draw the arms of a lane's rows: of copies, too, which are seen when they are answered, in their order.
 
         Args:
             begin: of the rows.
             end: behind the last one.
             number: of the lane.
-            recent: by partition, the ids that its application has had: `IdTimes`, and the least of their times that
-                counts.
 
         Returns:
             Of each arm that is asked: its number, how many rows it has, and their numbers, row after row.
@@ -421,11 +416,9 @@ cdef class Poll:
             row = self.rows + index
             if row.lane != number:
                 continue
-            row.arm = AGAIN
-            if not self._is_known(row, recent):
-                row.arm = self._draw(row, lane)
-                row.place = taken[row.arm]
-                taken[row.arm] += 1
+            row.arm = self._draw(row, lane)
+            row.place = taken[row.arm]
+            taken[row.arm] += 1
         return self._matrices(begin, end, number, taken)
 
     cdef int _draw(self, Row* row, Lane lane) except -2:
@@ -449,17 +442,10 @@ cdef class Poll:
                 found.append((arm, taken[arm], made))
         for index in range(begin, end):
             arm = self.rows[index].arm
-            if self.rows[index].lane == number and arm != AGAIN:
+            if self.rows[index].lane == number:
                 memcpy(at[arm], self.rows[index].numbers, <size_t>lane.width)
                 at[arm] += lane.width
         return found
-
-    cdef bint _is_known(self, Row* row, dict recent) except -1:
-        known = recent.get(self.batches[row.batch][1])
-        if known is None:
-            return False
-        cdef uint32_t time = (<IdTimes?>known[0]).find_key(hash_of(row.id.at, <size_t>row.id.size))
-        return time and time >= <uint32_t>known[1] and time % MARKS == mark_of(row.token)
 
     cdef int _check(self, Py_ssize_t begin, Py_ssize_t end) except -1:
         if not 0 <= begin <= end <= self.count:
@@ -497,7 +483,7 @@ cdef class Poll:
                 partition, number = found, 0
                 begin_batch(&self.output)
             number_of_lane = row.lane
-            if row.arm == AGAIN or not recent.add(row):
+            if not recent.add(row):
                 answered.again(partition, row.offset, row.lane)
                 continue
             self._write(row, <Lane>self.lanes[row.lane], number, answered_us)

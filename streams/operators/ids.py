@@ -92,11 +92,6 @@ class Generations:
     generation: int = 2 * MARKS
     size: int = 0  # of the latest generation
 
-    @property
-    def oldest(self) -> int:
-        """The least time that counts: of the generation before."""
-        return self.generation - MARKS
-
 
 class RecentIds:
     """At least the last `capacity` ids of each partition, and at most twice as many: two generations."""

@@ -337,6 +337,24 @@ def learnt(policy: str, version: int) -> PolicyState:
     return PolicyState(registry.spec(made), names, version + 1, tuple(values))
 
 
+def test_an_id_under_another_token_is_another_query_within_a_poll_too() -> None:
+    """What was the last token of an id decides, as each query comes to its turn."""
+    twins = both()
+    row = np.ones(4, np.float32)
+    said = [usual("q", row, sent_us=NOW, reply_token=token) for token in ("token-1", "", "", "token-1", "token-1")]
+    for twin in twins:
+        for name in MODELS:
+            twin.configure(topics.MODELS, name, model(name), NOW)
+        twin.configure(topics.APPLICATIONS, "digits", application("digits", "single"), NOW)
+        twin.poll([FIRST], NOW)
+        twin.poll([Batch(topics.QUERIES, 1, 0, 1, batch(0, [(None, CODEC.encode(said[0]), [])]))], NOW)
+        rest: list[Any] = [(None, CODEC.encode(one), []) for one in said[1:]]
+        twin.poll([Batch(topics.QUERIES, 1, 1, 5, batch(1, rest))], NOW)
+    alone, columns = (twin.seen() for twin in twins)
+    assert columns == alone
+    assert len(twins[0].said[1]) == 3
+
+
 def test_a_model_that_gives_scores_is_asked_once_too_often_and_no_more() -> None:
     """From then on the kernel alone asks it, and the figures say why."""
     twin = Twin(is_columnar=True, has_scores=True)

@@ -42,7 +42,7 @@ def asked(ids: list[str]) -> Batch:
 def drawn(given_lane: columns.Lane, ids: list[str]) -> dict[int, list[int]]:
     """Return which queries ask each arm, by their numbers."""
     poll = columns.Poll([asked(ids)], (given_lane,), NOW)
-    found = poll.ask(0, poll.count, 0, {})
+    found = poll.ask(0, poll.count, 0)
     return {
         arm: np.frombuffer(rows, np.float32).reshape(count, 2)[:, 0].astype(int).tolist() for arm, count, rows in found
     }
