@@ -13,7 +13,7 @@ from math import prod
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from schemas.records import ModelOutput, Outcome, Prediction, Query, Status, Tensor
-from schemas.wire import ITEM_BYTES
+from schemas.wire import ITEM_BYTES, write_long
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -168,21 +168,10 @@ def joined(pieces: Sequence[bytes], marks: Sequence[bytes]) -> bytes:
     return b"".join([part for pair in zip(pieces, [*marks, b""], strict=True) for part in pair])
 
 
-def zigzag(number: int) -> bytes:
-    """Return a whole number of 64 bits as Avro writes it."""
-    left = (number << 1) ^ (number >> 63)
-    found = bytearray()
-    while left > 127:
-        found.append(left & 127 | 128)
-        left >>= 7
-    found.append(left)
-    return bytes(found)
-
-
 def text(given: str) -> bytes:
     """Return a text as Avro writes it."""
     raw = given.encode()
-    return zigzag(len(raw)) + raw
+    return write_long(len(raw)) + raw
 
 
 class _QueryMarks(NamedTuple):
@@ -197,7 +186,7 @@ class _QueryMarks(NamedTuple):
 
     def cut(self, application: str) -> tuple[bytes, ...]:
         """Return them as they are written, in order."""
-        times = zigzag(self.sent_us) + _GIVEN + _double(self.slo_ms)
+        times = write_long(self.sent_us) + _GIVEN + _double(self.slo_ms)
         return text(self.id), text(application), self.numbers, _GIVEN + text(self.context), times, text(self.token)
 
 
@@ -213,7 +202,7 @@ class _AnswerMarks(NamedTuple):
     def cut(self, application: str) -> tuple[bytes, ...]:
         """Return them as they are written, in order."""
         answer = _written(self.answer)
-        context, times = _GIVEN + text(self.context), b"".join(map(zigzag, self.times))
+        context, times = _GIVEN + text(self.context), b"".join(map(write_long, self.times))
         return text(self.id), text(application), context, answer, answer, times, text(self.token)
 
 
@@ -228,7 +217,7 @@ _ANSWERS: Final[Mapping[type, tuple[Value, Value]]] = {
 def _written(answer: Value) -> bytes:
     if isinstance(answer, str):
         return text(answer)
-    return zigzag(answer) if isinstance(answer, int) else _double(float(answer))  # type: ignore[arg-type]
+    return write_long(answer) if isinstance(answer, int) else _double(float(answer))  # type: ignore[arg-type]
 
 
 def _numbers(width: int, seed: int) -> bytes:

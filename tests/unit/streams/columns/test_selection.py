@@ -14,7 +14,8 @@ from policies.draw import uniform
 from schemas import topics
 from schemas.codec import Codec
 from schemas.records import Decision, Feedback, Query, Tensor
-from streams.columns.pieces import Asked, Uncut, answer_form, cut, joined, query_form, text, zigzag
+from schemas.wire import write_long
+from streams.columns.pieces import Asked, Uncut, answer_form, cut, joined, query_form, text
 from streams.operators.contract import Batch
 from tests.batches import batch
 
@@ -119,4 +120,4 @@ def test_what_is_not_there_is_not_cut() -> None:
     assert joined([b"a", b"b", b"c"], (b"3", b"4")) == b"a3b4c"
     with pytest.raises(Uncut):
         cut(b"a2b1c", (b"1", b"2"))
-    assert CODEC.encode(Feedback("q", sent_us=-3)).endswith(zigzag(-3))
+    assert CODEC.encode(Feedback("q", sent_us=-3)).endswith(write_long(-3))
