@@ -53,20 +53,18 @@ class QueryForm(NamedTuple):
 
 
 class AnswerForm(NamedTuple):
-    """A prediction's bytes around what differs, of one arm in one state, and of one kind of answer.
+    """A prediction's bytes around what differs, of one arm, version and kind of answer; see `decided`.
 
         head | id | application | context | decided | answer | named | answer | closed | times | token | tail
 
     Attributes:
         head: framing.
-        decided: decision and status.
         named: confidence, model and version.
         closed: no scores, no other output.
         tail: no message, no steps, and so on.
     """
 
     head: bytes
-    decided: bytes
     named: bytes
     closed: bytes
     tail: bytes
@@ -117,14 +115,14 @@ def answer_form(codec: Codec, application: str, asked: Asked, kind: type[int | f
     """
     marks, other = _AnswerMarks(_ANSWERS[kind][0]), _AnswerMarks(_ANSWERS[kind][1], "q", "c", (3, -4, 5, 6), "")
     pieces = cut(_answer(codec, application, asked, marks), marks.cut(application))
-    head, *rest = _only(pieces, (0, 3, 4, 5, 7))
+    head, _, *rest = _only(pieces, (0, 3, 4, 5, 7))
     if joined(pieces, other.cut(application)) != _answer(codec, application, asked, other):
         raise Uncut
     return AnswerForm(head, *rest)
 
 
 def decided(codec: Codec, application: str, asked: Asked, kind: type[int | float | str], form: AnswerForm) -> bytes:
-    """Return how another decision for the same arm is written, between context and answer.
+    """Return how a decision for the same arm is written, between context and answer: it differs by state.
 
     Raises:
         Uncut: what stands around it is not as in that form.

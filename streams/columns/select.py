@@ -219,13 +219,14 @@ class ColumnSelection(Behind):
             poll = compiled.Poll(batches, tuple([lane for _, lane in its]), now_us)
         except ValueError:
             records = left.all()
+            self._left["application" if not its else "batch"] += len(records)
             self._learn_forms(records)
             effects += self._kernel.on_records(records, now_us)
             return
         wanted: list[StateKey] = []
         for number in poll.lanes_of(0, poll.count):
             if not self._draws(poll, number, lanes[number], now_us, wanted):
-                poll.leave(0, poll.count, number)
+                poll.leave(0, number, "state")
         self._take_turns(poll, lanes, left, now_us, effects)
         self._selection.fetch(wanted, now_us, effects)
         self._note_left(poll, left)
@@ -263,7 +264,8 @@ class ColumnSelection(Behind):
         """Answer the runs of plain rows, and give the kernel the others, in order."""
         runs = [*poll.runs(), (False, poll.count)]
         if len(runs) > MOST_RUNS + 1:
-            self._left["turns"] += poll.count
+            for number in poll.lanes_of(0, poll.count):
+                poll.leave(0, number, "turns")
             effects += self._kernel.on_records(left.all(), now_us)
             return
         for (is_left, begin), (_, end) in pairwise(runs):
@@ -279,7 +281,7 @@ class ColumnSelection(Behind):
         for number in sorted(poll.lanes_of(begin, end)):
             lane_us = self._ask_models(poll, run, number, now_us)
             if lane_us is None:
-                poll.leave(begin, end, number)
+                poll.leave(begin, number, "model")
             else:
                 took_us += lane_us
                 answering.append(number)
@@ -319,7 +321,7 @@ class ColumnSelection(Behind):
             return None
         if ran[0].scores is not None:  # the kernel would ask once more, each time
             self._whys[name] = "scores"
-            del self._applications[name]
+            self._applications.pop(name, None)
             return None
         if (said := _said(ran[0])) is None:
             return None
@@ -330,8 +332,7 @@ class ColumnSelection(Behind):
                 its.forms[key] = answer_form(self._codec, name, asked, _KINDS[said.kind])
             except (Uncut, SchemaError):
                 return None
-        head, _, *pieces = its.forms[key]
-        its.lane.say(arm, rows.shape[0], said.kind, said.answers, (head, *pieces))
+        its.lane.say(arm, rows.shape[0], said.kind, said.answers, tuple(its.forms[key]))
         inside.on_answered(rows, ran[1], now_us)
         return ran[1], whom.version, said.kind
 

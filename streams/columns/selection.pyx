@@ -46,7 +46,7 @@ cdef enum:
     HEADERS = 6
     STATE = 7
 
-WHYS = ("", "foreign", "application", "input", "fields", "times", "headers", "state")
+WHYS = ("", "foreign", "application", "input", "fields", "times", "headers", "state", "model", "turns")
 
 cdef extern from *:
     """
@@ -387,13 +387,14 @@ cdef class Poll:
             if row.lane == lane and row.state in states:
                 row.lane, row.why = LEFT, STATE
 
-    def leave(self, Py_ssize_t begin, Py_ssize_t end, int lane):
-        """Leave the rows of a lane to Python."""
+    def leave(self, Py_ssize_t begin, int lane, str why not None):
+        """Leave the rows of a lane to Python from one on, for a reason of `WHYS`."""
         cdef Py_ssize_t index
-        self._check(begin, end)
-        for index in range(begin, end):
+        cdef int said = WHYS.index(why)
+        self._check(begin, self.count)
+        for index in range(begin, self.count):
             if self.rows[index].lane == lane:
-                self.rows[index].lane = LEFT
+                self.rows[index].lane, self.rows[index].why = LEFT, said
 
     def ask(self, Py_ssize_t begin, Py_ssize_t end, int number):
         """Draw the arms of a lane's rows: of copies, too, which are seen when they are answered, in their order.

@@ -370,6 +370,51 @@ def test_a_model_that_gives_scores_is_asked_once_too_often_and_no_more() -> None
     assert len(twin.said[0]) == 4
 
 
+def served(policy: str, *, has_scores: bool = False, refuses: frozenset[str] = frozenset()) -> Twin:
+    """Return selection behind columns, with an application whose form it knows."""
+    twin = Twin(is_columnar=True, has_scores=has_scores, refuses=refuses)
+    for name in MODELS:
+        twin.configure(topics.MODELS, name, model(name), NOW)
+    twin.configure(topics.APPLICATIONS, "digits", application("digits", policy), NOW)
+    twin.poll([FIRST], NOW)
+    return twin
+
+
+def in_turns(count: int) -> Batch:
+    """Return plain queries, and between any two one with a header."""
+    values = [CODEC.encode(usual(f"turn-{number}", np.ones(4, np.float32), sent_us=NOW)) for number in range(count)]
+    said: list[Any] = [(None, value, [("h", b"")] if number % 2 else []) for number, value in enumerate(values)]
+    return Batch(topics.QUERIES, 0, 1, 1 + count, batch(1, said))
+
+
+def left_of(twin: Twin) -> dict[str, float]:
+    """Return how many queries were left to Python, by why."""
+    figures = twin.kernel.statistics().items()
+    return {
+        name[len("queries_left_total{why=") : -1]: value for name, value in figures if name.startswith("queries_left")
+    }
+
+
+def test_scores_in_a_poll_of_several_runs_are_asked_for_once_too() -> None:
+    """The rows of the later runs are the kernel's, and all are answered."""
+    twin = served("exp3", has_scores=True)
+    twin.poll([in_turns(7)], NOW)
+    assert twin.calls == 1
+    assert len(twin.said[0]) == 8
+
+
+def test_each_query_that_is_left_is_counted_once_by_why() -> None:
+    """Be it for its bytes, a model that does not answer at once, or a poll with too many turns."""
+    twin = served("single", refuses=frozenset({"one"}))
+    before = left_of(twin)
+    assert sum(before.values()) == 1  # from it columns learnt the form
+    twin.poll([in_turns(5)], NOW)
+    assert left_of(twin) == {**before, "headers": 2, "model": 3}
+    other = served("single")
+    other.poll([in_turns(20)], NOW)
+    assert left_of(other) == {**before, "headers": 10, "turns": 10}
+
+
 def test_figures_say_why_an_application_does_not_go_by_columns() -> None:
     """In a word."""
     twin = Twin(is_columnar=True)

@@ -66,7 +66,7 @@ class Quickness:
         known, took_us = self._times.largest
         if known >= rows or took_us > QUICK_US // _TRIED:
             return 0
-        return known * QUICK_US // max(took_us, 1)
+        return known * QUICK_US // took_us
 
     def observe(self, rows: int, duration_us: int, cpu_us: int) -> None:
         """Take how long a batch took in a thread of its own, and the CPU time in it."""

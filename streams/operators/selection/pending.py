@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 _SURPLUS, _LEAST = 1.25, 1 / 16
 # Queries of an application by which it is told that nearly all of its queries expire before they come.
 _LAST = 16
+_NEGLIGIBLE = 1e-6  # a mean that only halves never comes to nothing
 
 # A query and what belongs to it take about 1 KiB (CPython 3.11): a place. More of them for what a client made larger.
 PLACE_BYTES = 1_024
@@ -75,7 +76,8 @@ class Quota:
             self.expired += (1.0 - self.expired) / _LAST
             self.sent_ago_us = sent_ago_us
         elif self.expired:
-            self.expired *= 1.0 - 1.0 / _LAST
+            kept = self.expired * (1.0 - 1.0 / _LAST)
+            self.expired = kept if kept > _NEGLIGIBLE else 0.0
 
 
 class Quotas:
