@@ -407,7 +407,7 @@ class ScriptedKernel(Operator):
     held: int = 0
     spread: object = None
     is_getting_ready: bool = False
-    recalled_us: int = 0
+    is_told_written: bool = False
     recalled: list[Record] = field(default_factory=list)
     last: Effects = field(default_factory=list)
     answers: list[dict[StateKey, PolicyState | None]] = field(default_factory=list)
@@ -415,9 +415,8 @@ class ScriptedKernel(Operator):
     def needs(self) -> Needs:
         """Return what the script says."""
         wake = self.wakes[0] if self.wakes else None
-        window_us, recalled_us = self.window_us, self.recalled_us
-        needs = Needs(wake, self.held, self.pauses, window_us, self.others, spread=self.spread, recalled_us=recalled_us)
-        return needs._replace(is_getting_ready=self.is_getting_ready)
+        needs = Needs(wake, self.held, self.pauses, self.window_us, self.others, spread=self.spread)
+        return needs._replace(is_getting_ready=self.is_getting_ready, is_told_written=self.is_told_written)
 
     def on_stop(self, now_us: int) -> Effects:
         """Say the last words."""

@@ -127,7 +127,15 @@ class ColumnJoiner(Behind):
 
         observed_us = min(joiner.observed_us, _LATEST_US)
         begun = self._columns.wait(
-            run, partition, joiner.room, now_us, observed_us, joiner.settings.early_us, seconds(now_us), take
+            run,
+            partition,
+            joiner.room,
+            now_us,
+            joiner.observed,
+            observed_us,
+            joiner.settings.early_us,
+            seconds(now_us),
+            take,
         )
         joiner.end_predictions(partition, begun, now_us, effects)
 

@@ -2,6 +2,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from streams.columns.join_forms import JoinForms
 from streams.operators.contract import Batch, Effects, Record
+from streams.operators.ids import IdTimes
 from streams.operators.join.buffer import JoinBuffer
 from streams.operators.join.observation import ErrorSpans
 from streams.operators.join.shared_room import SharedRoom
@@ -36,6 +37,7 @@ class Joining:
         partition: JoinBuffer,
         room: SharedRoom,
         now_us: int,
+        observed: IdTimes,
         observed_us: int,
         early_us: int,
         oldest_s: int,

@@ -158,7 +158,7 @@ cdef class Joining:
     cdef object _partition, _room
     cdef dict _waiting
     cdef list _ended, _begun, _names
-    cdef IdTimes _joined
+    cdef IdTimes _joined, _observed
     cdef int64_t _now_us, _early_us, _observed_us, _start, _newest_us, _second, _most, _used, _usual
     cdef int64_t _now_s
     cdef uint32_t _oldest_s
@@ -203,8 +203,8 @@ cdef class Joining:
     # ---- predictions begin to wait ----
 
     def wait(
-        self, list run not None, partition, room, int64_t now_us, int64_t observed_us, int64_t early_us,
-        uint32_t oldest_s, take
+        self, list run not None, partition, room, int64_t now_us, IdTimes observed not None, int64_t observed_us,
+        int64_t early_us, uint32_t oldest_s, take
     ):
         """Let the predictions of a run of one partition wait.
 
@@ -213,7 +213,8 @@ cdef class Joining:
             partition: its `JoinBuffer`.
             room: of predictions.
             now_us: the time.
-            observed_us: predictions until then are the kernel's, as they may have an observation already.
+            observed: queries that have an observation already; their predictions are the kernel's.
+            observed_us: a prediction that is younger has none.
             early_us: how long feedback waits.
             oldest_s: `seconds` of now.
             take: takes a record that is not of the common form; it is given the ids that wait so far, too.
@@ -223,7 +224,7 @@ cdef class Joining:
         """
         cdef Opened batch
         self._begin(partition, room, now_us, oldest_s)
-        self._observed_us, self._early_us, self._begun = observed_us, early_us, []
+        self._observed, self._observed_us, self._early_us, self._begun = observed, observed_us, early_us, []
         for item in run:
             if type(item) is not Batch:
                 self._hand(item, take)
@@ -273,7 +274,7 @@ cdef class Joining:
 
     cdef int _end(self) except -1:
         self._partition = self._room = self._batch = self._records = self._waiting = None
-        self._ended = self._begun = self._joined = None
+        self._ended = self._begun = self._joined = self._observed = None
         return 0
 
     cdef int _hand(self, record, take) except -1:
@@ -326,7 +327,7 @@ cdef class Joining:
         name, application = read_name(&place), read_name(&place)
         context = read_context(&place)
         expect(&place, GIVEN)  # a decision
-        if place.bad or name.size > SHORT_ID or taken.offset < self._start or taken.stamp_us <= self._observed_us:
+        if place.bad or name.size > SHORT_ID or taken.offset < self._start:
             return False
         owner = self._owner_named(application)
         if owner is None or not owner.is_met and self._meet(owner) < 0:
@@ -335,6 +336,8 @@ cdef class Joining:
             return False
         key, query_id = hashed(name), as_str(name)
         if self._is_known(key) or query_id in self._waiting:
+            return False
+        if taken.stamp_us <= self._observed_us and self._observed.find_key(key):
             return False
         second = self._end_second(taken.stamp_us, owner.window_us)
         if second != self._second:

@@ -286,8 +286,8 @@ class Needs(NamedTuple):
         topics: consumed topics, where they change while the role runs; None = those that the role says.
         spread: what the consumer's assignor spreads partitions by, if it goes by anything. Another object than before
             says that it would spread them otherwise now: the runtime joins the group anew.
-        recalled_us: how old the first incomplete record of the main topic may be at a start. If it is older, the
-            operator gets what its role has written since; 0 = never.
+        is_told_written: whether the operator gets, at a start, what its role has written since its first incomplete
+            record of the main topic.
         is_getting_ready: whether it would rather not take records of its group yet: it has what it follows, and
             prepares for them. The runtime joins the group without it after a while.
     """
@@ -300,7 +300,7 @@ class Needs(NamedTuple):
     is_told_unread: bool = False
     topics: frozenset[str] | None = None
     spread: object = None
-    recalled_us: int = 0
+    is_told_written: bool = False
     is_getting_ready: bool = False
 
 
@@ -401,7 +401,7 @@ class Operator(Protocol):
         """
 
     def on_written(self, records: Sequence[Record]) -> None:
-        """Take what the role has written since its first incomplete record; see `Needs.recalled_us`.
+        """Take what the role has written since its first incomplete record; see `Needs.is_told_written`.
 
         It comes after `on_assigned` and before any record. Some may come several times.
         """

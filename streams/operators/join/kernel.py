@@ -26,10 +26,10 @@ feedback by partition, outputs of shadows by model. Only a holder over its share
 skipped and counted as `over_limit`; its feedback becomes a dead letter of that cause. While one topic is behind, as
 after an outage, the kernel pauses the other in time, and nothing is turned away.
 
-After a crash an observation may be made again, or a default loss may follow a feedback that was joined. The learner
-remembers ids for `JoinerSettings.memory_us` and applies the first. A window that ended longer ago, during an outage,
-teaches no default loss. Where offsets could not be committed for longer than a window, the joiner is told at its start
-which observations there are (`on_written`), and makes none of them again.
+After a crash an observation may be made again: it was on its way when the joiner looked. The learner remembers ids for
+`JoinerSettings.memory_us` and applies the first. At its start the joiner is told which observations there are since its
+first incomplete prediction (`on_written`): predictions that have one do not wait again, though their feedback was
+committed and is not read again. A window that ended longer ago, during an outage, teaches no default loss.
 """
 
 from __future__ import annotations
@@ -117,7 +117,8 @@ class Joiner(Operator):
         terms: on which applications wait.
         outcomes: how waiting ends.
         room: of predictions.
-        observed_us: when the last observation was written that it was told of; none of their predictions is younger.
+        observed: queries that may be read again although they have an observation.
+        observed_us: when the last of these was written; none of their predictions is younger.
     """
 
     def __init__(self, codec: Codec, settings: JoinerSettings) -> None:
@@ -133,7 +134,7 @@ class Joiner(Operator):
         self._forgotten = 0  # outputs of shadows for which there was no room, of partitions that are not ours any more
         self._unread: Unread = NONE_UNREAD
         self._left_unread: frozenset[str] = frozenset()  # topics, at the last look
-        self._observed = IdTimes()  # queries that may be read again although they have an observation
+        self.observed = IdTimes()
         self._observed_left = _MOST_OBSERVED  # that it still takes
         self.observed_us = 0
         self._paused_us = 0  # when predictions were last left unread
@@ -144,9 +145,8 @@ class Joiner(Operator):
 
         Outputs of shadows wait as predictions do, though their records are complete.
         """
-        settings, due_us = self.settings, self.next_deadline()
-        recalled_us = settings.window_us + settings.early_us  # a usual wait; the learner remembers two
-        return Needs(due_us, 0, self.paused, settings.window_us, _SHADOWS, is_told_unread=True, recalled_us=recalled_us)
+        due_us, window_us = self.next_deadline(), self.settings.window_us
+        return Needs(due_us, 0, self.paused, window_us, _SHADOWS, is_told_unread=True, is_told_written=True)
 
     @property
     def paused(self) -> frozenset[str]:
@@ -203,6 +203,8 @@ class Joiner(Operator):
                 self.outcomes.expire(partition, query_id, now_us, effects)
             partition.shadows.expire(now_us, _AT_ONCE)
         self.terms.forget(now_us)
+        if self.observed_us and all(p.newest_us > self.observed_us for p in self._partitions.values()):
+            self._recall()
         return effects
 
     def next_deadline(self) -> int | None:
@@ -215,13 +217,17 @@ class Joiner(Operator):
     def on_assigned(self, starts: Mapping[int, int]) -> None:
         """Start empty; waiting predictions follow again from `starts`, closed ones from before it."""
         self.on_revoked([*starts])
-        self._observed, self._observed_left, self.observed_us = IdTimes(), _MOST_OBSERVED, 0
+        self._recall()
         for number, start in starts.items():
             self._partitions[number] = self._begun(number, start)
 
+    def _recall(self) -> None:
+        """Begin to remember which queries have an observation."""
+        self.observed, self._observed_left, self.observed_us = IdTimes(), _MOST_OBSERVED, 0
+
     def on_written(self, records: Sequence[Record]) -> None:
         """Remember which queries have an observation; one that cannot be read is nobody's lesson either."""
-        put = self._observed.put
+        put = self.observed.put
         for record in records:
             self.observed_us = max(self.observed_us, record.timestamp_us + CLOCKS_US)
             with suppress(DecodeError):
@@ -324,7 +330,7 @@ class Joiner(Operator):
         waiting, start, ended = partition.predictions, partition.start, partition.ended
         knows, wait, ends, close = ended.knows, partition.wait, partition.wheel.add, partition.close
         now_s, oldest_s, newest_us = now_us // SECOND_US, seconds(now_us), partition.newest_us
-        longest_us, observed, observed_us = self.settings.window_us, self._observed, self.observed_us
+        longest_us, observed, observed_us = self.settings.window_us, self.observed, self.observed_us
         known, window_us, soonest_us = None, 0, 0
         for record in records:
             _, _, offset, stamp_us, _, value, _ = record
@@ -337,6 +343,7 @@ class Joiner(Operator):
                 newest_us, end_us = stamp_us, max(stamp_us + window_us, soonest_us)
                 if offset < start:
                     close(Ending.BEFORE, query_id, stamp_us + window_us + longest_us, oldest_s)
+                    self._keep_again(query_id, partition, now_us, effects)
                 elif query_id in waiting or knows(query_id, now_s):
                     if self.outcomes.disown(record, query_id, application, partition, effects):
                         close(Ending.AMBIGUOUS, query_id, end_us + 2 * longest_us, oldest_s)
@@ -366,6 +373,11 @@ class Joiner(Operator):
         matched = [(query_id, partition.pop_early(query_id)) for query_id in begun if early and query_id in early]
         partition.tidy()
         self.outcomes.match(matched, partition, now_us, effects)
+
+    def _keep_again(self, query_id: str, partition: JoinBuffer, now_us: int, effects: Effects) -> None:
+        """Take feedback anew that was read before its prediction, which was complete already."""
+        for told in partition.pop_early(query_id):
+            self.take_other_feedback(told, query_id, partition, now_us, effects)
 
     def _again(self, record: Record, query_id: str, partition: JoinBuffer) -> Effects:
         """End a prediction that has an observation already, and the feedback that has waited for it."""

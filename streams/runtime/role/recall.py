@@ -1,16 +1,13 @@
 """Tells a kernel what its role has written since the time of what it begins with.
 
-      committed                                   now
-    ──────┼────────────────────────────────────────┼──▶ time of the first incomplete record
-          └── longer ago than `Needs.recalled_us` ─┘
-
-What is not complete is read again, and its outcome may have been written already. Whoever reads the outcomes remembers
-them for a while. Offsets that could not be committed for longer, as in an outage of the group's coordinator, make the
-role read again what nobody remembers. Then the log of outcomes is asked.
+What is not complete is read again, and its outcome may have been written already: a role was killed before it could
+commit, or two records that have one outcome lie in topics of which one was committed further than the other. Then the
+log of outcomes knows.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import TYPE_CHECKING
 
@@ -26,33 +23,29 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _POLL_MS = 500
+_AT_ONCE = 64  # records of some observations each: some 2 ms
 _STOP_S = 1.0
 
 
 async def recall(name: str, starts: Mapping[TopicPartition, int], kernel: Operator, ports: Ports) -> None:
-    """Give a kernel what its role has written since its first incomplete record, if that is old.
+    """Give a kernel what its role has written since its first incomplete record, if it wants to know.
 
     Args:
         name: of the role, for its log.
         starts: the first incomplete offset of each partition of the main topic.
-        kernel: says what is old; is given the records.
+        kernel: is given the records.
         ports: positions, clock, and what was written.
 
     Raises:
         BrokerUnavailableError: ask again later.
     """
-    old_us = kernel.needs().recalled_us
-    if not old_us or ports.written is None or ports.positions is None or not starts:
+    if not kernel.needs().is_told_written or ports.written is None or ports.positions is None or not starts:
         return
     times_us = (await ports.positions.times(starts)).values()
-    now_us = ports.clock.now_us()
-    if not times_us or min(times_us) > now_us - old_us:
+    if not times_us:
         return
-    _log.warning(
-        "%s: the first record without an outcome is %.0f s old; reading what was written since",
-        name,
-        (now_us - min(times_us)) / 1e6,
-    )
+    age_s = (ports.clock.now_us() - min(times_us)) / 1e6
+    _log.info("%s: the first record without an outcome is %.0f s old; reading what was written since", name, age_s)
     await _read(ports.written(max(0, min(times_us) - CLOCKS_US)), kernel)
 
 
@@ -60,6 +53,9 @@ async def _read(written: Broadcast, kernel: Operator) -> None:
     try:
         await written.start()
         while not written.caught_up:
-            kernel.on_written(readable(await written.poll(_POLL_MS)))
+            records = readable(await written.poll(_POLL_MS))
+            for begin in range(0, len(records), _AT_ONCE):
+                kernel.on_written(records[begin : begin + _AT_ONCE])
+                await asyncio.sleep(0)  # other roles of this process answer meanwhile
     finally:
         await written.stop(_STOP_S)

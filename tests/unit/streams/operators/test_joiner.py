@@ -562,6 +562,31 @@ def test_an_observation_that_is_in_the_log_is_not_made_again(*, is_feedback_firs
     assert sorted(position for effect in effects for position in effect.completes) == sorted(made.completes)  # type: ignore[union-attr]
 
 
+def test_feedback_that_is_read_before_its_complete_prediction_is_no_dead_letter() -> None:
+    """Of two pairs the later feedback was committed: the earlier one is read again, and only its prediction is told."""
+    joiner, hour_us = alone(), 3_600_000_000
+    joiner.on_assigned({0: 1})
+    feedback = told("q", 0, at_us=hour_us)
+    effects = [*joiner.on_records([feedback], hour_us), *joiner.on_records([prediction("q", 0, hour_us)], hour_us)]
+
+    assert effects == [Skip((feedback.position,), "duplicate_feedback")]
+    assert joiner.statistics()["feedback_waiting"] == 0
+
+
+def test_what_was_observed_is_known_until_predictions_are_younger() -> None:
+    """Each id takes memory, which nobody needs once the first minutes are over."""
+    joiner, hour_us = alone(), 3_600_000_000
+    joiner.on_assigned({0: 0})
+    (made,) = alone().on_records([prediction("q", 0, hour_us), told("q", 0, at_us=hour_us)], hour_us)
+    assert isinstance(made, Emit)
+    joiner.on_written([Record(topics.OBSERVATIONS, 0, 0, hour_us, made.key, made.value)])
+    joiner.on_timer(hour_us)
+    assert joiner.observed.find("q")
+    joiner.on_records([prediction("p", 1, later_us := joiner.observed_us + 1)], later_us)
+    joiner.on_timer(later_us)
+    assert not joiner.observed.find("q")
+
+
 def test_a_query_asked_after_all_that_was_recalled_is_joined_under_its_old_id() -> None:
     """A client counts from 1 again: what was observed under its ids long before says nothing."""
     first, hour_us = alone(), 3_600_000_000
