@@ -556,17 +556,13 @@ class PolicyState(NamedTuple):
 
 def outputs_of(batch: ModelPredictions) -> list[ModelOutput]:
     """Split a worker batch into one output a row, without numpy scalars in them."""
-    answers, (model, version) = batch.answers, batch[:2]
+    answers = batch.answers
     labels: Sequence[Value] = answers.numpy().tolist() if isinstance(answers, Tensor) else answers
     scores: Iterable[Tensor | None] = repeat(None) if batch.scores is None else _rows(batch.scores)
-    ok = Outcome.OK
     return [
-        new_tuple(
-            ModelOutput,
-            (model, version, ok, label, score, False)
-            if outcome is ok
-            else (model, version, outcome, None, None, False),
-        )
+        ModelOutput(batch.model, batch.version, outcome, label, score)
+        if outcome is Outcome.OK
+        else ModelOutput(batch.model, batch.version, outcome, None)
         for outcome, label, score in zip(batch.outcomes, labels, scores, strict=False)
     ]
 

@@ -19,7 +19,7 @@ from policies.contract import OwnAnswer, Reading, chooses_among, is_choosing, ra
 from policies.draw import uniform
 from policies.errors import PolicyError
 from schemas import topics
-from schemas.records import ModelOutput, Outcome, Prediction, Ranked, Status, Tensor, new_tuple
+from schemas.records import ModelOutput, Outcome, Prediction, Ranked, Status, Tensor
 from streams.operators.configuration import RUNNING_MEAN
 from streams.operators.selection.dispatch import version_asked
 
@@ -216,30 +216,25 @@ def answered(
     Where the query names a version it has no decision, whoever was drawn: clients choose by what they ask, so feedback
     would tell of them, and not of versions or models.
     """
-    fields = (
-        query.query_id,
-        query.application_name,
-        query.context,
-        query.decision if query.version is None else None,
-        status,
-        reason,
-        answer,
-        confidence,
-        outputs,
-        query.sent_us,
-        query.received_us,
-        query.deadline_us,
-        now_us,
-        query.reply_token,
-        query.message,
-        () if query.plan is None else query.plan.taken,
-        (),
-        None,
-        query.imputed,
-        (),
-        None,
+    return Prediction(
+        query_id=query.query_id,
+        application=query.application_name,
+        context=query.context,
+        decision=query.decision if query.version is None else None,
+        status=status,
+        reason=reason,
+        answer=answer,
+        confidence=confidence,
+        outputs=outputs,
+        sent_us=query.sent_us,
+        received_us=query.received_us,
+        deadline_us=query.deadline_us,
+        answered_us=now_us,
+        reply_token=query.reply_token,
+        message=query.message,
+        steps=() if query.plan is None else query.plan.taken,
+        imputed=query.imputed,
     )
-    return new_tuple(Prediction, fields)
 
 
 def _read(

@@ -12,23 +12,14 @@ from itertools import filterfalse
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from policies.contract import OwnAnswer
 from schemas import topics
 from schemas.errors import SchemaError
-from schemas.records import ModelOutput, Outcome, Status, new_tuple, outputs_of
+from schemas.records import Outcome, Status, outputs_of
 from streams.operators.configuration import RUNNING_MEAN
 from streams.operators.contract import Emit
 from streams.operators.label_sets import label_set
 from streams.operators.late_outputs import LateOutputs
-from streams.operators.selection.answer import (
-    Substitutes,
-    answered,
-    confidence_in,
-    missing_of,
-    not_ranked,
-    predicted,
-    ranked,
-)
+from streams.operators.selection.answer import Substitutes, missing_of, not_ranked, predicted, ranked
 from streams.operators.selection.walk_answer import walked
 from streams.operators.statistics import Durations
 
@@ -36,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from schemas.codec import Codec
-    from schemas.records import LabelSet, Model, ModelPredictions, Prediction
+    from schemas.records import LabelSet, Model, ModelOutput, ModelPredictions, Prediction
     from streams.operators.selection.latencies import Latencies
     from streams.operators.selection.pending import Pending
     from streams.operators.selection.state_view import Arms
@@ -75,28 +66,19 @@ class Combiner:
 
     def open(self, queries: Sequence[Pending]) -> None:
         """Wait for the outputs of the queries' chosen models, at most for as long as each says."""
-        pending = self._pending
-        bucket, due, partition, waiting = -1, [], -1, {}
         for query in queries:
-            if query.partition != partition:
-                partition = query.partition
-                waiting = pending.setdefault(partition, {})
-            if waiting.setdefault(query.row_id, query) is not query:
-                _rename(waiting, query)
-            its = query.until_us // _BUCKET_US
-            if its != bucket:
-                bucket = its
-                if bucket not in self._due:
-                    self._due[bucket] = []
-                    heapq.heappush(self._buckets, bucket)
-                due = self._due[bucket]
-            due.append(query)
+            self.name(query)
+            bucket = query.until_us // _BUCKET_US
+            if bucket not in self._due:
+                self._due[bucket] = []
+                heapq.heappush(self._buckets, bucket)
+            self._due[bucket].append(query)
 
     def name(self, query: Pending) -> None:
-        """Choose the id under which the models of a query are asked, before it waits."""
+        """Choose the id under which the models of a query are asked: one that no other query in hand has."""
         waiting = self._pending.setdefault(query.partition, {})
-        if waiting.setdefault(query.row_id, query) is not query:
-            _rename(waiting, query)
+        while waiting.setdefault(query.row_id, query) is not query:  # usually another application's
+            query.rename()
 
     def find(self, partition: int, row_id: str) -> Pending | None:
         """Return the query that waits under this id; None if none does."""
@@ -104,8 +86,9 @@ class Combiner:
 
     def doubled(self, partition: int, batch: ModelPredictions) -> frozenset[str]:
         """Return the rows of a batch, just taken, that are no answers while the same question is still on its way."""
-        waiting, model, ok = self._pending.get(partition, {}), batch.model, Outcome.OK
-        without = [row_id for row_id, outcome in zip(batch.query_ids, batch.outcomes, strict=True) if outcome is not ok]
+        waiting, model = self._pending.get(partition, {}), batch.model
+        outcomes = zip(batch.query_ids, batch.outcomes, strict=True)
+        without = [row_id for row_id, outcome in outcomes if outcome is not Outcome.OK]
         asked = [query for row_id in without if (query := waiting.get(row_id)) is not None and query.plan is not None]
         return frozenset([q.row_id for q in asked if q.plan and model in q.plan.copies and model not in q.outputs])
 
@@ -126,18 +109,12 @@ class Combiner:
             return self._come_late(partition, batch)
         self._note(waiting, batch, now_us)
         answers: list[Emit] = []
-        took_us: dict[str, list[int]] = {}  # by application, of those answered at once: counted together
-        late, ok = 0, Outcome.OK
+        late = 0
         again = {name for name, step in zip(batch.query_ids, batch.steps, strict=False) if step}
         for query_id, output in zip(batch.query_ids, outputs or outputs_of(batch), strict=True):
             query = waiting.get(query_id)
             if query is None or model not in query.models:
                 late += 1  # answered, or asked of another model when it was read before a restart
-                continue
-            emit = self._at_once(query, output, now_us) if output.outcome is ok else None
-            if emit is not None:
-                answers.append(emit)
-                took_us.setdefault(query.application_name, []).append(now_us - query.sent_us)
                 continue
             if output.outcome in _FAILED:
                 self._counters[_failed(query.application_name, model, output.outcome)] += 1
@@ -147,9 +124,6 @@ class Combiner:
         if late:
             self._counters["late_outputs_total", "model", model] += late
             answers += self._come_late(partition, batch)
-        for name, durations in took_us.items():
-            self._counters["answers_total", "application", name, "status", "complete", "reason", ""] += len(durations)
-            self.count(name, durations, now_us)
         return answers
 
     def count(self, application: str, durations_us: Sequence[int], now_us: int) -> None:
@@ -229,14 +203,13 @@ class Combiner:
             value = self._codec.encode(prediction)
         name = query.application.name if query.application else UNKNOWN  # labels must be bounded, names need not be
         status, reason = prediction.status, prediction.reason
-        word = "complete" if status is Status.COMPLETE else status.value  # `value` is computed: 0.2 us
-        self._counters["answers_total", "application", name, "status", word, "reason", reason or ""] += 1
+        self._counters["answers_total", "application", name, "status", status.value, "reason", reason or ""] += 1
         self._durations.add(name, (now_us - query.sent_us,), now_us)
         self.answers[name] += status is not Status.DEFAULT
         if prediction.label_set is not None:
             self._count(name, prediction.label_set)
         self._end_walk(query)
-        return self._emit(query, value, word, now_us)
+        return self._emit(query, value, status, now_us)
 
     def _predicted(self, query: Pending, now_us: int, reason: str | None) -> Prediction:
         """Make the prediction of a query, with its set of labels if it has one."""
@@ -284,7 +257,7 @@ class Combiner:
         self._counters["answers_total", "application", name, "status", "complete", "reason", ""] += 1
         self._durations.add(name, (now_us - query.sent_us,), now_us)
         self.answers[name] += 1
-        return self._emit(query, self._codec.encode(prediction), "complete", now_us)
+        return self._emit(query, self._codec.encode(prediction), Status.COMPLETE, now_us)
 
     def _come_late(self, partition: int, batch: ModelPredictions) -> list[Emit]:
         """Send outputs that come after their answers to the joiner; they count for substitutes, too."""
@@ -297,47 +270,21 @@ class Combiner:
                     self._substitutes.learn(application, (output,))
         return [late.emit(partition, self._codec)]
 
-    def _at_once(self, query: Pending, output: ModelOutput, now_us: int) -> Emit | None:
-        """Answer a query to one model with its output, without counting it; None: the query is of another kind."""
-        if (decision := query.decision) is None or len(decision.chosen) != 1:  # `is_alone`, for a third of its cost
-            return None
-        if query.plan is not None or query.read is not None or query.aim is not None:
-            return None
-        if query.weights.__class__ is OwnAnswer:
-            return None
-        confidence, application = confidence_in(query, output), query.application
-        if application is not None and confidence < application.confidence_floor:
-            return None
-        try:
-            prediction = answered(query, now_us, Status.COMPLETE, None, output.answer, confidence, (output,))
-            value = self._codec.encode(prediction)
-        except SchemaError:
-            return None
-        return self._emit(query, value, "complete", now_us)
-
-    def _emit(self, query: Pending, value: bytes, status: str, now_us: int) -> Emit:
+    def _emit(self, query: Pending, value: bytes, status: Status, now_us: int) -> Emit:
         """Write the answer; the query is no longer pending."""
         query.answered = True
-        waiting = self._pending.get(query.partition)
-        if waiting is not None:
-            found = waiting.pop(query.row_id, query)
-            if found is not query:  # another's that has the same id: this one has not been opened
-                waiting[query.row_id] = found
-        if (quota := query.quota) is not None:
-            quota.places -= query.places
+        waiting = self._pending.get(query.partition, {})
+        if waiting.get(query.row_id) is query:  # else another's that has the same id: this one has not been opened
+            del waiting[query.row_id]
+        if query.quota is not None:
+            query.quota.places -= query.places
         if now_us > query.deadline_us:
             name = query.application.name if query.application else UNKNOWN
-            self._counters["late_answers_total", "application", name, "status", status] += 1
-        fields = topics.PREDICTIONS, query.partition, query.key, value, query.completes, query.headers, False
+            self._counters["late_answers_total", "application", name, "status", status.value] += 1
+        emit = Emit(topics.PREDICTIONS, query.partition, query.key, value, query.completes, query.headers)
         query.input = query.candidates = None  # whoever still looks at it later needs nothing of a client's
         query.headers, query.ids = (), ()
-        return new_tuple(Emit, fields)
-
-
-def _rename(waiting: dict[str, Pending], query: Pending) -> None:
-    """Give a query an id of its own, because another one, usually of another application, has the same."""
-    while waiting.setdefault(query.row_id, query) is not query:
-        query.rename()
+        return emit
 
 
 def _failed(application: str, model: str, outcome: Outcome) -> tuple[str, ...]:

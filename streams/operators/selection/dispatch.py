@@ -13,7 +13,7 @@ with models that were never tried on such queries.
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from policies import draw
 from policies.draw import uniform
@@ -24,7 +24,7 @@ from streams.operators.contract import Emit
 from streams.operators.selection.pending import size
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from schemas.codec import Codec
     from schemas.records import Input, Model
@@ -41,8 +41,25 @@ _ROW_BYTES = 64  # of a row beside its input: id and due time
 _ITS_TURN = -1  # the place of rows that go to the partition whose turn it is
 # Rows of one form can be stacked: dtype and shape of a tensor; None = text and byte strings.
 _Form: TypeAlias = tuple[str, tuple[int, ...]] | None
-# A query, when its output is due (us), its input: a plain tuple, as there is one a query.
-Row: TypeAlias = "tuple[Pending, int, Input]"
+
+
+class Row(NamedTuple):
+    """What a model is asked about: a query, when its output is due (us), and its input."""
+
+    query: Pending
+    due_us: int
+    input: Input
+
+
+class _Group(NamedTuple):
+    """What rows have in common that go into one record, for each of the topics."""
+
+    asked: tuple[str, ...]  # topics
+    reply_partition: int
+    form: _Form
+    version: str
+    place: int
+    step: int
 
 
 def named(
@@ -142,7 +159,7 @@ class Dispatcher:
         self._models = models
         self._refuse = refuse
         self._inside = inside
-        self._groups: dict[tuple[tuple[str, ...], int, _Form, str, int, int], list[Row]] = {}
+        self._groups: dict[_Group, list[Row]] = {}
         self._is_ranked = False  # some row gathered has a priority
         self.spare_us = 0
 
@@ -172,24 +189,18 @@ class Dispatcher:
     def _add(
         self,
         asked: tuple[str, ...],
-        rows: Iterable[Row],
+        rows: Sequence[Row],
         step: int,
         place: int,
         model: str = "",
         versions: Mapping[str, str] = _NONE,
     ) -> None:
-        known: tuple[object, ...] | None = None
         for row in rows:
-            query, _, given = row
-            if query.priority:
-                self._is_ranked = True
-            form = (given.dtype, given.shape) if given.__class__ is Tensor else None
-            version = _version(query.version, model, versions) if versions else query.version or ""
-            key = query.partition, form, version, place
-            if key != known:  # as a rule that of the row before, and comparing is cheaper than hashing
-                group = self._groups.setdefault((asked, *key, step), [])
-                known = key
-            group.append(row)
+            query, given = row.query, row.input
+            self._is_ranked |= query.priority != 0
+            form = (given.dtype, given.shape) if isinstance(given, Tensor) else None
+            group = _Group(asked, query.partition, form, _version(query.version, model, versions), place, step)
+            self._groups.setdefault(group, []).append(row)
 
     def clear(self) -> None:
         """Forget what a call that failed had gathered."""
@@ -197,48 +208,40 @@ class Dispatcher:
 
     def flush(self, turn: int, effects: Effects) -> None:
         """Append the records of everything gathered, all of a model's to the partition whose turn it is."""
-        groups, self._groups = (
-            self._groups,
-            {},
-        )  # first, so that rows that cannot be asked are not tried again and again
-        for (asked, reply_partition, form, version, place, step), rows in groups.items():
-            most = max(1, _RECORD_BYTES // (_ROW_BYTES + size(rows[0][2])))
-            its = turn if place == _ITS_TURN else place
+        groups, self._groups = self._groups, {}  # first, so that what cannot be asked is not tried again and again
+        for group, rows in groups.items():
+            most = max(1, _RECORD_BYTES // (_ROW_BYTES + size(rows[0].input)))
             for start in range(0, len(rows), most):
-                self._emit(asked, its, reply_partition, form, version, step, rows[start : start + most], effects)
+                self._emit(group, rows[start : start + most], turn, effects)
         self._is_ranked = False
 
-    def _emit(
-        self,
-        asked: tuple[str, ...],
-        turn: int,
-        reply_partition: int,
-        form: _Form,
-        version: str,
-        step: int,
-        rows: list[Row],
-        effects: Effects,
-    ) -> None:
+    def _emit(self, group: _Group, rows: Sequence[Row], turn: int, effects: Effects) -> None:
         """Append one record for each topic; if one is too large, halve its rows, down to a row that never fits."""
-        queries, due_us, inputs = zip(*rows, strict=True)
-        ids = tuple([query.row_id for query in queries])
-        priorities = tuple([query.priority for query in queries]) if self._is_ranked else ()
-        column = _stacked(form, inputs)
-        spare_us = (
-            0 if self._inside.issuperset(asked) else self.spare_us
-        )  # a model inside this process needs no time for the way back
-        batch = ModelQueries(ids, reply_partition, due_us, column, priorities, version, spare_us, step)
         try:
-            value = self._codec.encode(batch)
+            value = self._codec.encode(self._batch(group, rows))
         except SchemaError:
             middle = len(rows) // 2
             if not middle:
-                effects += self._refuse(queries[0])
+                effects += self._refuse(rows[0].query)
                 return
             for half in (rows[:middle], rows[middle:]):
-                self._emit(asked, turn, reply_partition, form, version, step, half, effects)
+                self._emit(group, half, turn, effects)
         else:
-            effects += [Emit(topic, self._place(topic, turn), None, value) for topic in asked]
+            its = turn if group.place == _ITS_TURN else group.place
+            effects += [Emit(topic, self._place(topic, its), None, value) for topic in group.asked]
+
+    def _batch(self, group: _Group, rows: Sequence[Row]) -> ModelQueries:
+        return ModelQueries(
+            query_ids=tuple([row.query.row_id for row in rows]),
+            reply_partition=group.reply_partition,
+            due_us=tuple([row.due_us for row in rows]),
+            inputs=_stacked(group.form, [row.input for row in rows]),
+            priorities=tuple([row.query.priority for row in rows]) if self._is_ranked else (),
+            version=group.version,
+            # A model inside this process needs no time for the way back.
+            spare_us=0 if self._inside.issuperset(group.asked) else self.spare_us,
+            step=group.step,
+        )
 
     def _place(self, topic: str, turn: int) -> int:
         """Return the partition of a model's topic whose turn it is: as many take turns as the model's record says."""
@@ -246,9 +249,9 @@ class Dispatcher:
         return turn % (topics.MODEL_PARTITIONS if model is None else model.partitions)
 
 
-def _stacked(form: _Form, inputs: tuple[Input, ...]) -> Tensor | tuple[str | bytes, ...]:
+def _stacked(form: _Form, inputs: Sequence[Input]) -> Tensor | tuple[str | bytes, ...]:
     """Put inputs of one form into one column."""
     if form is None:
-        return inputs  # type: ignore[return-value] # only tensors have a form
+        return tuple(inputs)  # type: ignore[arg-type] # only tensors have a form
     dtype, shape = form
     return Tensor(dtype, (len(inputs), *shape), b"".join([row.data for row in inputs]))  # type: ignore[union-attr]

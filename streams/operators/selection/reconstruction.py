@@ -117,12 +117,11 @@ class Reconstruction:
         return self._turns[topic] % partitions
 
     def _join(self, code: Code, row: Row, now_us: int) -> None:
-        query, due_us, given = row
-        values = _values(code, given)
+        query, values = row.query, _values(code, row.input)
         if values is None or not self._is_of_version(code, query) or not self._takes(code, query):
             self._counters["uncoded_total", "model", code.model] += 1
             return
-        coded = CodedRow(query.partition, query.row_id, now_us, due_us, query.until_us)
+        coded = CodedRow(query.partition, query.row_id, now_us, row.due_us, query.until_us)
         full = self._groups.join(code, coded, values)
         if full is not None:
             self._asked.append(full)

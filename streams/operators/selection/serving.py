@@ -23,7 +23,7 @@ from streams.operators.contract import Skip
 from streams.operators.selection import overdue
 from streams.operators.selection.canaries import canary_shares, with_versions
 from streams.operators.selection.combiner import Combiner
-from streams.operators.selection.dispatch import Dispatcher, named
+from streams.operators.selection.dispatch import Dispatcher, Row, named
 from streams.operators.selection.hedging import HEDGE, UNPAID, Hedge, Hedges
 from streams.operators.selection.latencies import Latencies, RunningQuantile
 from streams.operators.selection.plan import ASKED, ESCALATE, LATE, OVERDUE, QueryPlan
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from streams.operators.contract import Effects, Record
     from streams.operators.selection.admission import Admission
     from streams.operators.selection.cache import Orphan, PredictionCache
-    from streams.operators.selection.dispatch import Row
     from streams.operators.selection.pending import Pending
     from streams.operators.selection.state_view import ArmChoice, Arms
 
@@ -115,7 +114,11 @@ class Serving:
         for model, count in asked.items():
             self._asked[application][model,] += count
         if slack_us >= 0:
-            self._dispatcher.spare_us = max(0, self._return_budget_us(slack_us) - self._usual_us)
+            self._note_slack(slack_us)
+
+    def _note_slack(self, slack_us: int) -> None:
+        """Note how much later than due outputs may come, by a query's slack: the way back usually takes less."""
+        self._dispatcher.spare_us = max(0, self._return_budget_us(slack_us) - self._usual_us)
 
     def _return_budget_us(self, slack_us: int) -> int:
         """Return how much of a query's slack is kept for the way back."""
@@ -162,62 +165,52 @@ class Serving:
                 self._admission.ask(models, due_us, now_us)
             versions = {} if row.application is None else row.application.versions
             place = self._row_turn % self._models[models[0]].partitions
-            self._dispatcher.add((topics.model_queries(models[0]),), [(row, due_us, row.input)], versions, step, place)
+            self._dispatcher.add(
+                (topics.model_queries(models[0]),), [Row(row, due_us, row.input)], versions, step, place
+            )
         return True
 
     def ask(self, queries: Sequence[Pending], arms: Arms, now_us: int, effects: Effects) -> None:
         """Draw the arms of queries, which `arms` decide all; wait for these, and ask their models."""
-        drawn = self._asked[queries[0].application_name]
-        only = arms.choices[0] if len(arms.choices) == 1 else None  # nothing to draw
-        in_situation, is_plain = arms.propensities_in is not None, self._cache is None and self._admission is None
+        application, drawn = queries[0].application, self._asked[queries[0].application_name]
+        is_hedged = self._is_hedged(application, arms)
         asked: dict[tuple[str, ...], list[Row]] = {}
         opened: list[Pending] = []
         planned: list[Pending] = []
-        slack_us = return_budget_us = -1
-        inside = self._inside  # their answers need no way back
-        is_hedged = self._is_hedged(queries[0].application, arms)
-        shares = canary_shares(arms.names, self._models, queries[0].application)
+        shares = canary_shares(arms.names, self._models, application)
         for query in queries:
-            query.weights, query.read, query.confidences, query.aim = (
-                arms.votes,
-                arms.read,
-                arms.confidences,
-                arms.aim,
-            )
-            choice: tuple[Decision | None, tuple[str, ...], tuple[str, ...]]
-            if query.features or in_situation or query.version is not None:
-                choice = self._singled_out(query, arms, now_us)
-            else:
-                choice = only or arms.decide(uniform(query.query_id))
-            left: tuple[str, ...] | None
-            query.decision, query.models, left = choice
-            query.decision = with_versions(query, shares) if shares else query.decision
-            if (query.features or left not in asked) and (reason := self._impossible(query, arms)) is not None:
+            its = self._drawn(query, arms, shares, now_us)
+            if (reason := self._impossible(query, arms)) is not None:
                 effects.append(self.combiner.answer(query, now_us, reason))
                 continue
-            if query.deadline_us - query.sent_us != slack_us:  # as a rule that of the query before
-                slack_us = query.deadline_us - query.sent_us
-                return_budget_us = self._return_budget_us(slack_us)
-            due_us = query.until_us - (0 if inside and inside.issuperset(left) else return_budget_us)
+            self._note_slack(query.deadline_us - query.sent_us)
+            due_us = query.until_us - self._return_us_of(query, query.models)
             if arms.steps is not None and query.version is None:
                 query.plan = QueryPlan(arms.steps, query.models)
                 planned.append(query)
-            if not is_plain:
-                self._name(query)
-                left = self._left(query, left, due_us, now_us, effects)
+            left = self._left(query, its, due_us, now_us, effects)
             drawn[query.models] += 1
             if left is None:
                 continue
             opened.append(query)
-            given, query.input = query.input, query.input if is_hedged or query.plan is not None else None
             if left:
-                assert given is not None
-                asked.setdefault(left, []).append((query, due_us, given))
-        if return_budget_us >= 0:
-            self._dispatcher.spare_us = max(0, return_budget_us - self._usual_us)
-        self._open(opened, asked, queries[0].application, now_us)
+                assert query.input is not None
+                asked.setdefault(left, []).append(Row(query, due_us, query.input))
+            if not is_hedged and query.plan is None:
+                query.input = None  # nobody is asked about it again
+        self._open(opened, asked, application, now_us)
         self._begin(planned, now_us, effects)
         self._watch(opened if is_hedged else (), now_us)
+
+    def _drawn(
+        self, query: Pending, arms: Arms, shares: Mapping[int, Mapping[str, float]], now_us: int
+    ) -> tuple[str, ...]:
+        """Decide a query, and return the topics of the models that it asks first."""
+        query.weights, query.read, query.confidences, query.aim = arms.votes, arms.read, arms.confidences, arms.aim
+        query.decision, query.models, its = self._singled_out(query, arms, now_us)
+        if shares:
+            query.decision = with_versions(query, shares)
+        return its
 
     def _open(
         self,
@@ -291,8 +284,8 @@ class Serving:
             self._admission.ask(left, due_us, now_us)
         if left:
             versions = {} if query.application is None else query.application.versions
-            row = [(query, due_us, query.input)]
-            self._dispatcher.add(tuple(map(topics.model_queries, left)), row, versions, len(plan.taken))
+            row = Row(query, due_us, query.input)
+            self._dispatcher.add(tuple(map(topics.model_queries, left)), [row], versions, len(plan.taken))
         self._expect(query, now_us)
 
     def _expect(self, query: Pending, now_us: int) -> None:
@@ -315,7 +308,7 @@ class Serving:
         """Return how long before a query's answer the outputs of models must be on their way back (us)."""
         if self._inside and self._inside.issuperset(map(topics.model_queries, models)):
             return 0
-        return min(int((query.deadline_us - query.sent_us) * MAX_RETURN_SHARE), self._back_us)
+        return self._return_budget_us(query.deadline_us - query.sent_us)
 
     def _is_hedged(self, application: Application | None, arms: Arms) -> bool:
         """Tell whether models may be asked twice for these queries; latencies are watched then."""
@@ -368,7 +361,7 @@ class Serving:
             for name in asked:  # half of its partitions further on, where another replica reads
                 partitions = self._models[name].partitions
                 place, to = (hedge.turn + partitions // 2) % partitions, (topics.model_queries(name),)
-                self._dispatcher.add(to, [(query, due_us, given)], application.versions, 1, place)
+                self._dispatcher.add(to, [Row(query, due_us, given)], application.versions, 1, place)
 
     def _hedged(self, model: str, hedge: Hedge, application: Application, due_us: int, now_us: int) -> str:
         """Return what becomes of a question that is to be put again, and pay for it if it is asked."""
@@ -447,6 +440,7 @@ class Serving:
 
         None: the query has been answered.
         """
+        self._name(query)
         if self._admission is not None:
             admitted = self._admitted(self._admission, query, query.models, due_us, now_us)
             if admitted is not query.models:
@@ -617,7 +611,7 @@ class Serving:
         if cache.ask(model, pending, orphan.due_us, now_us):
             if self._admission is not None:
                 self._admission.ask((orphan.model,), orphan.due_us, now_us)
-            self._dispatcher.add((topics.model_queries(orphan.model),), [(pending, orphan.due_us, orphan.input)])
+            self._dispatcher.add((topics.model_queries(orphan.model),), [Row(pending, orphan.due_us, orphan.input)])
         elif pending.is_due:
             self._settle(pending, now_us, effects)
         if pending.plan is None:
