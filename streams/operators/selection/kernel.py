@@ -260,50 +260,55 @@ class Selection(Operator):
 
     def _on_queries(self, records: Iterable[Record], now_us: int, effects: Effects, wanted: list[StateKey]) -> None:
         """Serve queries; neighbours that are decided by the same state go together."""
-        common: dict[str, Arms] = {}  # of applications with one state for all contexts: looked up once
         decided: list[tuple[Arms, list[Pending]]] = []
-        arms: Arms | None = None
-        margin_us, quota_of = self._margin_us, self._quotas.by_name.get
+        common: dict[str, Arms] = {}  # of applications with one state for all contexts
         self._quotas.set_limits()
         for record in records:
-            try:
-                query = self._query(record)
-            except DecodeError as error:
-                effects.append(self._dead(record, error))
+            pending = self._taken(record, now_us, effects)
+            if pending is None or pending.quota is None:
                 continue
-            quota = quota_of(query.application)
-            if quota is None:
-                self._counters["queries_total", "application", UNKNOWN] += 1
-                pending = _pending(query, record, None, now_us, margin_us)
-                effects.append(self._serving.combiner.answer(pending, now_us, "unknown_application"))
+            name, deployed = pending.application_name, pending.quota.deployed
+            arms = common.get(name) or self._known_arms(deployed, pending.context, now_us, now_us, wanted)
+            if arms is not None and not deployed.application.per_context:
+                common[name] = arms
+            arms = arms or self._park(deployed, pending, now_us, wanted)
+            if arms is None:
                 continue
-            quota.queries += 1
-            if not quota.recent.add(record.partition, query.query_id, query.reply_token):
-                effects.append(Skip((record.position,), "duplicate_query"))
-                continue
-            pending = _pending(query, record, quota.deployed, now_us, margin_us)
-            if (reason := _refused(query, record, pending, quota, now_us)) is not None:
-                effects.append(self._serving.combiner.answer(pending, now_us, reason))
-                continue
-            pending.quota = quota
-            quota.places += pending.places
-            has_turn = pending.candidates is None or self._turns.admits(pending, quota.deployed)
-            is_complete = has_turn and (
-                not quota.deployed.application.sources or self._features.gather(pending, quota.deployed, now_us)
-            )
-            its = is_complete and (
-                common.get(query.application) or self._arms(quota.deployed, pending, now_us, common, wanted)
-            )
-            if not its:
-                continue
-            if its is not arms:
-                arms = its
+            if not decided or arms is not decided[-1][0]:
                 decided.append((arms, []))
             decided[-1][1].append(pending)
         for arms, queries in decided:
             self._serving.serve(queries, arms, now_us, effects)
-        for name, count in self._quotas.counted():
-            self._counters["queries_total", "application", name] += count
+
+    def _taken(self, record: Record, now_us: int, effects: Effects) -> Pending | None:
+        """Take a query in hand, with its features; None: it is done, or waits for a turn or for features."""
+        try:
+            query = self._query(record)
+        except DecodeError as error:
+            effects.append(self._dead(record, error))
+            return None
+        quota = self._quotas.by_name.get(query.application)
+        label = UNKNOWN if quota is None else query.application  # labels must be bounded, names need not be
+        self._counters["queries_total", "application", label] += 1
+        if quota is None:
+            pending = _pending(query, record, None, now_us, self._margin_us)
+            effects.append(self._serving.combiner.answer(pending, now_us, "unknown_application"))
+            return None
+        if not quota.recent.add(record.partition, query.query_id, query.reply_token):
+            effects.append(Skip((record.position,), "duplicate_query"))
+            return None
+        pending = _pending(query, record, quota.deployed, now_us, self._margin_us)
+        if (reason := _refused(query, record, pending, quota, now_us)) is not None:
+            effects.append(self._serving.combiner.answer(pending, now_us, reason))
+            return None
+        pending.quota = quota
+        quota.places += pending.places
+        has_turn = pending.candidates is None or self._turns.admits(pending, quota.deployed)
+        return pending if has_turn and self._has_features(pending, quota.deployed, now_us) else None
+
+    def _has_features(self, pending: Pending, deployed: Deployed, now_us: int) -> bool:
+        """Tell whether all features of a query are known that its application looks up; else it waits for them."""
+        return not deployed.application.sources or self._features.gather(pending, deployed, now_us)
 
     def _go_on(self, waits: Iterable[FeatureWait], now_us: int, effects: Effects, wanted: list[StateKey]) -> None:
         """Serve queries that have waited for features; some may wait for a turn or for their state now."""
@@ -318,7 +323,8 @@ class Selection(Operator):
     def _decide(
         self, query: Pending, deployed: Deployed, now_us: int, effects: Effects, wanted: list[StateKey]
     ) -> None:
-        arms = self._arms(deployed, query, now_us, {}, wanted)
+        arms = self._known_arms(deployed, query.context, query.received_us, now_us, wanted)
+        arms = arms or self._park(deployed, query, now_us, wanted)
         if arms is not None:
             self._serving.serve([query], arms, now_us, effects)
 
@@ -329,7 +335,7 @@ class Selection(Operator):
                 effects.append(self._serving.combiner.answer(job.query, now_us, "over_limit"))
             elif job.wait is not None:
                 self._completed(job.wait, now_us, effects, wanted)
-            elif not job.deployed.application.sources or self._features.gather(job.query, job.deployed, now_us):
+            elif self._has_features(job.query, job.deployed, now_us):
                 self._decide(job.query, job.deployed, now_us, effects, wanted)
 
     def _flush(self, now_us: int, effects: Effects, wanted: Sequence[StateKey]) -> None:
@@ -360,24 +366,16 @@ class Selection(Operator):
         self._counters["undecodable_total", "topic", record.topic] += 1
         return DeadLetter(record, error.cause, str(error))
 
-    def _arms(
-        self, deployed: Deployed, pending: Pending, now_us: int, common: dict[str, Arms], wanted: list[StateKey]
-    ) -> Arms | None:
-        """Return the arms that decide a query, noted in `common` if they decide all; None: it waits for a state."""
-        application = deployed.application
-        arms = self._known_arms(deployed, pending.context, pending.received_us, now_us, wanted)
-        if arms is not None:
-            if not application.per_context:
-                common[application.name] = arms
-        else:
-            key = self._key(application, pending.context)
-            if key not in self._parked:
-                self._want(key, deployed, now_us, wanted)
-            if self._parked.is_full:
-                return self._without_state(key, deployed)
-            pending.keep_input()
-            self._parked.add(key, ParkedQuery(self._patience(pending, now_us), deployed, pending))
-        return arms
+    def _park(self, deployed: Deployed, pending: Pending, now_us: int, wanted: list[StateKey]) -> Arms | None:
+        """Let a query wait for its state, and return None; if there is no room, the arms that decide without one."""
+        key = self._key(deployed.application, pending.context)
+        if key not in self._parked:
+            self._want(key, deployed, now_us, wanted)
+        if self._parked.is_full:
+            return self._without_state(key, deployed)
+        pending.keep_input()
+        self._parked.add(key, ParkedQuery(self._patience(pending, now_us), deployed, pending))
+        return None
 
     def _key(self, application: Application, context: str | None) -> StateKey:
         """Return the state that decides a query with this context."""

@@ -19,8 +19,7 @@ from itertools import count
 from sys import maxsize
 from typing import TYPE_CHECKING, NamedTuple
 
-from schemas.records import Outcome, Tensor, new_tuple
-from streams.operators.contract import Position
+from schemas.records import Outcome, Tensor
 from streams.operators.ids import RecentIds
 from streams.operators.statistics import MOST_EXPIRED, SENT_AGO, render
 
@@ -54,19 +53,18 @@ class Quota:
     Attributes:
         deployed: as it is now.
         recent: ids of its queries.
-        queries: that have come and are not counted yet.
         places: that its queries in hand take.
         limit: of places; from there on its queries are refused.
         expired: share of its last queries that had expired when they came, as a running mean.
         sent_ago_us: how long before the last of these had been sent, by its sender's clock.
     """
 
-    __slots__ = ("deployed", "expired", "limit", "places", "queries", "recent", "sent_ago_us")
+    __slots__ = ("deployed", "expired", "limit", "places", "recent", "sent_ago_us")
 
     def __init__(self, deployed: Deployed, remembered: int) -> None:
         self.deployed = deployed
         self.recent = RecentIds(remembered)
-        self.queries = self.places = 0
+        self.places = 0
         self.limit = maxsize
         self.expired, self.sent_ago_us = 0.0, 0
 
@@ -121,13 +119,6 @@ class Quotas:
         share = int(self._bound * max(_SURPLUS / count, _LEAST))
         for quota in self:
             quota.limit = max(share, quota.places + room)
-
-    def counted(self) -> Iterator[tuple[str, int]]:
-        """Yield the applications that queries have come for, and how many, once."""
-        for name, quota in self.by_name.items():
-            if quota.queries:
-                count, quota.queries = quota.queries, 0
-                yield name, count
 
     def drop(self, partitions: Iterable[int]) -> None:
         """Forget the ids of these partitions."""
@@ -229,6 +220,7 @@ class Pending:
     input: Input | None
     candidates: Tensor | tuple[str, ...] | None
     decision: Decision | None
+    ids: tuple[str, ...]
     weights: Sequence[float] | VoteWeights | OwnAnswer
 
     def __init__(
@@ -241,12 +233,21 @@ class Pending:
         deadline_us: int,
         until_us: int,
     ) -> None:
-        (
-            self.query_id, self.application_name, self.input, self.context, _, _, self.priority, self.features,
-            self.version, self.reply_token, self.candidates, self.top,
-        ) = query  # fmt: skip
-        topic, self.partition, offset, _, self.key, value, self.headers = record
-        self.completes = (new_tuple(Position, (topic, self.partition, offset)),)
+        self.query_id = self.row_id = query.query_id
+        self.application_name = query.application
+        self.input = query.input
+        self.context = query.context
+        self.priority = query.priority
+        self.features = query.features
+        self.version = query.version
+        self.reply_token = query.reply_token
+        self.candidates = query.candidates
+        self.ids = query.candidates if isinstance(query.candidates, tuple) else ()
+        self.top = query.top
+        self.partition = record.partition
+        self.completes = (record.position,)
+        self.key = record.key
+        self.headers = record.headers
         self.application = application
         self.sent_us = sent_us
         self.received_us = received_us
@@ -260,18 +261,14 @@ class Pending:
         self.aim: Aim | None = None
         self.outputs: dict[str, ModelOutput] = {}
         self.answered = False
-        self.row_id = self.query_id
         self.keeps_input = False
         self.quota: Quota | None = None
-        self.places = 1 if value is None or (len(value) <= PLACE_BYTES and not self.headers) else self._places(value)
+        self.places = self._places(record.value or b"")
         self.message = ""
         self.right: tuple[float, ...] = ()
         self.plan: QueryPlan | None = None
         self.imputed: tuple[str, ...] = ()
-        self.ids: tuple[str, ...] = self.candidates if self.candidates.__class__ is tuple else ()
         self.unknown: tuple[str, ...] = ()
-        if self.ids:
-            self.places += _ID_BYTES * len(self.ids) // PLACE_BYTES
         self.walk: Walk | None = None
         self.row: StageRow | None = None
         self.root: Pending | None = None
@@ -318,8 +315,11 @@ class Pending:
 
     def _places(self, value: bytes) -> int:
         """Return how many places it takes once its models are asked: its input is not kept."""
+        own = 1 + _ID_BYTES * len(self.ids) // PLACE_BYTES
+        if len(value) <= PLACE_BYTES and not self.headers:
+            return own
         headers = sum([len(name) + len(content or b"") for name, content in self.headers])
-        return 1 + (len(value) - size(self.input) + len(self.key or b"") + headers) // PLACE_BYTES
+        return own + (len(value) - size(self.input) + len(self.key or b"") + headers) // PLACE_BYTES
 
     def keep_input(self) -> None:
         """Count it for its input, too, as its models are not asked yet, or not all."""

@@ -113,12 +113,16 @@ class Serving:
         """Count questions to one model each, by model; the last one's slack (us) says what others may be spared."""
         for model, count in asked.items():
             self._asked[application][model,] += count
-        if slack_us >= 0:
-            self._note_slack(slack_us)
+        self._note_slack(slack_us)
 
     def _note_slack(self, slack_us: int) -> None:
-        """Note how much later than due outputs may come, by a query's slack: the way back usually takes less."""
-        self._dispatcher.spare_us = max(0, self._return_budget_us(slack_us) - self._usual_us)
+        """Note how much later than due outputs may come, by a query's slack: the way back usually takes less.
+
+        Args:
+            slack_us: from when it was sent to its deadline; -1 = there was no query.
+        """
+        if slack_us >= 0:
+            self._dispatcher.spare_us = max(0, self._return_budget_us(slack_us) - self._usual_us)
 
     def _return_budget_us(self, slack_us: int) -> int:
         """Return how much of a query's slack is kept for the way back."""
@@ -177,13 +181,14 @@ class Serving:
         asked: dict[tuple[str, ...], list[Row]] = {}
         opened: list[Pending] = []
         planned: list[Pending] = []
+        slack_us = -1  # of the last one that can be asked
         shares = canary_shares(arms.names, self._models, application)
         for query in queries:
             its = self._drawn(query, arms, shares, now_us)
             if (reason := self._impossible(query, arms)) is not None:
                 effects.append(self.combiner.answer(query, now_us, reason))
                 continue
-            self._note_slack(query.deadline_us - query.sent_us)
+            slack_us = query.deadline_us - query.sent_us
             due_us = query.until_us - self._return_us_of(query, query.models)
             if arms.steps is not None and query.version is None:
                 query.plan = QueryPlan(arms.steps, query.models)
@@ -198,6 +203,7 @@ class Serving:
                 asked.setdefault(left, []).append(Row(query, due_us, query.input))
             if not is_hedged and query.plan is None:
                 query.input = None  # nobody is asked about it again
+        self._note_slack(slack_us)
         self._open(opened, asked, application, now_us)
         self._begin(planned, now_us, effects)
         self._watch(opened if is_hedged else (), now_us)
@@ -440,6 +446,8 @@ class Serving:
 
         None: the query has been answered.
         """
+        if self._cache is None and self._admission is None:
+            return model_topics
         self._name(query)
         if self._admission is not None:
             admitted = self._admitted(self._admission, query, query.models, due_us, now_us)
