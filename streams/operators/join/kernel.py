@@ -44,7 +44,7 @@ from typing import TYPE_CHECKING
 from schemas import topics
 from schemas.errors import DecodeError
 from schemas.framing import may_be_decided, peek_texts
-from schemas.records import Feedback, ModelPredictions, Observations, new_tuple
+from schemas.records import Feedback, ModelPredictions, Observations
 from streams.operators.configuration import Configuration
 from streams.operators.contract import CLOCKS_US, NONE_UNREAD, Needs, Operator, Skip
 from streams.operators.ids import SECOND_US, IdTimes, seconds
@@ -167,7 +167,7 @@ class Joiner(Operator):
 
     def take_run(self, records: Sequence[Record], now_us: int, effects: Effects) -> None:
         """Take records of one partition; `note_pause` follows the last of them."""
-        topic, number = records[0][:2]
+        topic, number = SOURCE(records[0])
         if topic == topics.PREDICTIONS:
             self._on_predictions(number, records, now_us, effects)
         elif topic == topics.FEEDBACK:
@@ -327,45 +327,57 @@ class Joiner(Operator):
             effects: what comes of them is added here.
             begun: ids of those that wait from now on are added here.
         """
-        waiting, start, ended = partition.predictions, partition.start, partition.ended
-        knows, wait, ends, close = ended.knows, partition.wait, partition.wheel.add, partition.close
-        now_s, oldest_s, newest_us = now_us // SECOND_US, seconds(now_us), partition.newest_us
-        longest_us, observed, observed_us = self.settings.window_us, self.observed, self.observed_us
-        known, window_us, soonest_us = None, 0, 0
         for record in records:
-            _, _, offset, stamp_us, _, value, _ = record
             try:
-                query_id, application = peek_texts(value, 2)
-                if application != known:
-                    known, window_us = application, self.terms.of(application).window_us
-                    # After an outage its feedback is still unread, too.
-                    soonest_us = now_us + min(window_us, self.settings.early_us)
-                newest_us, end_us = stamp_us, max(stamp_us + window_us, soonest_us)
-                if offset < start:
-                    close(Ending.BEFORE, query_id, stamp_us + window_us + longest_us, oldest_s)
-                    self._keep_again(query_id, partition, now_us, effects)
-                elif query_id in waiting or knows(query_id, now_s):
-                    if self.outcomes.disown(record, query_id, application, partition, effects):
-                        close(Ending.AMBIGUOUS, query_id, end_us + 2 * longest_us, oldest_s)
-                    else:
-                        effects.append(Skip((record.position,), "duplicate_prediction"))
-                elif stamp_us <= observed_us and observed.find(query_id):
-                    effects += self._again(record, query_id, partition)
-                    close(Ending.JOINED, query_id, end_us + 2 * longest_us, oldest_s)
-                elif not may_be_decided(value or b"", query_id, application) and self.outcomes.dropped(
-                    record, query_id, partition, effects
-                ):
-                    close(Ending.UNDECIDED, query_id, end_us, oldest_s)
-                elif wait(query_id, application, offset, value or b""):
-                    ends(end_us, query_id)
-                    begun.append(query_id)
-                else:
-                    self.outcomes.turn_away(record, query_id, application, partition, effects)
-                    close(Ending.REFUSED, query_id, end_us + window_us, oldest_s)
+                self._take_prediction(partition, record, now_us, effects, begun)
             except DecodeError as error:
                 self.outcomes.undecodable(record, error, effects)
-            partition.predictions_lag.position = offset + 1
-        partition.newest_us = newest_us
+            partition.predictions_lag.position = record.offset + 1
+
+    def _take_prediction(
+        self, partition: JoinBuffer, record: Record, now_us: int, effects: Effects, begun: list[str]
+    ) -> None:
+        """Let a prediction wait for feedback, or end it at once.
+
+        Raises:
+            DecodeError: it is none.
+        """
+        query_id, application = peek_texts(record.value, 2)
+        longest_us, window_us = self.settings.window_us, self.terms.of(application).window_us
+        # After an outage its feedback is still unread, too.
+        end_us = max(record.timestamp_us + window_us, now_us + min(window_us, self.settings.early_us))
+        partition.newest_us = record.timestamp_us
+        if record.offset < partition.start:
+            until_us = record.timestamp_us + window_us + longest_us
+            partition.close(Ending.BEFORE, query_id, until_us, seconds(now_us))
+            self._keep_again(query_id, partition, now_us, effects)
+            return
+        if query_id in partition.predictions or partition.ended.knows(query_id, now_us // SECOND_US):
+            if not self.outcomes.disown(record, query_id, application, partition, effects):
+                effects.append(Skip((record.position,), "duplicate_prediction"))
+                return
+            how, until_us = Ending.AMBIGUOUS, end_us + 2 * longest_us
+        elif record.timestamp_us <= self.observed_us and self.observed.find(query_id):
+            effects += self._again(record, query_id, partition)
+            how, until_us = Ending.JOINED, end_us + 2 * longest_us
+        elif self._is_undecided(record, query_id, application, partition, effects):
+            how, until_us = Ending.UNDECIDED, end_us
+        elif partition.wait(query_id, application, record.offset, record.value or b""):
+            partition.wheel.add(end_us, query_id)
+            begun.append(query_id)
+            return
+        else:
+            self.outcomes.turn_away(record, query_id, application, partition, effects)
+            how, until_us = Ending.REFUSED, end_us + window_us
+        partition.close(how, query_id, until_us, seconds(now_us))
+
+    def _is_undecided(
+        self, record: Record, query_id: str, application: str, partition: JoinBuffer, effects: Effects
+    ) -> bool:
+        """Tell whether nobody has decided a prediction, and end it then: its first bytes say so of most."""
+        if may_be_decided(record.value or b"", query_id, application):
+            return False
+        return self.outcomes.dropped(record, query_id, partition, effects)
 
     def end_predictions(self, partition: JoinBuffer, begun: Iterable[str], now_us: int, effects: Effects) -> None:
         """Join predictions that have begun to wait with feedback that came first."""
@@ -407,24 +419,23 @@ class Joiner(Operator):
             effects: what comes of it is added here.
             matches: what fits a prediction and is still to be joined, by query.
         """
-        waiting, decode, join = partition.predictions, self._codec.decode, self.outcomes.join
         for record in records:
             partition.feedback_lag.position = record.offset + 1
             try:
-                feedback = decode(Feedback, record.value)
+                feedback = self._codec.decode(Feedback, record.value)
             except DecodeError as error:
                 self.outcomes.undecodable(record, error, effects)
                 continue
             query_id = feedback.query_id
             if query_id in matches:  # what comes first counts first
-                join(matches, partition, now_us, effects)
-            stored = waiting.get(query_id)
+                self.outcomes.join(matches, partition, now_us, effects)
+            stored = partition.predictions.get(query_id)
             if stored is None:
                 self.take_other_feedback(record, query_id, partition, now_us, effects)
                 continue
-            matches[query_id] = new_tuple(Match, (query_id, record, feedback, stored))
+            matches[query_id] = Match(query_id, record, feedback, stored)
             if len(matches) == TOGETHER:
-                join(matches, partition, now_us, effects)
+                self.outcomes.join(matches, partition, now_us, effects)
 
     def take_other_feedback(
         self, record: Record, query_id: str, partition: JoinBuffer, now_us: int, effects: Effects
