@@ -29,7 +29,6 @@ DTYPES = ("float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uin
 _NAMES = {np.dtype(name): name for name in DTYPES}  # numpy makes a dtype's name anew each time it is asked: 1.7 us
 _NONE: Mapping[str, float] = MappingProxyType({})
 _SHOWN_BYTES = 128  # of a tensor, in what a person reads: 16 float64
-new_tuple = tuple.__new__  # makes a named tuple for a third of its constructor's cost
 
 
 @dataclass(frozen=True, slots=True)

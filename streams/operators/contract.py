@@ -55,7 +55,7 @@ class Record(NamedTuple):
     @property
     def position(self) -> Position:
         """Where this record stands."""
-        return tuple.__new__(Position, self[:3])  # half the cost of the constructor
+        return Position(self.topic, self.partition, self.offset)
 
 
 class Batch(NamedTuple):

@@ -149,6 +149,8 @@ def completed(prediction: Prediction, come: Sequence[SideOutput]) -> Prediction:
         prediction: as it was answered.
         come: what versions said beside it: late ones, which have a place in it, and shadows, which have none.
     """
+    if not come:
+        return prediction
     missing = {output.model for output in prediction.outputs if output.outcome is Outcome.MISSING}
     late = {one.output.model: one.output for one in come if one.is_late and one.output.model in missing}
     is_alone = len(prediction.outputs) == 1 and not prediction.outputs[0].reconstructed

@@ -13,7 +13,6 @@ from itertools import takewhile
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from schemas.records import new_tuple
 from streams.operators.contract import Position, Record
 from streams.runtime.stores.base import StateTable
 
@@ -164,7 +163,7 @@ class Logs:
         place = topic, partition
         log, hears = self._logs[place], self._hears.get(topic)
         for _ in range(2 if topic in self._doubled else 1):
-            record = new_tuple(Record, (topic, partition, self._first[place] + len(log), now_us, key, value, headers))
+            record = Record(topic, partition, self._first[place] + len(log), now_us, key, value, headers)
             log.append(record)
             if topic in self._delays_us:
                 self._visible[record.position] = now_us + self._delays_us[topic]

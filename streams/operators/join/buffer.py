@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from schemas import topics
 from schemas.framing import peek_texts
-from schemas.records import new_tuple
 from streams.operators.contract import Position
 from streams.operators.ids import SECOND_US, IdTimes, seconds_up
 from streams.operators.join.timer_wheel import TimerWheel
@@ -134,10 +133,7 @@ class EndedQueries:
 
     def knows(self, query_id: str, now_s: int) -> bool:
         """Tell whether a query is still known."""
-        for known in self._known.values():  # noqa: SIM110 - a generator would cost as much as the search
-            if known.find(query_id) > now_s:
-                return True
-        return False
+        return any(known.find(query_id) > now_s for known in self._known.values())
 
     def find(self, query_id: str, now_us: int) -> tuple[Ending, int] | None:
         """Return how a query's waiting ended and until when that is known (us); None if it is not."""
@@ -185,17 +181,9 @@ class JoinBuffer:
             joined: id and application of each query, and how long it is known (us).
             oldest_s: `seconds` of now: what was to be known until then may be forgotten.
         """
-        pop, give_back, put = self.predictions.pop, self.room.give_back, self.ended.of(Ending.JOINED).put
-        known_us = known_s = 0
         for query_id, application, until_us in joined:
-            stored = pop(query_id, None)
-            if stored is not None:
-                give_back(application, len(stored))
-            if self.shadows:
-                self.shadows.pop(query_id)
-            if until_us != known_us:  # usually that of the query before
-                known_us, known_s = until_us, seconds_up(until_us)
-            put(query_id, known_s, oldest_s)
+            self.pop(query_id, application)
+            self.close(Ending.JOINED, query_id, until_us, oldest_s)
 
     def close(self, how: Ending, query_id: str, until_us: int, oldest_s: int) -> None:
         """Remember how the waiting of a query ended, and drop the outputs of shadows for it."""
@@ -284,7 +272,7 @@ def is_long(query_id: str) -> bool:
 
 def position_of(stored: bytes, partition: int) -> Position:
     """Return where a prediction that waited stands."""
-    return new_tuple(Position, (topics.PREDICTIONS, partition, int.from_bytes(stored[:_OFFSET_BYTES], "big")))
+    return Position(topics.PREDICTIONS, partition, int.from_bytes(stored[:_OFFSET_BYTES], "big"))
 
 
 def value_of(stored: bytes) -> bytes:

@@ -19,7 +19,7 @@ from policies.errors import LossError, PolicyError
 from policies.losses import loss
 from policies.outside import comes_from_outside
 from schemas import topics
-from schemas.records import JoinStatus, Observation, Outcome, Tensor, answered_item, new_tuple
+from schemas.records import JoinStatus, Observation, Outcome, Tensor, answered_item
 from streams.operators.statistics import render
 
 if TYPE_CHECKING:
@@ -36,15 +36,11 @@ _UP, _DOWN = 1.0 + _STEP * _QUANTILE, 1.0 - _STEP * (1.0 - _QUANTILE)
 _NONE: Mapping[str, float] = {}
 _SMALLEST, _LARGEST = 1e-300, 1e300  # so that it neither ends nor overflows
 
-# Looking a member of an enumeration up costs 0.1 us.
-_OK, _JOINED = Outcome.OK, JoinStatus.JOINED
 # The model was asked and gave no answer by the deadline, so its user had none.
 NO_ANSWER_LOSS = 1.0
 GIVEN = "given"
 # They say nothing about the model.
 _TELLING_NOTHING = (Outcome.INVALID, Outcome.UNKNOWN_VERSION, Outcome.OVERLOADED)
-# Kinds of loss for which an answer and a label are enough.
-_OF_ANSWERS = frozenset(("zero_one", "absolute", "squared"))
 
 
 class ErrorSpans:
@@ -140,27 +136,20 @@ def observation(
     Raises:
         LossError: the label does not fit the answers, or neither label nor loss can be used.
     """
-    decision, label, outputs = prediction.decision, feedback.label, prediction.outputs
-    if len(outputs) == 1 and feedback.loss is None and decision is not None and kind in _OF_ANSWERS:
-        output, answer = outputs[0], prediction.answer
-        if label.__class__ is answer.__class__ is output.answer.__class__ is int and output.outcome is _OK:
-            served, losses = _of_labels(kind, decision.arms, output.model, output.answer, answer, label, span)
-            return _observation(prediction, decision, losses, served, label, _JOINED, feedback_us, span)
+    decision = prediction.decision
     cost = _served_loss(prediction, feedback, kind, classes, span)
     if decision is None:
         return None
-    asked = {output.model: output for output in outputs}
-    if registry.answers(
-        decision.policy
-    ):  # an output that came late was not read: what the state would have said is not known
-        asked = {name: one for name, one in asked.items() if one.outcome is not _OK or _is_read(one, prediction)}
+    asked = {output.model: output for output in prediction.outputs}
+    if registry.answers(decision.policy):  # what came late was not read: what the state would have said is not known
+        asked = {name: one for name, one in asked.items() if one.outcome is not Outcome.OK or _is_read(one, prediction)}
     losses = tuple(
         [
             _arm_loss(asked[arm], prediction, cost, feedback, kind, classes, span) if arm in asked else None
             for arm in decision.arms
         ]
     )
-    return _observation(prediction, decision, losses, cost, label, _JOINED, feedback_us, span)
+    return _observation(prediction, decision, losses, cost, feedback.label, JoinStatus.JOINED, feedback_us, span)
 
 
 def output_loss(
@@ -208,32 +197,27 @@ def _observation(
     if answers is not None and registry.answers(decision.policy):
         item = answered_item(prediction)
         answers = tuple([label if prediction.first and label == item else None for label in answers])
-    return new_tuple(
-        Observation,
-        (
-            prediction.query_id,
-            prediction.application,
-            prediction.context,
-            decision,
-            losses,
-            served,
-            label,
-            status,
-            prediction.answered_us,
-            observed_us,
-            answers,
-            span,
-            (),
-            0,
-            prediction.steps,
-            _scores(prediction, decision.arms) if registry.answers(decision.policy) else None,
-            prediction.first,
-            _own_confidence(prediction, decision.policy) if status is _JOINED else None,
-            prediction.label_set if label is not None else None,
-            prediction.stages,
-            prediction.imputed,
-            None if prediction.ranked is None else prediction.ranked._replace(rows=None),
-        ),
+    return Observation(
+        prediction.query_id,
+        prediction.application,
+        prediction.context,
+        decision,
+        losses,
+        served,
+        label,
+        status,
+        prediction.answered_us,
+        observed_us,
+        answers,
+        span,
+        steps=prediction.steps,
+        scores=_scores(prediction, decision.arms) if registry.answers(decision.policy) else None,
+        first=prediction.first,
+        confidence=_own_confidence(prediction, decision.policy) if status is JoinStatus.JOINED else None,
+        label_set=prediction.label_set if label is not None else None,
+        stages=prediction.stages,
+        imputed=prediction.imputed,
+        ranked=None if prediction.ranked is None else prediction.ranked._replace(rows=None),
     )
 
 
@@ -263,7 +247,7 @@ def _own_confidence(prediction: Prediction, policy: str) -> float | None:
     outputs = prediction.outputs
     if len(outputs) != 1 or (outputs[0].scores is None and outputs[0].answer.__class__ is not Tensor):
         return None
-    return own_confidence(outputs[0]) if outputs[0].outcome is _OK and registry.asks_one(policy) else None
+    return own_confidence(outputs[0]) if outputs[0].outcome is Outcome.OK and registry.asks_one(policy) else None
 
 
 def _scores(prediction: Prediction, arms: Sequence[str]) -> tuple[Tensor | None, ...]:
@@ -277,16 +261,6 @@ def _labels(prediction: Prediction, arms: Sequence[str]) -> tuple[int | str | No
     answered = {output.model: output.answer for output in prediction.outputs if output.outcome is Outcome.OK}
     labels = [answered.get(arm) for arm in arms]
     return tuple([label if isinstance(label, int | str) else None for label in labels])
-
-
-@lru_cache(maxsize=4096)
-def _of_labels(
-    kind: str, arms: tuple[str, ...], model: str, answer: int, served_answer: int, label: int, span: float | None
-) -> tuple[float, tuple[float | None, ...]]:
-    """Return the served loss and the losses by arm if one model was asked; cached, as there are few labels."""
-    served = _loss(kind, served_answer, label, span=span)
-    asked = served if answer == served_answer else _loss(kind, answer, label, span=span)
-    return served, tuple([asked if arm == model else None for arm in arms])
 
 
 def _served_loss(
@@ -312,7 +286,7 @@ def _served_loss(
 
 def _has_answered(output: ModelOutput) -> bool:
     """Tell whether there is an answer to judge: a record may say OK without holding one."""
-    return output.outcome is _OK and output.answer is not None
+    return output.outcome is Outcome.OK and output.answer is not None
 
 
 def _tells_nothing(output: ModelOutput) -> bool:
@@ -336,7 +310,7 @@ def _arm_loss(
     classes: Mapping[str, Sequence[str]],
     span: float | None,
 ) -> float | None:
-    if output.answer is None or output.outcome is not _OK:
+    if output.answer is None or output.outcome is not Outcome.OK:
         return None if _tells_nothing(output) else NO_ANSWER_LOSS
     alike = bool(prediction.first) or output.answer == prediction.answer
     if feedback.loss is not None:

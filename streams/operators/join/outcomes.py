@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import lru_cache
-from itertools import repeat, starmap
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple
 
 from policies.errors import LossError
 from schemas import topics
 from schemas.errors import DecodeError, SchemaError
 from schemas.framing import peek_texts
-from schemas.records import Feedback, Observation, Observations, Prediction, new_tuple
+from schemas.records import Feedback, Observation, Observations, Prediction
 from streams.operators.contract import DeadLetter, Emit, Position, Record, Skip
 from streams.operators.ids import seconds
 from streams.operators.join.buffer import MAX_ID_BYTES, Ending, is_long, position_of, value_of
@@ -57,8 +56,13 @@ class LateError(ValueError):
     """Feedback written after the learner had forgotten its query; if joined, it could count twice."""
 
 
-# The result of a join: the prediction, the losses of versions, the terms, the observation.
-_Made: TypeAlias = "tuple[Prediction, tuple[VersionLoss, ...], Terms, Observation | None]"
+class _Joined(NamedTuple):
+    """What comes of a match."""
+
+    prediction: Prediction
+    versions: tuple[VersionLoss, ...]
+    terms: Terms
+    seen: Observation | None
 
 
 class JoinOutcomes:
@@ -137,8 +141,8 @@ class JoinOutcomes:
     def _join(self, matches: Sequence[Match], partition: JoinBuffer, now_us: int, effects: Effects) -> None:
         snapshot = self.spans.snapshot()
         try:
-            made = [*self._made(matches, partition, now_us)]
-            written = self._written([one[-1] for one in made])
+            made = [self._joined_with(one, partition, now_us) for one in matches]
+            written = self._written([one.seen for one in made])
         except (LossError, LateError, DecodeError, SchemaError) as error:
             self.spans.restore(snapshot)
             if len(matches) == 1:
@@ -152,16 +156,16 @@ class JoinOutcomes:
         oldest_s = seconds(now_us)
         positions: dict[str, list[Position]] = {state: [] for state in written}
         joined: list[tuple[str, str, int]] = []
-        for (query_id, record, _, stored), (prediction, versions, terms, seen) in zip(matches, made, strict=True):
-            completes = position_of(stored, record.partition), new_tuple(Position, record[:3])
-            begun_us = max(now_us, prediction.answered_us)
-            joined.append((query_id, prediction.application, begun_us + terms.window_us))
-            self._versions.add(prediction.application, versions)
-            if seen is None:
+        for match, one in zip(matches, made, strict=True):
+            completes = position_of(match.stored, match.record.partition), match.record.position
+            application, begun_us = one.prediction.application, max(now_us, one.prediction.answered_us)
+            joined.append((match.query_id, application, begun_us + one.terms.window_us))
+            self._versions.add(application, one.versions)
+            if one.seen is None:
                 effects.append(Skip(completes, "nothing_to_learn"))
             else:
-                self._joined[seen.application] += 1
-                positions[seen.decision.state] += completes
+                self._joined[application] += 1
+                positions[one.seen.decision.state] += completes
         partition.join(joined, oldest_s)
         effects += [self._emitted(state, value, tuple(positions[state])) for state, value in written.items()]
 
@@ -173,34 +177,27 @@ class JoinOutcomes:
         """Return partition and key of a state's observations."""
         return _route(state, self._partitions)
 
-    def _made(self, matches: Sequence[Match], partition: JoinBuffer, now_us: int) -> Iterable[_Made]:
-        codec, terms_of, classes = self._codec, self._terms.of, self._configuration.classes
-        answered = predictions = [codec.decode(Prediction, value_of(one.stored)) for one in matches]
-        self._check_time(matches, predictions, now_us)
-        beside: list[tuple[SideOutput, ...]] = [()] * len(matches)
-        if partition.shadows:
-            beside = [partition.shadows.get(one.query_id) for one in matches]
-            predictions = [completed(prediction, its) for prediction, its in zip(answered, beside, strict=True)]
-        terms = [terms_of(prediction.application) for prediction in predictions]
-        seen = [
-            observation(
-                prediction,
-                one.feedback,
-                its.loss,
-                classes,
-                one.record.timestamp_us,
-                self._span(prediction, one.feedback, its) if its.loss in KINDS else None,
-            )
-            for prediction, its, one in zip(predictions, terms, matches, strict=True)
-        ]
-        seen = [
-            one._replace(forget_us=its.forget_us) if its.forget_us and one is not None else one
-            for one, its in zip(seen, terms, strict=True)
-        ]
+    def _joined_with(self, match: Match, partition: JoinBuffer, now_us: int) -> _Joined:
+        """Return what a prediction and its feedback teach.
+
+        Raises:
+            LateError: the feedback was written long after the window. Only after an outage such predictions still wait,
+                and earlier joins of them are forgotten.
+            LossError, DecodeError: the feedback does not fit, or the prediction is none.
+        """
+        answered, feedback = self._codec.decode(Prediction, value_of(match.stored)), match.feedback
+        if min(match.record.timestamp_us, now_us) > answered.answered_us + self._memory_us:
+            raise LateError(LATE)
+        beside = partition.shadows.get(match.query_id)
+        prediction = completed(answered, beside)
+        terms, classes = self._terms.of(prediction.application), self._configuration.classes
+        span = self._span(prediction, feedback, terms) if terms.loss in KINDS else None
+        seen = observation(prediction, feedback, terms.loss, classes, match.record.timestamp_us, span)
+        if terms.forget_us and seen is not None:
+            seen = seen._replace(forget_us=terms.forget_us)
         if not self._configuration.has_shares:
-            return zip(predictions, repeat(()), terms, seen, strict=False)
-        feedback = [one.feedback for one in matches]
-        return list(starmap(self._with_versions, zip(answered, feedback, beside, terms, seen, strict=True)))
+            return _Joined(prediction, (), terms, seen)
+        return self._with_versions(answered, feedback, beside, terms, seen)
 
     def _with_versions(
         self,
@@ -209,21 +206,12 @@ class JoinOutcomes:
         beside: tuple[SideOutput, ...],
         terms: Terms,
         seen: Observation | None,
-    ) -> _Made:
+    ) -> _Joined:
         classes, span = self._configuration.classes, seen.span if seen else terms.span
         versions = self._versions.of(
             prediction, beside, lambda output: output_loss(output, prediction, feedback, terms.loss, classes, span)
         )
-        return prediction, versions, terms, seen and seen._replace(versions=versions)
-
-    def _check_time(self, matches: Sequence[Match], predictions: Sequence[Prediction], now_us: int) -> None:
-        """Raise `LateError` for feedback written long after its window.
-
-        Only after an outage such predictions still wait, and earlier joins of them are forgotten.
-        """
-        for one, prediction in zip(matches, predictions, strict=True):
-            if min(one.record.timestamp_us, now_us) > prediction.answered_us + self._memory_us:
-                raise LateError(LATE)
+        return _Joined(prediction, versions, terms, seen and seen._replace(versions=versions))
 
     def _span(self, prediction: Prediction, feedback: Feedback, terms: Terms) -> float | None:
         """Return the error that costs 1; None if the feedback gives the loss itself."""
@@ -344,7 +332,7 @@ class JoinOutcomes:
 
     def _emitted(self, state: str, value: bytes, completes: tuple[Position, ...]) -> Emit:
         partition, key = _route(state, self._partitions)
-        return new_tuple(Emit, (topics.OBSERVATIONS, partition, key, value, completes, (), False))
+        return Emit(topics.OBSERVATIONS, partition, key, value, completes)
 
 
 @lru_cache(maxsize=65_536)

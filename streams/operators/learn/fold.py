@@ -4,35 +4,26 @@ from __future__ import annotations
 
 from functools import lru_cache
 from math import isfinite
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from policies import calibration, registry
 from policies.errors import PolicyError
 from policies.lessons import Lesson
-from schemas.records import OtherState, PolicyState, new_tuple
+from schemas.records import OtherState, PolicyState
 from streams.operators.cold_start import for_all, is_forgotten, started, states_of
 from streams.operators.ids import SeenIds
 from streams.operators.label_sets import covered
 from streams.operators.policy_state import MOST_OTHERS, adopted, numbers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from policies.contract import Policy, State
-    from schemas.records import Decision, Observation, Step, Tensor, Value
+    from schemas.records import Decision, Observation
 
-    # Of a lesson: all that `Lesson` has, in its order.
-    _Fields = tuple[
-        tuple[int, ...],
-        tuple[float, ...],
-        tuple[float | None, ...],
-        tuple[float, ...],
-        tuple[int | str | None, ...] | None,
-        tuple[Step, ...],
-        tuple[Tensor | None, ...] | None,
-        Value | None,
-    ]
     _Parts = tuple[tuple[str, ...], int, State, State, State]  # arms, version, values, confidences, coverage
+
+T = TypeVar("T")
 
 # Cached policies of decisions: more than a poll has of an application and a version of its state.
 _DECISIONS = 1024
@@ -73,10 +64,9 @@ class Fold:
         self._others: dict[str, OtherState] = {}  # the one taught last comes last
         self._taught_us = 0
         if state is not None:
-            self._policy, self._arms, self._version, self._values, others, self._taught_us, *learnt = state
-            self._confidences, self._coverage = learnt
-            if others:
-                self._others = {other.policy: other for other in others}
+            self._policy, self._taught_us = state.policy, state.taught_us
+            self._arms, self._version, self._values, self._confidences, self._coverage = _parts(state)
+            self._others = {other.policy: other for other in state.others}
         self.taken = False  # whether an observation has changed it
 
     @property
@@ -287,25 +277,12 @@ def _learnt(policy: Policy, spec: str, seen: Observation, arms: tuple[str, ...],
     Raises:
         PolicyError: it cannot learn from it.
     """
-    decision = seen.decision
-    names = decision.arms
-    count = len(names)
-    fields = (
-        decision.chosen,
-        decision.propensities,
-        seen.losses,
-        decision.features,
-        seen.answers,
-        seen.steps,
-        seen.scores,
-        seen.label,
-    )
-    if decision.stable:
-        fields = _of_stable(fields, decision.stable)
+    decision, lesson = seen.decision, _lesson(seen)
+    names, count = decision.arms, len(decision.arms)
     try:
         if arms != names:
             values = policy.extend(values, arms, names) if arms else policy.init(count)
-        values = policy.observe(values, count, new_tuple(Lesson, fields))
+        values = policy.observe(values, count, lesson)
     except IndexError as error:
         raise PolicyError(f"the stored state has {len(values)} values, which do not fit {count} arms") from error
     except PolicyError:
@@ -318,25 +295,40 @@ def _learnt(policy: Policy, spec: str, seen: Observation, arms: tuple[str, ...],
     return values
 
 
-def _of_stable(fields: _Fields, stable: tuple[float, ...]) -> _Fields:
-    """Return the parts of a lesson as the versions that serve teach it: canaries teach nothing of an arm.
+def _lesson(seen: Observation) -> Lesson:
+    """Return what an observation teaches a policy."""
+    decision = seen.decision
+    lesson = Lesson(
+        decision.chosen,
+        decision.propensities,
+        seen.losses,
+        decision.features,
+        seen.answers,
+        seen.steps,
+        seen.scores,
+        seen.label,
+    )
+    return _of_stable(lesson, decision.stable) if decision.stable else lesson
+
+
+def _of_stable(lesson: Lesson, stable: tuple[float, ...]) -> Lesson:
+    """Return a lesson as the versions that serve teach it: canaries teach nothing of an arm.
 
     A version that serves was asked with the probability that its model was, times that it was drawn among its versions.
     So estimates that divide by the probability stay unbiased.
     """
-    chosen, propensities, losses, features, answers, steps, scores, label = fields
-    return (
-        chosen,
-        tuple([share * part if part else share for share, part in zip(propensities, stable, strict=True)]),
-        tuple([loss if part else None for loss, part in zip(losses, stable, strict=True)]),
-        features,
-        None
-        if answers is None
-        else tuple([each if part else None for each, part in zip(answers, stable, strict=True)]),
-        steps,
-        None if scores is None else tuple([each if part else None for each, part in zip(scores, stable, strict=True)]),
-        label,
+    drawn = zip(lesson.propensities, stable, strict=True)
+    return lesson._replace(
+        propensities=tuple([share * part if part else share for share, part in drawn]),
+        losses=_where(stable, lesson.losses),
+        answers=None if lesson.answers is None else _where(stable, lesson.answers),
+        scores=None if lesson.scores is None else _where(stable, lesson.scores),
     )
+
+
+def _where(stable: tuple[float, ...], column: Sequence[T | None]) -> tuple[T | None, ...]:
+    """Return what a column has of the arms whose version that serves was asked, None for the others."""
+    return tuple([each if part else None for each, part in zip(column, stable, strict=True)])
 
 
 def _parts(known: OtherState | PolicyState | None) -> _Parts:

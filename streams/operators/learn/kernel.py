@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from policies.errors import PolicyError
 from schemas.errors import DecodeError
-from schemas.records import Observation, Observations, new_tuple
+from schemas.records import Observation, Observations
 from streams.operators.cold_start import states_of
 from streams.operators.contract import (
     NONE_UNREAD,
@@ -210,23 +210,23 @@ class Learner(Operator):
         partition = self.partitions.get(number)
         if partition is None:
             return False
-        queue, needed, decode, start = partition.queue, partition.needed, self._codec.decode, partition.start
-        before = len(queue)
+        before = len(partition.queue)
         for record in records:
+            is_new = record.offset >= partition.start
             try:
-                observations = decode(Observations, record.value).items
+                observations = self._codec.decode(Observations, record.value).items
             except DecodeError as error:
-                self.note_undecodable(record, error, effects if record.offset >= start else [])
-                if record.offset >= start:
-                    queue.append((record, None))  # the stored offset passes it, too: it is not read again
+                self.note_undecodable(record, error, effects if is_new else [])
+                if is_new:
+                    partition.queue.append((record, None))  # the stored offset passes it, too: it is not read again
                 continue
-            if record.offset < start:
+            if not is_new:
                 partition.note_seen(record, observations)
                 continue
-            queue.append((record, observations))
+            partition.queue.append((record, observations))
             partition.queued += len(observations)
-            gather(needed, observations)
-        return len(queue) > before
+            gather(partition.needed, observations)
+        return len(partition.queue) > before
 
     def note_undecodable(self, record: Record, error: DecodeError, effects: Effects) -> None:
         """Count a record that holds no observations, and write it as a dead letter."""
@@ -365,12 +365,11 @@ class Run:
 
     def take(self, record: Record, observations: Sequence[Observation], effects: Effects) -> None:
         """Fold a record's observations."""
-        is_first, counters = self._partition.seen.add, self._learner.counters
         for seen in observations:
-            if is_first(seen.query_id, record.timestamp_us):
+            if self._partition.seen.add(seen.query_id, record.timestamp_us):
                 self.fold(seen, record.timestamp_us)
             else:
-                counters["duplicate_observations_total", "application", seen.application] += 1
+                self._learner.counters["duplicate_observations_total", "application", seen.application] += 1
         self.end_record(record, effects)
 
     def fold(self, seen: Observation, timestamp_us: int) -> None:
@@ -388,7 +387,7 @@ class Run:
             effects.append(DeadLetter(record, "impossible_decision", "; ".join(self._faults)))
             self._faults = []
         else:
-            self.completes.append(new_tuple(Position, record[:3]))
+            self.completes.append(record.position)
         if self.folding.numbers >= WRITE_NUMBERS:
             self.write(record.offset + 1)
 
