@@ -22,11 +22,10 @@ NEEDS: Mapping[str, str] = {"control": "faust", "worker": "threadpoolctl"}
 EXTENSIONS: Mapping[str, str] = {
     "schemas.compiled": "records",
     "streams.operators.id_times": "remembered ids",
-    "streams.columns.batches": "batches as columns",
+    "streams.columns.batches": "batches from Kafka, and as columns",
     "streams.columns.joining": "joins over columns",
     "streams.columns.learning": "learning over columns",
     "streams.columns.selection": "answers over columns",
-    "streams.runtime.kafka.fast.unpacking": "batches from Kafka",
     "workers.runtimes.descent": "trees",
     "workers.runtimes.stages.grams": "texts",
 }

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from streams.operators.ids import IdTimes
-from streams.runtime.kafka.fast.record_batches import unpack
+from streams.runtime.kafka.fast.record_batches import by_aiokafka
 
 batches = pytest.importorskip("streams.columns.batches", reason="Skysail has been installed without a compiler")
 
@@ -55,12 +55,12 @@ def is_decoded(data: bytes) -> bool:
 
 
 @given(rows, st.integers(0, 2**40), st.booleans())
-def test_a_batch_has_the_records_that_unpacking_finds(given_rows: Rows, base: int, is_appended: bool) -> None:
+def test_a_batch_has_the_records_that_aiokafka_finds(given_rows: Rows, base: int, is_appended: bool) -> None:
     """Offsets, times, keys and values are the same, whoever's clock the times are by."""
     data = bytearray(built(given_rows, base))
     data[22] |= 8 if is_appended else 0
     data = sealed(bytes(data))
-    expected, end = unpack(data, "queries", 0, 0)
+    expected, end = by_aiokafka(data, "queries", 0, 0)
     found = batches.records(data)
     assert found == [(r.offset, r.timestamp_us, r.key, r.value, len(r.headers)) for r in expected]
     assert end == base + len(found)
@@ -83,9 +83,7 @@ def test_a_spoilt_batch_is_refused(given_rows: Rows, data: st.DataObject) -> Non
 
 
 @given(rows, st.data())
-def test_what_contradicts_itself_is_refused_or_read_as_unpacking_reads_it(
-    given_rows: Rows, data: st.DataObject
-) -> None:
+def test_what_contradicts_itself_is_refused_or_read_as_aiokafka_reads_it(given_rows: Rows, data: st.DataObject) -> None:
     """Bytes behind the checksum may be anything, with a checksum that is right: another client has made them."""
     whole = built(given_rows)
     at = data.draw(st.integers(21, len(whole) - 1))
@@ -96,7 +94,7 @@ def test_what_contradicts_itself_is_refused_or_read_as_unpacking_reads_it(
         found = batches.records(other)
     except ValueError:
         return
-    expected, end = unpack(other, "queries", 0, 0)
+    expected, end = by_aiokafka(other, "queries", 0, 0)
     assert found == [(r.offset, r.timestamp_us, r.key, r.value, len(r.headers)) for r in expected]
     assert end == len(found)
 
