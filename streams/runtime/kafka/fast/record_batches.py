@@ -153,7 +153,7 @@ def by_aiokafka(batch: bytes, topic: str, partition: int, start: int) -> tuple[l
 
 def _taken(batch: Iterable[_Read], topic: str, partition: int, start: int) -> list[Record]:
     return [
-        Record(topic, partition, r.offset, r.timestamp * 1000, r.key, r.value, tuple(r.headers))
+        Record(topic, partition, r.offset, r.timestamp * 1000, r.key, r.value, tuple(r.headers))  # type: ignore[arg-type] # one may have no content
         for r in batch
         if r.offset >= start
     ]
