@@ -159,8 +159,9 @@ def together_form(codec: Codec, application: str, answer: Callable[[Query], Pred
 
     def written(marks: _AnswerMarks) -> bytes:
         query = Query(marks.id, application, b"", marks.context, marks.times[0], reply_token=marks.token)
+        sent_us, received_us, deadline_us, answered_us = marks.times
         prediction = answer(query)._replace(
-            **dict(zip(("sent_us", "received_us", "deadline_us", "answered_us"), marks.times, strict=True))
+            sent_us=sent_us, received_us=received_us, deadline_us=deadline_us, answered_us=answered_us
         )
         return codec.encode(prediction)
 

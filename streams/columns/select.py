@@ -399,7 +399,8 @@ class ColumnSelection(Behind):
         if coded is None:
             self._give_up(its, "answers")
             return None
-        versions, middles = [each.version for each in known], [None] * (len(its.deciding) * len(coded.answers))
+        versions = [each.version for each in known]
+        middles: list[bytes | None] = [None] * (len(its.deciding) * len(coded.answers))
         form: TogetherForm | None = None
         for state, code in poll.coded(run.begin, run.end, number, coded.codes):
             given = tuple(zip(versions, coded.answers[code], strict=True))
