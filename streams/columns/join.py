@@ -164,6 +164,6 @@ class ColumnJoiner(Behind):
         return [record for item in run for record in (self._unpack(item) if isinstance(item, Batch) else [item])]
 
 
-def _is_plain(policy: str) -> bool:
-    """Tell whether observations of one arm hold nothing that only some policies learn from."""
-    return not registry.answers(policy) and not learns_from_answers(policy, 1)
+def _is_plain(policy: str, asked: int) -> bool:
+    """Tell whether observations of so many arms that were asked hold nothing that only some policies learn from."""
+    return not registry.answers(policy) and not learns_from_answers(policy, asked)
