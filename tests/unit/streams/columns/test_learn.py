@@ -256,7 +256,7 @@ def test_with_little_memory_for_states_the_same_are_asked_for(seed: int, odd: fl
 def test_common_observations_go_by_columns() -> None:
     """Nearly all of them; else the other laws would hold of nothing."""
     log, (alone, columns) = Log(Random(1), 0.0), pair()
-    lived(log, alone, columns, polls=60)
+    lived(log, alone, columns, polls=150)
     assert columns.taken > 0.8 * log.ids, columns.statistics()
 
 
