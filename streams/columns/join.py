@@ -25,14 +25,13 @@ from streams.operators.join.observation import learns_from_answers
 from streams.operators.join.outcomes import Match
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from schemas.codec import Codec
+    from streams.columns.behind import Unpack
     from streams.columns.join_forms import Example
     from streams.operators.contract import Effects, Record, Unread
     from streams.operators.join.buffer import JoinBuffer
-
-    Unpack = Callable[[Batch], list[Record]]
 
 # Columns leave later ones to the kernel.
 _LATEST_US: Final = 1 << 62

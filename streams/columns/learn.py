@@ -37,10 +37,9 @@ if TYPE_CHECKING:
 
     from schemas.codec import Codec
     from schemas.records import Observation, PolicyState
+    from streams.columns.behind import Unpack
     from streams.operators.contract import Effects
     from streams.operators.learn.kernel import Partition
-
-    Unpack = Callable[[Batch], list[Record]]
 
 _COMPILED: Final = (DiscountedUcb, EpsilonGreedy, Exp3, Exp4, Single, Thompson, Timely, Ucb1)
 

@@ -29,10 +29,11 @@ from streams.operators.selection.plain import Answers, asks_all
 from streams.operators.statistics import BY_COLUMNS, MAX_LABELS, NOT_BY_COLUMNS, render
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from schemas.codec import Codec
     from schemas.records import Prediction
+    from streams.columns.behind import Unpack
     from streams.columns.pieces import AnswerForm, TogetherForm
     from streams.columns.selection import Answered, Lane, Poll, Recent, State
     from streams.operators.configuration import Deployed
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 
 try:
     from streams.columns import selection as compiled
+    from streams.columns.batches import Slices
 except ImportError:  # no compiler when Skysail was installed
     compiled = None  # type: ignore[assignment] # the module is there for the checker
 
@@ -76,7 +78,7 @@ def columns_for_selection(
     selection: Selection,
     models: Mapping[str, Inside],
     codec: Codec,
-    unpack: Callable[[Batch], list[Record]],
+    unpack: Unpack,
     margin_us: int | None = None,
 ) -> ColumnSelection | None:
     """Return selection that takes batches of queries, too; arguments are those of `ColumnSelection`.
@@ -208,7 +210,7 @@ class ColumnSelection(Behind):
         selection: Selection,
         models: Mapping[str, Inside],
         codec: Codec,
-        unpack: Callable[[Batch], list[Record]],
+        unpack: Unpack,
         margin_us: int | None = None,
     ) -> None:
         super().__init__(kernel)
@@ -221,6 +223,7 @@ class ColumnSelection(Behind):
         self._applications: dict[str, _Application] = {}
         self._whys: dict[str, str] = {}
         self._is_changed = True
+        self._slices = Slices()
         self._answered: Counter[str] = Counter()  # by application
         self._left: Counter[str] = Counter()  # by why
 
@@ -251,7 +254,7 @@ class ColumnSelection(Behind):
         lanes = [each for each, _ in its]
         left = _Left(batches, self._unpack)
         try:
-            poll = compiled.Poll(batches, tuple([lane for _, lane in its]), now_us)
+            poll = compiled.Poll(batches, tuple([lane for _, lane in its]), now_us, self._slices)
         except ValueError:
             records = left.all()
             self._left["application" if not its else "batch"] += len(records)
@@ -389,6 +392,8 @@ class ColumnSelection(Behind):
         """Ask all models about all rows; returns how long they took (us), None = the rows are left."""
         its = run.lanes[number]
         names = its.deciding[0].arms.names
+        if any(self._models[name].direct(now_us) is None for name in names):
+            return None  # before the others compute for nothing
         ran = [self._ask_model(its, name, rows, now_us) for name in names]
         known = [each for each in ran if each is not None]
         if its.lane is None or len(known) < len(names):
@@ -532,7 +537,7 @@ class _Run(NamedTuple):
 class _Left:
     """The records of a poll's batches, unpacked when they are wanted."""
 
-    def __init__(self, batches: list[Batch], unpack: Callable[[Batch], list[Record]]) -> None:
+    def __init__(self, batches: list[Batch], unpack: Unpack) -> None:
         self._batches = batches
         self._unpack = unpack
         self._records: dict[int, list[Record]] = {}

@@ -1,5 +1,6 @@
 from collections.abc import Callable, Sequence
 
+from streams.columns.batches import Slices
 from streams.operators.contract import Batch
 from streams.operators.ids import IdTimes
 
@@ -36,7 +37,9 @@ class Lane:
 
 class Poll:
     count: int
-    def __init__(self, batches: list[Batch], lanes: tuple[Lane, ...], now_us: int) -> None: ...
+    def __init__(
+        self, batches: list[Batch], lanes: tuple[Lane, ...], now_us: int, slices: Slices | None = None
+    ) -> None: ...
     def runs(self) -> list[tuple[bool, int]]: ...
     def whys(self) -> dict[str, int]: ...
     def places(self, begin: int, end: int, lane: int = -2) -> list[tuple[int, int]]: ...

@@ -13,7 +13,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memset
 from streams.columns.batches cimport (
-    HEADER, Opened, Output, Taken, begin_batch, begin_record, end_record, finish_batch, long_size, next_record, opened,
+    HEADER, Opened, Output, Slices, Taken, begin_batch, begin_record, end_record, finish_batch, long_size, next_record,
     release, text_size, write_byte, write_bytes, write_double, write_long, write_text
 )
 from streams.columns.draw cimport MOST_DRAWN, draw_begin, draw_of
@@ -247,12 +247,14 @@ cdef class Poll:
         batches: `contract.Batch`es.
         lanes: of the applications that columns answer.
         now_us: the time.
+        slices: what was read last of a batch that comes in several polls.
 
     Raises:
         ValueError: a batch is not what it says: Python takes them all.
     """
 
     cdef list batches
+    cdef Slices slices
     cdef tuple lanes
     cdef int64_t now_us
     cdef Row* rows
@@ -261,11 +263,12 @@ cdef class Poll:
     cdef uint64_t begun[8]
     cdef Output output
 
-    def __init__(self, list batches not None, tuple lanes not None, int64_t now_us):
+    def __init__(self, list batches not None, tuple lanes not None, int64_t now_us, Slices slices=None):
         cdef Py_ssize_t index
         if not lanes:
             raise ValueError("nothing is answered here")
         self.batches, self.lanes, self.now_us = batches, lanes, now_us
+        self.slices = Slices() if slices is None else slices
         draw_begin(b"select", 6, self.begun)
         for lane in lanes:
             <Lane?>lane
@@ -279,11 +282,11 @@ cdef class Poll:
     cdef int _read(self, int index) except -1:
         _, _, first, end, data = self.batches[index]
         cdef int64_t begin_at = first, end_at = end
-        cdef Opened batch = opened(<bytes?>data)
+        cdef Opened batch = self.slices.opened(<bytes?>data, begin_at)
         cdef Taken record
-        while next_record(&batch, &record):
-            if begin_at <= record.offset < end_at:
-                self._add(&record, index)
+        while batch.base + batch.next < end_at and next_record(&batch, &record):
+            self._add(&record, index)
+        self.slices.leave(&batch)
         return 0
 
     cdef int _add(self, Taken* record, int batch) except -1:
