@@ -19,7 +19,12 @@ _SMALLEST_SHARE = 1e-12
 def log_sum(logs: Sequence[float]) -> float:
     """Return the logarithm of the sum of the weights, whatever the size of the logarithms."""
     top = max(logs)
-    return top + log(sum([exp(value - top) for value in logs]))
+    total = 0.0
+    for (
+        value
+    ) in logs:  # not `sum`, which rounds otherwise from Python 3.12 on: the same log is to give the same weights
+        total += exp(value - top)
+    return top + log(total)
 
 
 def normalised(logs: Sequence[float]) -> State:

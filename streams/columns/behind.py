@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 from streams.operators.contract import NONE_UNREAD, Operator
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from schemas.records import PolicyState
-    from streams.operators.contract import AskNow, Effects, Needs, Predicted, Record, StateKey, Unread
+    from streams.operators.contract import AskNow, Batch, Effects, Needs, Predicted, Record, StateKey, Unread
+
+    Unpack = Callable[[Batch], list[Record]]  # the wanted records of a batch
 
 
 class Behind(Operator):

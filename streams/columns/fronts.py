@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING, NamedTuple
 from schemas import topics
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from schemas.codec import Codec
+    from streams.columns.behind import Unpack
     from streams.columns.select import Inside
-    from streams.operators.contract import Batch, Operator, Record
+    from streams.operators.contract import Operator
     from streams.operators.join.kernel import Joiner
     from streams.operators.learn.kernel import Learner
     from streams.operators.selection.kernel import Selection
-
-    Unpack = Callable[[Batch], list[Record]]
 
 
 class Fronted(NamedTuple):

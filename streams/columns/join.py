@@ -25,14 +25,13 @@ from streams.operators.join.observation import learns_from_answers
 from streams.operators.join.outcomes import Match
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from schemas.codec import Codec
+    from streams.columns.behind import Unpack
     from streams.columns.join_forms import Example
     from streams.operators.contract import Effects, Record, Unread
     from streams.operators.join.buffer import JoinBuffer
-
-    Unpack = Callable[[Batch], list[Record]]
 
 # Columns leave later ones to the kernel.
 _LATEST_US: Final = 1 << 62
@@ -164,6 +163,6 @@ class ColumnJoiner(Behind):
         return [record for item in run for record in (self._unpack(item) if isinstance(item, Batch) else [item])]
 
 
-def _is_plain(policy: str) -> bool:
-    """Tell whether observations of one arm hold nothing that only some policies learn from."""
-    return not registry.answers(policy) and not learns_from_answers(policy, 1)
+def _is_plain(policy: str, asked: int) -> bool:
+    """Tell whether observations of so many arms that were asked hold nothing that only some policies learn from."""
+    return not registry.answers(policy) and not learns_from_answers(policy, asked)

@@ -24,7 +24,7 @@ class Joining:
         max_bytes: int,
         memory_us: int,
         owner_of: Callable[[str, bytes], Owner],
-        is_plain: Callable[[str], bool],
+        is_plain: Callable[[str, int], bool],
         route: Callable[[str], tuple[int, bytes]],
         count: Callable[[str, int], None],
         spans: ErrorSpans,

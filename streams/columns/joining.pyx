@@ -9,7 +9,7 @@ as with the kernel, whose observations of one state are one record. If a row of 
 its chunk do, and so records are cut alike.
 """
 
-from libc.math cimport fabs, pow
+from libc.math cimport NAN, fabs, isfinite, pow
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport qsort
 from libc.string cimport memcpy, memset
@@ -19,7 +19,8 @@ from streams.columns.batches cimport (
     put_big, release, write_byte, write_bytes, write_double, write_long,
 )
 from streams.columns.predictions cimport (
-    DOUBLE, GIVEN, LONG, NOTHING, TEXT, Decided, Predicted, expect, moved, read_context, read_name, read_prediction, read_value,
+    DOUBLE, GIVEN, LONG, MOST_OUTPUTS, NOTHING, TEXT, Decided, Predicted, expect, moved, read_context, read_name,
+    read_prediction, read_value,
 )
 from streams.columns.texts cimport (
     Place, Text, as_bytes, as_str, hashed, none, place_in, read_byte, read_bytes, read_double, read_long, read_same,
@@ -129,7 +130,8 @@ cdef class Joining:
         max_bytes: of a value.
         memory_us: of the learner.
         owner_of: returns the `Owner` of a name and its text.
-        is_plain: tells whether observations of a policy, as `registry.spec` writes it, have the common form.
+        is_plain: tells whether observations of a policy, as `registry.spec` writes it, that has asked so many models have
+            the common form.
         route: returns partition and key of a state's observations.
         count: counts so many joins of an application.
         spans: the kernel's `ErrorSpans`.
@@ -532,8 +534,10 @@ cdef class Joining:
         cdef Text whole = text_of(stored)
         cdef Place place
         cdef Predicted found
+        cdef int64_t index
         cdef Owner owner
         cdef Row* row
+        cdef double costs[MOST_OUTPUTS]
         cdef double span = 0.0
         whole.at += OFFSET_BYTES
         whole.size -= OFFSET_BYTES
@@ -543,7 +547,7 @@ cdef class Joining:
         if not read_same(&place, text_of(self._prediction)) or not read_prediction(&place, &self._last, &found):
             return self._leave(none(), "prediction")
         owner = self._owner_named(found.application)
-        if kind != NOTHING and not _is_judged(owner.kind, kind, found.kind):
+        if not _are_judged(&found, owner.kind, kind):
             return self._leave(found.application, "label")
         if not self._learns_plainly(&found):
             return self._leave(found.application, "policy")
@@ -552,42 +556,44 @@ cdef class Joining:
         ):
             return self._leave(found.application, "time")
         if kind != NOTHING:
-            loss = self._loss(owner, found.answer, label, &span)
+            span = self._span(owner, &found, label)
+            loss = _loss(owner.kind, found.answer, label, span)
+            for index in range(found.count):
+                costs[index] = _loss(owner.kind, found.outputs[index].answer, label, span)
+        else:
+            for index in range(found.count):
+                costs[index] = loss if _are_alike(found.outputs[index].answer, found.answer) else NAN
         row = &self._rows[self._count]
         row.key, row.feedback, row.answered_us, row.at = key, taken[0], found.answered_us, self._seen.size
         row.predicted = _offset_of(stored)
-        self._write(&found, label, loss, taken.stamp_us, owner, span)
+        self._write(&found, label, loss, costs, taken.stamp_us, owner, span)
         row.size = self._seen.size - row.at
         self._assign(found.decided.state)
         self._row_owners.append(owner)
         self._count += 1
         return True
 
-    cdef double _loss(self, Owner owner, Text answer, Text label, double* span) except -1.0:
-        """Return what an answer costs, and the error that costs 1, of losses that have one; learn that."""
-        cdef double error
-        if owner.kind == ZERO_ONE:
-            return 0.0 if same(label, answer) else 1.0
-        error = fabs(_number(answer) - _number(label))
-        span[0] = owner.span if owner.span else self._learn(owner, error)
-        error = error / span[0]
-        if error > 1.0:
-            error = 1.0
-        return pow(error, 2.0) if owner.kind == SQUARED else error
-
-    cdef double _learn(self, Owner owner, double error) except -1.0:
-        """Return an application's span, and learn from an error, as `ErrorSpans.learn` does."""
-        cdef double span
+    cdef double _span(self, Owner owner, const Predicted* found, Text label) except -1.0:
+        """Return the error that costs 1, and learn from the errors as `ErrorSpans.learn` does; 0 = losses have none."""
+        cdef double span, error, largest = 0.0
+        cdef int64_t index
+        if owner.kind == ZERO_ONE or owner.span:
+            return owner.span if owner.kind != ZERO_ONE else 0.0
         if not owner.is_learning:
             owner.learnt, owner.is_learning = self._spans.of(owner.name), True
             self._learning.append(owner)
         span = owner.learnt
+        for index in range(found.count):
+            error = _error(found.outputs[index].answer, label)
+            if span:
+                owner.learnt = _within(owner.learnt * (1.09 if error > owner.learnt else 0.99))
+            elif error > largest:
+                largest = error
         if span:
-            owner.learnt = _within(span * (1.09 if error > span else 0.99))
             return span
-        if not error:
+        if not largest:
             return 1.0
-        owner.learnt = _within(2.0 * error)
+        owner.learnt = _within(2.0 * largest)
         return owner.learnt
 
     cdef bint _leave(self, Text application, str why) except -1:
@@ -601,31 +607,34 @@ cdef class Joining:
         if found.is_last:
             return self._is_plain_last
         policy = as_bytes(found.decided.policy)
-        is_plain = self._policies.get(policy)
+        key = policy, found.decided.asked
+        is_plain = self._policies.get(key)
         if is_plain is None:
             if len(self._policies) >= MOST_KEPT:
                 self._policies.clear()
-            is_plain = self._policies[policy] = bool(self._is_plain(policy.decode()))
+            is_plain = self._policies[key] = bool(self._is_plain(policy.decode(), key[1]))
         self._bytes.size = 0
         write_bytes(&self._bytes, found.decided.whole)
         self._last, self._is_plain_last = moved(&found.decided, self._bytes.data), is_plain
         return is_plain
 
     cdef int _write(
-        self, const Predicted* found, Text label, double loss, int64_t observed_us, Owner owner, double span
+        self, const Predicted* found, Text label, double loss, const double* costs, int64_t observed_us, Owner owner,
+        double span
     ) except -1:
-        """Write an observation; span 0 = it has none."""
+        """Write an observation; one of `costs` that is no number is not known, and span 0 = it has none."""
         cdef Output* out = &self._seen
         cdef Place names
-        cdef int64_t index
+        cdef int64_t index, place
         write_bytes(out, found.named)
         write_bytes(out, found.decided.whole)
         write_long(out, found.decided.arms)
         names = place_in(found.decided.names)
         for index in range(found.decided.arms):
-            if same(read_name(&names), found.model):
+            place = _place_of(found, read_name(&names))
+            if place >= 0 and isfinite(costs[place]):
                 write_byte(out, GIVEN)
-                write_double(out, loss)
+                write_double(out, costs[place])
             else:
                 write_byte(out, NOTHING)
         write_byte(out, 0)
@@ -775,6 +784,48 @@ cdef inline bint _is_judged(int kind, uint8_t told, uint8_t answered) noexcept:
     if kind == ZERO_ONE:
         return told == answered and told != DOUBLE
     return kind != OTHER and told != TEXT and answered != TEXT
+
+
+cdef inline bint _are_judged(const Predicted* found, int kind, uint8_t told) noexcept:
+    """Tell whether a label of this branch, or the loss itself, says what each answer costs."""
+    cdef int64_t index
+    cdef uint8_t answered
+    for index in range(found.count):
+        answered = found.outputs[index].kind
+        if told == NOTHING and answered != found.kind and answered != TEXT and found.kind != TEXT:
+            return False  # a whole number may be the same as another one
+        if told != NOTHING and not _is_judged(kind, told, answered):
+            return False
+    return told == NOTHING or _is_judged(kind, told, found.kind)
+
+
+cdef inline bint _are_alike(Text one, Text other) noexcept:
+    """Tell whether two answers are the same, which are both of one branch or not both numbers."""
+    return same(one, other) or one.at[0] == other.at[0] == DOUBLE and _number(one) == _number(other)
+
+
+cdef inline int64_t _place_of(const Predicted* found, Text model) noexcept:
+    """Return the place of a model's last output; -1 = it has none."""
+    cdef int64_t index
+    for index in range(found.count - 1, -1, -1):
+        if same(found.outputs[index].model, model):
+            return index
+    return -1
+
+
+cdef inline double _error(Text answer, Text label) noexcept:
+    return fabs(_number(answer) - _number(label))
+
+
+cdef inline double _loss(int kind, Text answer, Text label, double span) noexcept:
+    """Return what an answer costs."""
+    cdef double error
+    if kind == ZERO_ONE:
+        return 0.0 if same(label, answer) else 1.0
+    error = _error(answer, label) / span
+    if error > 1.0:
+        error = 1.0
+    return pow(error, 2.0) if kind == SQUARED else error
 
 
 cdef inline double _number(Text value) noexcept:

@@ -15,8 +15,10 @@ from policies.discounted_ucb import DiscountedUcb
 from policies.epsilon_greedy import EpsilonGreedy
 from policies.errors import PolicyError
 from policies.exp3 import Exp3
+from policies.exp4 import Exp4
 from policies.single import Single
 from policies.thompson import Thompson
+from policies.timely import Timely
 from policies.ucb1 import Ucb1
 from schemas import topics
 from schemas.errors import DecodeError
@@ -35,12 +37,11 @@ if TYPE_CHECKING:
 
     from schemas.codec import Codec
     from schemas.records import Observation, PolicyState
+    from streams.columns.behind import Unpack
     from streams.operators.contract import Effects
     from streams.operators.learn.kernel import Partition
 
-    Unpack = Callable[[Batch], list[Record]]
-
-_COMPILED: Final = (DiscountedUcb, EpsilonGreedy, Exp3, Single, Thompson, Ucb1)
+_COMPILED: Final = (DiscountedUcb, EpsilonGreedy, Exp3, Exp4, Single, Thompson, Timely, Ucb1)
 
 
 def columns_for_learner(kernel: Learner, codec: Codec, unpack: Unpack) -> ColumnLearner | None:
@@ -185,6 +186,6 @@ def _form(policy: str, arms: tuple[str, ...]) -> Form | None:
         return None
     if type(made) not in _COMPILED or len(set(arms)) < len(arms) or (isinstance(made, Exp3) and not made.share):
         return None
-    eta = made.discount if isinstance(made, DiscountedUcb) else made.eta if isinstance(made, Exp3) else 0.0
-    share = made.share if isinstance(made, Exp3) else 0.0
+    eta = made.discount if isinstance(made, DiscountedUcb) else made.eta if isinstance(made, Exp3 | Exp4) else 0.0
+    share = made.share if isinstance(made, Exp3 | Exp4) else 0.0
     return Form(policy, arms, KINDS[made.name], eta, share, has_shared_prior(made))

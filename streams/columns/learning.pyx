@@ -7,11 +7,12 @@
 All rows of a poll are read before any is folded, since all states have to be there.
 """
 
+from libc.math cimport NAN, isfinite
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memset
-from streams.columns.batches cimport Opened, Output, Slices, Taken, grow, next_record, release, write_bytes
-from streams.columns.observations cimport Seen, read_observation
+from streams.columns.batches cimport Opened, Output, Slices, Taken, grow, next_record, release, write_bytes, write_double
+from streams.columns.observations cimport Seen, read_loss, read_observation
 from streams.columns.predictions cimport Decided, expect, moved
 from streams.columns.teaching cimport Kind, Lesson, Rule, numbers_of, taught
 from streams.columns.texts cimport (
@@ -30,6 +31,8 @@ KINDS = {
     "ucb1": <int>Kind.AVERAGES,
     "discounted_ucb": <int>Kind.DISCOUNTED,
     "thompson": <int>Kind.BETAS,
+    "exp4": <int>Kind.VOTES,
+    "timely": <int>Kind.VOTES,
 }
 
 cdef enum:
@@ -41,8 +44,9 @@ cdef struct Row:
     int own, common  # places of the states that it teaches; -1 = none
     int form, ledger
     Lesson lesson
+    size_t losses  # place of those of all arms, where a policy learns from them
     double served
-    bint is_served, is_joined, is_of_context, has_span
+    bint asks_all, is_served, is_joined, is_of_context, has_span
     int64_t observed_us, forget_us
 
 
@@ -173,16 +177,25 @@ cdef class Ledger:
         losses.put(self.application, self.arms, sums)
         return 0
 
-    cdef void add(self, const Row* row) noexcept:
+    cdef void add(self, const Row* row, const double* losses) noexcept:
+        """Add what a row has cost; `losses` of all arms, if it asks all."""
+        cdef int64_t arm
         self.taken += 1
         if not row.is_joined:
             return
         if row.is_served:
             self.sums[0] += row.served
             self.sums[1] += 1.0
-        if row.lesson.is_known:
-            self.sums[2 * (row.lesson.arm + 1)] += row.lesson.loss
-            self.sums[2 * (row.lesson.arm + 1) + 1] += 1.0
+        if not row.asks_all:
+            self.add_loss(row.lesson.arm, row.lesson.loss if row.lesson.is_known else NAN)
+            return
+        for arm in range(<int64_t>len(self.arms)):
+            self.add_loss(arm, losses[arm])
+
+    cdef void add_loss(self, int64_t arm, double loss) noexcept:
+        if isfinite(loss):
+            self.sums[2 * (arm + 1)] += loss
+            self.sums[2 * (arm + 1) + 1] += 1.0
 
 
 cdef class Learning:
@@ -206,7 +219,7 @@ cdef class Learning:
     cdef Slices _slices
     cdef list _forms, _known, _ledgers, _run, _left, _changed
     cdef dict _form_places, _places, _ledger_places
-    cdef Output _rows, _told, _bytes
+    cdef Output _rows, _told, _bytes, _losses_of
     cdef Decided _last  # the decision that was read last: the next one is mostly the same
     cdef int _form, _own, _ledger  # places of the row before; -1 = none
     cdef uint64_t _look
@@ -219,6 +232,7 @@ cdef class Learning:
         memset(&self._rows, 0, sizeof(Output))
         memset(&self._told, 0, sizeof(Output))
         memset(&self._bytes, 0, sizeof(Output))
+        memset(&self._losses_of, 0, sizeof(Output))
         memset(&self._last, 0, sizeof(Decided))
 
     def __init__(self, heads, Py_ssize_t max_bytes, form_of, unpack, decode):
@@ -236,6 +250,7 @@ cdef class Learning:
         release(&self._rows)
         release(&self._told)
         release(&self._bytes)
+        release(&self._losses_of)
 
     # ---- all rows are read ----
 
@@ -274,7 +289,7 @@ cdef class Learning:
 
     cdef int _begin(self, list run) except -1:
         self._run, self._left = run, []
-        self._rows.size = self._told.size = 0
+        self._rows.size = self._told.size = self._losses_of.size = 0
         if len(self._known) > MOST_KEPT or len(self._forms) > MOST_KEPT or len(self._ledgers) > MOST_KEPT:
             for kept in (self._known, self._forms, self._ledgers):
                 kept.clear()
@@ -342,6 +357,11 @@ cdef class Learning:
         row.lesson.arm, row.lesson.is_known, row.lesson.loss = seen.decided.chosen, seen.is_known, seen.loss
         if not self._read_shares(&seen, &row.lesson.propensity):
             return self._count(as_str(seen.application), "propensities")
+        row.asks_all, row.losses = seen.decided.asked > 1, self._losses_of.size
+        if form.rule.kind == Kind.VOTES:
+            self._note_losses(&seen)
+        elif row.asks_all:
+            return self._count(as_str(seen.application), "policy")
         row.served, row.is_served, row.is_joined = seen.served, seen.is_served, seen.is_joined
         row.has_span = seen.has_span
         row.observed_us, row.forget_us = seen.observed_us, seen.forget_us
@@ -358,6 +378,17 @@ cdef class Learning:
         memcpy(self._rows.data + self._rows.size, &row, sizeof(Row))
         self._rows.size += sizeof(Row)
         return True
+
+    cdef int _note_losses(self, const Seen* seen) except -1:
+        """Keep the losses of all arms; one that is not known is not a number."""
+        cdef Place losses = place_in(seen.losses)
+        cdef int64_t index
+        cdef double loss
+        for index in range(seen.decided.arms):
+            loss = NAN
+            read_loss(&losses, &loss)
+            write_double(&self._losses_of, loss)
+        return 0
 
     cdef bint _count(self, str application, str why) except -1:
         """Count what is left to the kernel; returns False."""
@@ -577,14 +608,16 @@ cdef class Learning:
         cdef Form form = self._forms[row.form]
         cdef Known own = self._known[row.own]
         cdef Known common = None if row.common < 0 else self._known[row.common]
-        cdef int64_t arms = len(form.arms)
+        cdef int64_t arms = len(form.arms), arm
+        cdef Lesson lesson = row.lesson
         if not self._fits(own, row.form, form) or common is not None and not self._fits(common, row.form, form):
             return False
         if row.is_of_context and row.forget_us and own.taught_us and row.observed_us - own.taught_us > row.forget_us:
             return False
-        if not own.work_out(&form.rule, &row.lesson, arms):
+        lesson.losses = <const double*>(self._losses_of.data + row.losses)
+        if not own.work_out(&form.rule, &lesson, arms):
             return False
-        if common is not None and not common.work_out(&form.rule, &row.lesson, arms):
+        if common is not None and not common.work_out(&form.rule, &lesson, arms):
             return False
         self._take(own, row)
         if common is not None:
@@ -595,9 +628,13 @@ cdef class Learning:
                 self._open.close(self._losses)
             self._open = ledger
             self._open.open(self._losses)
-        self._open.add(row)
-        if row.has_span and row.is_joined and row.lesson.is_known:
-            self._losses.note_spanned(ledger.application, row.lesson.loss)
+        self._open.add(row, lesson.losses)
+        if row.has_span and row.is_joined and (row.lesson.is_known or row.asks_all):
+            for arm in range(arms):
+                if arm == lesson.arm and not row.asks_all:
+                    self._losses.note_spanned(ledger.application, lesson.loss)
+                elif row.asks_all and isfinite(lesson.losses[arm]):
+                    self._losses.note_spanned(ledger.application, lesson.losses[arm])
         return True
 
     cdef int _take(self, Known known, const Row* row) except -1:

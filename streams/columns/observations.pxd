@@ -1,4 +1,4 @@
-# An observation of the common form, as the joiner writes it for one model that was asked.
+# An observation of the common form, as the joiner writes it for one model that was asked, or for all.
 #
 #     id | application | context | decision | losses | loss | label | status | times | span | forget | nothing
 #
@@ -7,7 +7,7 @@
 from libc.math cimport isfinite
 from libc.stdint cimport int64_t, uint8_t
 from streams.columns.predictions cimport (
-    GIVEN, NOTHING, Decided, expect, moved, read_context, read_decision, read_name, read_value,
+    GIVEN, NOTHING, Decided, expect, moved, read_context, read_decision, read_name, read_value, since,
 )
 from streams.columns.texts cimport Place, Text, lose, read_byte, read_double, read_long, read_same
 
@@ -18,6 +18,7 @@ cdef struct Seen:
     bint is_last  # whether the decision has the bytes of one that was read before
     double loss, served  # of the arm that was chosen, and of what was answered
     bint is_known, is_served  # whether there is such a loss
+    Text losses  # of the arms, as they stand
     bint is_joined, has_span
     int64_t observed_us, forget_us
 
@@ -42,6 +43,7 @@ cdef inline bint read_losses(Place* place, Seen* seen) noexcept nogil:
     cdef bint is_known
     if read_long(place) != seen.decided.arms:
         lose(place)
+    seen.losses.at = place.at
     for index in range(seen.decided.arms):
         if place.bad:
             return False
@@ -51,6 +53,7 @@ cdef inline bint read_losses(Place* place, Seen* seen) noexcept nogil:
             lose(place)
         if index == seen.decided.chosen:
             seen.loss, seen.is_known = loss, is_known
+    seen.losses = since(seen.losses.at, place)
     expect(place, 0)
     return True
 

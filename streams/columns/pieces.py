@@ -16,7 +16,7 @@ from schemas.records import ModelOutput, Outcome, Prediction, Query, Status, Ten
 from schemas.wire import ITEM_BYTES, write_long
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from schemas.codec import Codec
     from schemas.records import Decision, Value
@@ -137,6 +137,41 @@ def decided(codec: Codec, application: str, asked: Asked, kind: type[int | float
     return value[len(before) : -len(behind)]
 
 
+class TogetherForm(NamedTuple):
+    """An answer that several models have given together: `head`, then who asked, `middle`, times and token, `tail`."""
+
+    head: bytes
+    middle: bytes
+    tail: bytes
+
+
+def together_form(codec: Codec, application: str, answer: Callable[[Query], Prediction]) -> TogetherForm:
+    """Return how an answer is written.
+
+    Args:
+        codec: of the deployment.
+        application: that asks.
+        answer: returns the answer to a query, whose times are all that of the query.
+
+    Raises:
+        Uncut: it has no column form.
+    """
+
+    def written(marks: _AnswerMarks) -> bytes:
+        query = Query(marks.id, application, b"", marks.context, marks.times[0], reply_token=marks.token)
+        sent_us, received_us, deadline_us, answered_us = marks.times
+        prediction = answer(query)._replace(
+            sent_us=sent_us, received_us=received_us, deadline_us=deadline_us, answered_us=answered_us
+        )
+        return codec.encode(prediction)
+
+    marks, other = _AnswerMarks(0), _AnswerMarks(0, "q", "c", (3, -4, 5, 6), "")
+    pieces = cut(written(marks), marks.around(application))
+    if joined(pieces, other.around(application)) != written(other):
+        raise Uncut
+    return TogetherForm(*_only(pieces, (0, 3, 5)))
+
+
 def _answer(codec: Codec, application: str, asked: Asked, marks: _AnswerMarks) -> bytes:
     output = ModelOutput(asked.model, asked.version, Outcome.OK, marks.answer)
     prediction = Prediction(
@@ -202,6 +237,11 @@ class _AnswerMarks(NamedTuple):
         answer = _written(self.answer)
         context, times = _GIVEN + text(self.context), b"".join(map(write_long, self.times))
         return text(self.id), text(application), context, answer, answer, times, text(self.token)
+
+    def around(self, application: str) -> tuple[bytes, ...]:
+        """Return them but for the answer."""
+        query_id, name, context, _, _, times, token = self.cut(application)
+        return query_id, name, context, times, token
 
 
 # Two answers of each kind that nothing else in a prediction looks like.

@@ -1,13 +1,14 @@
-# A prediction of the common form, as selection writes it for one model that was asked: gone over field by field.
+# A prediction of the common form, as selection writes it where all models that were asked have answered: gone over field by
+# field.
 #
-#     id | application | context | decision | status, no reason | answer | confidence | one output | times | token | nothing
+#     id | application | context | decision | status, no reason | answer | confidence | outputs | times | token | nothing
 #
 # The fields are those of `schemas/Prediction.avsc`. `join_forms.py` sees to it that they still are, by what the codec writes.
 
 from libc.math cimport isfinite
 from libc.stdint cimport int64_t, uint8_t
 from streams.columns.texts cimport (
-    Place, Text, is_utf8, lose, none, read_byte, read_bytes, read_double, read_long, read_same, read_text, same,
+    Place, Text, is_utf8, lose, none, read_byte, read_bytes, read_double, read_long, read_same, read_text,
 )
 
 cdef enum:  # branches of unions, as they are written
@@ -19,25 +20,34 @@ cdef enum:  # branches of unions, as they are written
 
 cdef enum:
     INT_MAX = 0x7FFFFFFF
+    MOST_OUTPUTS = 64
 
 
 cdef struct Decided:
     Text whole
     Text state, policy
-    int64_t chosen  # one arm, one of them
+    int64_t chosen  # the arm that is asked; where all are, the first one
+    int64_t asked  # arms: one, or all
     int64_t arms
     Text names  # of the arms, each with its size
     Text shares  # doubles
     Text apprentice
 
 
+cdef struct Said:  # by a model
+    Text model
+    Text answer  # with its branch
+    uint8_t kind  # branch of the answer
+
+
 cdef struct Predicted:
     Text named  # id, application and context as they stand
     Text id, application, context
     Decided decided
-    Text answer  # with its branch; also the output's
+    Text answer  # with its branch
     uint8_t kind  # branch of the answer
-    Text model
+    int64_t count
+    Said outputs[MOST_OUTPUTS]
     int64_t answered_us
     bint is_last  # whether the decision has the bytes of one that was read before
 
@@ -96,13 +106,17 @@ cdef inline int64_t read_count(Place* place) noexcept nogil:
 
 
 cdef inline Decided read_decision(Place* place) noexcept nogil:
-    """Read a decision without features and without versions beside those that serve, whose one arm is one of its arms."""
+    """Read a decision without features and without versions beside those that serve, that asks one of its arms or all."""
     cdef Decided decided
     cdef const uint8_t* begin = place.at
     cdef int64_t index
     cdef Place shares
-    expect(place, 2)  # one item
-    decided.chosen = read_long(place)
+    decided.asked, decided.chosen = read_count(place), read_long(place)
+    for index in range(1, decided.asked):
+        if decided.chosen or read_long(place) != index:
+            lose(place)
+        if place.bad:
+            break
     expect(place, 0)
     read_long(place)  # version of the state
     decided.state, decided.policy = read_name(place), read_name(place)
@@ -115,6 +129,8 @@ cdef inline Decided read_decision(Place* place) noexcept nogil:
     decided.names = since(decided.names.at, place)
     expect(place, 0)
     if read_long(place) != decided.arms or decided.chosen < 0 or decided.chosen >= decided.arms:
+        lose(place)
+    if decided.asked > 1 and decided.asked != decided.arms:
         lose(place)
     decided.shares = read_bytes(place, 8 * decided.arms)
     shares.at, shares.end, shares.bad = decided.shares.at, decided.shares.at + decided.shares.size, False
@@ -143,6 +159,25 @@ cdef inline Decided moved(const Decided* decided, const uint8_t* to) noexcept no
     return other
 
 
+cdef inline void read_outputs(Place* place, Predicted* found) noexcept nogil:
+    """Read the outputs: a label, number or text each, without scores."""
+    cdef int64_t index
+    found.count = read_count(place)
+    if found.count > MOST_OUTPUTS:
+        lose(place)
+        found.count = 0
+    for index in range(found.count):
+        found.outputs[index].model = read_name(place)
+        read_name(place)  # version
+        expect(place, 0)  # it is OK
+        found.outputs[index].answer = read_value(place, &found.outputs[index].kind)
+        expect(place, NOTHING)  # no scores
+        expect(place, 0)  # it is the model's own
+        if place.bad:
+            return
+    expect(place, 0)
+
+
 cdef inline bint read_prediction(Place* place, const Decided* last, Predicted* found) noexcept nogil:
     """Read what is behind the framing; False = it is not of the common form.
 
@@ -153,7 +188,6 @@ cdef inline bint read_prediction(Place* place, const Decided* last, Predicted* f
     """
     cdef const uint8_t* begin = place.at
     cdef uint8_t status
-    cdef Text said
     found.id, found.application = read_name(place), read_name(place)
     found.context = read_context(place)
     found.named = since(begin, place)
@@ -170,16 +204,7 @@ cdef inline bint read_prediction(Place* place, const Decided* last, Predicted* f
     found.answer = read_value(place, &found.kind)
     if not isfinite(read_double(place)):  # confidence
         lose(place)
-    expect(place, 2)  # one output
-    found.model = read_name(place)
-    read_name(place)  # version
-    expect(place, 0)  # it is OK
-    said = read_bytes(place, found.answer.size)
-    if not same(said, found.answer):
-        lose(place)
-    expect(place, NOTHING)  # no scores
-    expect(place, 0)  # it is the model's own
-    expect(place, 0)
+    read_outputs(place, found)
     read_long(place)
     read_long(place)
     read_long(place)

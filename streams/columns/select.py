@@ -16,21 +16,25 @@ from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, cast
 
+import numpy as np
+
 from schemas import topics
 from schemas.errors import DecodeError, SchemaError
-from schemas.records import Decision, Outcome, Query, Tensor
+from schemas.records import Decision, ModelOutput, Outcome, Query, Status, Tensor
 from streams.columns.behind import Behind
-from streams.columns.pieces import Asked, Uncut, answer_form, decided, query_form
+from streams.columns.pieces import Asked, Uncut, answer_form, decided, query_form, together_form
 from streams.operators.contract import Batch, EmitBatch, Position, Skip, Span
 from streams.operators.selection.kernel import MARGIN_PART, MARGIN_US
-from streams.operators.selection.plain import Answers
+from streams.operators.selection.plain import Answers, asks_all
 from streams.operators.statistics import BY_COLUMNS, MAX_LABELS, NOT_BY_COLUMNS, render
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from schemas.codec import Codec
-    from streams.columns.pieces import AnswerForm
+    from schemas.records import Prediction
+    from streams.columns.behind import Unpack
+    from streams.columns.pieces import AnswerForm, TogetherForm
     from streams.columns.selection import Answered, Lane, Poll, Recent, State
     from streams.operators.configuration import Deployed
     from streams.operators.contract import AskNow, Effects, Operator, Predicted, Record, StateKey
@@ -41,6 +45,7 @@ if TYPE_CHECKING:
 
 try:
     from streams.columns import selection as compiled
+    from streams.columns.batches import Slices
 except ImportError:  # no compiler when Skysail was installed
     compiled = None  # type: ignore[assignment] # the module is there for the checker
 
@@ -57,6 +62,8 @@ _FOLLOWED = frozenset({topics.APPLICATIONS, topics.MODELS})
 _LOOKED_AT = 2
 # So many applications are answered by columns: each query's name is compared with theirs.
 MOST_LANES = 256
+# Of an ensemble, so many different answers of all models are kept for a state; and so many in a poll are worth it.
+MOST_TOGETHER, MOST_CODES = 1_024, 16
 # So many states of an application are kept as columns have them: some hundred bytes each.
 MOST_STATES = 20_000
 _NO_LANE = -1
@@ -71,7 +78,7 @@ def columns_for_selection(
     selection: Selection,
     models: Mapping[str, Inside],
     codec: Codec,
-    unpack: Callable[[Batch], list[Record]],
+    unpack: Unpack,
     margin_us: int | None = None,
 ) -> ColumnSelection | None:
     """Return selection that takes batches of queries, too; arguments are those of `ColumnSelection`.
@@ -120,6 +127,29 @@ class Inside(Protocol):
         ...
 
 
+_Given = tuple[str, "int | float | str"]  # a version, and its answer
+
+
+class _Ran(NamedTuple):
+    """What a model has answered: which version, its results, and how long it took."""
+
+    version: str
+    results: Predicted
+    took_us: int
+
+
+class _Coded(NamedTuple):
+    """What all models have answered, row by row.
+
+    Attributes:
+        codes: of each row, as whole numbers of 64 bits: the place of its answers.
+        answers: those that are different, an answer a model each.
+    """
+
+    codes: bytes
+    answers: list[tuple[int | float | str, ...]]
+
+
 class _Said(NamedTuple):
     """A model's answers as they are written."""
 
@@ -128,10 +158,17 @@ class _Said(NamedTuple):
 
 
 class _Decider(NamedTuple):
-    """The arms in a state, and the same in C."""
+    """The arms in a state, and the same in C.
+
+    Attributes:
+        arms: in the state.
+        state: in C.
+        together: how answers are written that all models gave, by versions and answers.
+    """
 
     arms: Arms
     state: State
+    together: dict[tuple[_Given, ...], TogetherForm | None]
 
 
 @dataclass(slots=True)
@@ -173,7 +210,7 @@ class ColumnSelection(Behind):
         selection: Selection,
         models: Mapping[str, Inside],
         codec: Codec,
-        unpack: Callable[[Batch], list[Record]],
+        unpack: Unpack,
         margin_us: int | None = None,
     ) -> None:
         super().__init__(kernel)
@@ -186,6 +223,7 @@ class ColumnSelection(Behind):
         self._applications: dict[str, _Application] = {}
         self._whys: dict[str, str] = {}
         self._is_changed = True
+        self._slices = Slices()
         self._answered: Counter[str] = Counter()  # by application
         self._left: Counter[str] = Counter()  # by why
 
@@ -216,7 +254,7 @@ class ColumnSelection(Behind):
         lanes = [each for each, _ in its]
         left = _Left(batches, self._unpack)
         try:
-            poll = compiled.Poll(batches, tuple([lane for _, lane in its]), now_us)
+            poll = compiled.Poll(batches, tuple([lane for _, lane in its]), now_us, self._slices)
         except ValueError:
             records = left.all()
             self._left["application" if not its else "batch"] += len(records)
@@ -244,7 +282,7 @@ class ColumnSelection(Behind):
         if len(known) < len(found):
             poll.leave_states(number, {place for place, decider in enumerate(found) if decider is None})
         its.deciding = [decider or known[0] for decider in found]
-        lane.decide_by(tuple([decider.state for decider in its.deciding]))
+        lane.decide_by(tuple([decider.state for decider in its.deciding]), asks_all(known[0].arms))
         return True
 
     def _decider(self, its: _Application, context: str | None, now_us: int, wanted: list[StateKey]) -> _Decider | None:
@@ -254,7 +292,7 @@ class ColumnSelection(Behind):
             return None
         known = its.states.get(context)
         if known is None or known.arms is not arms:
-            known = its.states[context] = _Decider(arms, compiled.State(arms.cumulative))
+            known = its.states[context] = _Decider(arms, compiled.State(arms.cumulative), {})
             if len(its.states) > MOST_STATES:
                 its.states.popitem(last=False)
         its.states.move_to_end(context)
@@ -293,8 +331,13 @@ class ColumnSelection(Behind):
     def _ask_models(self, poll: Poll, run: _Run, number: int, now_us: int) -> int | None:
         """Ask the models of an application's rows; returns how long they took (us), None = they are left."""
         its = run.lanes[number]
+        found = poll.ask(run.begin, run.end, number)
+        if found and asks_all(its.deciding[0].arms):
+            return self._ask_all(
+                poll, run, number, Tensor(its.form[0], (found[0][1], *its.form[1]), found[0][2]), now_us
+            )
         took_us, asked = 0, dict[int, tuple[str, int]]()
-        for arm, count, numbers in poll.ask(run.begin, run.end, number):
+        for arm, count, numbers in found:
             dtype, shape = its.form
             ran = self._ask_arm(its, arm, Tensor(dtype, (count, *shape), numbers), now_us)
             if ran is None:
@@ -314,27 +357,86 @@ class ColumnSelection(Behind):
         """
         arms, name = its.deciding[0].arms, its.deployed.application.name
         model = arms.names[arm]
-        inside = self._models[model]
-        whom = inside.direct(now_us)
-        ran = None if whom is None or self._ask is None else self._ask(model, whom.copy, rows, whom.patience_us)
-        if whom is None or its.lane is None or ran is None:
+        ran = self._ask_model(its, model, rows, now_us)
+        if its.lane is None or ran is None or (said := _said(ran.results)) is None:
             return None
-        if ran[0].scores is not None:  # the kernel would ask once more, each time
-            self._whys[name] = "scores"
-            self._applications.pop(name, None)
-            return None
-        if (said := _said(ran[0])) is None:
-            return None
-        key = arm, whom.version, said.kind
+        key = arm, ran.version, said.kind
         if key not in its.forms:
-            asked = Asked(arms.choices[arm].decision, model, whom.version)
+            asked = Asked(arms.choices[arm].decision, model, ran.version)
             try:
                 its.forms[key] = answer_form(self._codec, name, asked, _KINDS[said.kind])
             except (Uncut, SchemaError):
                 return None
         its.lane.say(arm, rows.shape[0], said.kind, said.answers, tuple(its.forms[key]))
-        inside.on_answered(rows, ran[1], now_us)
-        return ran[1], whom.version, said.kind
+        self._models[model].on_answered(rows, ran.took_us, now_us)
+        return ran.took_us, ran.version, said.kind
+
+    def _ask_model(self, its: _Application, model: str, rows: Tensor, now_us: int) -> _Ran | None:
+        """Ask a model at once; None: it does not answer now, or gives more than answers."""
+        whom = self._models[model].direct(now_us)
+        ran = None if whom is None or self._ask is None else self._ask(model, whom.copy, rows, whom.patience_us)
+        if whom is None or ran is None:
+            return None
+        if ran[0].scores is not None:
+            self._give_up(its, "scores")
+            return None
+        return _Ran(whom.version, *ran)
+
+    def _give_up(self, its: _Application, why: str) -> None:
+        """Leave an application to the kernel until it changes: else its models would be asked twice each time."""
+        name = its.deployed.application.name
+        self._whys[name] = why
+        self._applications.pop(name, None)
+
+    def _ask_all(self, poll: Poll, run: _Run, number: int, rows: Tensor, now_us: int) -> int | None:
+        """Ask all models about all rows; returns how long they took (us), None = the rows are left."""
+        its = run.lanes[number]
+        names = its.deciding[0].arms.names
+        if any(self._models[name].direct(now_us) is None for name in names):
+            return None  # before the others compute for nothing
+        ran = [self._ask_model(its, name, rows, now_us) for name in names]
+        known = [each for each in ran if each is not None]
+        if its.lane is None or len(known) < len(names):
+            return None
+        if any(_said(each.results) is None for each in known):
+            return None
+        coded = _coded([each.results for each in known])
+        if coded is None:
+            self._give_up(its, "answers")
+            return None
+        versions = [each.version for each in known]
+        middles: list[bytes | None] = [None] * (len(its.deciding) * len(coded.answers))
+        form: TogetherForm | None = None
+        for state, code in poll.coded(run.begin, run.end, number, coded.codes):
+            given = tuple(zip(versions, coded.answers[code], strict=True))
+            form = self._together(its, its.deciding[state], given)
+            if form is None:
+                return None
+            middles[state * len(coded.answers) + code] = form.middle
+        if form is not None:
+            its.lane.say_together(len(coded.answers), coded.codes, middles, form.head, form.tail)
+        for name, each in zip(names, known, strict=True):
+            self._models[name].on_answered(rows, each.took_us, now_us)
+        return sum([each.took_us for each in known])
+
+    def _together(self, its: _Application, decider: _Decider, given: tuple[_Given, ...]) -> TogetherForm | None:
+        """Return how an answer of all models is written, as the kernel makes it; None: it has no column form."""
+        if given not in decider.together:
+            arms, plain, name = decider.arms, self._selection.plain, its.deployed.application.name
+            ok = Outcome.OK
+            outputs = [
+                ModelOutput(model, *each[:1], ok, each[1]) for model, each in zip(arms.names, given, strict=True)
+            ]
+            if len(decider.together) >= MOST_TOGETHER:
+                decider.together.clear()
+            try:
+                form = together_form(
+                    self._codec, name, lambda asked: _complete(plain.together(its.deployed, arms, outputs, asked))
+                )
+            except (Uncut, SchemaError):
+                form = None
+            decider.together[given] = form
+        return decider.together[given]
 
     def _is_decided(self, its: _Application, decider: _Decider, arm: int, version: str, kind: int) -> bool:
         """Have a state's decision for an arm written once; False: it has no column form."""
@@ -361,7 +463,8 @@ class ColumnSelection(Behind):
         for number in lanes:
             its, given = run.lanes[number], answered.of(number)
             name, names = its.deployed.application.name, its.deciding[0].arms.names
-            asked = {names[arm]: count for arm, count in enumerate(given[0]) if count}
+            all_of = names if asks_all(its.deciding[0].arms) else ()
+            asked = {all_of or (names[arm],): count for arm, count in enumerate(given[0]) if count}
             plain.count(name, Answers(asked, *given[1:]), answered_us)
             self._answered[name] += len(given[2])
 
@@ -434,7 +537,7 @@ class _Run(NamedTuple):
 class _Left:
     """The records of a poll's batches, unpacked when they are wanted."""
 
-    def __init__(self, batches: list[Batch], unpack: Callable[[Batch], list[Record]]) -> None:
+    def __init__(self, batches: list[Batch], unpack: Unpack) -> None:
         self._batches = batches
         self._unpack = unpack
         self._records: dict[int, list[Record]] = {}
@@ -475,6 +578,30 @@ class _Recents:
         """Take over what has been added."""
         for recent, its in self._lent.values():
             its.generation, its.size = recent.generation, recent.size
+
+
+def _complete(prediction: Prediction) -> Prediction:
+    """Return an answer that is complete.
+
+    Raises:
+        Uncut: it is not.
+    """
+    if prediction.status is not Status.COMPLETE:
+        raise Uncut
+    return prediction
+
+
+def _coded(results: Sequence[Predicted]) -> _Coded | None:
+    """Return what models have answered to the same rows; None: no labels, or too many are different."""
+    rows = len(results[0].outcomes)
+    if any(not isinstance(each.answers, tuple) and each.answers.dtype.kind == "f" for each in results):
+        return None
+    answers = [each.answers if isinstance(each.answers, tuple) else each.answers.tolist() for each in results]
+    places: dict[tuple[int | float | str, ...], int] = {}
+    codes = [places.setdefault(given, len(places)) for given in zip(*answers, strict=True)]
+    if len(places) > MOST_CODES + rows // 2:
+        return None
+    return _Coded(np.array(codes, "<i8").tobytes(), [*places])
 
 
 def _said(results: Predicted) -> _Said | None:

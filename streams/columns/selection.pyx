@@ -13,7 +13,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memset
 from streams.columns.batches cimport (
-    HEADER, Opened, Output, Taken, begin_batch, begin_record, end_record, finish_batch, long_size, next_record, opened,
+    HEADER, Opened, Output, Slices, Taken, begin_batch, begin_record, end_record, finish_batch, long_size, next_record,
     release, text_size, write_byte, write_bytes, write_double, write_long, write_text
 )
 from streams.columns.draw cimport MOST_DRAWN, draw_begin, draw_of
@@ -141,6 +141,11 @@ cdef class Lane:
     cdef Py_ssize_t width
     cdef int64_t slo_us, longest_us, margin_us, margin_part, most_margin_us
     cdef tuple states  # that decide the rows of a poll
+    cdef bint asks_all  # whether all arms are asked
+    cdef bytes head_of_answers, tail_of_answers
+    cdef list middles  # of answers, by state and code
+    cdef bytes codes_of  # a code for each row, of what all models have answered
+    cdef Py_ssize_t codes, coded
     cdef int arms
     cdef int kinds[MOST_ARMS]
     cdef Py_ssize_t rows[MOST_ARMS]
@@ -157,8 +162,12 @@ cdef class Lane:
         self.arms = 0
         self.forms, self.answers = [], []
 
-    def decide_by(self, tuple states not None):
+    def decide_by(self, tuple states not None, bint asks_all=False):
         """Decide the next poll's rows by these states: one for all, or one for each of `Poll.contexts`.
+
+        Args:
+            states: which.
+            asks_all: whether they ask all arms, and answer by what these have answered together.
 
         Raises:
             ValueError: they have not the same number of arms.
@@ -168,8 +177,44 @@ cdef class Lane:
             if self.arms and (<State?>state).arms != self.arms:
                 raise ValueError("not the same arms")
             self.arms = (<State?>state).arms
-        self.states = states
+        self.states, self.asks_all, self.coded = states, asks_all, 0
         self.forms, self.answers = [None] * self.arms, [None] * self.arms
+
+    def say_together(
+        self, Py_ssize_t codes, bytes codes_of not None, list middles not None, bytes head not None, bytes tail not None
+    ):
+        """Take what all models have answered together.
+
+        Args:
+            codes: how many different answers there are.
+            codes_of: which of them each row has, as whole numbers of 64 bits.
+            middles: what stands between context and times, by state and code; None = no row has both.
+            head: framing of an answer.
+            tail: behind its token.
+
+        Raises:
+            ValueError: these do not fit together.
+        """
+        if codes < 1 or len(middles) != codes * len(self.states):
+            raise ValueError("not an answer a state and code")
+        for middle in middles:
+            if middle is not None:
+                <bytes?>middle
+        self.codes, self.codes_of, self.coded, self.middles = codes, codes_of, len(codes_of) // 8, middles
+        self.head_of_answers, self.tail_of_answers = head, tail
+
+    cdef object middle_of(self, int state, Py_ssize_t place):
+        """Return what stands in the middle of a row's answer.
+
+        Raises:
+            ValueError: nothing was said of it.
+        """
+        cdef int64_t code = -1
+        if 0 <= place < self.coded and 0 <= state < len(self.states):
+            memcpy(&code, PyBytes_AS_STRING(self.codes_of) + 8 * place, 8)
+        if not 0 <= code < self.codes or self.middles[state * self.codes + code] is None:
+            raise ValueError("no answer for a row")
+        return self.middles[state * self.codes + code]
 
     def say(self, Py_ssize_t arm, Py_ssize_t rows, int kind, object answers not None, tuple form not None):
         """Take an arm's answers.
@@ -202,12 +247,14 @@ cdef class Poll:
         batches: `contract.Batch`es.
         lanes: of the applications that columns answer.
         now_us: the time.
+        slices: what was read last of a batch that comes in several polls.
 
     Raises:
         ValueError: a batch is not what it says: Python takes them all.
     """
 
     cdef list batches
+    cdef Slices slices
     cdef tuple lanes
     cdef int64_t now_us
     cdef Row* rows
@@ -216,11 +263,12 @@ cdef class Poll:
     cdef uint64_t begun[8]
     cdef Output output
 
-    def __init__(self, list batches not None, tuple lanes not None, int64_t now_us):
+    def __init__(self, list batches not None, tuple lanes not None, int64_t now_us, Slices slices=None):
         cdef Py_ssize_t index
         if not lanes:
             raise ValueError("nothing is answered here")
         self.batches, self.lanes, self.now_us = batches, lanes, now_us
+        self.slices = Slices() if slices is None else slices
         draw_begin(b"select", 6, self.begun)
         for lane in lanes:
             <Lane?>lane
@@ -234,11 +282,11 @@ cdef class Poll:
     cdef int _read(self, int index) except -1:
         _, _, first, end, data = self.batches[index]
         cdef int64_t begin_at = first, end_at = end
-        cdef Opened batch = opened(<bytes?>data)
+        cdef Opened batch = self.slices.opened(<bytes?>data, begin_at)
         cdef Taken record
-        while next_record(&batch, &record):
-            if begin_at <= record.offset < end_at:
-                self._add(&record, index)
+        while batch.base + batch.next < end_at and next_record(&batch, &record):
+            self._add(&record, index)
+        self.slices.leave(&batch)
         return 0
 
     cdef int _add(self, Taken* record, int batch) except -1:
@@ -363,6 +411,27 @@ cdef class Poll:
                 found.add((self.rows[index].state, self.rows[index].arm))
         return found
 
+    def coded(self, Py_ssize_t begin, Py_ssize_t end, int lane, bytes codes_of not None):
+        """Return which states and codes a lane's rows have together, as pairs of places.
+
+        Args:
+            begin: of the rows.
+            end: behind the last one.
+            lane: whose.
+            codes_of: the code of each row that asks, as whole numbers of 64 bits.
+        """
+        cdef Py_ssize_t index
+        cdef int64_t code
+        cdef set found = set()
+        self._check(begin, end)
+        for index in range(begin, end):
+            if self.rows[index].lane == lane:
+                if not 0 <= 8 * self.rows[index].place < len(codes_of):
+                    raise ValueError("not a code a row")
+                memcpy(&code, PyBytes_AS_STRING(codes_of) + 8 * self.rows[index].place, 8)
+                found.add((self.rows[index].state, code))
+        return found
+
     def contexts(self, int lane):
         """Return the contexts that a lane's rows have, each once; a row is decided by the state in its context's place.
 
@@ -417,7 +486,7 @@ cdef class Poll:
             row = self.rows + index
             if row.lane != number:
                 continue
-            row.arm = self._draw(row, lane)
+            row.arm = 0 if lane.asks_all else self._draw(row, lane)
             row.place = taken[row.arm]
             taken[row.arm] += 1
         return self._matrices(begin, end, number, taken)
@@ -487,7 +556,10 @@ cdef class Poll:
             if not recent.add(row):
                 answered.again(partition, row.offset, row.lane)
                 continue
-            self._write(row, <Lane>self.lanes[row.lane], number, answered_us)
+            if (<Lane>self.lanes[row.lane]).asks_all:
+                self._write_together(row, <Lane>self.lanes[row.lane], number, answered_us)
+            else:
+                self._write(row, <Lane>self.lanes[row.lane], number, answered_us)
             answered.note(row, answered_us)
             number += 1
         self._close(answered, partition, number, answered_us)
@@ -502,6 +574,8 @@ cdef class Poll:
 
     cdef int _write(self, Row* row, Lane lane, Py_ssize_t number, int64_t answered_us) except -1:
         """Write an answer; pieces and answers stay while the lane has them."""
+        if not 0 <= row.arm < lane.arms or not 0 <= row.state < len(lane.states):
+            raise ValueError("a row was drawn by other states")
         cdef tuple form = <tuple>lane.forms[row.arm]
         cdef Text said, head, decided, named, closed, tail
         cdef int64_t whole = 0
@@ -523,21 +597,42 @@ cdef class Poll:
                 memcpy(&whole, said.at, 8)
                 answer_size = long_size(whole)
         size = <size_t>(head.size + decided.size + named.size + closed.size + tail.size) + 2 * answer_size
-        size += text_size(row.id) + text_size(text_of(lane.name)) + text_size(row.token)
-        size += 1 + (text_size(row.context) if row.context.size >= 0 else 0)
-        size += long_size(row.sent_us) + long_size(self.now_us) + long_size(row.deadline_us) + long_size(answered_us)
-        begin_record(&self.output, number, row.key, size)
-        write_bytes(&self.output, head)
-        write_text(&self.output, row.id)
-        write_text(&self.output, text_of(lane.name))
-        write_byte(&self.output, 2 if row.context.size >= 0 else 0)
-        if row.context.size >= 0:
-            write_text(&self.output, row.context)
+        begin_record(&self.output, number, row.key, size + self._around(row, lane, answered_us))
+        self._write_begin(row, lane, head)
         write_bytes(&self.output, decided)
         self._write_answer(kind, whole, said)
         write_bytes(&self.output, named)
         self._write_answer(kind, whole, said)
         write_bytes(&self.output, closed)
+        return self._write_end(row, answered_us, tail)
+
+    cdef int _write_together(self, Row* row, Lane lane, Py_ssize_t number, int64_t answered_us) except -1:
+        """Write an answer that several models have given together."""
+        cdef object kept = lane.middle_of(row.state, row.place)
+        cdef Text middle = text_of(<bytes>kept), head = text_of(lane.head_of_answers), tail = text_of(lane.tail_of_answers)
+        begin_record(&self.output, number, row.key, self._around(row, lane, answered_us) + <size_t>middle.size + <size_t>(
+            head.size + tail.size
+        ))
+        self._write_begin(row, lane, head)
+        write_bytes(&self.output, middle)
+        return self._write_end(row, answered_us, tail)
+
+    cdef size_t _around(self, Row* row, Lane lane, int64_t answered_us) noexcept:
+        """Return the bytes of what differs in any answer: who asked, when, and when it was answered."""
+        cdef size_t size = text_size(row.id) + text_size(text_of(lane.name)) + text_size(row.token)
+        size += 1 + (text_size(row.context) if row.context.size >= 0 else 0)
+        return size + (
+            long_size(row.sent_us) + long_size(self.now_us) + long_size(row.deadline_us) + long_size(answered_us)
+        )
+
+    cdef int _write_begin(self, Row* row, Lane lane, Text head) except -1:
+        write_bytes(&self.output, head)
+        write_text(&self.output, row.id)
+        write_text(&self.output, text_of(lane.name))
+        write_byte(&self.output, 2 if row.context.size >= 0 else 0)
+        return write_text(&self.output, row.context) if row.context.size >= 0 else 0
+
+    cdef int _write_end(self, Row* row, int64_t answered_us, Text tail) except -1:
         write_long(&self.output, row.sent_us)
         write_long(&self.output, self.now_us)
         write_long(&self.output, row.deadline_us)

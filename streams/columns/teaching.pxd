@@ -1,7 +1,7 @@
-# What policies of which one arm is asked learn from one lesson, step by step as in `policies/`: the same to the last bit,
-# as long as a compiler keeps to the order (`-ffp-contract=off` where a machine multiplies and adds in one).
+# What policies learn from one lesson, step by step as in `policies/`: the same to the last bit, as long as a compiler keeps
+# to the order (`-ffp-contract=off` where a machine multiplies and adds in one).
 
-from libc.math cimport exp, isfinite, log
+from libc.math cimport INFINITY, exp, isfinite, log
 from libc.stdint cimport int64_t
 
 cdef enum Kind:
@@ -11,6 +11,7 @@ cdef enum Kind:
     AVERAGES = 3  # `epsilon_greedy`, `ucb1`
     DISCOUNTED = 4  # `discounted_ucb`
     BETAS = 5  # `thompson`
+    VOTES = 6  # `exp4`, which learns from all arms
 
 
 cdef struct Rule:
@@ -24,11 +25,50 @@ cdef struct Lesson:
     bint is_known
     double loss
     double propensity
+    const double* losses  # of all arms, not finite where it is not known; of `VOTES` alone
 
 
 cdef inline int64_t numbers_of(Kind kind, int64_t arms) noexcept nogil:
     """Return how many numbers a state has."""
-    return 0 if kind == NOTHING_LEARNT else arms if kind == WEIGHTS else 2 * arms
+    return 0 if kind == NOTHING_LEARNT else arms if kind == WEIGHTS or kind == VOTES else 2 * arms
+
+
+cdef inline bint voted(const Rule* rule, const double* losses, double* logs, int64_t arms) noexcept nogil:
+    """Lower each weight by its arm's loss and share, among the arms whose loss is known; False = these leave the numbers."""
+    cdef int64_t index, count = 0
+    cdef double mass, total, kept = 1.0 - rule.share, back
+    for index in range(arms):
+        count += isfinite(losses[index])
+    if not count:
+        return True
+    mass = log_sum(losses, logs, arms) if count < arms else 0.0
+    for index in range(arms):
+        if isfinite(losses[index]):
+            logs[index] -= rule.eta * losses[index]
+            if not isfinite(logs[index]):
+                return False
+    total, back = log_sum(losses, logs, arms), rule.share / count
+    for index in range(arms):
+        if isfinite(losses[index]):
+            logs[index] -= total
+            if rule.share:
+                logs[index] = log(kept * exp(logs[index]) + back)
+            if count < arms:
+                logs[index] += mass
+    return True
+
+
+cdef inline double log_sum(const double* losses, const double* logs, int64_t arms) noexcept nogil:
+    """Return the logarithm of the summed weights of the arms whose loss is known; there is one at least."""
+    cdef int64_t index
+    cdef double top = -INFINITY, total = 0.0
+    for index in range(arms):
+        if isfinite(losses[index]) and logs[index] > top:
+            top = logs[index]
+    for index in range(arms):
+        if isfinite(losses[index]):
+            total += exp(logs[index] - top)
+    return top + log(total)
 
 
 cdef inline bint taught(
@@ -38,7 +78,7 @@ cdef inline bint taught(
 
     Args:
         rule: of the policy.
-        lesson: an arm that was asked, and what it has cost.
+        lesson: an arm that was asked, and what it has cost; or all.
         before: the state, `numbers_of` numbers.
         after: as many, all written.
         arms: how many there are.
@@ -47,7 +87,10 @@ cdef inline bint taught(
     cdef double total = 0.0, back
     for index in range(count):
         after[index] = before[index]
-    if not lesson.is_known or rule.kind == NOTHING_LEARNT:
+    if rule.kind == VOTES:
+        if not voted(rule, lesson.losses, after, arms):
+            return False
+    elif not lesson.is_known or rule.kind == NOTHING_LEARNT:
         pass
     elif rule.kind == WEIGHTS:
         after[lesson.arm] -= rule.eta * lesson.loss / (1e-9 if 1e-9 > lesson.propensity else lesson.propensity)

@@ -44,10 +44,11 @@ pytestmark = pytest.mark.skipif(not IS_COMPILED, reason="Skysail is not compiled
 
 CODEC = Codec()
 NOW = 1_700_000_000_000_000
-MODELS = ("one", "two", "three")
+MODELS = ("one", "two", "three", "four")
 PARTITIONS = 3
 INSIDE = frozenset(map(topics.model_queries, MODELS))
-POLICIES = ("single", "exp3", "epsilon_greedy", "ucb1", "discounted_ucb", "thompson", "exp4")
+TOGETHER = frozenset({"exp4", "class_vote"})
+POLICIES = ("single", "exp3", "epsilon_greedy", "ucb1", "discounted_ucb", "thompson", "exp4", "class_vote")
 
 
 def answers(name: str, rows: np.ndarray[Any, Any]) -> Predicted:
@@ -58,6 +59,8 @@ def answers(name: str, rows: np.ndarray[Any, Any]) -> Predicted:
         return Predicted(outcomes, sums.astype(np.int32))
     if name == "two":
         return Predicted(outcomes, (sums / 3).astype(np.float32))
+    if name == "four":
+        return Predicted(outcomes, (sums // 2).astype(np.uint8))
     return Predicted(outcomes, tuple(f"class {number:g} ü" for number in sums))
 
 
@@ -253,10 +256,14 @@ def both(refuses: frozenset[str] = frozenset()) -> tuple[Twin, Twin]:
     return Twin(is_columnar=False), Twin(is_columnar=True, refuses=refuses)
 
 
+def models_of(policy: str) -> tuple[str, ...]:
+    """Return the models that a policy asks: one, those whose answers are labels, or all."""
+    return MODELS[:1] if policy == "single" else ("one", "three", "four") if policy in TOGETHER else MODELS[:3]
+
+
 def application(name: str, policy: str, **changes: object) -> Application:
     """Return one that asks all models."""
-    models = MODELS[:1] if policy == "single" else MODELS
-    return replace(Application(name, models, policy, default_output=-1, slo_ms=100.0), **changes)
+    return replace(Application(name, models_of(policy), policy, default_output=-1, slo_ms=100.0), **changes)
 
 
 CHANGES: tuple[dict[str, object], ...] = (
@@ -274,7 +281,7 @@ FORMS: tuple[dict[str, object], ...] = ({}, {"per_context": True}, {"per_context
 
 def test_plain_applications_go_by_columns_whatever_their_policy_draws() -> None:
     """Each policy that asks one model, with contexts and without."""
-    for policy in (each for each in POLICIES if each != "exp4"):
+    for policy in POLICIES:
         for form in FORMS:
             twin = Twin(is_columnar=True)
             for name in MODELS:
@@ -332,7 +339,7 @@ def test_columns_and_the_rest_do_what_the_kernel_does_alone(
 def learnt(policy: str, version: int) -> PolicyState:
     """Return a state that differs from the first one."""
     made = registry.create(policy)
-    names = MODELS[:1] if policy == "single" else MODELS
+    names = models_of(policy)
     values = made.init(len(names))
     return PolicyState(registry.spec(made), names, version + 1, tuple(values))
 
@@ -427,7 +434,7 @@ def test_figures_say_why_an_application_does_not_go_by_columns() -> None:
     }
     for why, changes in cases.items():
         twin.configure(topics.APPLICATIONS, f"app-{why}", application(f"app-{why}", "exp3", **changes), NOW)
-    twin.configure(topics.APPLICATIONS, "app-policy", application("app-policy", "exp4"), NOW)
+    twin.configure(topics.APPLICATIONS, "app-policy", application("app-policy", "linucb"), NOW)
     twin.poll([FIRST], NOW)
     said = {name for name in twin.kernel.statistics() if name.startswith("not_by_columns")}
     assert said == {

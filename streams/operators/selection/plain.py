@@ -1,4 +1,4 @@
-"""Applications whose queries need no memory between question and answer: one model is asked, here, and its word is it.
+"""Applications whose queries need no memory between question and answer: their models are asked here, at once.
 
 Columns answer such queries many at a time (`streams.columns`). What they need of selection is here: whom to ask, with
 which shares, and to be counted like everybody. A word says why an application's queries are not plain.
@@ -8,16 +8,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from policies.contract import is_answering, is_contextual, is_stepwise
+from policies.contract import OwnAnswer, is_answering, is_contextual, is_stepwise
 from policies.outside import comes_from_outside
 from schemas import topics
+from streams.operators.configuration import RUNNING_MEAN
+from streams.operators.contract import Record
+from streams.operators.selection.answer import Substitutes, predicted
 from streams.operators.selection.canaries import canary_shares
+from streams.operators.selection.pending import Pending
 from streams.operators.selection.state_view import OutsideArms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from policies.contract import Policy
+    from schemas.records import ModelOutput, Prediction, Query
     from streams.operators.configuration import Configuration, Deployed
     from streams.operators.contract import StateKey
     from streams.operators.selection.pending import Quotas
@@ -30,14 +35,14 @@ class Answers(NamedTuple):
     """Answers of an application that were given together.
 
     Attributes:
-        asked: how many each arm gave, by model.
+        asked: how many there are, by the models that were asked.
         queries: that were read for them, copies of others too.
         durations_us: from when each query was sent to its answer.
         late: answers behind their deadline.
         slack_us: that the last query had for its answer; -1 = there was none.
     """
 
-    asked: Mapping[str, int]
+    asked: Mapping[tuple[str, ...], int]
     queries: int
     durations_us: Sequence[int]
     late: int
@@ -76,7 +81,24 @@ class PlainQueries:
             wanted: gets the state, if it should be read again.
         """
         arms = self._arms(deployed, context, now_us, now_us, wanted)
-        return arms if arms is not None and _asks_one(arms) else None
+        return arms if arms is not None and (_asks_one(arms) or asks_all(arms)) else None
+
+    def together(self, deployed: Deployed, arms: Arms, outputs: Sequence[ModelOutput], asked: Query) -> Prediction:
+        """Return the answer to a query to several models, all of which have answered.
+
+        Args:
+            deployed: the application.
+            arms: that decide.
+            outputs: of all models.
+            asked: the query; its times are those of the answer, too.
+        """
+        sent_us = asked.sent_us
+        record = Record(topics.QUERIES, 0, 0, sent_us, None, b"")
+        query = Pending(asked, record, deployed.application, sent_us, sent_us, sent_us, sent_us)
+        query.decision, query.models, _ = arms.choices[0]
+        query.weights, query.confidences = arms.votes, arms.confidences
+        query.outputs = {output.model: output for output in outputs}
+        return predicted(query, sent_us, None, Substitutes(), self._configuration.classes, self._configuration.models)
 
     def is_timed(self) -> bool:
         """Tell whether each batch is to be timed from its first query on: then nothing is plain."""
@@ -108,7 +130,9 @@ class PlainQueries:
         inside, models, application = self._serving.inside, self._configuration.models, deployed.application
         found = (
             ("graph", application.stages),
-            ("policy", not _draws_one(deployed.policy)),
+            ("policy", not _is_plain(deployed.policy)),
+            ("missing", deployed.policy.full_information and application.missing == RUNNING_MEAN),
+            ("floor", deployed.policy.full_information and application.confidence_floor > 0),
             ("features", application.sources),
             ("versions", application.versions),
             ("coverage", application.coverage),
@@ -122,10 +146,17 @@ class PlainQueries:
         return next((word for word, is_so in found if is_so), "")
 
 
-def _draws_one(policy: Policy) -> bool:
-    """Tell whether a policy draws one model, whatever the query, whose answer is the answer."""
-    is_other = is_contextual(policy) or is_stepwise(policy) or is_answering(policy) or comes_from_outside(policy)
-    return not (is_other or policy.full_information)
+def asks_all(arms: Arms) -> bool:
+    """Tell whether all models are asked, whatever the query, and their votes are the answer."""
+    is_other = isinstance(arms, OutsideArms) or isinstance(arms.votes, OwnAnswer)
+    return not (is_other or arms.propensities_in or arms.steps or arms.read or arms.aim) and (
+        len(arms.choices) == 1 < len(arms.names) and arms.choices[0].models == arms.names
+    )
+
+
+def _is_plain(policy: Policy) -> bool:
+    """Tell whether a policy asks the same, whatever the query, and its models' answers are the answer."""
+    return not (is_contextual(policy) or is_stepwise(policy) or is_answering(policy) or comes_from_outside(policy))
 
 
 def _asks_one(arms: Arms) -> bool:

@@ -109,10 +109,10 @@ class Serving:
         """Whether queries are refused that a model cannot answer in time."""
         return self._admission is not None
 
-    def count_asked(self, application: str, asked: Mapping[str, int], slack_us: int) -> None:
-        """Count questions to one model each, by model; the last one's slack (us) says what others may be spared."""
-        for model, count in asked.items():
-            self._asked[application][model,] += count
+    def count_asked(self, application: str, asked: Mapping[tuple[str, ...], int], slack_us: int) -> None:
+        """Count questions by the models that were asked; the last one's slack (us) says what others may be spared."""
+        for models, count in asked.items():
+            self._asked[application][models] += count
         self._note_slack(slack_us)
 
     def _note_slack(self, slack_us: int) -> None:

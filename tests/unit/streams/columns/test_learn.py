@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any
-from zlib import crc32
 
 import pytest
 from hypothesis import given
@@ -30,9 +29,24 @@ learn = pytest.importorskip("streams.columns.learn", reason="Skysail has been in
 
 COMPILED = tuple(
     registry.spec(registry.parse(text))
-    for text in ("exp3", "exp3(eta=0.3,share=0.01)", "epsilon_greedy", "ucb1", "discounted_ucb", "thompson", "single")
+    for text in (
+        "exp3",
+        "exp3(eta=0.3,share=0.01)",
+        "epsilon_greedy",
+        "ucb1",
+        "discounted_ucb",
+        "thompson",
+        "single",
+        "exp4",
+        "exp4(eta=2.0,share=0.0)",
+        "timely",
+    )
 )
-OTHERS = ("exp3(eta=0.05,gamma=0.05,share=0.0)", "exp4(eta=0.1,share=0.001)", "class_vote()", "no policy", "exp3(")
+OTHERS = ("exp3(eta=0.05,gamma=0.05,share=0.0)", "linucb", "class_vote()", "no policy", "exp3(")
+APPLICATIONS = dict(
+    zip(("exp", "mix", "eps", "ucb", "dis", "tho", "sin", "votes", "moved", "late"), COMPILED, strict=True)
+) | {"users": COMPILED[0], "users-forgotten": COMPILED[5], "users-all": COMPILED[7]}
+TOGETHER = ("exp4", "timely")  # their models are asked together
 WINDOW_US = 50_000_000
 
 
@@ -67,13 +81,17 @@ class Log:
         draw, odd = self.random, self.is_odd()
         self.ids += 1
         query_id = f"q{draw.randrange(self.ids)}" if odd and draw.random() < 0.3 else f"q{self.ids}é"
-        policy = COMPILED[crc32(application.encode()) % len(COMPILED)] if not odd else draw.choice(COMPILED + OTHERS)
+        policy = APPLICATIONS[application] if not odd else draw.choice(COMPILED + OTHERS)
         context = draw.choice(("ann", "bö", "c")) if application.startswith("users") else None
         shares = draw.choice(((0.25, 0.25, 0.5), (0.0, 1.0, 0.0), (0.1, 0.2, 0.7), (1e-12, 0.5, 0.5)))
         arm, loss = draw.randrange(3), draw.choice((0.0, 1.0, 0.5, 0.1, draw.random(), None if odd else 1.0))
         state = application if context is None else f"{application}/{context}"
         losses = tuple([loss if each == arm else None for each in range(3)])
-        decision = Decision((arm,), 7, state, policy, MODELS, shares)
+        chosen: tuple[int, ...] = (arm,)
+        if policy.startswith(TOGETHER) and draw.random() < 0.9:
+            chosen, shares = (0, 1, 2), (1.0, 1.0, 1.0)
+            losses = (draw.choice((loss, draw.random(), None)), loss, draw.choice((0.0, draw.random(), None)))
+        decision = Decision(chosen, 7, state, policy, MODELS, shares)
         served = draw.choice((loss, None))
         status = draw.choice((JoinStatus.JOINED, JoinStatus.JOINED, JoinStatus.DEFAULT))
         label = draw.choice((None, 3, "three", 0.5))
@@ -81,7 +99,7 @@ class Log:
         observed_us = self.now_us + draw.choice((0, -1_000_000, 500))
         made = Observation(
             query_id, application, context, decision, losses, served, label, status, self.now_us, observed_us
-        )._replace(forget_us=forget_us, span=2.0 if application == "sin" else None)
+        )._replace(forget_us=forget_us, span=2.0 if application in {"sin", "votes"} else None)
         return self.changed(made) if odd else made
 
     def changed(self, made: Observation) -> Observation:
@@ -94,6 +112,8 @@ class Log:
             {"decision": decision._replace(features=(1.0,))},
             {"decision": decision._replace(stable=(1.0, 0.5, 0.0))},
             {"decision": decision._replace(chosen=(0, 2))},
+            {"decision": decision._replace(chosen=(0, 1, 2))},
+            {"decision": decision._replace(chosen=(1, 0, 2))},
             {"decision": decision._replace(chosen=())},
             {"decision": decision._replace(chosen=(3,))},
             {"decision": decision._replace(propensities=(0.5, 1.5, 0.1))},
@@ -123,7 +143,7 @@ class Log:
     def record(self, partition: int) -> Record:
         """Return a record of a few observations of one state."""
         draw = self.random
-        application = draw.choice(("exp", "eps", "ucb", "users", "users-forgotten", "tho", "dis", "sin"))
+        application = draw.choice([*APPLICATIONS])
         items = [self.observation(application) for _ in range(draw.choice((1, 2, 5, 64)))]
         value: bytes | None = CODEC.encode(Observations(tuple(items)) if len(items) > 1 or self.is_odd() else items[0])
         if self.is_odd() and draw.random() < 0.1:
@@ -236,7 +256,7 @@ def test_with_little_memory_for_states_the_same_are_asked_for(seed: int, odd: fl
 def test_common_observations_go_by_columns() -> None:
     """Nearly all of them; else the other laws would hold of nothing."""
     log, (alone, columns) = Log(Random(1), 0.0), pair()
-    lived(log, alone, columns, polls=60)
+    lived(log, alone, columns, polls=150)
     assert columns.taken > 0.8 * log.ids, columns.statistics()
 
 
@@ -265,7 +285,11 @@ def test_a_state_is_the_same_to_the_last_bit(policy: str, arms: int) -> None:
                 shares = tuple([part / sum(parts) for part in parts])
                 loss = draw.choice((0.0, 1.0, draw.random(), draw.random() ** 9, None))
                 losses = tuple([loss if each == arm else None for each in range(arms)])
-                decision = Decision((arm,), at, "app", policy, names, shares)
+                chosen: tuple[int, ...] = (arm,)
+                if policy.startswith(TOGETHER):
+                    chosen = tuple(range(arms))
+                    losses = tuple([draw.choice((loss, draw.random(), None)) for _ in range(arms)])
+                decision = Decision(chosen, at, "app", policy, names, shares)
                 seen.append(
                     Observation(f"{at}", "app", None, decision, losses, loss, None, JoinStatus.JOINED, at, BEGIN_US)
                 )

@@ -19,6 +19,7 @@ from streams.columns.pieces import Asked, Uncut, answer_form, cut, joined, query
 from streams.operators.contract import Batch
 from tests.batches import batch
 
+batches = pytest.importorskip("streams.columns.batches", reason="Skysail is not compiled here")
 columns = pytest.importorskip("streams.columns.selection", reason="Skysail has been installed without a compiler")
 
 CODEC = Codec()
@@ -121,3 +122,12 @@ def test_what_is_not_there_is_not_cut() -> None:
     with pytest.raises(Uncut):
         cut(b"a2b1c", (b"1", b"2"))
     assert CODEC.encode(Feedback("q", sent_us=-3)).endswith(write_long(-3))
+
+
+def test_a_batch_in_slices_is_gone_on_with_in_the_next_poll() -> None:
+    """Or read anew, where a slice begins before the last one's end."""
+    whole, slices, found = asked([f"q{number}" for number in range(8)]), batches.Slices(), []
+    for begin, end in ((0, 3), (3, 8), (2, 4)):
+        poll = columns.Poll([whole._replace(offset=begin, end=end)], (lane(1.0),), NOW, slices)
+        found.append([offset for _, offset in poll.places(0, poll.count)])
+    assert found == [[0, 1, 2], [3, 4, 5, 6, 7], [2, 3]]

@@ -34,6 +34,7 @@ from streams.runtime.kafka.fast.record_batches import unpack as unpack_batch
 from tests.loops import CODEC
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from random import Random
 
     from streams.operators.contract import Effects
@@ -49,10 +50,15 @@ APPLICATIONS = (
     Application("squares", MODELS, "ucb1", loss="squared", window_s=20.0, span=3.0),
     Application("users", MODELS, "epsilon_greedy", window_s=10.0, per_context=True, forget_s=60.0),
     Application("votes", MODELS, "class_vote", window_s=20.0, default_loss=1.0),
+    Application("all", MODELS, "exp4", window_s=20.0),
+    Application("means", MODELS, "exp4", loss="absolute", window_s=20.0, combine="mean"),
+    Application("told", MODELS, "exp4", loss="given", window_s=20.0, per_context=True),
 )
 POLICIES = {one.name: registry.spec(registry.policy_of(one)) for one in APPLICATIONS} | {"nobody": "exp3(eta=0.1)"}
 ANSWERS = (1, 2, -7, 2**40, "one", "zwei é", 0.25, None)
 NUMBERS = (1, 2, -7, 0.25, 3.5, 2**40)
+COMMON = ("digits", "users", "given", "numbers", "squares", "all", "means", "told")
+TOGETHER = frozenset({"all", "means", "told", "votes"})
 SHARES = ((0.25, 0.25, 0.5), (0.1, 0.8, 0.1))
 
 
@@ -116,17 +122,23 @@ class World:
         draw, odd = self.random, self.is_odd()
         self.ids += 1
         query_id = draw.choice(("", "x" * 130, "é" * 40, "again")) if odd and draw.random() < 0.3 else f"id-{self.ids}"
-        name = draw.choice([*POLICIES]) if odd else draw.choice(("digits", "users", "given", "numbers", "squares"))
-        context = draw.choice(("ann", "bö", "c" * 70)) if name == "users" or odd else None
-        usual = NUMBERS if name in {"numbers", "squares"} else ANSWERS[:6]
+        name = draw.choice([*POLICIES]) if odd else draw.choice(COMMON)
+        context = draw.choice(("ann", "bö", "c" * 70)) if name in {"users", "told"} or odd else None
+        usual = NUMBERS if name in {"numbers", "squares", "means"} else ANSWERS[:6]
         arm, answer = draw.randrange(3), draw.choice(ANSWERS if odd else usual)
         state = name if context is None else f"{name}/{context}"
         decision = Decision((arm,), draw.randrange(3), state, POLICIES[name], MODELS, draw.choice(SHARES))
-        output = ModelOutput(MODELS[arm], "1", Outcome.OK, answer)
+        outputs: tuple[ModelOutput, ...] = (ModelOutput(MODELS[arm], "1", Outcome.OK, answer),)
+        if name in TOGETHER:
+            decision = decision._replace(chosen=(0, 1, 2), propensities=(1.0, 1.0, 1.0))
+            answers = [draw.choice((answer, draw.choice(ANSWERS if odd else _like(answer, usual)))) for _ in MODELS]
+            outputs = tuple(
+                [ModelOutput(model, "1", Outcome.OK, said) for model, said in zip(MODELS, answers, strict=True)]
+            )
         times = (self.now_us, self.now_us, self.now_us + 100_000, self.now_us + draw.choice((0, 5, 900)))
         status = draw.choice((Status.COMPLETE, Status.PARTIAL))
         token = draw.choice(("", "token"))
-        made = Prediction(query_id, name, context, decision, status, None, answer, 1.0, (output,), *times, token)
+        made = Prediction(query_id, name, context, decision, status, None, answer, 1.0, outputs, *times, token)
         return self.changed(made) if odd else made
 
     def changed(self, made: Prediction) -> Prediction:
@@ -140,6 +152,13 @@ class World:
             {"decision": None},
             {"outputs": (output._replace(scores=scores),)},
             {"outputs": (output, ModelOutput("c", "2", Outcome.OK, 2))},
+            {"outputs": made.outputs[:1]},
+            {"outputs": made.outputs[::-1]},
+            {"outputs": (*made.outputs, output._replace(answer=7))},
+            {"outputs": (*made.outputs[1:], output._replace(outcome=Outcome.MISSING, answer=None))},
+            {"outputs": (*made.outputs[1:], output._replace(outcome=Outcome.OVERLOADED, answer=None))},
+            {"outputs": (*made.outputs[1:], output._replace(scores=scores))},
+            {"outputs": made.outputs * 30},
             {"outputs": (output._replace(outcome=Outcome.MISSING, answer=None),), "answer": None},
             {"outputs": (), "reason": "expired"},
             {"outputs": (output._replace(answer=9),)},
@@ -150,6 +169,9 @@ class World:
             {"decision": decision._replace(apprentice="ucb1(exploration=2.0)")},
             {"decision": decision._replace(stable=(1.0, 0.5, 1.0))},
             {"decision": decision._replace(chosen=(answers, (answers + 1) % 3))},
+            {"decision": decision._replace(chosen=(0, 1, 2))},
+            {"decision": decision._replace(chosen=(2, 1, 0))},
+            {"decision": decision._replace(chosen=(0, 1, 1))},
             {"decision": decision._replace(arms=("a", "a", "bé"))},
             {"decision": decision._replace(policy="no policy")},
             {"steps": (Step("hedge", (1,), 5, 0.5, "asked"),)},
@@ -205,7 +227,7 @@ class World:
             answer = 5 if said.answer is None or isinstance(said.answer, Tensor) else said.answer
             label = draw.choice(ANSWERS) if odd else draw.choice((answer, _other(answer, draw)))
             loss = None
-            if odd or said.application == "given":
+            if odd or said.application in {"given", "told"}:
                 loss = draw.choice((0.0, 0.5, 1.0, -0.0, None, 1.5) if odd else (0.0, 0.5, 1.0))
             label = None if loss is not None and not (odd and draw.random() < 0.2) else label
             value: bytes | None = CODEC.encode(Feedback(said.query_id, label, loss, self.now_us))
@@ -273,6 +295,11 @@ class World:
             for begin, behind in ((first, cut), (cut, end))
             if begin < behind
         ]
+
+
+def _like(answer: float | str | None, answers: Sequence[float | str]) -> list[float | str]:
+    """Return those answers that are of the kind of one: numbers or texts; of whole numbers, whole ones."""
+    return [each for each in answers if each.__class__ is answer.__class__]
 
 
 def _other(answer: float | str, draw: Random) -> int | float | str:
