@@ -105,7 +105,7 @@ class Clients:
         return query._replace(candidates=candidates, top=random.randint(1, 4))
 
     def _oddly(self, key: str, query: Query, tasks: asyncio.TaskGroup) -> Query:
-        """Return a query with what few queries have; send copies of some at the same time, and ones with a flipped bit."""
+        """Return a query with what few have; send copies of some at the same time, and ones with a flipped bit."""
         random = Random(f"oddities of {query.query_id} {self._plan.seed}")  # noqa: S311
         token = random.choice(("", "", "t", f"token {query.query_id}"))
         slo_ms = random.choice((50.0, 2_000.0)) if random.random() < 0.1 else None
