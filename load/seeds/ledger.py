@@ -63,7 +63,7 @@ class Ledger:
         self.early: list[str] = []
         self.again: list[str] = []
         self.turned_away: set[str] = set()
-        self._replied: set[tuple[str, str]] = set()
+        self._replied: dict[str, str] = {}
         self._wrong_us = START_US + int(1e6 * min((fault.at_s for fault in plan.faults), default=plan.length_s))
         self._plan = plan
         self._broker = broker
@@ -132,11 +132,11 @@ class Ledger:
                 self._modelled |= {(batch.model, record.partition, query_id) for query_id in batch.query_ids}
 
     def _note_reply(self, prediction: Prediction) -> None:
-        reply = prediction.query_id, prediction.reply_token
+        query_id, token = prediction.query_id, prediction.reply_token
         is_calm = not self._plan.faulty and not self._plan.flipped and self._now_us() < self._wrong_us
-        if is_calm and reply in self._replied:
-            self.again.append(prediction.query_id)
-        self._replied.add(reply)
+        if is_calm and self._replied.get(query_id) == token:
+            self.again.append(query_id)
+        self._replied[query_id] = token  # the last one: a copy under a token before it is another query
 
     def _is_complete(self, record: Record) -> bool:
         """Tell whether a record that is no dead letter has its outcome by now."""

@@ -30,6 +30,7 @@ _SELDOM_RIGHT = 0.3
 _SLOW_S = 3.0  # longer than anybody waits
 # A model is timed on so many batches before it is asked at once, at first and after it was wrong there.
 _PROOFS, _PROOFS_AGAIN = 2, 10
+_COY = 0.01  # of the times that it is asked at once, when it is not known to be quick
 LABELS = 3
 _SCALE = 1_000.0
 _K = 2  # inputs whose sum a parity model is asked about
@@ -130,9 +131,10 @@ class InstantModel(SimulatedModel):
 
     def instant(self, rows: int) -> int:
         """Return how many rows may be asked at once: mostly all."""
-        if self._proofs:
+        drawn = self._random.random()
+        if self._proofs or drawn < _COY:
             return 0
-        return rows if self._random.random() < 0.8 else self._random.randint(0, rows)
+        return rows if drawn < 0.9 else self._random.randint(1, rows)
 
     def run_quick(self, inputs: Sequence[Input], patience_s: float) -> Timed | None:
         """Answer at once, or refuse a row, leave all to `run`, or break."""

@@ -27,7 +27,7 @@ _POLICIES = ("exp3", "thompson", "epsilon_greedy", "exp4")
 _APPRENTICES = ("exp3", "thompson", "epsilon_greedy")  # each asks one model: what it costs is in the log
 # Of the seeds with models inside, the share where all are, and answer at once; of their applications, those that are
 # plain, so that columns answer; and how many ask at once.
-_AT_ONCE, _PLAIN = 0.5, 0.8
+_AT_ONCE, _PLAIN = 0.5, 0.9
 _DRAWING = (*_APPRENTICES, "ucb1")
 _VOLLEYS = (1, 5, 30)
 # The traffic is over after this share of a plan's time, so that the last faults meet what is left of it.

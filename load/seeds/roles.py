@@ -51,6 +51,7 @@ COLUMNAR = {
     "learner": frozenset({topics.OBSERVATIONS}),
 }
 _COLUMNAR = 0.5
+_AT_ONCE = 0.8  # of selection, where models answer at once
 
 
 class Runnable(Protocol):
@@ -126,7 +127,8 @@ class Builder:
     def _is_columnar(self, role: str, process: Process) -> bool:
         """Draw whether a role of a process goes by columns: every deployment has both ways."""
         random = Random(f"columns {role} {process.name} {self._plan.seed}")  # noqa: S311
-        return role in COLUMNAR and random.random() < _COLUMNAR
+        share = _AT_ONCE if role == "selection" and self._plan.is_at_once else _COLUMNAR
+        return role in COLUMNAR and random.random() < share
 
     def _packing(self, role: str, process: Process) -> Packing | None:
         """Return what is handed out in whole batches."""
