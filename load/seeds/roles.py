@@ -51,7 +51,9 @@ COLUMNAR = {
     "learner": frozenset({topics.OBSERVATIONS}),
 }
 _COLUMNAR = 0.5
-_AT_ONCE = 0.8  # of selection, where models answer at once
+# Where models answer at once: the share of selection that goes by columns, and of what is read that comes in batches. A
+# record by itself keeps its model busy, so that those behind it are not answered at once.
+_AT_ONCE, _WHOLE = 0.8, 0.95
 
 
 class Runnable(Protocol):
@@ -135,7 +137,8 @@ class Builder:
         if not self._is_columnar(role, process):
             return None
         random = Random(f"batches {role} {process.name} {self._plan.seed}")  # noqa: S311
-        return Packing(COLUMNAR[role], random, self._plan.flipped)
+        packing = Packing(COLUMNAR[role], random, self._plan.flipped)
+        return replace(packing, whole=_WHOLE) if self._plan.is_at_once else packing
 
     def _selection(self, role: Role, process: Process, ports: Ports) -> RoleLoop:
         """Return selection, with the models that run inside it."""
