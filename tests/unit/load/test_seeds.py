@@ -34,12 +34,12 @@ def test_the_laws_hold_with_a_model_inside_selection(seed: int) -> None:
 
 
 def test_columns_answer_in_deployments_whose_models_answer_at_once() -> None:
-    """Of the seeds that are judged above."""
-    whole = next(its for its in (plan(seed, 3.0, "shared") for seed in seeds(1, HOURS / 2)) if its.is_at_once)
-    outcome = simulate(whole)
-    assert outcome.violations == ()
+    """Of the seeds that are judged above, cut short; Python answers, too."""
+    plans = (plan(seed, 3.0, "shared") for seed in seeds(1, HOURS / 2))
+    outcomes = [simulate(its) for its in plans if its.is_at_once]
+    assert [outcome.violations for outcome in outcomes] == [()] * len(outcomes)
     if IS_COMPILED:
-        assert 0 < outcome.by_columns < outcome.answers
+        assert 0 < sum(outcome.by_columns for outcome in outcomes) < sum(outcome.answers for outcome in outcomes)
 
 
 @pytest.mark.parametrize("seed", [*seeds(1, HOURS / 2)])
