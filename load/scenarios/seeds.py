@@ -31,7 +31,14 @@ _EVERY_S = 10.0  # progress
 
 
 FIGURES = Figures(
-    SHOWN("seeds", "queries", "seeds_with_violations", *(f"violations_{law}" for law in LAWS)),
+    SHOWN(
+        "seeds",
+        "queries",
+        "answers",
+        "answers_by_columns",
+        "seeds_with_violations",
+        *(f"violations_{law}" for law in LAWS),
+    ),
     FAULTS("violations", must=NONE),
     Kind("h", Better.HIGHER)("simulated_hours", must=at_least(200, IN_FULL)),
     Kind("h/s", Better.HIGHER, 0.25)("hours_per_s"),
@@ -64,7 +71,7 @@ def judged(seed: int, processes: str = "each") -> Outcome:
     try:
         return simulate(plan(seed, processes=processes))
     except Exception as fault:  # noqa: BLE001 - the other seeds go on
-        return Outcome(seed, 0.0, 0, (Violation("ran", repr(fault)),), "")
+        return Outcome(seed, 0.0, 0, 0, 0, (Violation("ran", repr(fault)),), "")
 
 
 async def _simulated(first: int, hours: float, processes: str) -> list[Outcome]:
@@ -111,6 +118,8 @@ def _result(outcomes: Sequence[Outcome], took_s: float, stage: Stage) -> Result:
         "simulated_hours": hours,
         "hours_per_s": hours / took_s,
         "queries": float(sum(outcome.queries for outcome in outcomes)),
+        "answers": float(sum(outcome.answers for outcome in outcomes)),
+        "answers_by_columns": float(sum(outcome.by_columns for outcome in outcomes)),
         **{f"violations_{law}": float(counts[law]) for law in LAWS},
         "violations": float(counts.total()),
         "seeds_with_violations": float(len(found)),

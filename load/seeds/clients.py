@@ -29,6 +29,7 @@ _BACKOFF_S = 0.3
 _BACKOFF_MAX_S = 20.0
 _CONTEXTS = 5
 _GARBAGE = 0.01  # of what is sent
+_COPIED, _FLIPPED = 0.05, 0.02  # of queries, where clients ask oddly
 
 
 class Clients:
@@ -53,8 +54,9 @@ class Clients:
     async def _burst(self, burst: Burst, tasks: asyncio.TaskGroup) -> None:
         until_s = asyncio.get_running_loop().time() + burst.for_s
         while asyncio.get_running_loop().time() < until_s:
-            self._sent += 1
-            tasks.create_task(self._ask_and_tell(self._sent, tasks))
+            for _ in range(burst.volley):
+                self._sent += 1
+                tasks.create_task(self._ask_and_tell(self._sent, tasks))
             await asyncio.sleep(self._random.expovariate(burst.rate))
 
     async def _ask_and_tell(self, number: int, tasks: asyncio.TaskGroup) -> None:
@@ -69,7 +71,9 @@ class Clients:
             await self._tell(key, query_id, truth(number))
         query = Query(query_id, application.name, _input(number), context)
         query = self._with_features(query, application, tasks)
-        await self._ask(key, query._replace(sent_us=self._now_us()))
+        if self._plan.is_at_once:
+            query = self._oddly(key, query, tasks)
+        await self._ask(key, query._replace(sent_us=query.sent_us or self._now_us()))
         if random.random() < 0.01:  # a client that was not sure asks again
             await self._ask(key, query._replace(sent_us=self._now_us()))
         if kind == "never":
@@ -99,6 +103,22 @@ class Clients:
         if not is_ranking or random.random() < 0.3:
             return query
         return query._replace(candidates=candidates, top=random.randint(1, 4))
+
+    def _oddly(self, key: str, query: Query, tasks: asyncio.TaskGroup) -> Query:
+        """Return a query with what few have; send copies of some at the same time, and ones with a flipped bit."""
+        random = Random(f"oddities of {query.query_id} {self._plan.seed}")  # noqa: S311
+        token = random.choice(("", "", "t", f"token {query.query_id}"))
+        slo_ms = random.choice((50.0, 2_000.0)) if random.random() < 0.1 else None
+        skew_us = random.choice((-1_000_000, -100_000, 400_000, 1_300_000)) if random.random() < 0.1 else 0
+        query = query._replace(reply_token=token, slo_ms=slo_ms, sent_us=self._now_us() + skew_us)
+        if random.random() < _COPIED:
+            tasks.create_task(self._ask(key, query._replace(reply_token=random.choice((token, token, "another")))))
+        if random.random() < _FLIPPED:
+            value = self._codec.encode(query._replace(query_id=f"flipped{query.query_id}"))
+            place = random.randrange(len(value))
+            value = value[:place] + bytes([value[place] ^ 1 << random.randrange(8)]) + value[place + 1 :]
+            tasks.create_task(self._send(topics.QUERIES, key, value))
+        return query
 
     async def _know(self, source: Source, key: str, after_s: float) -> None:
         """Write features of a key to their topic."""

@@ -68,7 +68,7 @@ class Truth:
         yield from self._judged()
 
     def _told(self) -> Iterator[Told]:
-        ids: set[str] = set()
+        ids = {name for name in self._ledger.answers if not name[1:].isdecimal()}  # what was asked for was not ours
         for _, log in sorted(self._ledger.log.items()):
             for written_us, seen in log:
                 answer = self._ledger.answers.get(seen.query_id)

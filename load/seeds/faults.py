@@ -91,6 +91,19 @@ def drawn(random: Random, length_s: float, replicas: Mapping[str, int], *, is_lo
     return tuple(sorted(found, key=lambda fault: fault.at_s))
 
 
+def struck_down(random: Random, length_s: float, replicas: Mapping[str, int]) -> tuple[Fault, ...]:
+    """Draw processes that are killed when so many of their messages have arrived: none to some ten, in half of all."""
+    roles = ("selection", "selection", "joiner", "learner")
+    found, is_drawn, every_s = [], random.random() < 0.5, random.uniform(30.0, 240.0)
+    at_s = random.uniform(3.0, every_s)
+    while at_s < length_s * 0.9:
+        role = random.choice(roles)
+        name = f"{role}.{random.randrange(replicas[role])}"
+        found.append(Fault(at_s, "kill_at", random.uniform(0.2, 10.0), name, random.randint(1, 12)))
+        at_s += random.expovariate(1 / every_s)
+    return tuple(found) if is_drawn else ()
+
+
 def _target(random: Random, kind: str, replicas: Mapping[str, int]) -> str:  # noqa: PLR0911 - one line a kind
     role = random.choice(sorted(replicas))
     match kind:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 # By name: what each law says.
 LAWS: Mapping[str, str] = {
     "answered": "each query that was accepted is answered, or a dead letter",
+    "answered_once": "until something goes wrong, the copies of a query are answered once",
     "feedback": "feedback is joined, a copy, or a dead letter that says why",
     "in_time": "feedback that was written inside its window is learnt as feedback",
     "taught": "nothing is learnt that nobody has told",
@@ -92,6 +93,7 @@ class Laws:
         """Return what is wrong; nothing, if all laws hold."""
         found = {
             "answered": self._answered(),
+            "answered_once": (f"{query_id} was answered again" for query_id in self._ledger.again),
             "feedback": self._feedback(),
             "in_time": self._in_time(),
             "taught": self._taught(),

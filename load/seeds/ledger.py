@@ -9,7 +9,7 @@ from schemas import topics
 from schemas.errors import DecodeError
 from schemas.records import Feedback, ModelPredictions, ModelQueries, Observations, Prediction, Query
 from streams.operators.contract import Position
-from streams.testing.virtual import VirtualClock
+from streams.testing.virtual import START_US, VirtualClock
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,6 +49,7 @@ class Ledger:
         log: observations by partition, with their timestamps.
         dead: causes of dead letters, by the position of what is dead.
         early: commits that passed a record without an outcome.
+        again: queries that were answered once more under the same token, although nothing had gone wrong before.
         turned_away: queries whose predictions were committed although nothing had become of them: there was no room.
     """
 
@@ -60,7 +61,10 @@ class Ledger:
         self.log: dict[int, list[tuple[int, Observation]]] = {}
         self.dead: dict[Position, str] = {}
         self.early: list[str] = []
+        self.again: list[str] = []
         self.turned_away: set[str] = set()
+        self._replied: dict[str, str] = {}
+        self._wrong_us = START_US + int(1e6 * min((fault.at_s for fault in plan.faults), default=plan.length_s))
         self._plan = plan
         self._broker = broker
         self._store = store
@@ -115,6 +119,7 @@ class Ledger:
             case topics.PREDICTIONS:
                 prediction = self._codec.decode(Prediction, record.value)
                 self.answers.setdefault(prediction.query_id, Answer(prediction, record.timestamp_us, record.position))
+                self._note_reply(prediction)
             case topics.FEEDBACK:
                 feedback = self._codec.decode(Feedback, record.value)
                 self.told.setdefault(feedback.query_id, []).append(Told(feedback, record))
@@ -125,6 +130,13 @@ class Ledger:
             case topics.MODEL_PREDICTIONS:
                 batch = self._codec.decode(ModelPredictions, record.value)
                 self._modelled |= {(batch.model, record.partition, query_id) for query_id in batch.query_ids}
+
+    def _note_reply(self, prediction: Prediction) -> None:
+        query_id, token = prediction.query_id, prediction.reply_token
+        is_calm = not self._plan.faulty and not self._plan.flipped and self._now_us() < self._wrong_us
+        if is_calm and self._replied.get(query_id) == token:
+            self.again.append(query_id)
+        self._replied[query_id] = token  # the last one: a copy under a token before it is another query
 
     def _is_complete(self, record: Record) -> bool:
         """Tell whether a record that is no dead letter has its outcome by now."""

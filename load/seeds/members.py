@@ -114,6 +114,13 @@ class Member:
         task.cancel()
         later(down_s, self.start)
 
+    def kill_at(self, messages: int, down_s: float) -> None:
+        """Kill the process when so many of its messages have arrived: it hears of the last one no more."""
+        process = self._process
+        if self._task is not None and process is not None:
+            process.fuse = messages
+            process.blown = lambda: self.kill(down_s) if self._process is process else None
+
     def halt(self, for_s: float) -> None:
         """Pause the process."""
         if self.is_running and self._process is not None:

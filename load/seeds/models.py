@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 from hashlib import blake2b
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 _RIGHT = {("good", "1"): 0.9, ("good", "2"): 0.8, ("bad", "2"): 0.6}
 _SELDOM_RIGHT = 0.3
 _SLOW_S = 3.0  # longer than anybody waits
+# A model is timed on so many batches before it is asked at once, at first and after it was wrong there.
+_PROOFS, _PROOFS_AGAIN = 2, 10
+_COY = 0.01  # of the times that it is asked at once, when it is not known to be quick
 LABELS = 3
 _SCALE = 1_000.0
 _K = 2  # inputs whose sum a parity model is asked about
@@ -114,4 +118,41 @@ class SimulatedModel(Elsewhere):
     def _answer(self, given: Input) -> int:
         assert isinstance(given, Tensor)
         self._random.random()  # what seeds have found they find again: all that is drawn after it stays as it was
-        return said(self._name, self._version, int(given.numpy()[0]))
+        number = float(given.numpy()[0])
+        return said(self._name, self._version, int(number) if isfinite(number) else 0)
+
+
+class InstantModel(SimulatedModel):
+    """One that is asked at once where it is known to be quick, as `ThreadExecutor` is; now and then that goes wrong."""
+
+    def __init__(self, name: str, random: Random, faulty: float, version: str = "1", slow: float = 0.0) -> None:
+        super().__init__(name, random, faulty, version, slow)
+        self._proofs = _PROOFS
+
+    def instant(self, rows: int) -> int:
+        """Return how many rows may be asked at once: mostly all."""
+        drawn = self._random.random()
+        if self._proofs or drawn < _COY:
+            return 0
+        return rows if drawn < 0.9 else self._random.randint(1, rows)
+
+    def run_quick(self, inputs: Sequence[Input], patience_s: float) -> Timed | None:
+        """Answer at once, or refuse a row, leave all to `run`, or break."""
+        random, outcomes = self._random, [Outcome.OK] * len(inputs)
+        if random.random() < self._faulty:
+            self._proofs = _PROOFS_AGAIN
+            match random.randrange(3):
+                case 0:
+                    raise ValueError("as the seed says")
+                case 1:
+                    return None
+                case _:
+                    outcomes[random.randrange(len(inputs))] = Outcome.INVALID
+        answers = np.array([self._answer(given) for given in inputs])
+        return Timed(Predicted(tuple(outcomes), answers), random.randint(50, 900))
+
+    async def run(self, inputs: Sequence[Input], patience_s: float) -> Timed:
+        """Predict after a while, which is timed."""
+        timed = await super().run(inputs, patience_s)
+        self._proofs = max(0, self._proofs - 1)
+        return timed

@@ -49,6 +49,9 @@ class Nemesis:
             member = self._members[fault.target]
             {"kill": member.kill, "halt": member.halt, "restart": member.restart}[fault.kind](fault.for_s)
             return
+        if fault.kind == "kill_at":
+            self._members[fault.target].kill_at(round(fault.amount), fault.for_s)
+            return
         end = self._begin(fault)
         if end is not None:
             later(fault.for_s, lambda: (end(), self._note(f"{fault.kind} {fault.target} is over")))

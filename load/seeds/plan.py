@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from load.seeds.faults import Fault, drawn
+from load.seeds.faults import Fault, drawn, struck_down
 from policies import registry
 from schemas.records import Application, Source, Stage
 from streams.operators.join.kernel import JoinerSettings
@@ -25,6 +25,11 @@ HOST = host_role(POOL)
 _ROOM = (50, 300)  # for predictions, where there is little
 _POLICIES = ("exp3", "thompson", "epsilon_greedy", "exp4")
 _APPRENTICES = ("exp3", "thompson", "epsilon_greedy")  # each asks one model: what it costs is in the log
+# Of the seeds with models inside, the share where all are, and answer at once; of their applications, those that are
+# plain, so that columns answer; and how many ask at once.
+_AT_ONCE, _PLAIN = 0.5, 0.9
+_DRAWING = (*_APPRENTICES, "ucb1")
+_VOLLEYS = (1, 5, 30)
 # The traffic is over after this share of a plan's time, so that the last faults meet what is left of it.
 _TRAFFIC = 0.85
 # One in so many seeds has an outage that is longer than most people try.
@@ -40,12 +45,14 @@ class Burst:
     Attributes:
         at_s: when it begins.
         for_s: how long it lasts.
-        rate: queries a second.
+        rate: queries a second, or volleys.
+        volley: so many queries at the same moment.
     """
 
     at_s: float
     for_s: float
     rate: float
+    volley: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +120,8 @@ class Plan:
         host: how all models run in a host; None = they do not.
         changes: of models and applications, in order of time.
         slow: the share of batches for which versions beside the first take longer than anybody waits.
+        is_at_once: all models that answer labels are inside and mostly answer at once; clients ask oddly.
+        flipped: the share of the batches read of which a bit is another than was written.
     """
 
     seed: int
@@ -128,6 +137,8 @@ class Plan:
     host: HostPlan | None = None
     changes: tuple[Deploy | Configure, ...] = ()
     slow: float = 0.0
+    is_at_once: bool = False
+    flipped: float = 0.0
 
     @property
     def tolerance_us(self) -> int:
@@ -163,13 +174,17 @@ def plan(seed: int, minutes: float | None = None, processes: str = "each") -> Pl
     Args:
         seed: any.
         minutes: its length; by default the seed decides.
-        processes: with `shared` one model runs inside selection; with `hosted` all run in a host.
+        processes: with `shared` one model runs inside selection, or all that answer labels, at once; with `hosted` all
+            run in a host.
     """
     random = Random(f"plan {seed}")  # noqa: S311
     is_long = minutes is None and random.randrange(_LONG) == 0
     length_s = 60 * (minutes or (60.0 if is_long else random.uniform(5.0, 30.0)))
     replicas = {role: random.choice((1, 2, 2)) for role in ("selection", "joiner", "learner")}
+    at_once = Random(f"at once {seed}")  # noqa: S311
+    is_at_once = processes == "shared" and at_once.random() < _AT_ONCE
     inside = (Random(f"inside {seed}").choice(MODELS),) if processes == "shared" else ()  # noqa: S311
+    inside = MODELS if is_at_once else inside
     replicas |= {f"worker.{model}": random.choice((1, 1, 2)) for model in MODELS if model not in inside}
     answering = _answering(Random(f"answering {seed}"))  # noqa: S311
     answering += _ranking(Random(f"ranking {seed}"))  # noqa: S311
@@ -190,11 +205,13 @@ def plan(seed: int, minutes: float | None = None, processes: str = "each") -> Pl
     applications = tuple(_with_join(joining, application) for application in applications)
     sourced = Random(f"sources {seed}")  # noqa: S311
     applications = tuple(_with_sources(sourced, application) for application in applications)
+    if is_at_once:
+        applications = tuple(_plain(at_once, application) for application in applications)
     applications += answering
     applications = tuple(_with_apprentice(learning, application) for application in applications)
     changing = Random(f"changes {seed}")  # noqa: S311
     changes, slow = _changes(changing, length_s, applications, processes), changing.choice((0.0, 0.0, 0.3))
-    return Plan(
+    made = Plan(
         seed=seed,
         length_s=length_s,
         replicas=replicas,
@@ -213,6 +230,35 @@ def plan(seed: int, minutes: float | None = None, processes: str = "each") -> Pl
         host=host,
         changes=changes,
         slow=slow,
+    )
+    return _answering_at_once(at_once, made) if is_at_once else made
+
+
+def _answering_at_once(random: Random, made: Plan) -> Plan:
+    """Return a plan whose queries come together, whose processes are killed between effects, and that misreads."""
+    volley, flipped = random.choice(_VOLLEYS), random.choice((0.0, 0.0, 0.02))
+    bursts = tuple(replace(each, rate=min(1.0, 3 / volley) * each.rate, volley=volley) for each in made.bursts)
+    is_bare = random.random() < 0.8
+    selection = replace(made.selection, cache_bytes=0, admission=False) if is_bare else made.selection
+    cut_down = struck_down(random, made.length_s, made.replicas)
+    faults = tuple(sorted((*made.faults, *cut_down), key=lambda fault: fault.at_s))
+    return replace(made, bursts=bursts, selection=selection, faults=faults, is_at_once=True, flipped=flipped)
+
+
+def _plain(random: Random, application: Application) -> Application:
+    """Return an application that asks one model and nothing else, in most cases."""
+    policy, per_context = random.choice(_DRAWING), random.random() < 0.3
+    if random.random() > _PLAIN:
+        return application
+    return replace(
+        application,
+        policy=policy,
+        parameters={},
+        per_context=per_context,
+        sources=(),
+        stages=(),
+        hedge=0.0,
+        coverage=0.0,
     )
 
 

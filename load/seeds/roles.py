@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from load.seeds.features import SimulatedFeatures
 from load.seeds.hosted import MODEL_BYTES, SimulatedModels
-from load.seeds.models import SimulatedModel, model
+from load.seeds.models import InstantModel, SimulatedModel, model
 from load.seeds.plan import HOST, POOL
 from schemas import topics
 from streams.columns.fronts import Fronted, before_joiner, before_learner, before_selection
@@ -51,6 +51,9 @@ COLUMNAR = {
     "learner": frozenset({topics.OBSERVATIONS}),
 }
 _COLUMNAR = 0.5
+# Where models answer at once: the share of selection that goes by columns, and of what is read that comes in batches. A
+# record by itself keeps its model busy, so that those behind it are not answered at once.
+_AT_ONCE, _WHOLE = 0.8, 0.95
 
 
 class Runnable(Protocol):
@@ -126,13 +129,16 @@ class Builder:
     def _is_columnar(self, role: str, process: Process) -> bool:
         """Draw whether a role of a process goes by columns: every deployment has both ways."""
         random = Random(f"columns {role} {process.name} {self._plan.seed}")  # noqa: S311
-        return role in COLUMNAR and random.random() < _COLUMNAR
+        share = _AT_ONCE if role == "selection" and self._plan.is_at_once else _COLUMNAR
+        return role in COLUMNAR and random.random() < share
 
     def _packing(self, role: str, process: Process) -> Packing | None:
         """Return what is handed out in whole batches."""
         if not self._is_columnar(role, process):
             return None
-        return Packing(COLUMNAR[role], Random(f"batches {role} {process.name} {self._plan.seed}"))  # noqa: S311
+        random = Random(f"batches {role} {process.name} {self._plan.seed}")  # noqa: S311
+        packing = Packing(COLUMNAR[role], random, self._plan.flipped)
+        return replace(packing, whole=_WHOLE) if self._plan.is_at_once else packing
 
     def _selection(self, role: Role, process: Process, ports: Ports) -> RoleLoop:
         """Return selection, with the models that run inside it."""
@@ -158,7 +164,8 @@ class Builder:
     def _model(self, asked: Model, process: Process) -> SimulatedModel:
         is_first = asked.version == "1"
         random = Random(f"model {process.name} {self._plan.seed}{'' if is_first else asked.version}")  # noqa: S311
-        return SimulatedModel(
+        is_instant = self._plan.is_at_once and asked.name in self._plan.inside
+        return (InstantModel if is_instant else SimulatedModel)(
             asked.name, random, self._plan.faulty, asked.version, 0.0 if is_first else self._plan.slow
         )
 

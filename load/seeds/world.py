@@ -44,6 +44,8 @@ class Outcome:
         seed: which.
         simulated_s: how long the deployment has run, in its own time.
         queries: that were asked.
+        answers: that were written.
+        by_columns: of these, those that came in finished batches.
         violations: of the laws.
         digest: of all that was written; the same on each run.
     """
@@ -51,6 +53,8 @@ class Outcome:
     seed: int
     simulated_s: float
     queries: int
+    answers: int
+    by_columns: int
     violations: tuple[Violation, ...]
     digest: str
 
@@ -121,6 +125,8 @@ class World:
             self.plan.seed,
             asyncio.get_running_loop().time(),
             len(self._ledger.asked),
+            sum(len(self.broker.logs[place]) for place in self.broker.places(topics.PREDICTIONS)),
+            self.broker.batched[topics.PREDICTIONS],
             tuple(violations),
             self._digest.hexdigest(),
         )

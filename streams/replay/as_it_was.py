@@ -92,7 +92,8 @@ class AsItWas:
         self._codec = codec
         self._trace = trace
         held = set(trace.topics())
-        timeline = Timeline(r for topic in _CONFIGURATION if topic in held for r in trace.records(topic))
+        changes = (r for topic in _CONFIGURATION if topic in held for r in trace.records(topic))
+        timeline = Timeline(changes, deployment.clocks_us)
         self.report = Report()
         partitions = deployment.joiner.partitions
         begun = deployment.begun

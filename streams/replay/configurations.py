@@ -18,17 +18,22 @@ if TYPE_CHECKING:
 
 K = TypeVar("K", bound="Operator")
 
-# How much later than it was written a role may have followed a change, and how far clocks may disagree.
 _NEAR_US = 5_000_000
 _CANDIDATES = 16
 
 
 class Timeline:
-    """The records of configuration in order of time."""
+    """The records of configuration in order of time.
 
-    __slots__ = ("_times", "records")
+    Args:
+        records: of configuration.
+        near_us: how much later than it was written a role may have followed a change, and how far clocks may disagree.
+    """
 
-    def __init__(self, records: Iterable[Record]) -> None:
+    __slots__ = ("_near_us", "_times", "records")
+
+    def __init__(self, records: Iterable[Record], near_us: int = _NEAR_US) -> None:
+        self._near_us = near_us
         # Stable: what was written at one time stays in order.
         self.records = sorted(records, key=lambda record: record.timestamp_us)
         self._times = [record.timestamp_us for record in self.records]
@@ -40,7 +45,7 @@ class Timeline:
     def near(self, time_us: int) -> Iterator[int]:
         """Yield the epochs that a role may have been in at a time, other than `at`, the nearest first."""
         here = self.at(time_us)
-        first, last = bisect_right(self._times, time_us - _NEAR_US), bisect_right(self._times, time_us + _NEAR_US)
+        first, last = (bisect_right(self._times, time_us + apart_us) for apart_us in (-self._near_us, self._near_us))
         others = [epoch for epoch in range(first, last + 1) if epoch != here]
         yield from sorted(others, key=lambda epoch: abs(epoch - here))[:_CANDIDATES]
 

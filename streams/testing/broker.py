@@ -59,6 +59,7 @@ class FakeBroker:
         markers: offsets that no record has: a transaction has ended there.
         begins: where logs begin; what was before has gone, as its time was over.
         weather: what fails.
+        batched: records by topic that came in finished batches, as they are made of columns.
         appended: is called with every record.
     """
 
@@ -72,6 +73,7 @@ class FakeBroker:
     markers: defaultdict[TopicPartition, set[int]] = field(default_factory=lambda: defaultdict(set))
     begins: Counter[TopicPartition] = field(default_factory=Counter)
     weather: Weather = field(default_factory=Weather)
+    batched: Counter[str] = field(default_factory=Counter)
     appended: list[Callable[[Record], None]] = field(default_factory=list)
     _waiting: dict[asyncio.Future[None], Collection[TopicPartition]] = field(default_factory=dict)
 
@@ -87,6 +89,7 @@ class FakeBroker:
 
     def write_batch(self, batch: EmitBatch) -> None:
         """Append the records of a batch that a producer has sent."""
+        self.batched[batch.topic] += batch.count
         for one in records_of(Batch(batch.topic, batch.partition, 0, batch.count, batch.data)):
             self.append(one.topic, one.partition, one.key, one.value, one.timestamp_us, one.headers)
 
@@ -104,6 +107,7 @@ class FakeBroker:
             return
         log = self.logs[topic, partition]
         stamp_us = VirtualClock().now_us() if topic in self.stamped else stamp_us
+        stamp_us -= stamp_us % 1_000  # Kafka keeps whole milliseconds
         record = Record(topic, partition, len(log), stamp_us, key, value, headers)
         log.append(record)
         for tell in self.appended:

@@ -46,6 +46,8 @@ class Process:
         random: draws latencies and failures.
         clock: its own.
         dead: it was killed: nothing that it does is seen by anybody any more.
+        fuse: so many of its messages arrive until it is `blown`; 0 = it never is.
+        blown: is called when the last of them has arrived, and before that is answered.
     """
 
     name: str
@@ -53,6 +55,8 @@ class Process:
     random: Random
     clock: Clock
     dead: bool = False
+    fuse: int = 0
+    blown: Callable[[], object] = bool
 
     def leg_s(self) -> float:
         """Draw how long a message to the broker takes, or one back."""
@@ -94,6 +98,10 @@ class Process:
             later(delay_s, lambda fault=fault: None if answer.done() else answer.set_exception(fault))  # type: ignore[misc]
         else:
             later(delay_s, lambda: None if answer.done() else answer.set_result(result))
+        if self.fuse:
+            self.fuse -= 1
+            if not self.fuse:
+                self.blown()
 
 
 class SimulatedTransport:

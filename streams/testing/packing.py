@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
     from streams.operators.contract import Batch, Record
 
-_WHOLE = 0.7  # of the runs
+_WHOLE = 0.7  # of the runs, unless another share is asked for
 _SLICED = 0.3  # of the batches
+_CHECKED = 17  # bytes from which on a flip is seen: the checksum, and what it is of
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +27,14 @@ class Packing:
     Attributes:
         topics: whose records are packed.
         random: draws where runs end, which are packed, and which batches are cut into slices.
+        flipped: the share of batches of which a bit is turned that their checksum covers.
+        whole: the share of runs that are packed.
     """
 
     topics: frozenset[str]
     random: Random
+    flipped: float = 0.0
+    whole: float = _WHOLE
 
     def __call__(self, records: Iterable[Record]) -> list[Record | Batch]:
         """Return the same records, in order; those in batches have times of whole milliseconds, as Kafka has."""
@@ -45,11 +50,18 @@ class Packing:
 
     def _packed(self, run: list[Record]) -> Sequence[Record | Batch]:
         is_dense = run[-1].offset - run[0].offset == len(run) - 1
-        if not is_dense or self.random.random() > _WHOLE:
+        if not is_dense or self.random.random() > self.whole:
             return run
         whole = batch_of(run)
+        if self.flipped and self.random.random() < self.flipped:
+            whole = whole._replace(data=self._turned(whole.data))
         if self.random.random() > _SLICED:
             return [whole]
         cut = self.random.randint(whole.offset, whole.end)
         slices = (whole._replace(end=cut), whole._replace(offset=cut))
         return [one for one in slices if one.offset < one.end]
+
+    def _turned(self, data: bytes) -> bytes:
+        """Return bytes of which one has another bit: behind the checksum, or in it."""
+        place = self.random.randrange(_CHECKED, len(data))
+        return data[:place] + bytes([data[place] ^ 1 << self.random.randrange(8)]) + data[place + 1 :]

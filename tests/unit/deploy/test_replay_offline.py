@@ -12,12 +12,17 @@ from deploy.cli import skysail
 from deploy.cli.offline import deployment
 from deploy.cli.what_if import _row
 from deploy.errors import UsageError
+from load.seeds.plan import PARTITIONS
+from load.seeds.world import World
 from schemas import topics
 from schemas.records import Prediction
+from streams.testing import virtual
+from streams.testing.stores import SharedStore
 from streams.trace.manifest import Manifest, RecordedTopic
 from streams.trace.writer import TraceWriter
 from tests.loops import CODEC
 from tests.traces import RECORDED, trace_of
+from tests.unit.load.test_seeds_find import at_once
 from tests.unit.streams.replay.test_what_if import loop
 
 if TYPE_CHECKING:
@@ -65,6 +70,28 @@ def test_what_is_as_it_was_ends_well(tmp_path: Path) -> None:
 
     assert done.exit_code == 0, done.output
     assert "60 queries of" in done.stdout
+    assert "all is as it was" in done.stdout
+
+
+def test_a_log_that_columns_have_written_is_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their draws, answers, joins and states come out of the kernels again, bit for bit."""
+    pytest.importorskip("streams.columns.selection", reason="Skysail has been installed without a compiler")
+    for name in ("_AT_ONCE", "_COLUMNAR"):
+        monkeypatch.setattr(f"load.seeds.roles.{name}", 1.0)
+    world = World(at_once(), SharedStore())
+    outcome = virtual.run(world.run())
+    with TraceWriter(tmp_path / "trace", Manifest("shop", "0", {"partitions": PARTITIONS})) as writer:
+        for topic in RECORDED:
+            places = world.broker.places(topic)
+            writer.expect(topic, {number: 0 for _, number in places}, {number: 0 for _, number in places})
+            for place in places:
+                writer.add(world.broker.logs[place])
+
+    done = replay(str(tmp_path / "trace"))
+
+    assert outcome.by_columns > outcome.queries / 2
+    assert min(world.broker.batched[topic] for topic in (topics.PREDICTIONS, topics.OBSERVATIONS)) > 0
+    assert done.exit_code == 0, done.output
     assert "all is as it was" in done.stdout
 
 

@@ -11,6 +11,7 @@ import pytest
 from load.scenarios.seeds import command, seeds
 from load.seeds.plan import plan
 from load.seeds.world import simulate
+from streams.columns.select import IS_COMPILED
 from streams.testing.stores import SharedStore
 
 HOURS = 2.0  # the scenario's short form
@@ -30,6 +31,15 @@ def test_the_laws_hold(seed: int) -> None:
 def test_the_laws_hold_with_a_model_inside_selection(seed: int) -> None:
     """It hangs, fails and changes places as a worker does; the other model has workers."""
     assert simulate(plan(seed, processes="shared")).violations == (), command(seed, "shared")
+
+
+def test_columns_answer_in_deployments_whose_models_answer_at_once() -> None:
+    """Of the seeds that are judged above, cut short; Python answers, too."""
+    plans = (plan(seed, 3.0, "shared") for seed in seeds(1, HOURS / 2))
+    outcomes = [simulate(its) for its in plans if its.is_at_once]
+    assert [outcome.violations for outcome in outcomes] == [()] * len(outcomes)
+    if IS_COMPILED:
+        assert 0 < sum(outcome.by_columns for outcome in outcomes) < sum(outcome.answers for outcome in outcomes)
 
 
 @pytest.mark.parametrize("seed", [*seeds(1, HOURS / 2)])

@@ -10,10 +10,12 @@ from unittest.mock import ANY
 import pytest
 
 from load.seeds.faults import Fault
-from load.seeds.plan import COMPUTING, Burst, Deploy, plan
+from load.seeds.plan import COMPUTING, MODELS, Burst, Deploy, plan
 from load.seeds.world import simulate
 from policies import registry
-from streams.operators.contract import NONE_UNREAD
+from streams.columns import select
+from streams.operators.contract import NONE_UNREAD, Span
+from streams.operators.ids import IdTimes
 from streams.operators.join import observation, outcomes
 from streams.operators.join.kernel import Joiner, JoinerSettings
 from streams.operators.selection import answer, features
@@ -303,3 +305,63 @@ def test_hedged_queries_that_judge_no_apprentice_are_found(monkeypatch: pytest.M
 def test_what_versions_and_policies_cost_is_what_was_answered_and_told() -> None:
     """The same, as it should be."""
     assert broken(judged()) == set()
+
+
+def at_once(*faults: Fault) -> Plan:
+    """A minute of volleys to models that answer at once, inside selection that goes by columns."""
+    given = small(3, 60.0, 1.0, *faults)
+    replicas = {role: count for role, count in given.replicas.items() if not role.startswith("worker.")}
+    bursts = (Burst(2.0, 30.0, 2.0, 20),)
+    selection = replace(given.selection, cache_bytes=0, admission=False)
+    return replace(
+        given, bursts=bursts, replicas=replicas, selection=selection, inside=MODELS, is_at_once=True, slow=0.0
+    )
+
+
+def beside_slow() -> Plan:
+    """The same, where every other query is for a model that has a worker, which stands still."""
+    given = at_once(Fault(4.0, "halt", 20.0, "worker.bad.0"))
+    quick, slow = given.applications
+    applications = replace(quick, models=("good",)), replace(slow, models=("bad",), slo_ms=1_000.0)
+    return replace(given, applications=applications, inside=("good",), replicas={**given.replicas, "worker.bad": 1})
+
+
+@pytest.fixture
+def by_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every process of selection go by columns."""
+    if not select.IS_COMPILED:
+        pytest.skip("Skysail has been installed without a compiler")
+    monkeypatch.setattr("load.seeds.roles._AT_ONCE", 1.0)
+
+
+@pytest.mark.usefixtures("by_columns")
+def test_arms_that_are_drawn_by_other_shares_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What columns draw is not what the state says."""
+    state = select.compiled.State
+    monkeypatch.setattr(select.compiled, "State", lambda sums: state((sums[-1] / 2, *sums[1:])))
+    assert "replayed" in broken(at_once())
+
+
+@pytest.mark.usefixtures("by_columns")
+def test_a_completion_of_one_too_many_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch of answers that says it completes the query behind its last one, which others answer later."""
+    monkeypatch.setattr(select, "Span", lambda *its: Span(*its[:3], its[3] + 1))
+    assert "commits" in broken(beside_slow())
+
+
+@pytest.mark.usefixtures("by_columns")
+def test_a_copy_that_is_not_recognised_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing that columns have answered is remembered."""
+    recent = select.compiled.Recent
+    monkeypatch.setattr(select.compiled, "Recent", lambda _ids, *its: recent(IdTimes(), *its))
+    assert "answered_once" in broken(at_once())
+
+
+@pytest.mark.usefixtures("by_columns")
+def test_what_columns_answer_at_once_is_what_the_kernels_would() -> None:
+    """The same, as it should be, with processes killed between effects; most queries do go by columns."""
+    kills = [Fault(at_s, "kill_at", 1.0, "selection.0", amount) for at_s, amount in ((10.0, 1.0), (20.0, 4.0))]
+    assert broken(beside_slow()) == broken(at_once(*kills)) == set()
+    outcome = simulate(at_once())
+    assert outcome.violations == ()
+    assert outcome.by_columns > outcome.queries / 2
