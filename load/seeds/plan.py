@@ -183,8 +183,9 @@ def plan(seed: int, minutes: float | None = None, processes: str = "each") -> Pl
     replicas = {role: random.choice((1, 2, 2)) for role in ("selection", "joiner", "learner")}
     at_once = Random(f"at once {seed}")  # noqa: S311
     is_at_once = processes == "shared" and at_once.random() < _AT_ONCE
-    inside = (Random(f"inside {seed}").choice(MODELS),) if processes == "shared" else ()  # noqa: S311
-    inside = MODELS if is_at_once else inside
+    inside: tuple[str, ...] = MODELS if is_at_once else ()
+    if processes == "shared" and not is_at_once:
+        inside = (Random(f"inside {seed}").choice(MODELS),)  # noqa: S311
     replicas |= {f"worker.{model}": random.choice((1, 1, 2)) for model in MODELS if model not in inside}
     answering = _answering(Random(f"answering {seed}"))  # noqa: S311
     answering += _ranking(Random(f"ranking {seed}"))  # noqa: S311
