@@ -605,7 +605,7 @@ def _coded(results: Sequence[Predicted]) -> _Coded | None:
 
 
 def _said(results: Predicted) -> _Said | None:
-    """Return answers as they are written; None: they are not one number or text a row."""
+    """Return answers as they are written; None: they are not one finite number or text a row."""
     answers, count = results.answers, len(results.outcomes)
     if results.outcomes.count(Outcome.OK) < count:
         return None
@@ -618,4 +618,6 @@ def _said(results: Predicted) -> _Said | None:
     if answers.ndim != 1 or answers.dtype.kind not in "iuf":
         return None
     is_whole = answers.dtype.kind != "f"
+    if not np.isfinite(answers).all() or (answers.dtype == np.uint64 and (answers.astype("<i8") < 0).any()):
+        return None
     return _Said(_WHOLE if is_whole else _DOUBLE, answers.astype("<i8" if is_whole else "<f8", copy=False).tobytes())

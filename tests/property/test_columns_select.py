@@ -422,6 +422,18 @@ def test_each_query_that_is_left_is_counted_once_by_why() -> None:
     assert left_of(other) == {**before, "headers": 10, "turns": 10}
 
 
+@pytest.mark.parametrize("odd", [np.uint64(2**63), np.float64("nan"), np.float32("-inf")])
+def test_answers_that_no_record_holds_are_left_to_the_kernel(monkeypatch: pytest.MonkeyPatch, odd: np.generic) -> None:
+    """Columns copy numbers as they lie, and would write others."""
+    twin = served("single")
+    before = left_of(twin)
+    monkeypatch.setitem(
+        globals(), "answers", lambda _, rows: Predicted((Outcome.OK,) * len(rows), np.full(len(rows), odd))
+    )
+    twin.poll([in_turns(5)], NOW)
+    assert left_of(twin) == {**before, "headers": 2, "model": 3}
+
+
 def test_figures_say_why_an_application_does_not_go_by_columns() -> None:
     """In a word."""
     twin = Twin(is_columnar=True)
