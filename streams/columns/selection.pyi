@@ -46,6 +46,10 @@ class Poll:
     def answer(
         self, begin: int, end: int, answered_us: int, recents: Callable[[int, int], Recent], most_bytes: int
     ) -> Answered: ...
+    def places_of(self, number: int) -> int: ...
+    def take(
+        self, begin: int, end: int, number: int, recents: Callable[[int, int], Recent]
+    ) -> tuple[bytes, bytes, bytes, list[tuple[int, int]]]: ...
 
 class Answered:
     batches: list[tuple[int, bytes, int, list[tuple[int, int]]]]
