@@ -26,7 +26,11 @@ cdef enum:
     MOST_ARMS = 64
     MOST_CONTEXT = 1024  # bytes; Python takes longer ones
     MOST_TOKEN = 256
+    PLACE_BYTES = 1024  # as `operators.selection.pending.PLACE_BYTES`
     LEFT = -1  # instead of a lane
+    TAKEN = -3  # instead of a lane: its model is asked elsewhere
+    SEVERAL = -4  # instead of a lane: an id of several
+    TAKEN_FIELDS = 13  # of a row that is taken
 
 # Kinds of answers.
 cdef enum:
@@ -45,8 +49,9 @@ cdef enum:
     TIMES = 5
     HEADERS = 6
     STATE = 7
+    IDS = 10
 
-WHYS = ("", "foreign", "application", "input", "fields", "times", "headers", "state", "model", "turns")
+WHYS = ("", "foreign", "application", "input", "fields", "times", "headers", "state", "model", "turns", "ids")
 
 cdef extern from *:
     """
@@ -77,6 +82,7 @@ cdef struct Row:
     const uint8_t* numbers
     int64_t offset, sent_us, deadline_us
     int lane, arm, batch, why, state
+    int64_t places  # that it takes, see `pending.Quota`
     Py_ssize_t place  # among the rows of its arm
 
 
@@ -161,6 +167,10 @@ cdef class Lane:
         self.margin_part, self.most_margin_us = margins
         self.arms = 0
         self.forms, self.answers = [], []
+
+    cdef int64_t margin_of(self, int64_t slo_us) noexcept:
+        """Return how long before its deadline the answer to a query leaves."""
+        return min(slo_us // self.margin_part, self.most_margin_us) if self.margin_us < 0 else self.margin_us
 
     def decide_by(self, tuple states not None, bint asks_all=False):
         """Decide the next poll's rows by these states: one for all, or one for each of `Poll.contexts`.
@@ -347,13 +357,14 @@ cdef class Poll:
             return FIELDS
         if has_slo and not (isfinite(slo_ms) and 0.0 <= slo_ms * 1000.0 <= <double>lane.longest_us):
             return FIELDS
+        row.places = 1
+        if record.value.size > PLACE_BYTES:
+            row.places += (record.value.size - lane.width + max(record.key.size, 0)) // PLACE_BYTES
         return self._times(record, row, lane, <int64_t>(slo_ms * 1000.0) if has_slo else lane.slo_us, found)
 
     cdef int _times(self, Taken* record, Row* row, Lane lane, int64_t slo_us, int found) noexcept:
         """Tell whether there is time for an answer; the clock of its sender is right, or Python says so."""
-        cdef int64_t margin_us = lane.margin_us
-        if margin_us < 0:
-            margin_us = min(slo_us // lane.margin_part, lane.most_margin_us)
+        cdef int64_t margin_us = lane.margin_of(slo_us)
         row.sent_us = row.sent_us or record.stamp_us
         # So far apart that sums cannot overflow.
         if not self.now_us - MOST_AGE_US < row.sent_us <= self.now_us + AHEAD_US:
@@ -398,8 +409,7 @@ cdef class Poll:
         self._check(begin, end)
         for index in range(begin, end):
             found.add(self.rows[index].lane)
-        found.discard(LEFT)
-        return found
+        return {lane for lane in found if lane >= 0}
 
     def decided(self, Py_ssize_t begin, Py_ssize_t end, int lane):
         """Return which arms each state has drawn for a lane's rows, as pairs of a state's place and an arm."""
@@ -455,6 +465,24 @@ cdef class Poll:
             row = self.rows + index
             if row.lane == lane and row.state in states:
                 row.lane, row.why = LEFT, STATE
+
+    def leave_shared(self, set lanes not None):
+        """Leave rows of these lanes to Python that ask for several under one id: who comes first is seen there."""
+        cdef dict known = {}
+        cdef Py_ssize_t index
+        cdef Row* row
+        cdef int other
+        for index in range(self.count):
+            row = self.rows + index
+            if row.lane in lanes:
+                key = self.batches[row.batch][1], hash_of(row.id.at, row.id.size)
+                other = known.setdefault(key, row.lane)
+                if other != row.lane:
+                    known[key] = SEVERAL
+        for index in range(self.count):
+            row = self.rows + index
+            if row.lane in lanes and known[self.batches[row.batch][1], hash_of(row.id.at, row.id.size)] == SEVERAL:
+                row.lane, row.why = LEFT, IDS
 
     def leave(self, Py_ssize_t begin, int lane, str why not None):
         """Leave the rows of a lane to Python from one on, for a reason of `WHYS`."""
@@ -543,7 +571,7 @@ cdef class Poll:
         self._check(begin, end)
         for index in range(begin, end):
             row = self.rows + index
-            if row.lane == LEFT:
+            if row.lane < 0:
                 continue
             found = self.batches[row.batch][1]
             if found != partition or number_of_lane != row.lane:
@@ -645,6 +673,76 @@ cdef class Poll:
         if kind == WHOLE:
             return write_long(&self.output, whole)
         return write_bytes(&self.output, said) if kind == DOUBLE else write_text(&self.output, said)
+
+    def places_of(self, int number):
+        """Return how many places a lane's rows take together."""
+        cdef Py_ssize_t index
+        cdef int64_t places = 0
+        for index in range(self.count):
+            if self.rows[index].lane == number:
+                places += self.rows[index].places
+        return places
+
+    def take(self, Py_ssize_t begin, Py_ssize_t end, int number, recents not None):
+        """Take the rows of a lane whose models are asked elsewhere, with the arms that they draw.
+
+        Args:
+            begin: of the rows.
+            end: behind the last one.
+            number: of the lane.
+            recents: as of `answer`.
+
+        Returns:
+            The new ones, as `TAKEN_FIELDS` numbers of 64 bits each (partition, offset, when sent, deadline, until when
+            it waits, arm, state, places; where its texts begin, sizes of id, key, context and token, -1 = it has none);
+            their texts; their inputs; partitions and offsets of copies.
+        """
+        cdef Recent recent = None
+        cdef Output texts, inputs
+        cdef Py_ssize_t index
+        cdef list copies = []
+        cdef int partition = -1
+        self._check(begin, end)
+        memset(&texts, 0, sizeof(texts))
+        memset(&inputs, 0, sizeof(inputs))
+        self.output.size = 0
+        try:
+            for index in range(begin, end):
+                if self.rows[index].lane != number:
+                    continue
+                if recent is None or partition != self.batches[self.rows[index].batch][1]:
+                    partition = self.batches[self.rows[index].batch][1]
+                    recent = recents(number, partition)
+                if recent.add(self.rows + index):
+                    self._take(self.rows + index, <Lane?>self.lanes[number], partition, &texts, &inputs)
+                else:
+                    copies.append((partition, self.rows[index].offset))
+                self.rows[index].lane = TAKEN
+            return written(&self.output), written(&texts), written(&inputs), copies
+        finally:
+            release(&texts)
+            release(&inputs)
+
+    cdef int _take(self, Row* row, Lane lane, int partition, Output* texts, Output* inputs) except -1:
+        cdef int64_t numbers[TAKEN_FIELDS]
+        cdef Text given
+        numbers[0], numbers[1], numbers[2], numbers[3] = partition, row.offset, row.sent_us, row.deadline_us
+        numbers[4] = row.deadline_us - lane.margin_of(row.deadline_us - row.sent_us)
+        numbers[5], numbers[6], numbers[7], numbers[8] = self._draw(row, lane), row.state, row.places, <int64_t>texts.size
+        numbers[9], numbers[10], numbers[11] = row.id.size, row.key.size, row.context.size
+        numbers[12] = row.token.size
+        write_bytes(texts, row.id)
+        write_bytes(texts, row.key)
+        write_bytes(texts, row.context)
+        write_bytes(texts, row.token)
+        given.at, given.size = row.numbers, lane.width
+        write_bytes(inputs, given)
+        given.at, given.size = <const uint8_t*>numbers, sizeof(numbers)
+        return write_bytes(&self.output, given)
+
+
+cdef bytes written(Output* output):
+    return PyBytes_FromStringAndSize(<const char*>output.data, <Py_ssize_t>output.size)
 
 
 cdef class Answered:
