@@ -12,6 +12,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, field
 from itertools import repeat
+from math import isfinite
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 DTYPES = ("float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool")
 _NAMES = {np.dtype(name): name for name in DTYPES}  # numpy makes a dtype's name anew each time it is asked: 1.7 us
 _NONE: Mapping[str, float] = MappingProxyType({})
+_LONG_MAX = 2**63 - 1
 _SHOWN_BYTES = 128  # of a tensor, in what a person reads: 16 float64
 
 
@@ -554,16 +556,32 @@ class PolicyState(NamedTuple):
 
 
 def outputs_of(batch: ModelPredictions) -> list[ModelOutput]:
-    """Split a worker batch into one output a row, without numpy scalars in them."""
-    answers = batch.answers
-    labels: Sequence[Value] = answers.numpy().tolist() if isinstance(answers, Tensor) else answers
+    """Split a worker batch into one output a row, without numpy scalars in them.
+
+    Where the answer of a row is no label, finite number or text, the row has failed, whatever its outcome says.
+    """
     scores: Iterable[Tensor | None] = repeat(None) if batch.scores is None else _rows(batch.scores)
     return [
         ModelOutput(batch.model, batch.version, outcome, label, score)
-        if outcome is Outcome.OK
-        else ModelOutput(batch.model, batch.version, outcome, None)
-        for outcome, label, score in zip(batch.outcomes, labels, scores, strict=False)
+        if outcome is Outcome.OK and label is not None
+        else ModelOutput(batch.model, batch.version, Outcome.FAILED if outcome is Outcome.OK else outcome, None)
+        for outcome, label, score in zip(batch.outcomes, _labels(batch.answers), scores, strict=False)
     ]
+
+
+def _labels(answers: Tensor | tuple[str, ...]) -> Sequence[Value | None]:
+    """Return a column's labels, numbers or texts; None where there is none that a record can hold."""
+    if not isinstance(answers, Tensor):
+        return answers
+    column = answers.numpy()
+    if column.ndim != 1:
+        return (None,) * len(column)
+    found: list[int | float] = column.tolist()
+    if column.dtype.kind == "f" and not isfinite(sum(found)):
+        return [each if isfinite(each) else None for each in found]
+    if answers.dtype == "uint64":
+        return [each if each <= _LONG_MAX else None for each in found]
+    return found
 
 
 def _rows(column: Tensor) -> Iterator[Tensor]:

@@ -86,6 +86,13 @@ class Taken(NamedTuple):
     copies: Sequence[tuple[int, int]]
 
 
+class Answers(NamedTuple):
+    """What a worker has answered."""
+
+    batch: ModelPredictions
+    said: Said
+
+
 class Elsewhere:
     """Queries that wait for models in workers.
 
@@ -164,17 +171,22 @@ class Elsewhere:
         else:
             effects.append(Emit(topic, self._plain.place(topic), None, value))
 
-    def on_outputs(self, record: Record, now_us: int, effects: Effects) -> bool:
-        """Answer by a worker batch; False: it is the kernel's."""
-        if not self._waiting or not self._plain.takes_outputs() or BEHIND in record.headers:
-            return False
+    def read(self, record: Record) -> Answers | None:
+        """Return what a worker has answered; None: it is the kernel's."""
+        if not self._waiting or BEHIND in record.headers:
+            return None
         try:
             batch = self._codec.decode(ModelPredictions, record.value)
         except DecodeError:
-            return False
-        if not _is_plain(batch) or (answers := said(batch.answers, batch.outcomes)) is None:
-            return False
-        found = self._waiting.match(record.partition, batch.query_ids, batch.model)
+            return None
+        answers = said(batch.answers, batch.outcomes) if _is_plain(batch) else None
+        return None if answers is None else Answers(batch, answers)
+
+    def on_outputs(self, record: Record, given: Answers, now_us: int, effects: Effects) -> bool:
+        """Answer by a worker batch, which was read; False: it is the kernel's."""
+        batch, answers = given
+        is_ours = self._plain.takes_outputs()
+        found = self._waiting.match(record.partition, batch.query_ids, batch.model) if is_ours else None
         forms = None if found is None else self._pieces(found, batch, answers.kind)
         if found is None or forms is None:
             return False

@@ -244,10 +244,16 @@ class ColumnSelection(Behind):
 
     def _on_others(self, records: list[Record], now_us: int, effects: Effects) -> None:
         self._is_changed = self._is_changed or not _FOLLOWED.isdisjoint({record.topic for record in records})
-        for is_output, run in groupby(records, lambda record: record.topic == topics.MODEL_PREDICTIONS):
-            others = [r for r in run if not (is_output and self._elsewhere.on_outputs(r, now_us, effects))]
-            if others:
-                effects += self._kernel.on_records(others, now_us)
+        left: list[Record] = []
+        for record in records:
+            answers = self._elsewhere.read(record) if record.topic == topics.MODEL_PREDICTIONS else None
+            if answers is not None and left:  # who comes first is answered first
+                effects += self._kernel.on_records(left, now_us)
+                left = []
+            if answers is None or not self._elsewhere.on_outputs(record, answers, now_us, effects):
+                left.append(record)
+        if left:
+            effects += self._kernel.on_records(left, now_us)
 
     def on_timer(self, now_us: int, unread: Unread = NONE_UNREAD) -> Effects:
         """Give the kernel what is due first."""

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from schemas import topics
 from schemas.codec import Codec
-from schemas.records import ModelPredictions, ModelQueries, Outcome, PolicyState, Tensor
+from schemas.records import ModelPredictions, ModelQueries, Outcome, PolicyState, Prediction, Tensor
 from streams.columns.select import IS_COMPILED, ColumnSelection
 from streams.operators.contract import (
     Batch,
@@ -173,6 +173,10 @@ def answered(name: str, ids: Sequence[str], random: Random) -> ModelPredictions:
         {"steps": (1,) * count},
         {"answers": ("x" * 5000,) * count},
         {"answers": Tensor.of(np.full(count, 2**63 - 1))},
+        {"answers": Tensor.of(np.arange(count, dtype=np.uint64) + np.uint64(2**63 - 1))},
+        {"answers": Tensor.of(np.where(np.arange(count) % 3, np.inf, 0.5))},
+        {"answers": Tensor.of(np.arange(count) % 2 == 0)},
+        {"answers": Tensor.of(np.ones((count, 2)))},
     ]
     return usual_batch._replace(**random.choice(changes))
 
@@ -316,6 +320,71 @@ def test_plain_queries_to_workers_are_answered_by_columns_and_no_object_waits_fo
     figures = twin.kernel.statistics()
     assert figures["answers_by_columns_total{application=digits}"] == 50
     assert figures["pending"] == 0
+
+
+def answers_of(name: str, ids: Sequence[str], answers: object, written_us: int, offset: int) -> Record:
+    """Return a worker batch, all of whose rows were answered."""
+    count = len(ids)
+    made = ModelPredictions(
+        name,
+        "7",
+        "w",
+        (*ids,),
+        (Outcome.OK,) * count,
+        answers,
+        None,
+        (1,) * count,
+        1,
+        count,
+        count,
+        0,  # type: ignore[arg-type]
+    )
+    return Record(topics.MODEL_PREDICTIONS, 0, offset, written_us, None, CODEC.encode(made))
+
+
+def asked_together(policy: str, count: int) -> tuple[Twin, Twin]:
+    """Return the kernel alone, and behind columns, both of which have asked about as many queries: q0, q1, ..."""
+    data = batch(
+        1, [(None, CODEC.encode(usual(f"q{n}", np.ones(4, np.float32), sent_us=NOW)), []) for n in range(count)]
+    )
+    twins = Twin(is_columnar=False), Twin(is_columnar=True)
+    for twin in twins:
+        twin.deploy(policy, {})
+        twin.give([Batch(topics.QUERIES, 0, 1, 1 + count, data)], NOW)
+    return twins
+
+
+def test_worker_batches_are_answered_in_their_order_whoever_answers_them() -> None:
+    """How long their ways back took is learnt in that order, and the next queries' due times follow from it."""
+    alone, columns = twins = asked_together("single", 9)
+    said = [(("x" * 5000,), 900), ((4,), 2_500), (("x" * 5000,), 3_100), ((5,), 700)]  # long texts are the kernel's
+    records = [
+        answers_of("one", [f"q{n}"], a if isinstance(a[0], str) else Tensor.of(np.array(a)), NOW + 4_000 - took_us, n)
+        for n, (a, took_us) in enumerate(said)
+    ]
+    for twin in twins:
+        twin.give(records, NOW + 4_000)
+    assert columns.seen() == alone.seen()
+    assert columns.kernel.statistics()["answers_by_columns_total{application=digits}"] == 2
+
+
+@pytest.mark.parametrize(
+    "answers", [np.ones((3, 2)), np.array([0.5, np.nan, np.inf]), np.arange(2**63 - 1, 2**63 + 2, dtype=np.uint64)]
+)
+def test_rows_that_are_no_answers_have_failed(answers: np.ndarray[Any, Any]) -> None:
+    """Their queries are answered at once, by default or by the others, and every prediction can be read."""
+    for policy, names in (("single", ["one"]), ("exp4", ["one", "three", "four"])):
+        alone, columns = twins = asked_together(policy, 3)
+        for number, name in enumerate(names):
+            given = Tensor.of(answers if name == "one" else np.arange(3))
+            for twin in twins:
+                twin.give([answers_of(name, ["q0", "q1", "q2"], given, NOW, number)], NOW)
+        assert columns.seen() == alone.seen()
+        read = [CODEC.decode(Prediction, value) for _, value, _ in columns.said[0]]
+        found = [made for made in read if made.query_id != "first"]
+        failed = sorted(made.query_id for made in found if made.outputs[0].outcome is Outcome.FAILED)
+        assert len(found) == 3
+        assert failed == [f"q{n}" for n in range(3) if answers.ndim > 1 or not 0 <= answers[n] < 2**63]
 
 
 def test_a_flipped_byte_of_a_worker_batch_makes_the_same_dead_letter() -> None:
