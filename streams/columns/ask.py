@@ -43,6 +43,7 @@ except ImportError:  # no compiler when Skysail was installed
     compiled = None  # type: ignore[assignment] # the module is there for the checker
 
 IS_COMPILED: Final = compiled is not None
+Pieces = tuple[bytes, tuple[bytes, ...], bytes]  # name of the application, form of an answer, decision
 # Larger inputs are not copied into columns: a record holds few of them.
 _MOST_WIDTH: Final = 1 << 16
 # Of a question's row beside its input: each row of columns fits into a record.
@@ -197,7 +198,7 @@ class Elsewhere:
     def _write(
         self,
         found: Found,
-        forms: list[tuple[bytes, ...]],
+        forms: list[Pieces],
         answers: Said,
         record: Record,
         now_us: int,
@@ -215,9 +216,9 @@ class Elsewhere:
             self._plain.count_answered(name, durations_us, late, now_us)
             self.answered[name] += len(durations_us)
 
-    def _pieces(self, found: Found, batch: ModelPredictions, kind: int) -> list[tuple[bytes, ...]] | None:
+    def _pieces(self, found: Found, batch: ModelPredictions, kind: int) -> list[Pieces] | None:
         """Return what stands around what differs, of each kind of row; None: some have no column form."""
-        pieces: list[tuple[bytes, ...]] = []
+        pieces: list[Pieces] = []
         for rows, state, arm in found.pairs:
             owner: Owner = rows.of
             name = owner.deployed.application.name
@@ -230,7 +231,7 @@ class Elsewhere:
                     decision = decisions[arm, kind] = decided(self._codec, name, asked, KINDS[kind], form)
             except (Uncut, SchemaError):
                 return None
-            pieces.append((name.encode(), *form, decision))
+            pieces.append((name.encode(), tuple(form), decision))
         return pieces
 
     def _form(self, name: str, asked: Asked, kind: int) -> AnswerForm:

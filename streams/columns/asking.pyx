@@ -8,24 +8,19 @@ A row is what `Poll.take` has made of it. It is asked under its id, or where tha
 the kernel renames it.
 """
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free
-from libc.string cimport memcpy, memset
-from streams.columns.batches cimport (
-    Output, begin_batch, begin_record, end_record, finish_batch, long_size, release, text_size, write_byte, write_bytes,
-    write_long, write_text
-)
+from libc.string cimport memcpy
+from streams.columns.batches cimport Output, begin_batch, finish_batch, release
+from streams.columns.saying cimport Answer, Who, answer_at, answers_in, write_prediction
 from streams.columns.texts cimport Text, as_bytes, as_str, same, text_of
 from streams.operators.id_times cimport hash_of
 
 cdef enum:  # of a row's numbers, as `Poll.take` has them
     PARTITION, OFFSET, SENT, DEADLINE, UNTIL, ARM, STATE, PLACES, TEXTS, ID, KEY, CONTEXT, TOKEN
     FIELDS
-
-cdef enum:  # kinds of answers
-    WHOLE, DOUBLE, TEXT
 
 cdef enum:
     BUCKET_US = 1000  # as the combiner keeps deadlines
@@ -437,7 +432,7 @@ cdef class Found:
         """Write the answers of all rows, which wait no longer.
 
         Args:
-            said: name of the application, form of the answer and decision, of each of `pairs`; see `pieces`.
+            said: name of the application, form of the answer and decision, of each of `pairs`; see `saying.pxd`.
             kind: of the answers: 0 = whole numbers, 1 = doubles, 2 = texts.
             answers: bytes of as many numbers of 64 bits; or a list of as many byte strings.
             answered_us: the time.
@@ -449,22 +444,26 @@ cdef class Found:
         Raises:
             ValueError: these are not as many.
         """
-        cdef Py_ssize_t index, arms
+        cdef Py_ssize_t index
         cdef Hit* hit
         cdef Asked asked
         cdef const int64_t* at
+        cdef Who who
+        cdef Answer answer
         cdef list spans = [], noted = [(each, [], [0, 0]) for each in self.asked]
-        if len(said) != len(self.pairs) or (len(<list?>answers) if kind == TEXT else len(<bytes?>answers) // 8) != self.count:
+        if len(said) != len(self.pairs) or answers_in(kind, answers) != self.count:
             raise ValueError("not an answer a row")
-        for pieces in said:
-            for piece in <tuple?>pieces:
+        for name, form, decision in said:
+            for piece in (<bytes?>name, <bytes?>decision, *<tuple?>form):
                 <bytes?>piece
         begin_batch(&self.output)
         for index in range(self.count):
             hit = self.hits + index
             asked = <Asked>self.asked[hit.asked]
             at = asked.row(hit.row)
-            self._write(asked, hit.row, index, <tuple>said[hit.pair], kind, answers, answered_us)
+            name, form, decision = <tuple>said[hit.pair]
+            who, answer = self._who(asked, hit.row, <bytes>name, answered_us), answer_at(kind, answers, index)
+            write_prediction(&self.output, index, &who, <tuple>form, <bytes>decision, &answer)
             if spans and <int64_t>spans[len(spans) - 1] == at[OFFSET]:
                 spans[len(spans) - 1] = at[OFFSET] + 1
             else:
@@ -480,53 +479,15 @@ cdef class Found:
         data = PyBytes_FromStringAndSize(<const char*>self.output.data, <Py_ssize_t>self.output.size)
         return data, [*zip(spans[::2], spans[1::2])], noted
 
-    cdef int _write(
-        self, Asked asked, Py_ssize_t row, Py_ssize_t number, tuple said, int kind, object answers, int64_t answered_us
-    ) except -1:
+    cdef Who _who(self, Asked asked, Py_ssize_t row, bytes application, int64_t answered_us) noexcept:
         cdef const int64_t* at = asked.row(row)
-        cdef Output* output = &self.output
-        cdef Text id = asked.text(row, ID), context = asked.text(row, CONTEXT), token = asked.text(row, TOKEN)
-        cdef Text name = text_of(<bytes>said[0]), head = text_of(<bytes>said[1]), named = text_of(<bytes>said[2])
-        cdef Text closed = text_of(<bytes>said[3]), tail = text_of(<bytes>said[4]), decided = text_of(<bytes>said[5])
-        cdef Text answer
-        cdef int64_t whole = 0
-        cdef size_t size, answer_size = 8
-        if kind == TEXT:
-            answer = text_of(<bytes>(<list>answers)[number])
-            answer_size = text_size(answer)
-        else:
-            answer.at, answer.size = <const uint8_t*>PyBytes_AS_STRING(<bytes>answers) + 8 * number, 8
-            if kind == WHOLE:
-                memcpy(&whole, answer.at, 8)
-                answer_size = long_size(whole)
-        size = <size_t>(head.size + decided.size + named.size + closed.size + tail.size) + 2 * answer_size
-        size += text_size(id) + text_size(name) + text_size(token) + 1 + (text_size(context) if context.size >= 0 else 0)
-        size += long_size(at[SENT]) + long_size(asked.received_us) + long_size(at[DEADLINE]) + long_size(answered_us)
-        begin_record(output, number, asked.text(row, KEY), size)
-        write_bytes(output, head)
-        write_text(output, id)
-        write_text(output, name)
-        write_byte(output, 2 if context.size >= 0 else 0)
-        if context.size >= 0:
-            write_text(output, context)
-        write_bytes(output, decided)
-        _write_answer(output, kind, whole, answer)
-        write_bytes(output, named)
-        _write_answer(output, kind, whole, answer)
-        write_bytes(output, closed)
-        write_long(output, at[SENT])
-        write_long(output, asked.received_us)
-        write_long(output, at[DEADLINE])
-        write_long(output, answered_us)
-        write_text(output, token)
-        write_bytes(output, tail)
-        return end_record(output)
-
-
-cdef int _write_answer(Output* output, int kind, int64_t whole, Text answer) except -1:
-    if kind == WHOLE:
-        return write_long(output, whole)
-    return write_bytes(output, answer) if kind == DOUBLE else write_text(output, answer)
+        cdef Who who
+        who.id, who.application, who.key = asked.text(row, ID), text_of(application), asked.text(row, KEY)
+        who.context, who.token = asked.text(row, CONTEXT), asked.text(row, TOKEN)
+        who.sent_us, who.received_us, who.deadline_us, who.answered_us = (
+            at[SENT], asked.received_us, at[DEADLINE], answered_us
+        )
+        return who
 
 
 cdef int64_t _size(const int64_t* at, int fields) noexcept:

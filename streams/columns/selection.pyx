@@ -7,16 +7,18 @@
 A row points into the bytes that were fetched; nothing of a query becomes an object of Python.
 """
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.math cimport isfinite
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memset
 from streams.columns.batches cimport (
-    HEADER, Opened, Output, Slices, Taken, begin_batch, begin_record, end_record, finish_batch, long_size, next_record,
-    release, text_size, write_byte, write_bytes, write_double, write_long, write_text
+    Opened, Output, Slices, Taken, begin_batch, finish_batch, next_record, release, write_bytes
 )
 from streams.columns.draw cimport MOST_DRAWN, draw_begin, draw_of
+from streams.columns.saying cimport (
+    KINDS, Answer, Who, answer_at, answers_in, begin_prediction, end_prediction, write_prediction
+)
 from streams.columns.texts cimport (
     Place, Text, as_bytes, is_utf8, place_in, read_byte, read_bytes, read_double, read_long, read_same, read_text, same, text_of
 )
@@ -31,13 +33,6 @@ cdef enum:
     TAKEN = -3  # instead of a lane: its model is asked elsewhere
     SEVERAL = -4  # instead of a lane: an id of several
     TAKEN_FIELDS = 13  # of a row that is taken
-
-# Kinds of answers.
-cdef enum:
-    WHOLE = 0
-    DOUBLE = 1
-    TEXT = 2
-    KINDS = 3
 
 # Why a query is left to Python; `WHYS` has their words.
 cdef enum:
@@ -241,12 +236,10 @@ cdef class Lane:
         """
         if not 0 <= arm < self.arms or len(form) != 4 or not 0 <= kind < KINDS:
             raise ValueError("no such arm")
-        if (len(<list?>answers) if kind == TEXT else len(<bytes?>answers) // 8) != rows:
+        if answers_in(kind, answers) != rows:
             raise ValueError("not an answer a row")
         for piece in form:
             <bytes?>piece
-        for text in answers if kind == TEXT else ():
-            <bytes?>text
         self.kinds[arm], self.rows[arm], self.answers[arm], self.forms[arm] = kind, rows, answers, form
 
 
@@ -604,75 +597,31 @@ cdef class Poll:
         """Write an answer; pieces and answers stay while the lane has them."""
         if not 0 <= row.arm < lane.arms or not 0 <= row.state < len(lane.states):
             raise ValueError("a row was drawn by other states")
-        cdef tuple form = <tuple>lane.forms[row.arm]
-        cdef Text said, head, decided, named, closed, tail
-        cdef int64_t whole = 0
-        cdef size_t size, answer_size = 8
+        cdef Who who = self._who(row, lane, answered_us)
         cdef int kind = lane.kinds[row.arm]
-        cdef object decision = (<State>lane.states[row.state]).decided[KINDS * row.arm + kind]
+        cdef object form = lane.forms[row.arm], decision = (<State>lane.states[row.state]).decided[KINDS * row.arm + kind]
         if form is None or decision is None or row.place >= lane.rows[row.arm]:
             raise ValueError("an arm has not answered, or it is not known how its decision is written")
-        head, named, closed, tail = (
-            text_of(<bytes>form[0]), text_of(<bytes>form[1]), text_of(<bytes>form[2]), text_of(<bytes>form[3])
-        )
-        decided = text_of(<bytes>decision)
-        if kind == TEXT:
-            said = text_of(<bytes>(<list>lane.answers[row.arm])[row.place])
-            answer_size = text_size(said)
-        else:
-            said.at, said.size = <const uint8_t*>PyBytes_AS_STRING(<bytes>lane.answers[row.arm]) + 8 * row.place, 8
-            if kind == WHOLE:
-                memcpy(&whole, said.at, 8)
-                answer_size = long_size(whole)
-        size = <size_t>(head.size + decided.size + named.size + closed.size + tail.size) + 2 * answer_size
-        begin_record(&self.output, number, row.key, size + self._around(row, lane, answered_us))
-        self._write_begin(row, lane, head)
-        write_bytes(&self.output, decided)
-        self._write_answer(kind, whole, said)
-        write_bytes(&self.output, named)
-        self._write_answer(kind, whole, said)
-        write_bytes(&self.output, closed)
-        return self._write_end(row, answered_us, tail)
+        cdef Answer answer = answer_at(kind, lane.answers[row.arm], row.place)
+        return write_prediction(&self.output, number, &who, <tuple>form, <bytes>decision, &answer)
 
     cdef int _write_together(self, Row* row, Lane lane, Py_ssize_t number, int64_t answered_us) except -1:
         """Write an answer that several models have given together."""
+        cdef Who who = self._who(row, lane, answered_us)
         cdef object kept = lane.middle_of(row.state, row.place)
-        cdef Text middle = text_of(<bytes>kept), head = text_of(lane.head_of_answers), tail = text_of(lane.tail_of_answers)
-        begin_record(&self.output, number, row.key, self._around(row, lane, answered_us) + <size_t>middle.size + <size_t>(
-            head.size + tail.size
-        ))
-        self._write_begin(row, lane, head)
+        cdef Text middle = text_of(<bytes>kept), tail = text_of(lane.tail_of_answers)
+        begin_prediction(&self.output, number, &who, text_of(lane.head_of_answers), <size_t>middle.size, tail)
         write_bytes(&self.output, middle)
-        return self._write_end(row, answered_us, tail)
+        return end_prediction(&self.output, &who, tail)
 
-    cdef size_t _around(self, Row* row, Lane lane, int64_t answered_us) noexcept:
-        """Return the bytes of what differs in any answer: who asked, when, and when it was answered."""
-        cdef size_t size = text_size(row.id) + text_size(text_of(lane.name)) + text_size(row.token)
-        size += 1 + (text_size(row.context) if row.context.size >= 0 else 0)
-        return size + (
-            long_size(row.sent_us) + long_size(self.now_us) + long_size(row.deadline_us) + long_size(answered_us)
+    cdef Who _who(self, Row* row, Lane lane, int64_t answered_us) noexcept:
+        cdef Who who
+        who.id, who.application, who.key = row.id, text_of(lane.name), row.key
+        who.context, who.token = row.context, row.token
+        who.sent_us, who.received_us, who.deadline_us, who.answered_us = (
+            row.sent_us, self.now_us, row.deadline_us, answered_us
         )
-
-    cdef int _write_begin(self, Row* row, Lane lane, Text head) except -1:
-        write_bytes(&self.output, head)
-        write_text(&self.output, row.id)
-        write_text(&self.output, text_of(lane.name))
-        write_byte(&self.output, 2 if row.context.size >= 0 else 0)
-        return write_text(&self.output, row.context) if row.context.size >= 0 else 0
-
-    cdef int _write_end(self, Row* row, int64_t answered_us, Text tail) except -1:
-        write_long(&self.output, row.sent_us)
-        write_long(&self.output, self.now_us)
-        write_long(&self.output, row.deadline_us)
-        write_long(&self.output, answered_us)
-        write_text(&self.output, row.token)
-        write_bytes(&self.output, tail)
-        return end_record(&self.output)
-
-    cdef int _write_answer(self, int kind, int64_t whole, Text said) except -1:
-        if kind == WHOLE:
-            return write_long(&self.output, whole)
-        return write_bytes(&self.output, said) if kind == DOUBLE else write_text(&self.output, said)
+        return who
 
     def places_of(self, int number):
         """Return how many places a lane's rows take together."""
