@@ -27,5 +27,9 @@ class Waiting:
 class Found:
     pairs: list[tuple[Asked, int, int]]
     def write(
-        self, said: list[tuple[bytes, tuple[bytes, ...], bytes]], kind: int, answers: bytes | list[bytes], answered_us: int
+        self,
+        said: list[tuple[bytes, tuple[bytes, ...], bytes]],
+        kind: int,
+        answers: bytes | list[bytes],
+        answered_us: int,
     ) -> tuple[bytes, list[tuple[int, int]], list[tuple[Asked, list[int], list[int]]]]: ...

@@ -234,7 +234,6 @@ class ColumnSelection(Behind):
         """Take a poll's records, in order."""
         effects: Effects = []
         self._elsewhere.give_due(-1)
-        self._selection.plain.quotas.set_limits()
         for is_batch, run in groupby(records, lambda record: record.__class__ is Batch):
             if is_batch:
                 self._on_batches(cast("list[Batch]", [*run]), now_us, effects)
@@ -279,6 +278,7 @@ class ColumnSelection(Behind):
 
     def _on_batches(self, batches: list[Batch], now_us: int, effects: Effects) -> None:
         """Answer what is plain, and leave the rest, run by run."""
+        self._selection.plain.quotas.set_limits()
         self._follow()
         its = [(each, each.lane) for each in self._applications.values() if each.lane is not None][:MOST_LANES]
         lanes = [each for each, _ in its]
