@@ -19,6 +19,7 @@ from schemas import topics
 from schemas.errors import DecodeError, SchemaError
 from schemas.records import ModelPredictions, ModelQueries, Outcome, Tensor
 from schemas.wire import ITEM_BYTES
+from streams.columns import asking as compiled
 from streams.columns.pieces import Asked, Uncut, answer_form, decided
 from streams.columns.said import KINDS, Said, said
 from streams.operators.contract import BEHIND, Emit, EmitBatch, Position, Skip, Span
@@ -37,12 +38,6 @@ if TYPE_CHECKING:
     from streams.operators.selection.plain import PlainQueries
     from streams.operators.selection.state_view import Arms
 
-try:
-    from streams.columns import asking as compiled
-except ImportError:  # no compiler when Skysail was installed
-    compiled = None  # type: ignore[assignment] # the module is there for the checker
-
-IS_COMPILED: Final = compiled is not None
 Pieces = tuple[bytes, tuple[bytes, ...], bytes]  # name of the application, form of an answer, decision
 # Larger inputs are not copied into columns: a record holds few of them.
 _MOST_WIDTH: Final = 1 << 16

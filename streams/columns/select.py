@@ -14,15 +14,16 @@ import sys
 from collections import Counter, OrderedDict
 from dataclasses import dataclass, field
 from itertools import groupby, pairwise
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 import numpy as np
 
 from schemas import topics
 from schemas.errors import DecodeError, SchemaError
 from schemas.records import Decision, ModelOutput, Outcome, Query, Status, Tensor
-from streams.columns.ask import IS_COMPILED as CAN_ASK
+from streams.columns import selection as compiled
 from streams.columns.ask import Decides, Elsewhere, Taken
+from streams.columns.batches import Slices
 from streams.columns.behind import Behind
 from streams.columns.pieces import Asked, Uncut, answer_form, decided, query_form, together_form
 from streams.columns.said import KINDS, said
@@ -45,15 +46,6 @@ if TYPE_CHECKING:
     from streams.operators.selection.kernel import Selection
     from streams.operators.selection.pending import Quotas
     from streams.operators.selection.state_view import Arms
-
-try:
-    from streams.columns import selection as compiled
-    from streams.columns.batches import Slices
-except ImportError:  # no compiler when Skysail was installed
-    compiled = None  # type: ignore[assignment] # the module is there for the checker
-
-# Numbers are copied as they lie in memory.
-IS_COMPILED: Final = compiled is not None and CAN_ASK and sys.byteorder == "little"
 
 LEFT = "queries_left_total"  # to the kernel, by why
 # A poll in which plain queries and others take turns more often than this is the kernel's: each turn is a call.
@@ -84,9 +76,9 @@ def columns_for_selection(
     """Return selection that takes batches of queries, too; arguments are those of `ColumnSelection`.
 
     Returns:
-        None where Skysail is not compiled, or records are not what columns read and write.
+        None where numbers do not lie in memory as they travel, or records are not what columns read and write.
     """
-    if not IS_COMPILED:
+    if sys.byteorder != "little":
         return None
     try:
         query_form(codec, "sample", "float32", (4,))

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from schemas import topics
 from schemas.codec import Codec
 from schemas.records import ModelPredictions, ModelQueries, Outcome, PolicyState, Prediction, Tensor
-from streams.columns.select import IS_COMPILED, ColumnSelection
 from streams.operators.contract import (
     Batch,
     DeadLetter,
@@ -52,7 +51,7 @@ if TYPE_CHECKING:
 
     from streams.operators.contract import Effects, Operator
 
-pytestmark = pytest.mark.skipif(not IS_COMPILED, reason="Skysail is not compiled here")
+select = pytest.importorskip("streams.columns.select", reason="Skysail is not compiled here")
 
 Row = tuple[str, int, str, int, bytes]  # topic, reply partition, id, when it is due, input
 
@@ -84,7 +83,7 @@ class Twin:
         self.selection = Selection(self.codec, SelectionSettings(partitions=PARTITIONS, remembered=8))
         self.kernel: Operator = self.selection
         if self.is_columnar:
-            self.kernel = ColumnSelection(self.selection, self.selection, {}, self.codec, records_of)
+            self.kernel = select.ColumnSelection(self.selection, self.selection, {}, self.codec, records_of)
         self.kernel.on_assigned(dict.fromkeys(range(PARTITIONS), 0))
 
     def give(self, items: Sequence[Record | Batch], now_us: int) -> None:

@@ -14,7 +14,6 @@ from policies import registry
 from schemas import topics
 from schemas.codec import Codec
 from schemas.records import Application, Feedback, Outcome, PolicyState, Query, Tensor
-from streams.columns.select import IS_COMPILED, ColumnSelection
 from streams.operators.contract import (
     Batch,
     DeadLetter,
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
 
     from streams.operators.contract import Effects, Operator
 
-pytestmark = pytest.mark.skipif(not IS_COMPILED, reason="Skysail is not compiled here")
+select = pytest.importorskip("streams.columns.select", reason="Skysail is not compiled here")
 
 CODEC = Codec()
 NOW = 1_700_000_000_000_000
@@ -100,7 +99,7 @@ class Twin:
         self.models = {name: worker(name, codec=codec, limit=10_000) for name in MODELS}
         self.kernel: Operator = Local(self.selection, self.models, codec)
         if self.is_columnar:
-            self.kernel = ColumnSelection(self.kernel, self.selection, self.models, CODEC, records_of)
+            self.kernel = select.ColumnSelection(self.kernel, self.selection, self.models, CODEC, records_of)
         self.kernel.connect(self.ask_now)
         for name in MODELS:
             self.perform(self.kernel.on_loaded(name, "7", None, 0, NOW), NOW)
