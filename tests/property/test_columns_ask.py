@@ -26,6 +26,7 @@ from streams.operators.contract import (
     StateKey,
 )
 from streams.operators.selection.kernel import Selection, SelectionSettings
+from streams.operators.selection.state_view import STALE_US
 from streams.topology import state_partition
 from tests.batches import batch
 from tests.property.test_columns_select import (
@@ -67,6 +68,7 @@ class Twin:
         asked: rows that models were asked.
         emitted: the same as records.
         states: of policies, by key.
+        fetched: keys of those that were ever asked for.
     """
 
     is_columnar: bool
@@ -78,6 +80,7 @@ class Twin:
     emitted: list[Emit] = field(default_factory=list)
     states: dict[StateKey, PolicyState] = field(default_factory=dict)
     wanted: list[StateKey] = field(default_factory=list)
+    fetched: set[StateKey] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.selection = Selection(self.codec, SelectionSettings(partitions=PARTITIONS, remembered=8))
@@ -132,6 +135,7 @@ class Twin:
                 self.letters[effect.record.position] = effect.cause
             elif isinstance(effect, FetchStates):
                 self.wanted += effect.keys
+                self.fetched |= {*effect.keys}
 
     def _ask(self, emit: Emit) -> None:
         rows = CODEC.decode(ModelQueries, emit.value)
@@ -265,7 +269,10 @@ def test_columns_and_the_rest_do_what_the_kernel_does_alone(
                 changed = application("digits", policy, **(form | CHANGES[change]))
                 twin.configure(topics.APPLICATIONS, "digits", changed, now_us)
             if change == 3:
+                # When a state is read again is not said: columns read it for a copy of a query, too.
                 twin.states[StateKey(state_partition("digits", PARTITIONS), "digits")] = learnt(policy, step)
+                keys = sorted(alone.fetched | columns.fetched)
+                twin.perform(twin.kernel.on_states({key: twin.states.get(key) for key in keys}, now_us), now_us)
             if revoked is not None:
                 twin.kernel.on_revoked([revoked])
         now_us += wait_us
@@ -365,6 +372,21 @@ def test_worker_batches_are_answered_in_their_order_whoever_answers_them() -> No
         twin.give(records, NOW + 4_000)
     assert columns.seen() == alone.seen()
     assert columns.kernel.statistics()["answers_by_columns_total{application=digits}"] == 2
+
+
+def test_a_copy_of_a_query_has_a_stale_state_read_again_and_does_nothing_else() -> None:
+    """The kernel does not read it again: which queries come first is known to columns only after their state."""
+    value = CODEC.encode(usual("q", np.ones(4, np.float32), sent_us=NOW, slo_ms=1_000.0))
+    data = [batch(1 + copy, [(None, value, [])]) for copy in range(2)]
+    alone, columns = twins = Twin(is_columnar=False), Twin(is_columnar=True)
+    key = StateKey(state_partition("digits", PARTITIONS), "digits")
+    for twin in twins:
+        twin.deploy("exp3", {})
+        twin.give([Batch(topics.QUERIES, 0, 1, 2, data[0])], NOW)
+        twin.fetched.clear()
+        twin.give([Batch(topics.QUERIES, 0, 2, 3, data[1])], NOW + STALE_US)
+    assert (alone.fetched, columns.fetched) == (set(), {key})
+    assert columns.seen() == alone.seen()
 
 
 @pytest.mark.parametrize(

@@ -80,6 +80,7 @@ class Twin:
         done: positions that are complete.
         letters: causes by position.
         states: of policies, by key.
+        fetched: keys of those that were ever asked for.
     """
 
     is_columnar: bool
@@ -91,6 +92,7 @@ class Twin:
     letters: dict[tuple[str, int, int], str] = field(default_factory=dict)
     states: dict[StateKey, PolicyState] = field(default_factory=dict)
     asked: list[StateKey] = field(default_factory=list)
+    fetched: set[StateKey] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         codec = LocalCodec(CODEC)
@@ -144,6 +146,7 @@ class Twin:
                 self.letters[effect.record.position] = effect.cause
             elif isinstance(effect, FetchStates):
                 self.asked += effect.keys
+                self.fetched |= {*effect.keys}
             elif isinstance(effect, Predict):
                 found = predicted(effect.model, effect.rows)
                 self.perform(self.kernel.on_predicted(effect.batch_id, found, 0, now_us, is_blocking=True), now_us)
@@ -329,7 +332,10 @@ def test_columns_and_the_rest_do_what_the_kernel_does_alone(
                 changed = application("digits", policy, **(form | CHANGES[change]))
                 twin.configure(topics.APPLICATIONS, "digits", changed, now_us)
             if change == 3:
+                # When a state is read again is not said: columns read it for a copy of a query, too.
                 twin.states[StateKey(state_partition("digits", PARTITIONS), "digits")] = learnt(policy, step)
+                known = sorted(twins[0].fetched | twins[1].fetched)
+                twin.perform(twin.kernel.on_states({key: twin.states.get(key) for key in known}, now_us), now_us)
             twin.perform(twin.kernel.on_timer(now_us), now_us)
         alone, columns = (twin.seen() for twin in twins)
         assert columns == alone
