@@ -26,6 +26,7 @@ EXTENSIONS: Mapping[str, str] = {
     "streams.columns.batches": "batches from Kafka, and as columns",
     "streams.columns.joining": "joins over columns",
     "streams.columns.learning": "learning over columns",
+    "streams.columns.probes": "tests of columns",
     "streams.columns.selection": "answers over columns",
     "workers.runtimes.descent": "trees",
     "workers.runtimes.stages.grams": "texts",

@@ -3,6 +3,7 @@
 behind         an operator that passes all on: the others are built on it
 batches        record batches, in and out (batches.pxd: in C, batches.pyx: for Python)
 texts          places in bytes that clients have written (texts.pxd)
+probes         both, for tests
 predictions    a prediction of the common form, observations likewise (predictions.pxd, observations.pxd)
 saying         a prediction as selection writes it (saying.pxd)
 select         selection over columns (selection.pyx, draw.pxd), and what its records have in common (pieces)
