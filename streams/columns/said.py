@@ -42,7 +42,7 @@ def _texts(answers: tuple[str, ...]) -> Said | None:
 
 
 def _numbers(answers: Tensor | NDArray[Any]) -> Said | None:
-    column = answers.numpy() if isinstance(answers, Tensor) else answers
+    column: NDArray[Any] = answers.numpy() if isinstance(answers, Tensor) else answers
     kind = column.dtype.kind
     if column.ndim != 1 or kind not in "iuf":
         return None
