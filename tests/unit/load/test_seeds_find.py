@@ -328,7 +328,8 @@ def beside_slow() -> Plan:
 @pytest.fixture
 def select(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Let every process of selection go by columns; returns the module that does."""
-    monkeypatch.setattr("load.seeds.roles._AT_ONCE", 1.0)
+    for share in ("_AT_ONCE", "_COLUMNAR"):
+        monkeypatch.setattr(f"load.seeds.roles.{share}", 1.0)
     return pytest.importorskip("streams.columns.select", reason="Skysail has been installed without a compiler")
 
 
@@ -360,3 +361,32 @@ def test_what_columns_answer_at_once_is_what_the_kernels_would() -> None:
     outcome = simulate(at_once())
     assert outcome.violations == ()
     assert outcome.by_columns > outcome.queries / 2
+
+
+def elsewhere(*faults: Fault) -> Plan:
+    """A minute of volleys to models that have a worker each, whom selection asks over columns."""
+    given = at_once(*faults)
+    replicas = {**given.replicas, **dict.fromkeys(map(worker_role, MODELS), 1)}
+    return replace(given, inside=(), is_at_once=False, replicas=replicas)
+
+
+@pytest.mark.usefixtures("select")
+def test_workers_that_are_asked_over_columns_are_answered_for_whatever_goes_wrong() -> None:
+    """Selection is killed, a worker comes back, another one hangs, and answers cannot be written for a while."""
+    faults = (
+        Fault(10.0, "kill", 1.0, "selection.0"),
+        Fault(14.0, "restart", 2.0, "worker.good.0"),
+        Fault(20.0, "halt", 5.0, "worker.bad.0"),
+        Fault(26.0, "unavailable", 3.0, "predictions-0"),
+    )
+    for its in ((), faults):
+        outcome = simulate(elsewhere(*its))
+        assert outcome.violations == ()
+        assert outcome.by_columns > outcome.queries / 3
+
+
+@pytest.mark.usefixtures("select")
+def test_a_worker_batch_that_completes_one_too_many_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The query behind the last one that a worker has answered is not read again after a kill."""
+    monkeypatch.setattr("streams.columns.ask.Span", lambda *its: Span(*its[:3], its[3] + 1))
+    assert "commits" in broken(elsewhere(Fault(4.0, "halt", 20.0, "worker.bad.0")))
