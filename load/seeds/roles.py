@@ -128,11 +128,9 @@ class Builder:
 
     def _is_columnar(self, role: str, process: Process) -> bool:
         """Draw whether a role of a process goes by columns: every deployment has both ways."""
-        if role not in COLUMNAR or (role == "selection" and not self._plan.inside):
-            return False
         random = Random(f"columns {role} {process.name} {self._plan.seed}")  # noqa: S311
         share = _AT_ONCE if role == "selection" and self._plan.is_at_once else _COLUMNAR
-        return random.random() < share
+        return role in COLUMNAR and random.random() < share
 
     def _packing(self, role: str, process: Process) -> Packing | None:
         """Return what is handed out in whole batches."""
