@@ -22,9 +22,11 @@ NEEDS: Mapping[str, str] = {"control": "faust", "worker": "threadpoolctl"}
 EXTENSIONS: Mapping[str, str] = {
     "schemas.compiled": "records",
     "streams.operators.id_times": "remembered ids",
+    "streams.columns.asking": "answers of workers over columns",
     "streams.columns.batches": "batches from Kafka, and as columns",
     "streams.columns.joining": "joins over columns",
     "streams.columns.learning": "learning over columns",
+    "streams.columns.probes": "tests of columns",
     "streams.columns.selection": "answers over columns",
     "workers.runtimes.descent": "trees",
     "workers.runtimes.stages.grams": "texts",

@@ -159,7 +159,11 @@ def selection(common: Shared, inline: Sequence[Model] = ()) -> Runnable:
     )
     features = _features(common)
     if not inline:
-        return _loop(role, Selection(common.codec, settings), common, _store(common), features=features)
+        alone = Selection(common.codec, settings)
+        fronted = Fronted(alone)
+        if common.settings.columns:
+            fronted = before_selection(alone, alone, {}, common.codec, records_of, settings.margin_us)
+        return _loop(role, fronted.kernel, common, _store(common), features=features, batched=fronted.batched)
     from streams.runtime.role.local import Local, LocalCodec
     from workers.executors.factory import executors_of
     from workers.kernel.worker import ModelWorker

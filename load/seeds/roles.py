@@ -128,11 +128,9 @@ class Builder:
 
     def _is_columnar(self, role: str, process: Process) -> bool:
         """Draw whether a role of a process goes by columns: every deployment has both ways."""
-        if role not in COLUMNAR or (role == "selection" and not self._plan.inside):
-            return False
         random = Random(f"columns {role} {process.name} {self._plan.seed}")  # noqa: S311
         share = _AT_ONCE if role == "selection" and self._plan.is_at_once else _COLUMNAR
-        return random.random() < share
+        return role in COLUMNAR and random.random() < share
 
     def _packing(self, role: str, process: Process) -> Packing | None:
         """Return what is handed out in whole batches."""
@@ -145,13 +143,17 @@ class Builder:
     def _selection(self, role: Role, process: Process, ports: Ports) -> RoleLoop:
         """Return selection, with the models that run inside it."""
         names, given = self._plan.inside, self._plan.selection
+        is_columnar = self._is_columnar("selection", process)
         if not names:
-            return RoleLoop(role, Selection(self._codec, given), ports)
+            alone = Selection(self._codec, given)
+            fronted = Fronted(alone)
+            if is_columnar:
+                fronted = before_selection(alone, alone, {}, self._codec, records_of, given.margin_us)
+            return RoleLoop(role, fronted.kernel, ports)
         codec, how = LocalCodec(self._codec), self._how()
         given = replace(given, inside=frozenset(map(topics.model_queries, names)))
         models = {name: ModelWorker(codec, model(name), process.name, how) for name in names}
         executors = executors_of(how, process.clock.now_us, lambda asked: self._model(asked, process))
-        is_columnar = self._is_columnar("selection", process)
         own, places = Selection(codec, given), role.outstanding / how.queue_rows
         fronted = Fronted(Local(own, models, codec, places, writes_behind=not is_columnar))
         if is_columnar:

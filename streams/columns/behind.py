@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streams.operators.contract import NONE_UNREAD, Operator
+from streams.operators.contract import NONE_UNREAD, Batch, Operator
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from schemas.records import PolicyState
-    from streams.operators.contract import AskNow, Batch, Effects, Needs, Predicted, Record, StateKey, Unread
+    from streams.operators.contract import AskNow, Effects, Needs, Predicted, Record, StateKey, Unread
 
     Unpack = Callable[[Batch], list[Record]]  # the wanted records of a batch
 
@@ -98,3 +98,8 @@ class Behind(Operator):
     def statistics(self) -> Mapping[str, float]:
         """Return its figures."""
         return self._kernel.statistics()
+
+
+def unpacked(run: Iterable[Record | Batch], unpack: Unpack) -> list[Record]:
+    """Return records, and those of batches, in order."""
+    return [record for item in run for record in (unpack(item) if isinstance(item, Batch) else [item])]

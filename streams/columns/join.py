@@ -14,7 +14,7 @@ from policies import registry
 from schemas import topics
 from streams.columns.batches import records as records_of
 from streams.columns.batches import written
-from streams.columns.behind import Behind
+from streams.columns.behind import Behind, unpacked
 from streams.columns.figures import figures
 from streams.columns.join_forms import ENDED_US, EXAMPLES, are_cut, join_forms, tails_of
 from streams.columns.joining import KINDS, Joining, Owner
@@ -103,7 +103,7 @@ class ColumnJoiner(Behind):
             elif topic == topics.FEEDBACK:
                 self._join(self._joiner.partition(number), run, now_us, effects)
             else:
-                self._joiner.take_run(self._unpacked(run), now_us, effects)
+                self._joiner.take_run(unpacked(run, self._unpack), now_us, effects)
                 self._columns.forget()
         self._joiner.note_pause(now_us)
         return effects
@@ -158,9 +158,6 @@ class ColumnJoiner(Behind):
         terms = self._joiner.terms.of(name)
         kind, tails = KINDS.get(terms.loss, 0), tails_of(self._codec, terms.forget_us)
         return Owner(name, text, terms.window_us, kind, terms.span or 0.0, *tails)
-
-    def _unpacked(self, run: Sequence[Record | Batch]) -> list[Record]:
-        return [record for item in run for record in (self._unpack(item) if isinstance(item, Batch) else [item])]
 
 
 def _is_plain(policy: str, asked: int) -> bool:

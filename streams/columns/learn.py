@@ -23,13 +23,12 @@ from policies.ucb1 import Ucb1
 from schemas import topics
 from schemas.errors import DecodeError
 from schemas.records import Observations
-from streams.columns.batches import records as records_of
 from streams.columns.batches import written
-from streams.columns.behind import Behind
+from streams.columns.behind import Behind, unpacked
 from streams.columns.figures import figures
 from streams.columns.join_forms import example, join_forms
 from streams.columns.learning import KINDS, Form, Learning
-from streams.operators.contract import Batch, FetchStates, Record, WriteStates
+from streams.operators.contract import Batch, FetchStates, WriteStates, end_of
 from streams.operators.learn.kernel import WRITE_NUMBERS, Learner, Run, gather
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
     from schemas.codec import Codec
     from schemas.records import Observation, PolicyState
     from streams.columns.behind import Unpack
-    from streams.operators.contract import Effects
+    from streams.operators.contract import Effects, Record
     from streams.operators.learn.kernel import Partition
 
 _COMPILED: Final = (DiscountedUcb, EpsilonGreedy, Exp3, Exp4, Single, Thompson, Timely, Ucb1)
@@ -55,18 +54,18 @@ def columns_for_learner(kernel: Learner, codec: Codec, unpack: Unpack) -> Column
     Returns:
         None where the records are not what columns read.
     """
-    return ColumnLearner(kernel, codec, unpack) if _is_read(codec) else None
+    return ColumnLearner(kernel, codec, unpack) if _is_read(codec, unpack) else None
 
 
-def _is_read(codec: Codec) -> bool:
+def _is_read(codec: Codec, unpack: Unpack) -> bool:
     """Tell whether columns make of examples what the kernel makes of them, and read them themselves."""
     policy = registry.spec(Exp3())
     seen = [example(label, None, f"q{label}").observation for label in range(4)]
     seen = [one._replace(decision=one.decision._replace(policy=policy)) for one in seen]
     values = [codec.encode(record) for record in (seen[0], seen[1], Observations(tuple(seen[2:])))]
     batch = written([(None, value) for value in values], 1)
-    alone, columns = Learner(codec), ColumnLearner(Learner(codec), codec, _unpacked)
-    expected = _learnt(alone, [_unpacked(Batch(topics.OBSERVATIONS, 0, 0, 3, batch))])
+    alone, columns = Learner(codec), ColumnLearner(Learner(codec), codec, unpack)
+    expected = _learnt(alone, [unpack(Batch(topics.OBSERVATIONS, 0, 0, 3, batch))])
     # A state that there is not yet is the kernel's.
     found = _learnt(columns, [[Batch(topics.OBSERVATIONS, 0, at, end, batch)] for at, end in ((0, 1), (1, 3))])
     return found == expected and columns.taken == len(seen) - 1
@@ -83,15 +82,6 @@ def _learnt(learner: Learner | ColumnLearner, polls: Sequence[Sequence[Record | 
             if isinstance(effect, WriteStates):
                 states.update(effect.states)
     return states
-
-
-def _unpacked(batch: Batch) -> list[Record]:
-    """Return the records of a batch that columns have written."""
-    return [
-        Record(*batch[:2], offset, stamp_us, key, value)
-        for offset, stamp_us, key, value, _ in records_of(batch.data)
-        if batch.offset <= offset < batch.end
-    ]
 
 
 class ColumnLearner(Behind):
@@ -123,10 +113,9 @@ class ColumnLearner(Behind):
         for item in records:
             runs.setdefault(item[1], []).append(item)
         for number, run in runs.items():
-            if not self._fold(number, run, now_us, effects):
-                unpacked = [record for item in run for record in self._records(item)]
-                if self._learner.enqueue(number, unpacked, effects):
-                    self._learner.advance(number, now_us, effects)
+            is_folded = self._fold(number, run, now_us, effects)
+            if not is_folded and self._learner.enqueue(number, unpacked(run, self._unpack), effects):
+                self._learner.advance(number, now_us, effects)
         self._learner.trim()
         return effects
 
@@ -150,7 +139,7 @@ class ColumnLearner(Behind):
             return False
         folding = Run(learner, number, partition, states)
         self._columns.fold(folding, states, partition, learner, WRITE_NUMBERS, effects)
-        end = run[-1].end if isinstance(run[-1], Batch) else run[-1].offset + 1
+        end = end_of(run[-1])
         if end > partition.start:
             partition.checked_us = now_us
             folding.end(end, effects)
@@ -173,9 +162,6 @@ class ColumnLearner(Behind):
 
     def _decoded(self, record: Record) -> Sequence[Observation]:
         return self._codec.decode(Observations, record.value).items
-
-    def _records(self, item: Record | Batch) -> list[Record]:
-        return self._unpack(item) if isinstance(item, Batch) else [item]
 
 
 def _form(policy: str, arms: tuple[str, ...]) -> Form | None:

@@ -14,16 +14,20 @@ import sys
 from collections import Counter, OrderedDict
 from dataclasses import dataclass, field
 from itertools import groupby, pairwise
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 import numpy as np
 
 from schemas import topics
 from schemas.errors import DecodeError, SchemaError
 from schemas.records import Decision, ModelOutput, Outcome, Query, Status, Tensor
+from streams.columns import selection as compiled
+from streams.columns.ask import Decides, Elsewhere, Taken
+from streams.columns.batches import Slices
 from streams.columns.behind import Behind
 from streams.columns.pieces import Asked, Uncut, answer_form, decided, query_form, together_form
-from streams.operators.contract import Batch, EmitBatch, Position, Skip, Span
+from streams.columns.said import KINDS, said
+from streams.operators.contract import NONE_UNREAD, Batch, EmitBatch, Position, Skip, Span
 from streams.operators.selection.kernel import MARGIN_PART, MARGIN_US
 from streams.operators.selection.plain import Answers, asks_all
 from streams.operators.statistics import BY_COLUMNS, MAX_LABELS, NOT_BY_COLUMNS, render
@@ -37,20 +41,11 @@ if TYPE_CHECKING:
     from streams.columns.pieces import AnswerForm, TogetherForm
     from streams.columns.selection import Answered, Lane, Poll, Recent, State
     from streams.operators.configuration import Deployed
-    from streams.operators.contract import AskNow, Effects, Operator, Predicted, Record, StateKey
+    from streams.operators.contract import AskNow, Effects, Needs, Operator, Predicted, Record, StateKey, Unread
     from streams.operators.ids import Generations
     from streams.operators.selection.kernel import Selection
     from streams.operators.selection.pending import Quotas
     from streams.operators.selection.state_view import Arms
-
-try:
-    from streams.columns import selection as compiled
-    from streams.columns.batches import Slices
-except ImportError:  # no compiler when Skysail was installed
-    compiled = None  # type: ignore[assignment] # the module is there for the checker
-
-# Numbers are copied as they lie in memory.
-IS_COMPILED: Final = compiled is not None and sys.byteorder == "little"
 
 LEFT = "queries_left_total"  # to the kernel, by why
 # A poll in which plain queries and others take turns more often than this is the kernel's: each turn is a call.
@@ -67,9 +62,6 @@ MOST_TOGETHER, MOST_CODES = 1_024, 16
 # So many states of an application are kept as columns have them: some hundred bytes each.
 MOST_STATES = 20_000
 _NO_LANE = -1
-_WHOLE, _DOUBLE, _TEXT = 0, 1, 2
-_KINDS: tuple[type[int | float | str], ...] = (int, float, str)
-_LONGEST = 4_096  # bytes of an answer that is a text
 _SAMPLE = Decision((0,), 1, "sample", "single", ("model",), (1.0,))
 
 
@@ -84,9 +76,9 @@ def columns_for_selection(
     """Return selection that takes batches of queries, too; arguments are those of `ColumnSelection`.
 
     Returns:
-        None where Skysail is not compiled, or records are not what columns read and write.
+        None where numbers do not lie in memory as they travel, or records are not what columns read and write.
     """
-    if not IS_COMPILED:
+    if sys.byteorder != "little":
         return None
     try:
         query_form(codec, "sample", "float32", (4,))
@@ -150,13 +142,6 @@ class _Coded(NamedTuple):
     answers: list[tuple[int | float | str, ...]]
 
 
-class _Said(NamedTuple):
-    """A model's answers as they are written."""
-
-    kind: int
-    answers: bytes | list[bytes]
-
-
 class _Decider(NamedTuple):
     """The arms in a state, and the same in C.
 
@@ -164,11 +149,13 @@ class _Decider(NamedTuple):
         arms: in the state.
         state: in C.
         together: how answers are written that all models gave, by versions and answers.
+        elsewhere: how decisions are written of queries that are asked elsewhere.
     """
 
     arms: Arms
     state: State
     together: dict[tuple[_Given, ...], TogetherForm | None]
+    elsewhere: Decides
 
 
 @dataclass(slots=True)
@@ -178,6 +165,7 @@ class _Application:
     Attributes:
         deployed: the application.
         form: element type and shape of its inputs; no type = not known yet.
+        is_outside: its models run in workers.
         lane: in C; None = the form is not known, or cannot be read.
         states: by context, those lately used, the last one last.
         forms: of its answers, by arm, version and kind.
@@ -186,6 +174,7 @@ class _Application:
 
     deployed: Deployed
     form: tuple[str, tuple[int, ...]] = ("", ())
+    is_outside: bool = False
     lane: Lane | None = None
     states: OrderedDict[str | None, _Decider] = field(default_factory=OrderedDict)
     forms: dict[tuple[int, str, int], AnswerForm] = field(default_factory=dict)
@@ -225,6 +214,7 @@ class ColumnSelection(Behind):
         self._is_changed = True
         self._slices = Slices()
         self._answered: Counter[str] = Counter()  # by application
+        self._elsewhere = Elsewhere(selection.plain, codec)
         self._left: Counter[str] = Counter()  # by why
 
     def connect(self, ask: AskNow) -> None:
@@ -235,7 +225,7 @@ class ColumnSelection(Behind):
     def on_records(self, records: Sequence[Record | Batch], now_us: int) -> Effects:
         """Take a poll's records, in order."""
         effects: Effects = []
-        self._selection.plain.quotas.set_limits()
+        self._elsewhere.give_due(-1)
         for is_batch, run in groupby(records, lambda record: record.__class__ is Batch):
             if is_batch:
                 self._on_batches(cast("list[Batch]", [*run]), now_us, effects)
@@ -245,10 +235,42 @@ class ColumnSelection(Behind):
 
     def _on_others(self, records: list[Record], now_us: int, effects: Effects) -> None:
         self._is_changed = self._is_changed or not _FOLLOWED.isdisjoint({record.topic for record in records})
-        effects += self._kernel.on_records(records, now_us)
+        left: list[Record] = []
+        for record in records:
+            answers = self._elsewhere.read(record) if record.topic == topics.MODEL_PREDICTIONS else None
+            if answers is not None and left:  # who comes first is answered first
+                effects += self._kernel.on_records(left, now_us)
+                left = []
+            if answers is None or not self._elsewhere.on_outputs(record, answers, now_us, effects):
+                left.append(record)
+        if left:
+            effects += self._kernel.on_records(left, now_us)
+
+    def on_timer(self, now_us: int, unread: Unread = NONE_UNREAD) -> Effects:
+        """Give the kernel what is due first."""
+        self._elsewhere.give_due(now_us)
+        return super().on_timer(now_us, unread)
+
+    def on_assigned(self, starts: Mapping[int, int]) -> None:
+        """Start with nothing that waits."""
+        self._elsewhere.drop(starts)
+        super().on_assigned(starts)
+
+    def on_revoked(self, partitions: Sequence[int]) -> None:
+        """Forget what waits of these partitions."""
+        self._elsewhere.drop(partitions)
+        super().on_revoked(partitions)
+
+    def needs(self) -> Needs:
+        """Return the kernel's needs, and when what waits here is due."""
+        needs, due_us = super().needs(), self._elsewhere.next_due()
+        if due_us is None or (needs.deadline_us is not None and needs.deadline_us <= due_us):
+            return needs
+        return needs._replace(deadline_us=due_us)
 
     def _on_batches(self, batches: list[Batch], now_us: int, effects: Effects) -> None:
         """Answer what is plain, and leave the rest, run by run."""
+        self._selection.plain.quotas.set_limits()
         self._follow()
         its = [(each, each.lane) for each in self._applications.values() if each.lane is not None][:MOST_LANES]
         lanes = [each for each, _ in its]
@@ -265,6 +287,9 @@ class ColumnSelection(Behind):
         for number in poll.lanes_of(0, poll.count):
             if not self._draws(poll, number, lanes[number], now_us, wanted):
                 poll.leave(0, number, "state")
+        outside = {number for number in poll.lanes_of(0, poll.count) if lanes[number].is_outside}
+        if len(outside) > 1:
+            poll.leave_shared(outside)
         self._take_turns(poll, lanes, left, now_us, effects)
         self._selection.fetch(wanted, now_us, effects)
         self._note_left(poll, left)
@@ -272,7 +297,8 @@ class ColumnSelection(Behind):
     def _draws(self, poll: Poll, number: int, its: _Application, now_us: int, wanted: list[StateKey]) -> bool:
         """Tell whether an application answers now, and have it draw by its states as they were read last."""
         plain, application, lane = self._selection.plain, its.deployed.application, its.lane
-        if lane is None or plain.is_timed() or not plain.has_room(application.name):
+        places = poll.places_of(number) if its.is_outside else 1
+        if lane is None or plain.is_timed() or not plain.has_room(application.name, places):
             return False
         contexts = poll.contexts(number) if application.per_context else [None]
         found = [self._decider(its, context, now_us, wanted) for context in contexts]
@@ -292,7 +318,7 @@ class ColumnSelection(Behind):
             return None
         known = its.states.get(context)
         if known is None or known.arms is not arms:
-            known = its.states[context] = _Decider(arms, compiled.State(arms.cumulative), {})
+            known = its.states[context] = _Decider(arms, compiled.State(arms.cumulative), {}, Decides(arms, {}))
             if len(its.states) > MOST_STATES:
                 its.states.popitem(last=False)
         its.states.move_to_end(context)
@@ -300,6 +326,8 @@ class ColumnSelection(Behind):
 
     def _take_turns(self, poll: Poll, lanes: list[_Application], left: _Left, now_us: int, effects: Effects) -> None:
         """Answer the runs of plain rows, and give the kernel the others, in order."""
+        if any(lanes[number].is_outside for number in poll.lanes_of(0, poll.count)):
+            self._selection.plain.next_turn()
         runs = [*poll.runs(), (False, poll.count)]
         if len(runs) > MOST_RUNS + 1:
             for number in poll.lanes_of(0, poll.count):
@@ -317,6 +345,9 @@ class ColumnSelection(Behind):
         begin, end, _ = run
         took_us, answering = 0, list[int]()
         for number in sorted(poll.lanes_of(begin, end)):
+            if run.lanes[number].is_outside:
+                self._ask_elsewhere(poll, run, number, now_us, effects)
+                continue
             lane_us = self._ask_models(poll, run, number, now_us)
             if lane_us is None:
                 poll.leave(begin, number, "model")
@@ -327,6 +358,14 @@ class ColumnSelection(Behind):
             self._write(poll, run, answering, now_us + took_us, effects)
         if places := poll.places(begin, end, _NO_LANE):
             effects += self._kernel.on_records(left.some(places), now_us)
+
+    def _ask_elsewhere(self, poll: Poll, run: _Run, number: int, now_us: int, effects: Effects) -> None:
+        """Ask the workers of an application's rows, which wait from now on."""
+        its, held = run.lanes[number], _Recents(run.lanes, self._selection.plain.quotas)
+        taken = Taken(*poll.take(run.begin, run.end, number, held))
+        held.give_back()
+        by = [decider.elsewhere for decider in its.deciding]
+        self._elsewhere.ask(its.deployed, by, its.form, taken, now_us, effects)
 
     def _ask_models(self, poll: Poll, run: _Run, number: int, now_us: int) -> int | None:
         """Ask the models of an application's rows; returns how long they took (us), None = they are left."""
@@ -358,18 +397,20 @@ class ColumnSelection(Behind):
         arms, name = its.deciding[0].arms, its.deployed.application.name
         model = arms.names[arm]
         ran = self._ask_model(its, model, rows, now_us)
-        if its.lane is None or ran is None or (said := _said(ran.results)) is None:
+        if its.lane is None or ran is None:
             return None
-        key = arm, ran.version, said.kind
+        if (answered := said(ran.results.answers, ran.results.outcomes)) is None:
+            return None
+        key = arm, ran.version, answered.kind
         if key not in its.forms:
             asked = Asked(arms.choices[arm].decision, model, ran.version)
             try:
-                its.forms[key] = answer_form(self._codec, name, asked, _KINDS[said.kind])
+                its.forms[key] = answer_form(self._codec, name, asked, KINDS[answered.kind])
             except (Uncut, SchemaError):
                 return None
-        its.lane.say(arm, rows.shape[0], said.kind, said.answers, tuple(its.forms[key]))
+        its.lane.say(arm, rows.shape[0], answered.kind, answered.answers, tuple(its.forms[key]))
         self._models[model].on_answered(rows, ran.took_us, now_us)
-        return ran.took_us, ran.version, said.kind
+        return ran.took_us, ran.version, answered.kind
 
     def _ask_model(self, its: _Application, model: str, rows: Tensor, now_us: int) -> _Ran | None:
         """Ask a model at once; None: it does not answer now, or gives more than answers."""
@@ -398,7 +439,7 @@ class ColumnSelection(Behind):
         known = [each for each in ran if each is not None]
         if its.lane is None or len(known) < len(names):
             return None
-        if any(_said(each.results) is None for each in known):
+        if any(said(each.results.answers, each.results.outcomes) is None for each in known):
             return None
         coded = _coded([each.results for each in known])
         if coded is None:
@@ -444,7 +485,7 @@ class ColumnSelection(Behind):
             name, arms = its.deployed.application.name, decider.arms
             asked, form = Asked(arms.choices[arm].decision, arms.names[arm], version), its.forms[arm, version, kind]
             try:
-                decider.state.decide(arm, kind, decided(self._codec, name, asked, _KINDS[kind], form))
+                decider.state.decide(arm, kind, decided(self._codec, name, asked, KINDS[kind], form))
             except (Uncut, SchemaError):
                 return False
         return True
@@ -493,8 +534,8 @@ class ColumnSelection(Behind):
 
     def _made(self, deployed: Deployed, form: tuple[str, tuple[int, ...]]) -> _Application:
         """Return an application whose inputs have this form, if it is known and can be read."""
-        made = _Application(deployed, form)
-        if form[0]:
+        made = _Application(deployed, form, self._selection.plain.is_outside(deployed))
+        if form[0] and not (made.is_outside and not self._elsewhere.fits(form)):
             name = deployed.application.name
             try:
                 pieces = query_form(self._codec, name, *form)
@@ -520,10 +561,13 @@ class ColumnSelection(Behind):
 
     def statistics(self) -> Mapping[str, float]:
         """Return the kernel's, and what went by columns."""
-        by_name = {render((BY_COLUMNS, "application", name)): float(count) for name, count in self._answered.items()}
+        answered = self._answered + self._elsewhere.answered
+        by_name = {render((BY_COLUMNS, "application", name)): float(count) for name, count in answered.items()}
         whys = {render((NOT_BY_COLUMNS, "application", name, "why", why)): 1.0 for name, why in self._whys.items()}
         left = {render((LEFT, "why", why)): float(count) for why, count in self._left.items() if count}
-        return {**super().statistics(), **by_name, **dict([*whys.items()][:MAX_LABELS]), **left}
+        figures = super().statistics()
+        waiting = {"pending": figures["pending"] + len(self._elsewhere)}
+        return {**figures, **waiting, **by_name, **dict([*whys.items()][:MAX_LABELS]), **left}
 
 
 class _Run(NamedTuple):
@@ -602,22 +646,3 @@ def _coded(results: Sequence[Predicted]) -> _Coded | None:
     if len(places) > MOST_CODES + rows // 2:
         return None
     return _Coded(np.array(codes, "<i8").tobytes(), [*places])
-
-
-def _said(results: Predicted) -> _Said | None:
-    """Return answers as they are written; None: they are not one finite number or text a row."""
-    answers, count = results.answers, len(results.outcomes)
-    if results.outcomes.count(Outcome.OK) < count:
-        return None
-    if isinstance(answers, tuple):
-        try:
-            texts = [text.encode() for text in answers]
-        except UnicodeEncodeError:
-            return None
-        return _Said(_TEXT, texts) if max(map(len, texts), default=0) <= _LONGEST else None
-    if answers.ndim != 1 or answers.dtype.kind not in "iuf":
-        return None
-    is_whole = answers.dtype.kind != "f"
-    if not np.isfinite(answers).all() or (answers.dtype == np.uint64 and (answers.astype("<i8") < 0).any()):
-        return None
-    return _Said(_WHOLE if is_whole else _DOUBLE, answers.astype("<i8" if is_whole else "<f8", copy=False).tobytes())

@@ -7,16 +7,18 @@
 A row points into the bytes that were fetched; nothing of a query becomes an object of Python.
 """
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.math cimport isfinite
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memset
 from streams.columns.batches cimport (
-    HEADER, Opened, Output, Slices, Taken, begin_batch, begin_record, end_record, finish_batch, long_size, next_record,
-    release, text_size, write_byte, write_bytes, write_double, write_long, write_text
+    Opened, Output, Slices, Taken, begin_batch, finish_batch, next_record, release, write_bytes
 )
 from streams.columns.draw cimport MOST_DRAWN, draw_begin, draw_of
+from streams.columns.saying cimport (
+    KINDS, Answer, Who, answer_at, answers_in, begin_prediction, end_prediction, write_prediction
+)
 from streams.columns.texts cimport (
     Place, Text, as_bytes, is_utf8, place_in, read_byte, read_bytes, read_double, read_long, read_same, read_text, same, text_of
 )
@@ -26,14 +28,11 @@ cdef enum:
     MOST_ARMS = 64
     MOST_CONTEXT = 1024  # bytes; Python takes longer ones
     MOST_TOKEN = 256
+    PLACE_BYTES = 1024  # as `operators.selection.pending.PLACE_BYTES`
     LEFT = -1  # instead of a lane
-
-# Kinds of answers.
-cdef enum:
-    WHOLE = 0
-    DOUBLE = 1
-    TEXT = 2
-    KINDS = 3
+    TAKEN = -3  # instead of a lane: its model is asked elsewhere
+    SEVERAL = -4  # instead of a lane: an id of several
+    TAKEN_FIELDS = 13  # of a row that is taken
 
 # Why a query is left to Python; `WHYS` has their words.
 cdef enum:
@@ -45,8 +44,9 @@ cdef enum:
     TIMES = 5
     HEADERS = 6
     STATE = 7
+    IDS = 10
 
-WHYS = ("", "foreign", "application", "input", "fields", "times", "headers", "state", "model", "turns")
+WHYS = ("", "foreign", "application", "input", "fields", "times", "headers", "state", "model", "turns", "ids")
 
 cdef extern from *:
     """
@@ -77,6 +77,7 @@ cdef struct Row:
     const uint8_t* numbers
     int64_t offset, sent_us, deadline_us
     int lane, arm, batch, why, state
+    int64_t places  # that it takes, see `pending.Quota`
     Py_ssize_t place  # among the rows of its arm
 
 
@@ -162,6 +163,10 @@ cdef class Lane:
         self.arms = 0
         self.forms, self.answers = [], []
 
+    cdef int64_t margin_of(self, int64_t slo_us) noexcept:
+        """Return how long before its deadline the answer to a query leaves."""
+        return min(slo_us // self.margin_part, self.most_margin_us) if self.margin_us < 0 else self.margin_us
+
     def decide_by(self, tuple states not None, bint asks_all=False):
         """Decide the next poll's rows by these states: one for all, or one for each of `Poll.contexts`.
 
@@ -231,12 +236,10 @@ cdef class Lane:
         """
         if not 0 <= arm < self.arms or len(form) != 4 or not 0 <= kind < KINDS:
             raise ValueError("no such arm")
-        if (len(<list?>answers) if kind == TEXT else len(<bytes?>answers) // 8) != rows:
+        if answers_in(kind, answers) != rows:
             raise ValueError("not an answer a row")
         for piece in form:
             <bytes?>piece
-        for text in answers if kind == TEXT else ():
-            <bytes?>text
         self.kinds[arm], self.rows[arm], self.answers[arm], self.forms[arm] = kind, rows, answers, form
 
 
@@ -347,13 +350,14 @@ cdef class Poll:
             return FIELDS
         if has_slo and not (isfinite(slo_ms) and 0.0 <= slo_ms * 1000.0 <= <double>lane.longest_us):
             return FIELDS
+        row.places = 1
+        if record.value.size > PLACE_BYTES:
+            row.places += (record.value.size - lane.width + max(record.key.size, 0)) // PLACE_BYTES
         return self._times(record, row, lane, <int64_t>(slo_ms * 1000.0) if has_slo else lane.slo_us, found)
 
     cdef int _times(self, Taken* record, Row* row, Lane lane, int64_t slo_us, int found) noexcept:
         """Tell whether there is time for an answer; the clock of its sender is right, or Python says so."""
-        cdef int64_t margin_us = lane.margin_us
-        if margin_us < 0:
-            margin_us = min(slo_us // lane.margin_part, lane.most_margin_us)
+        cdef int64_t margin_us = lane.margin_of(slo_us)
         row.sent_us = row.sent_us or record.stamp_us
         # So far apart that sums cannot overflow.
         if not self.now_us - MOST_AGE_US < row.sent_us <= self.now_us + AHEAD_US:
@@ -398,8 +402,7 @@ cdef class Poll:
         self._check(begin, end)
         for index in range(begin, end):
             found.add(self.rows[index].lane)
-        found.discard(LEFT)
-        return found
+        return {lane for lane in found if lane >= 0}
 
     def decided(self, Py_ssize_t begin, Py_ssize_t end, int lane):
         """Return which arms each state has drawn for a lane's rows, as pairs of a state's place and an arm."""
@@ -455,6 +458,24 @@ cdef class Poll:
             row = self.rows + index
             if row.lane == lane and row.state in states:
                 row.lane, row.why = LEFT, STATE
+
+    def leave_shared(self, set lanes not None):
+        """Leave rows of these lanes to Python that ask for several under one id: who comes first is seen there."""
+        cdef dict known = {}
+        cdef Py_ssize_t index
+        cdef Row* row
+        cdef int other
+        for index in range(self.count):
+            row = self.rows + index
+            if row.lane in lanes:
+                key = self.batches[row.batch][1], hash_of(row.id.at, row.id.size)
+                other = known.setdefault(key, row.lane)
+                if other != row.lane:
+                    known[key] = SEVERAL
+        for index in range(self.count):
+            row = self.rows + index
+            if row.lane in lanes and known[self.batches[row.batch][1], hash_of(row.id.at, row.id.size)] == SEVERAL:
+                row.lane, row.why = LEFT, IDS
 
     def leave(self, Py_ssize_t begin, int lane, str why not None):
         """Leave the rows of a lane to Python from one on, for a reason of `WHYS`."""
@@ -543,7 +564,7 @@ cdef class Poll:
         self._check(begin, end)
         for index in range(begin, end):
             row = self.rows + index
-            if row.lane == LEFT:
+            if row.lane < 0:
                 continue
             found = self.batches[row.batch][1]
             if found != partition or number_of_lane != row.lane:
@@ -576,75 +597,101 @@ cdef class Poll:
         """Write an answer; pieces and answers stay while the lane has them."""
         if not 0 <= row.arm < lane.arms or not 0 <= row.state < len(lane.states):
             raise ValueError("a row was drawn by other states")
-        cdef tuple form = <tuple>lane.forms[row.arm]
-        cdef Text said, head, decided, named, closed, tail
-        cdef int64_t whole = 0
-        cdef size_t size, answer_size = 8
+        cdef Who who = self._who(row, lane, answered_us)
         cdef int kind = lane.kinds[row.arm]
-        cdef object decision = (<State>lane.states[row.state]).decided[KINDS * row.arm + kind]
+        cdef object form = lane.forms[row.arm], decision = (<State>lane.states[row.state]).decided[KINDS * row.arm + kind]
         if form is None or decision is None or row.place >= lane.rows[row.arm]:
             raise ValueError("an arm has not answered, or it is not known how its decision is written")
-        head, named, closed, tail = (
-            text_of(<bytes>form[0]), text_of(<bytes>form[1]), text_of(<bytes>form[2]), text_of(<bytes>form[3])
-        )
-        decided = text_of(<bytes>decision)
-        if kind == TEXT:
-            said = text_of(<bytes>(<list>lane.answers[row.arm])[row.place])
-            answer_size = text_size(said)
-        else:
-            said.at, said.size = <const uint8_t*>PyBytes_AS_STRING(<bytes>lane.answers[row.arm]) + 8 * row.place, 8
-            if kind == WHOLE:
-                memcpy(&whole, said.at, 8)
-                answer_size = long_size(whole)
-        size = <size_t>(head.size + decided.size + named.size + closed.size + tail.size) + 2 * answer_size
-        begin_record(&self.output, number, row.key, size + self._around(row, lane, answered_us))
-        self._write_begin(row, lane, head)
-        write_bytes(&self.output, decided)
-        self._write_answer(kind, whole, said)
-        write_bytes(&self.output, named)
-        self._write_answer(kind, whole, said)
-        write_bytes(&self.output, closed)
-        return self._write_end(row, answered_us, tail)
+        cdef Answer answer = answer_at(kind, lane.answers[row.arm], row.place)
+        return write_prediction(&self.output, number, &who, <tuple>form, <bytes>decision, &answer)
 
     cdef int _write_together(self, Row* row, Lane lane, Py_ssize_t number, int64_t answered_us) except -1:
         """Write an answer that several models have given together."""
+        cdef Who who = self._who(row, lane, answered_us)
         cdef object kept = lane.middle_of(row.state, row.place)
-        cdef Text middle = text_of(<bytes>kept), head = text_of(lane.head_of_answers), tail = text_of(lane.tail_of_answers)
-        begin_record(&self.output, number, row.key, self._around(row, lane, answered_us) + <size_t>middle.size + <size_t>(
-            head.size + tail.size
-        ))
-        self._write_begin(row, lane, head)
+        cdef Text middle = text_of(<bytes>kept), tail = text_of(lane.tail_of_answers)
+        begin_prediction(&self.output, number, &who, text_of(lane.head_of_answers), <size_t>middle.size, tail)
         write_bytes(&self.output, middle)
-        return self._write_end(row, answered_us, tail)
+        return end_prediction(&self.output, &who, tail)
 
-    cdef size_t _around(self, Row* row, Lane lane, int64_t answered_us) noexcept:
-        """Return the bytes of what differs in any answer: who asked, when, and when it was answered."""
-        cdef size_t size = text_size(row.id) + text_size(text_of(lane.name)) + text_size(row.token)
-        size += 1 + (text_size(row.context) if row.context.size >= 0 else 0)
-        return size + (
-            long_size(row.sent_us) + long_size(self.now_us) + long_size(row.deadline_us) + long_size(answered_us)
+    cdef Who _who(self, Row* row, Lane lane, int64_t answered_us) noexcept:
+        cdef Who who
+        who.id, who.application, who.key = row.id, text_of(lane.name), row.key
+        who.context, who.token = row.context, row.token
+        who.sent_us, who.received_us, who.deadline_us, who.answered_us = (
+            row.sent_us, self.now_us, row.deadline_us, answered_us
         )
+        return who
 
-    cdef int _write_begin(self, Row* row, Lane lane, Text head) except -1:
-        write_bytes(&self.output, head)
-        write_text(&self.output, row.id)
-        write_text(&self.output, text_of(lane.name))
-        write_byte(&self.output, 2 if row.context.size >= 0 else 0)
-        return write_text(&self.output, row.context) if row.context.size >= 0 else 0
+    def places_of(self, int number):
+        """Return how many places a lane's rows take together."""
+        cdef Py_ssize_t index
+        cdef int64_t places = 0
+        for index in range(self.count):
+            if self.rows[index].lane == number:
+                places += self.rows[index].places
+        return places
 
-    cdef int _write_end(self, Row* row, int64_t answered_us, Text tail) except -1:
-        write_long(&self.output, row.sent_us)
-        write_long(&self.output, self.now_us)
-        write_long(&self.output, row.deadline_us)
-        write_long(&self.output, answered_us)
-        write_text(&self.output, row.token)
-        write_bytes(&self.output, tail)
-        return end_record(&self.output)
+    def take(self, Py_ssize_t begin, Py_ssize_t end, int number, recents not None):
+        """Take the rows of a lane whose models are asked elsewhere, with the arms that they draw.
 
-    cdef int _write_answer(self, int kind, int64_t whole, Text said) except -1:
-        if kind == WHOLE:
-            return write_long(&self.output, whole)
-        return write_bytes(&self.output, said) if kind == DOUBLE else write_text(&self.output, said)
+        Args:
+            begin: of the rows.
+            end: behind the last one.
+            number: of the lane.
+            recents: as of `answer`.
+
+        Returns:
+            The new ones, as `TAKEN_FIELDS` numbers of 64 bits each (partition, offset, when sent, deadline, until when
+            it waits, arm, state, places; where its texts begin, sizes of id, key, context and token, -1 = it has none);
+            their texts; their inputs; partitions and offsets of copies.
+        """
+        cdef Recent recent = None
+        cdef Output texts, inputs
+        cdef Py_ssize_t index
+        cdef list copies = []
+        cdef int partition = -1
+        self._check(begin, end)
+        memset(&texts, 0, sizeof(texts))
+        memset(&inputs, 0, sizeof(inputs))
+        self.output.size = 0
+        try:
+            for index in range(begin, end):
+                if self.rows[index].lane != number:
+                    continue
+                if recent is None or partition != self.batches[self.rows[index].batch][1]:
+                    partition = self.batches[self.rows[index].batch][1]
+                    recent = recents(number, partition)
+                if recent.add(self.rows + index):
+                    self._take(self.rows + index, <Lane?>self.lanes[number], partition, &texts, &inputs)
+                else:
+                    copies.append((partition, self.rows[index].offset))
+                self.rows[index].lane = TAKEN
+            return written(&self.output), written(&texts), written(&inputs), copies
+        finally:
+            release(&texts)
+            release(&inputs)
+
+    cdef int _take(self, Row* row, Lane lane, int partition, Output* texts, Output* inputs) except -1:
+        cdef int64_t numbers[TAKEN_FIELDS]
+        cdef Text given
+        numbers[0], numbers[1], numbers[2], numbers[3] = partition, row.offset, row.sent_us, row.deadline_us
+        numbers[4] = row.deadline_us - lane.margin_of(row.deadline_us - row.sent_us)
+        numbers[5], numbers[6], numbers[7], numbers[8] = self._draw(row, lane), row.state, row.places, <int64_t>texts.size
+        numbers[9], numbers[10], numbers[11] = row.id.size, row.key.size, row.context.size
+        numbers[12] = row.token.size
+        write_bytes(texts, row.id)
+        write_bytes(texts, row.key)
+        write_bytes(texts, row.context)
+        write_bytes(texts, row.token)
+        given.at, given.size = row.numbers, lane.width
+        write_bytes(inputs, given)
+        given.at, given.size = <const uint8_t*>numbers, sizeof(numbers)
+        return write_bytes(&self.output, given)
+
+
+cdef bytes written(Output* output):
+    return PyBytes_FromStringAndSize(<const char*>output.data, <Py_ssize_t>output.size)
 
 
 cdef class Answered:

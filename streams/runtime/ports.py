@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
-from streams.operators.contract import Batch
-
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from schemas.records import Tensor
-    from streams.operators.contract import Emit, EmitBatch, Load, Predict, Predicted, Record, Unload
+    from streams.operators.contract import Batch, Emit, EmitBatch, Load, Predict, Predicted, Record, Unload
 
 # A logical topic name (without the deployment's prefix) and a partition number.
 TopicPartition: TypeAlias = tuple[str, int]
@@ -363,18 +361,6 @@ class Executors(Protocol):
     def statistics(self) -> Mapping[str, float]:
         """Return what is known of the models that are loaded."""
         ...
-
-
-def end_of(taken: Record | Batch) -> int:
-    """Return the offset behind a record, or behind the last wanted one of a batch."""
-    return taken.end if type(taken) is Batch else taken.offset + 1
-
-
-def count_of(taken: Collection[Record | Batch]) -> int:
-    """Return how many records these are."""
-    if Batch not in map(type, taken):  # 25 ns a record
-        return len(taken)
-    return sum([one.end - one.offset if isinstance(one, Batch) else 1 for one in taken])
 
 
 def size_of(emit: Emit) -> int:

@@ -24,7 +24,7 @@ from streams.operators.selection.walk_answer import walked
 from streams.operators.statistics import Durations
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from schemas.codec import Codec
     from schemas.records import LabelSet, Model, ModelOutput, ModelPredictions, Prediction
@@ -42,7 +42,12 @@ _BUCKET_US = 1_000  # deadlines are kept by the millisecond: a broker's round tr
 
 
 class Combiner:
-    """Holds pending queries and answers them; one instance for all partitions of a selection process."""
+    """Holds pending queries and answers them; one instance for all partitions of a selection process.
+
+    Attributes:
+        fetch: has queries that wait elsewhere wait here from now on, by partition and row id, as far as they do; None =
+            none does.
+    """
 
     def __init__(
         self, codec: Codec, counters: Counters, classes: Mapping[str, tuple[str, ...]], models: Mapping[str, Model]
@@ -59,26 +64,50 @@ class Combiner:
         self._durations = Durations("answer", "application")
         self.latencies: Latencies | None = None  # once a policy uses them
         self.ready: list[Pending] = []  # queries whose plans go on, or end
+        self.fetch: Callable[[Iterable[tuple[int, str]]], None] | None = None
         self.answers: Counter[str] = Counter()  # not by default, by application: counted until somebody takes them
 
     def __len__(self) -> int:
         return sum(map(len, self._pending.values()))
 
+    @property
+    def waiting(self) -> Mapping[int, Mapping[str, Pending]]:
+        """Queries that wait, by partition and row id."""
+        return self._pending
+
     def open(self, queries: Sequence[Pending]) -> None:
         """Wait for the outputs of the queries' chosen models, at most for as long as each says."""
         for query in queries:
             self.name(query)
-            bucket = query.until_us // _BUCKET_US
-            if bucket not in self._due:
-                self._due[bucket] = []
-                heapq.heappush(self._buckets, bucket)
-            self._due[bucket].append(query)
+            self._hold(query)
+
+    def take_over(self, queries: Sequence[Pending]) -> None:
+        """Wait for queries that are asked already, under the row ids that they have; see `open`."""
+        for query in queries:
+            self._pending.setdefault(query.partition, {})[query.row_id] = query
+            self._hold(query)
+
+    def _hold(self, query: Pending) -> None:
+        bucket = query.until_us // _BUCKET_US
+        if bucket not in self._due:
+            self._due[bucket] = []
+            heapq.heappush(self._buckets, bucket)
+        self._due[bucket].append(query)
 
     def name(self, query: Pending) -> None:
         """Choose the id under which the models of a query are asked: one that no other query in hand has."""
         waiting = self._pending.setdefault(query.partition, {})
+        if waiting.get(query.row_id) is query:  # it has been named
+            return
+        self._fetch(query)
         while waiting.setdefault(query.row_id, query) is not query:  # usually another application's
             query.rename()
+            self._fetch(query)
+
+    def _fetch(self, query: Pending) -> None:
+        """Have whoever waits elsewhere under a query's row id wait here."""
+        if self.fetch is not None:
+            self.fetch(((query.partition, query.row_id),))
 
     def find(self, partition: int, row_id: str) -> Pending | None:
         """Return the query that waits under this id; None if none does."""
@@ -103,6 +132,8 @@ class Combiner:
             now_us: the time.
             outputs: the batch's `outputs_of`, if they have been made.
         """
+        if self.fetch is not None:
+            self.fetch([(partition, row_id) for row_id in batch.query_ids])
         waiting, model = self._pending.get(partition), batch.model
         if not waiting:  # outputs that no query awaits are not made
             self._counters["late_outputs_total", "model", model] += len(batch.query_ids)

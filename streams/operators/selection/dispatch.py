@@ -36,8 +36,8 @@ STABLE, CANARY = "stable", "canary"
 
 _NONE: Mapping[str, str] = MappingProxyType({})
 # A quarter of what a record may hold: larger ones delay their first row for the sake of the last.
-_RECORD_BYTES = 131_072
-_ROW_BYTES = 64  # of a row beside its input: id and due time
+RECORD_BYTES = 131_072
+ROW_BYTES = 64  # of a row beside its input: id and due time
 _ITS_TURN = -1  # the place of rows that go to the partition whose turn it is
 # Rows of one form can be stacked: dtype and shape of a tensor; None = text and byte strings.
 _Form: TypeAlias = tuple[str, tuple[int, ...]] | None
@@ -210,7 +210,7 @@ class Dispatcher:
         """Append the records of everything gathered, all of a model's to the partition whose turn it is."""
         groups, self._groups = self._groups, {}  # first, so that what cannot be asked is not tried again and again
         for group, rows in groups.items():
-            most = max(1, _RECORD_BYTES // (_ROW_BYTES + size(rows[0].input)))
+            most = max(1, RECORD_BYTES // (ROW_BYTES + size(rows[0].input)))
             for start in range(0, len(rows), most):
                 self._emit(group, rows[start : start + most], turn, effects)
         self._is_ranked = False
@@ -228,7 +228,7 @@ class Dispatcher:
                 self._emit(group, half, turn, effects)
         else:
             its = turn if group.place == _ITS_TURN else group.place
-            effects += [Emit(topic, self._place(topic, its), None, value) for topic in group.asked]
+            effects += [Emit(topic, self.place(topic, its), None, value) for topic in group.asked]
 
     def _batch(self, group: _Group, rows: Sequence[Row]) -> ModelQueries:
         return ModelQueries(
@@ -243,7 +243,7 @@ class Dispatcher:
             step=group.step,
         )
 
-    def _place(self, topic: str, turn: int) -> int:
+    def place(self, topic: str, turn: int) -> int:
         """Return the partition of a model's topic whose turn it is: as many take turns as the model's record says."""
         model = self._models.get(topics.asked_model(topic))
         return turn % (topics.MODEL_PARTITIONS if model is None else model.partitions)

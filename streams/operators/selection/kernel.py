@@ -118,7 +118,9 @@ class Selection(Operator):
         self._asked_us: int | None = None  # since when the store has not answered
         self._quotas = Quotas(settings.places, settings.remembered)
         self._turn = 0
-        self.plain = PlainQueries(self._configuration, self._quotas, self._known_arms, self._serving, self._counters)
+        self.plain = PlainQueries(
+            self._configuration, self._quotas, self._known_arms, self._serving, self._counters, self._next_turn
+        )
 
     def on_records(self, records: Sequence[Record], now_us: int) -> Effects:
         """Take queries, worker batches and configuration."""
@@ -129,14 +131,17 @@ class Selection(Operator):
             if topic == topics.QUERIES:
                 # One partition of each model's topic a poll: fuller batches than spreading, and replicas still share
                 # alike. Polls without queries do not count, or where few come replicas would be asked at random.
-                self._turn += 1
-                self._serving.turn = self._turn
+                self._next_turn()
                 self._on_queries(run, now_us, effects, wanted)
             else:
                 self._on_others(topic, run, now_us, effects, wanted)
         self._go_on(self._features.take_ready(), now_us, effects, wanted)
         self._flush(now_us, effects, wanted)
         return effects
+
+    def _next_turn(self) -> None:
+        self._turn += 1
+        self._serving.turn = self._turn
 
     def needs(self) -> Needs:
         """Return when the next answer or parked query is due, and how much is in hand."""

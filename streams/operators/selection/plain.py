@@ -1,7 +1,11 @@
-"""Applications whose queries need no memory between question and answer: their models are asked here, at once.
+"""Applications whose queries ask models whose word is the answer, whatever the query.
 
 Columns answer such queries many at a time (`streams.columns`). What they need of selection is here: whom to ask, with
 which shares, and to be counted like everybody. A word says why an application's queries are not plain.
+
+    the model runs here     ─▶ answered at once
+    it runs in a worker     ─▶ the query waits in columns ─▶ answered by columns
+                                       └─ due, or another query or an unusual output needs it ─▶ `resume`: a `Pending`
 """
 
 from __future__ import annotations
@@ -11,21 +15,23 @@ from typing import TYPE_CHECKING, NamedTuple
 from policies.contract import OwnAnswer, is_answering, is_contextual, is_stepwise
 from policies.outside import comes_from_outside
 from schemas import topics
+from schemas.records import Query
 from streams.operators.configuration import RUNNING_MEAN
 from streams.operators.contract import Record
 from streams.operators.selection.answer import Substitutes, predicted
 from streams.operators.selection.canaries import canary_shares
 from streams.operators.selection.pending import Pending
+from streams.operators.selection.serving import MAX_RETURN_SHARE
 from streams.operators.selection.state_view import OutsideArms
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from policies.contract import Policy
-    from schemas.records import ModelOutput, Prediction, Query
+    from schemas.records import ModelOutput, Prediction
     from streams.operators.configuration import Configuration, Deployed
     from streams.operators.contract import StateKey
-    from streams.operators.selection.pending import Quotas
+    from streams.operators.selection.pending import Quota, Quotas
     from streams.operators.selection.serving import Serving
     from streams.operators.selection.state_view import Arms
     from streams.operators.statistics import Counters
@@ -49,6 +55,37 @@ class Answers(NamedTuple):
     slack_us: int
 
 
+class Waits(NamedTuple):
+    """A query that waits in columns for its model, which runs in a worker."""
+
+    query_id: str
+    row_id: str
+    key: bytes | None
+    context: str | None
+    token: str
+    partition: int
+    offset: int
+    sent_us: int
+    received_us: int
+    deadline_us: int
+    until_us: int
+    arm: int
+    state: int
+    places: int
+
+
+class Way(NamedTuple):
+    """The way back from a worker.
+
+    Attributes:
+        share: of what a query has for its answer that is kept for it.
+        most_us: that is kept for it.
+    """
+
+    share: float
+    most_us: int
+
+
 class PlainQueries:
     """What columns need of the selection kernel, whose parts these are."""
 
@@ -59,8 +96,10 @@ class PlainQueries:
         arms: Callable[[Deployed, str | None, int, int, list[StateKey]], Arms | None],
         serving: Serving,
         counters: Counters,
+        next_turn: Callable[[], None],
     ) -> None:
         self.quotas = quotas
+        self.next_turn = next_turn
         self._configuration = configuration
         self._arms = arms
         self._serving = serving
@@ -104,46 +143,113 @@ class PlainQueries:
         """Tell whether each batch is to be timed from its first query on: then nothing is plain."""
         return self._serving.combiner.latencies is not None
 
-    def has_room(self, name: str) -> bool:
-        """Tell whether an application may have more in hand."""
+    def has_room(self, name: str, places: int = 1) -> bool:
+        """Tell whether an application may have so much more in hand."""
         quota = self.quotas.by_name.get(name)
-        return quota is not None and quota.places < quota.limit
+        return quota is not None and quota.places + places <= quota.limit
 
     def count(self, name: str, answers: Answers, now_us: int) -> None:
         """Count answers as if each query had been taken by itself."""
-        counters, quota = self._counters, self.quotas.by_name[name]
-        counters["queries_total", "application", name] += answers.queries
-        count = len(answers.durations_us)
-        for _ in range(count):
+        self.count_asked(name, answers.asked, answers.queries, answers.slack_us)
+        self.count_answered(name, answers.durations_us, answers.late, now_us)
+
+    def count_asked(self, name: str, asked: Mapping[tuple[str, ...], int], queries: int, slack_us: int) -> None:
+        """Count queries; arguments are as in `Answers`."""
+        quota = self.quotas.by_name[name]
+        self._counters["queries_total", "application", name] += queries
+        for _ in range(sum(asked.values())):
             if not quota.expired:  # it comes to nothing after some hundred
                 break
             quota.note_arrival(0, is_expired=False)
-        self._serving.count_asked(name, answers.asked, answers.slack_us)
-        if count:
-            counters["answers_total", "application", name, "status", "complete", "reason", ""] += count
-        if answers.late:
-            counters["late_answers_total", "application", name, "status", "complete"] += answers.late
-        self._serving.combiner.count(name, answers.durations_us, now_us)
+        self._serving.count_asked(name, asked, slack_us)
+
+    def count_answered(self, name: str, durations_us: Sequence[int], late: int, now_us: int) -> None:
+        """Count answers; arguments are as in `Answers`."""
+        counters = self._counters
+        if durations_us:
+            counters["answers_total", "application", name, "status", "complete", "reason", ""] += len(durations_us)
+        if late:
+            counters["late_answers_total", "application", name, "status", "complete"] += late
+        self._serving.combiner.count(name, durations_us, now_us)
+
+    def is_outside(self, deployed: Deployed) -> bool:
+        """Tell whether all models of an application run in workers."""
+        return self._serving.inside.isdisjoint(map(topics.model_queries, deployed.application.models))
+
+    @property
+    def way(self) -> Way:
+        """The way back from a worker."""
+        return Way(MAX_RETURN_SHARE, self._serving.back_us)
+
+    @property
+    def spare_us(self) -> int:
+        """How much later than due an output may still be of use, by the latest query."""
+        return self._serving.spare_us
+
+    def place(self, topic: str) -> int:
+        """Return the partition of a model's topic whose turn it is."""
+        return self._serving.place(topic)
+
+    @property
+    def waiting(self) -> Mapping[int, Mapping[str, Pending]]:
+        """Queries that wait in the kernel, by partition and row id."""
+        return self._serving.combiner.waiting
+
+    def lend(self, fetch: Callable[[Iterable[tuple[int, str]]], None]) -> None:
+        """Have queries that wait in columns fetched by this, as far as the kernel needs them; it calls `resume`."""
+        self._serving.combiner.fetch = fetch
+
+    def takes_outputs(self) -> bool:
+        """Tell whether nobody but the query itself looks at a model's output."""
+        return not (self.is_timed() or self._serving.is_coding)
+
+    def on_outputs(self, written_us: int, now_us: int) -> None:
+        """Take that columns have answered by a worker batch, which was written at a time."""
+        self._serving.on_columns(written_us, now_us)
+
+    def resume(self, waits: Sequence[tuple[Deployed, Quota, Arms, Waits]]) -> None:
+        """Let queries wait in the kernel that have waited in columns, as if they had waited here all the time."""
+        self._serving.combiner.take_over([_pending(*each) for each in waits])
 
     def _why_not(self, deployed: Deployed) -> str:
         """Return in a word what an application has that columns do not; "" = nothing."""
         inside, models, application = self._serving.inside, self._configuration.models, deployed.application
+        asked = {*map(topics.model_queries, application.models)}
         found = (
             ("graph", application.stages),
-            ("policy", not _is_plain(deployed.policy)),
+            ("policy", not _is_plain(deployed.policy) or (deployed.policy.full_information and not inside >= asked)),
             ("missing", deployed.policy.full_information and application.missing == RUNNING_MEAN),
             ("floor", deployed.policy.full_information and application.confidence_floor > 0),
             ("features", application.sources),
             ("versions", application.versions),
             ("coverage", application.coverage),
             ("hedging", application.hedge),
-            ("workers", not inside.issuperset(map(topics.model_queries, application.models))),
+            ("workers", not (inside >= asked or inside.isdisjoint(asked))),
+            ("parity", application.parity and not inside >= asked),
             ("models", not models.keys() >= {*application.models}),
             ("canary", canary_shares(application.models, models, application)),
             ("cache", self._serving.is_cached),
             ("admission", self._serving.is_admitting),
         )
         return next((word for word, is_so in found if is_so), "")
+
+
+def _pending(deployed: Deployed, quota: Quota, arms: Arms, waits: Waits) -> Pending:
+    """Return a query as the kernel has it once its model is asked."""
+    application = deployed.application
+    query = Query(waits.query_id, application.name, b"", waits.context, reply_token=waits.token)
+    record = Record(topics.QUERIES, waits.partition, waits.offset, 0, waits.key, None)
+    times = waits.sent_us, waits.received_us, waits.deadline_us, waits.until_us
+    pending = Pending(query, record, application, *times)
+    pending.input, pending.row_id, pending.quota, pending.places = None, waits.row_id, quota, waits.places
+    pending.decision, pending.models, _ = arms.choices[waits.arm]
+    pending.weights, pending.read, pending.confidences, pending.aim = (
+        arms.votes,
+        arms.read,
+        arms.confidences,
+        arms.aim,
+    )
+    return pending
 
 
 def asks_all(arms: Arms) -> bool:

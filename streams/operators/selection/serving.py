@@ -494,12 +494,39 @@ class Serving:
             DecodeError: It is none.
         """
         batch = self._codec.decode(ModelPredictions, record.value)
-        if record.timestamp_us < now_us:
-            self._slow_return_us.add(now_us - record.timestamp_us)
-            self._return_us.add(now_us - record.timestamp_us)
-            self._back_us, self._usual_us = int(self._slow_return_us.value), int(self._return_us.value)
+        self._note_return(record.timestamp_us, now_us)
         self.on_batch(record.partition, batch, now_us, effects)
         effects.append(Skip((record.position,), ""))
+
+    def _note_return(self, written_us: int, now_us: int) -> None:
+        if written_us < now_us:
+            self._slow_return_us.add(now_us - written_us)
+            self._return_us.add(now_us - written_us)
+            self._back_us, self._usual_us = int(self._slow_return_us.value), int(self._return_us.value)
+
+    @property
+    def is_coding(self) -> bool:
+        """Whether outputs are looked at for queries that wait for coded ones."""
+        return self._coded.waits
+
+    @property
+    def back_us(self) -> int:
+        """The most that is kept for the way back from a worker."""
+        return self._back_us
+
+    @property
+    def spare_us(self) -> int:
+        """How much later than due an output may still be of use, by the latest query."""
+        return self._dispatcher.spare_us
+
+    def place(self, topic: str) -> int:
+        """Return the partition of a model's topic whose turn it is."""
+        return self._dispatcher.place(topic, self.turn)
+
+    def on_columns(self, written_us: int, now_us: int) -> None:
+        """Take that columns have answered by a worker batch, which was written at a time."""
+        self._note_return(written_us, now_us)
+        self._row_turn += 1
 
     def on_batch(self, partition: int, batch: ModelPredictions, now_us: int, effects: Effects) -> None:
         """Take a model's outputs for queries of a partition; append the answers that they complete."""

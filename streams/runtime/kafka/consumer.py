@@ -31,13 +31,14 @@ from aiokafka.errors import (
     TopicAuthorizationFailedError,
 )
 
+from streams.operators.contract import end_of
 from streams.runtime.errors import BrokerUnavailableError, MisconfiguredError, StuckError
 from streams.runtime.kafka import private
 from streams.runtime.kafka.clients import consumer_on, source_of
 from streams.runtime.kafka.connection import LOST
 from streams.runtime.kafka.served import Unserved, served
 from streams.runtime.kafka.ways import NOWHERE, FetchSettings
-from streams.runtime.ports import Vitals, end_of
+from streams.runtime.ports import Vitals
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence

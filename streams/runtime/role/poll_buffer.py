@@ -6,8 +6,7 @@ from collections import Counter
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
-from streams.operators.contract import Batch
-from streams.runtime.ports import count_of
+from streams.operators.contract import Batch, count_of, end_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -82,7 +81,7 @@ class PollBuffer:
         taken: list[Record | Batch] = []
         while count and self._left:
             one = self._records[self._taken]
-            size = one.end - one.offset if isinstance(one, Batch) else 1
+            size = end_of(one) - one.offset
             if isinstance(one, Batch) and size > count:
                 self._records[self._taken] = one._replace(offset=one.offset + count)
                 one, size = one._replace(end=one.offset + count), count
@@ -99,5 +98,5 @@ def _counted(records: Sequence[Record | Batch]) -> Counter[TopicPartition]:
     if Batch in map(type, records):
         for one in records:
             if isinstance(one, Batch):
-                counts[partition_of(one)] += one.end - one.offset - 1
+                counts[partition_of(one)] += end_of(one) - one.offset - 1
     return counts

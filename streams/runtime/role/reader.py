@@ -11,8 +11,7 @@ import logging
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from streams.operators.contract import Batch, DeadLetter
-from streams.runtime.ports import count_of, end_of
+from streams.operators.contract import Batch, DeadLetter, count_of, end_of
 from streams.runtime.role.poll_buffer import partition_of
 
 if TYPE_CHECKING:

@@ -13,7 +13,6 @@ from load.seeds.faults import Fault
 from load.seeds.plan import COMPUTING, MODELS, Burst, Deploy, plan
 from load.seeds.world import simulate
 from policies import registry
-from streams.columns import select
 from streams.operators.contract import NONE_UNREAD, Span
 from streams.operators.ids import IdTimes
 from streams.operators.join import observation, outcomes
@@ -327,37 +326,34 @@ def beside_slow() -> Plan:
 
 
 @pytest.fixture
-def by_columns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let every process of selection go by columns."""
-    if not select.IS_COMPILED:
-        pytest.skip("Skysail has been installed without a compiler")
-    monkeypatch.setattr("load.seeds.roles._AT_ONCE", 1.0)
+def select(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Let every process of selection go by columns; returns the module that does."""
+    for share in ("_AT_ONCE", "_COLUMNAR"):
+        monkeypatch.setattr(f"load.seeds.roles.{share}", 1.0)
+    return pytest.importorskip("streams.columns.select", reason="Skysail has been installed without a compiler")
 
 
-@pytest.mark.usefixtures("by_columns")
-def test_arms_that_are_drawn_by_other_shares_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_arms_that_are_drawn_by_other_shares_are_found(monkeypatch: pytest.MonkeyPatch, select: Any) -> None:
     """What columns draw is not what the state says."""
     state = select.compiled.State
     monkeypatch.setattr(select.compiled, "State", lambda sums: state((sums[-1] / 2, *sums[1:])))
     assert "replayed" in broken(at_once())
 
 
-@pytest.mark.usefixtures("by_columns")
-def test_a_completion_of_one_too_many_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_completion_of_one_too_many_is_found(monkeypatch: pytest.MonkeyPatch, select: Any) -> None:
     """A batch of answers that says it completes the query behind its last one, which others answer later."""
     monkeypatch.setattr(select, "Span", lambda *its: Span(*its[:3], its[3] + 1))
     assert "commits" in broken(beside_slow())
 
 
-@pytest.mark.usefixtures("by_columns")
-def test_a_copy_that_is_not_recognised_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_copy_that_is_not_recognised_is_found(monkeypatch: pytest.MonkeyPatch, select: Any) -> None:
     """Nothing that columns have answered is remembered."""
     recent = select.compiled.Recent
     monkeypatch.setattr(select.compiled, "Recent", lambda _ids, *its: recent(IdTimes(), *its))
     assert "answered_once" in broken(at_once())
 
 
-@pytest.mark.usefixtures("by_columns")
+@pytest.mark.usefixtures("select")
 def test_what_columns_answer_at_once_is_what_the_kernels_would() -> None:
     """The same, as it should be, with processes killed between effects; most queries do go by columns."""
     kills = [Fault(at_s, "kill_at", 1.0, "selection.0", amount) for at_s, amount in ((10.0, 1.0), (20.0, 4.0))]
@@ -365,3 +361,32 @@ def test_what_columns_answer_at_once_is_what_the_kernels_would() -> None:
     outcome = simulate(at_once())
     assert outcome.violations == ()
     assert outcome.by_columns > outcome.queries / 2
+
+
+def elsewhere(*faults: Fault) -> Plan:
+    """A minute of volleys to models that have a worker each, whom selection asks over columns."""
+    given = at_once(*faults)
+    replicas = {**given.replicas, **dict.fromkeys(map(worker_role, MODELS), 1)}
+    return replace(given, inside=(), is_at_once=False, replicas=replicas)
+
+
+@pytest.mark.usefixtures("select")
+def test_workers_that_are_asked_over_columns_are_answered_for_whatever_goes_wrong() -> None:
+    """Selection is killed, a worker comes back, another one hangs, and answers cannot be written for a while."""
+    faults = (
+        Fault(10.0, "kill", 1.0, "selection.0"),
+        Fault(14.0, "restart", 2.0, "worker.good.0"),
+        Fault(20.0, "halt", 5.0, "worker.bad.0"),
+        Fault(26.0, "unavailable", 3.0, "predictions-0"),
+    )
+    for its in ((), faults):
+        outcome = simulate(elsewhere(*its))
+        assert outcome.violations == ()
+        assert outcome.by_columns > outcome.queries / 3
+
+
+@pytest.mark.usefixtures("select")
+def test_a_worker_batch_that_completes_one_too_many_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The query behind the last one that a worker has answered is not read again after a kill."""
+    monkeypatch.setattr("streams.columns.ask.Span", lambda *its: Span(*its[:3], its[3] + 1))
+    assert "commits" in broken(elsewhere(Fault(4.0, "halt", 20.0, "worker.bad.0")))

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from aiokafka import errors
 from aiokafka.errors import KafkaError
 
+from streams.operators.contract import count_of
 from streams.runtime.kafka.fast.fetch_sessions import FORGOTTEN, FetchSessions
 from streams.runtime.kafka.fast.protocol import FETCH, fetch_request
 from streams.runtime.kafka.fast.record_batches import split
 from streams.runtime.kafka.merging import NONE, ArrivalRate, Merging, StrainGauge, merging
-from streams.runtime.ports import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Mapping

@@ -14,6 +14,7 @@ from streams.operators.ids import IdTimes
 from streams.runtime.kafka.fast.record_batches import by_aiokafka
 
 batches = pytest.importorskip("streams.columns.batches", reason="Skysail has been installed without a compiler")
+probes = pytest.importorskip("streams.columns.probes", reason="Skysail has been installed without a compiler")
 
 Rows: TypeAlias = list[tuple[bytes | None, bytes | None, int, list[tuple[str, bytes]]]]
 TIME_MS = 1_700_000_000_000
@@ -118,20 +119,20 @@ def test_a_batch_may_be_read_in_slices(count: int, base: int, cuts: list[tuple[i
     data = built([(None, b"value", 0, [])] * count, base)
     wanted = [(base + begin, base + end) for begin, end in cuts]
     expected = [[base + at for at in range(count) if begin <= at < end] for begin, end in cuts]
-    assert batches.sliced(wanted, data) == expected
+    assert probes.sliced(wanted, data) == expected
 
 
 @given(st.binary(max_size=200))
 def test_checksums_by_instruction_and_by_table_are_equal(data: bytes) -> None:
     """CRC-32C is CRC-32C."""
-    assert batches.checksum(data) == batches.checksum(data, by_table=True) == calc_crc32c(data)
+    assert probes.checksum(data) == probes.checksum(data, by_table=True) == calc_crc32c(data)
 
 
 @given(longs)
 def test_a_number_is_read_as_it_was_written(number: int) -> None:
     """Zigzag: any number of 64 bits, in as many bytes as it takes."""
-    data = batches.number_written(number)
-    assert batches.number(data + b"\x80") == (number, len(data))
+    data = probes.number_written(number)
+    assert probes.number(data + b"\x80") == (number, len(data))
     assert (number << 1) ^ (number >> 63) == sum((byte & 127) << 7 * at for at, byte in enumerate(data))
 
 
@@ -141,7 +142,7 @@ def test_a_number_is_read_as_it_was_written(number: int) -> None:
 def test_a_number_that_is_cut_off_or_too_long_is_refused(data: bytes) -> None:
     """So are forms that are longer than need be, as `schemas.compiled` refuses them."""
     with pytest.raises(ValueError):  # noqa: PT011 - it says no more
-        batches.number(data)
+        probes.number(data)
 
 
 @given(st.binary(max_size=20) | st.text(max_size=20).map(str.encode))
@@ -153,7 +154,7 @@ def test_a_number_that_is_cut_off_or_too_long_is_refused(data: bytes) -> None:
 @example(b"aaaaaaa\xc3")
 def test_a_text_is_what_python_decodes(data: bytes) -> None:
     """Neither overlong forms nor surrogates."""
-    assert batches.is_text(data) == is_decoded(data)
+    assert probes.is_text(data) == is_decoded(data)
 
 
 def test_every_character_of_three_bytes_at_most_is_judged_as_python_judges_it() -> None:
@@ -162,7 +163,7 @@ def test_every_character_of_three_bytes_at_most_is_judged_as_python_judges_it() 
         for second in range(256):
             for behind in (b"", b"\x80", b"\x80\x80", b"\xbf\x7f"):
                 data = bytes((first, second)) + behind
-                assert batches.is_text(data) == is_decoded(data)
+                assert probes.is_text(data) == is_decoded(data)
 
 
 @given(st.lists(st.tuples(st.booleans(), st.sampled_from(["", "a", "é", "🦉" * 40, "b" * 130]), st.integers(1, 99))))
@@ -170,6 +171,6 @@ def test_an_id_is_the_same_by_its_text_and_by_its_bytes(steps: list[tuple[bool, 
     """A table may be asked either way at any time."""
     one, mixed = IdTimes(), IdTimes()
     for is_bytes, name, time in steps:
-        put = batches.put(mixed, name.encode(), time, 1) if is_bytes else mixed.put(name, time, 1)
+        put = probes.put(mixed, name.encode(), time, 1) if is_bytes else mixed.put(name, time, 1)
         assert put == one.put(name, time, 1)
-        assert batches.find(mixed, name.encode()) == mixed.find(name) == one.find(name) == time
+        assert probes.find(mixed, name.encode()) == mixed.find(name) == one.find(name) == time
