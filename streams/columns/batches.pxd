@@ -311,14 +311,19 @@ cdef inline int write_record(Output* output, int64_t index, Text key, Text value
 
 cdef inline void finish_batch(Output* output, int64_t count, int64_t time_ms) noexcept nogil:
     """Write the header of a batch of so many records that were made at this time, with base offset 0."""
+    finish_times(output, count, time_ms, time_ms)
+
+
+cdef inline void finish_times(Output* output, int64_t count, int64_t first_ms, int64_t latest_ms) noexcept nogil:
+    """Write the header of a batch whose times count from the first one, with base offset 0."""
     cdef uint8_t* header = output.data
     memset(header, 0, HEADER)
     put_big(header + 8, output.size - 12, 4)
     memset(header + 12, 255, 4)  # the epoch is the broker's to say
     header[16] = 2
     put_big(header + 23, <uint64_t>(count - 1), 4)
-    put_big(header + 27, <uint64_t>time_ms, 8)
-    put_big(header + 35, <uint64_t>time_ms, 8)
+    put_big(header + 27, <uint64_t>first_ms, 8)
+    put_big(header + 35, <uint64_t>latest_ms, 8)
     memset(header + 43, 255, 10)  # no producer's id and epoch, and as a sequence 0, as aiokafka writes it
     put_big(header + 57, <uint64_t>count, 4)
     put_big(header + 17, crc32c_of(header + CHECKED, output.size - CHECKED), 4)

@@ -2,17 +2,28 @@
 
 Batch     ──records_of──▶ Record ──batch_of──▶ Batch
 EmitBatch ──emits_of────▶ Emit ────finished──▶ EmitBatch
+Emit, EmitBatch, ... ────gathered────────────▶ EmitBatch
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from itertools import groupby
+from typing import TYPE_CHECKING, cast
 
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from streams.operators.contract import Batch, Emit, EmitBatch, Position
 from streams.runtime.corrupt import CorruptBatch
 from streams.runtime.kafka.fast.record_batches import leniently, unpack
+
+try:
+    from streams.columns.batches import joined as _joined
+except ImportError:  # no compiler when Skysail was installed
+
+    def _joined(parts: list[bytes]) -> bytes:
+        read = [one for part in parts for one in leniently(part)]
+        return _built((one.timestamp, one.key, one.value, [(n, v or b"") for n, v in one.headers]) for one in read)
+
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -21,6 +32,7 @@ if TYPE_CHECKING:
 
 _Said = tuple[int, "bytes | None", "bytes | None", "Sequence[tuple[str, bytes]]"]
 _UNBOUNDED = 1 << 30
+_LATEST = slice(35, 43)  # of a batch's bytes: the latest time in it
 
 
 def records_of(batch: Batch) -> list[Record]:
@@ -82,6 +94,30 @@ def finished(emits: Sequence[Emit], time_ms: int, completes: tuple[Span, ...] = 
     topic, partition = emits[0][:2]
     data = _built((time_ms, one.key, one.value, one.headers) for one in emits)
     return EmitBatch(topic, partition, data, len(emits), completes)
+
+
+def gathered(said: Sequence[Emit | EmitBatch]) -> EmitBatch:
+    """Return records and batches for one partition as one batch, in order; records get the time of a batch beside them.
+
+    Args:
+        said: at least one batch is among them.
+
+    Raises:
+        ValueError: one of them is not what a record batch is.
+    """
+    topic, partition = said[0][:2]
+    time_ms = next(int.from_bytes(one.data[_LATEST], "big") for one in said if isinstance(one, EmitBatch))
+    parts: list[bytes] = []
+    for is_batch, run in groupby(said, lambda one: isinstance(one, EmitBatch)):
+        if is_batch:
+            parts += [one.data for one in cast("Iterable[EmitBatch]", run)]
+        else:
+            parts.append(_built((time_ms, one.key, one.value, one.headers) for one in cast("Iterable[Emit]", run)))
+    return EmitBatch(topic, partition, _joined(parts), sum(map(_count, said)))
+
+
+def _count(said: Emit | EmitBatch) -> int:
+    return said.count if isinstance(said, EmitBatch) else 1
 
 
 def _built(records: Iterable[_Said]) -> bytes:

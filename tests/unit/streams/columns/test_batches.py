@@ -174,3 +174,20 @@ def test_an_id_is_the_same_by_its_text_and_by_its_bytes(steps: list[tuple[bool, 
         put = probes.put(mixed, name.encode(), time, 1) if is_bytes else mixed.put(name, time, 1)
         assert put == one.put(name, time, 1)
         assert probes.find(mixed, name.encode()) == mixed.find(name) == one.find(name) == time
+
+
+@given(st.lists(rows, min_size=1, max_size=5))
+def test_joined_batches_are_the_batch_that_aiokafka_builds_of_all_records(parts: list[Rows]) -> None:
+    """With the times, keys and headers that they have; every byte is the same."""
+    assert batches.joined([built(part) for part in parts]) == built([row for part in parts for row in part])
+
+
+@given(rows, st.data())
+def test_a_batch_that_is_spoilt_or_has_the_brokers_time_is_not_joined(given_rows: Rows, data: st.DataObject) -> None:
+    """Nothing is written that was not there."""
+    whole = built(given_rows)
+    at = data.draw(st.sampled_from([*range(8, 12), *range(16, len(whole))]))
+    spoilt = whole[:at] + bytes([whole[at] ^ 1 << data.draw(st.integers(0, 7))]) + whole[at + 1 :]
+    for bad in (spoilt, sealed(whole[:22] + bytes([whole[22] | 8]) + whole[23:])):
+        with pytest.raises(ValueError, match="record batch"):
+            batches.joined([whole, bad])

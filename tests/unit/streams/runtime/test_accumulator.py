@@ -12,7 +12,14 @@ import pytest
 from streams.operators.contract import Emit, Position, Span
 from streams.runtime.errors import BrokerUnavailableError, MisconfiguredError
 from streams.runtime.kafka.fast.whole_batches import finished
-from streams.runtime.role.accumulator import BACKOFF_MAX_S, PATIENCE_S, STANDS_STILL_S, Accumulator, AccumulatorEvents
+from streams.runtime.role.accumulator import (
+    BACKOFF_MAX_S,
+    GATHERED_BYTES,
+    PATIENCE_S,
+    STANDS_STILL_S,
+    Accumulator,
+    AccumulatorEvents,
+)
 from streams.testing.broker import FakeBroker
 from tests.fakes import ROUND_TRIP_S, FakeTransport
 from tests.virtual import elapse, run
@@ -328,19 +335,58 @@ def done_batch(*values: bytes, begin: int = 0, topic: str = "out") -> EmitBatch:
     )
 
 
-def test_a_finished_batch_keeps_its_place_and_goes_alone() -> None:
-    """Behind what was said before it, before what was said after it, as it is."""
+def test_finished_batches_leave_with_all_that_has_piled_up() -> None:
+    """Each in its place, behind what was said before it, as one batch."""
 
     async def scene() -> None:
         async with opened() as s:
-            s.lanes.send([emit(0), emit(1), done_batch(b"2", b"3", begin=2), emit(4), done_batch(b"5", begin=5)])
-            s.lanes.send([done_batch(b"6", begin=6), emit(7), emit(8)])
+            s.lanes.send([done_batch(b"0")])
+            await elapse(ROUND_TRIP_S / 2)
+            s.lanes.send([emit(1), emit(2), done_batch(b"3", b"4", begin=3), emit(5), done_batch(b"6", begin=6)])
+            s.lanes.send([done_batch(b"7", begin=7), emit(8), emit(9)])
             assert await s.lanes.flush(5)
-            assert s.broker.values("out") == [b"%d" % number for number in range(9)]
-            assert [count for _, _, count in s.transport.batches] == [2, 2, 1, 1, 1, 2]
-            assert s.done == [*range(9)]
-            assert s.lanes.counters["lane_records_total"] == 9
+            assert s.broker.values("out") == [b"%d" % number for number in range(10)]
+            assert [count for _, _, count in s.transport.batches] == [1, 9]
+            assert sorted(s.done) == [*range(10)]
+            assert (s.lanes.counters["lane_batches_total"], s.lanes.counters["lane_records_total"]) == (2, 10)
             assert s.lanes.pressure() == 0
+
+    run(scene())
+
+
+def test_a_large_finished_batch_goes_alone() -> None:
+    """What is gathered fills a request; what is large already would only be copied."""
+
+    async def scene() -> None:
+        async with opened() as s:
+            half = b"x" * (GATHERED_BYTES // 2)
+            s.lanes.send([done_batch(half), done_batch(half, begin=1), emit(2), emit(3), done_batch(half * 2, begin=4)])
+            assert await s.lanes.flush(5)
+            assert [len(value) for value in s.broker.values("out")] == [len(half), len(half), 1, 1, 2 * len(half)]
+            assert [count for _, _, count in s.transport.batches] == [1, 3, 1]
+            assert s.done == [0, 2, 3, 1, 4]
+
+    run(scene())
+
+
+def test_what_is_refused_together_goes_one_by_one_and_then_together_again() -> None:
+    """The batch that is meant is unpacked, the others arrive as they are, and nothing is overtaken."""
+
+    async def scene() -> None:
+        async with opened() as s:
+            s.transport.refused.add(("out", b"bad"))
+            s.lanes.send([done_batch(b"0", b"1"), emit(2), done_batch(b"3", b"bad", b"5", begin=3)])
+            s.lanes.send([done_batch(b"6", begin=6)])
+            await elapse(ROUND_TRIP_S / 2)
+            s.lanes.send([done_batch(b"7", begin=7), done_batch(b"8", begin=8)])
+            assert await s.lanes.flush(5)
+            assert [record.value for record in s.refused] == [b"bad"]
+            assert s.broker.values("out") == [b"%d" % number for number in (0, 1, 2, 3, 5, 6, 7, 8)]
+            assert sorted(s.done) == [*range(9)]
+            assert s.lanes.counters["lane_unpacked_total"] == 1
+            s.lanes.send([done_batch(b"9", begin=9), done_batch(b"10", begin=10)])
+            assert await s.lanes.flush(5)
+            assert s.transport.batches[-1] == ("out", 0, 2)
 
     run(scene())
 
@@ -355,7 +401,7 @@ def test_a_finished_batch_completes_its_spans_when_acknowledged_and_not_before()
             await elapse(ROUND_TRIP_S)
             assert s.done == []
             assert await s.lanes.flush(5)
-            assert (s.done, s.broker.values("out")) == ([0, 1, 2], [b"0", b"1", b"2"])
+            assert (sorted(s.done), s.broker.values("out")) == ([0, 1, 2], [b"0", b"1", b"2"])
 
     run(scene())
 

@@ -9,10 +9,10 @@ from aiokafka.errors import CorruptRecordException
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streams.operators.contract import Batch, Emit, Position, Record, Span
+from streams.operators.contract import Batch, Emit, EmitBatch, Position, Record, Span
 from streams.runtime.corrupt import CorruptBatch
 from streams.runtime.kafka.fast.record_batches import split, unpack
-from streams.runtime.kafka.fast.whole_batches import batch_of, emits_of, finished, records_of
+from streams.runtime.kafka.fast.whole_batches import batch_of, emits_of, finished, gathered, records_of
 from tests.batches import TWO, Said, batch, compressed, with_checksum
 
 TEXT = st.binary(max_size=9)
@@ -167,3 +167,19 @@ def test_a_corrupt_batch_is_not_among_the_records_of_a_batch() -> None:
     alone = with_checksum(batch(0, TWO[:1])[:-2] + b"\xff\xff")
     with pytest.raises(ValueError, match="no records"):
         records_of(Batch("t", 0, 0, 1, alone))
+
+
+@given(st.lists(st.tuples(st.booleans(), st.lists(SAID, min_size=1, max_size=3)), min_size=1, max_size=5))
+def test_what_is_gathered_is_one_batch_of_the_same_records(said: list[tuple[bool, list[Said]]]) -> None:
+    """In order, whoever has made them; what they complete is known to who gathers them."""
+    parts: list[Emit | EmitBatch] = [finished([Emit("t", 3, None, b"first")], 1_000)]
+    for is_batch, records in said:
+        emits = [
+            Emit("t", 3, key, value or b"", (), tuple((name, given or b"") for name, given in headers))
+            for key, value, headers in records
+        ]
+        parts += [finished(emits, 2_000)] if is_batch else emits
+    found = gathered(parts)
+    alone = [emit for one in parts for emit in (emits_of(one) if isinstance(one, EmitBatch) else [one])]
+    assert (emits_of(found), found.count, found.completes) == (alone, len(alone), ())
+    assert found[:2] == ("t", 3)
