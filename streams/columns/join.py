@@ -136,13 +136,29 @@ class ColumnJoiner(Behind):
             seconds(now_us),
             take,
         )
-        joiner.end_predictions(partition, begun, now_us, effects)
+        matched = joiner.end_predictions(partition, begun, now_us)
+        if any(len(early) > 1 for _, early in matched):
+            joiner.outcomes.match(matched, partition, now_us, effects)
+        elif matched:
+            self._join(partition, [early[0] for _, early in matched], now_us, effects, was_read=True)
 
-    def _join(self, partition: JoinBuffer, run: Sequence[Record | Batch], now_us: int, effects: Effects) -> None:
-        joiner, matches = self._joiner, dict[str, Match]()
+    def _join(
+        self,
+        partition: JoinBuffer,
+        run: Sequence[Record | Batch],
+        now_us: int,
+        effects: Effects,
+        *,
+        was_read: bool = False,
+    ) -> None:
+        """Join feedback; that which was read before its predictions comes as records, and is common all the same."""
+        joiner, matches, lag = self._joiner, dict[str, Match](), partition.feedback_lag
 
         def take(records: list[Record]) -> bool:
+            position = lag.position
             joiner.take_feedback(partition, records, now_us, effects, matches)
+            if was_read:
+                lag.position = position
             return bool(matches)
 
         def take_alone(record: Record, query_id: str) -> None:
@@ -151,7 +167,7 @@ class ColumnJoiner(Behind):
         finish = partial(joiner.outcomes.join, matches, partition, now_us, effects)
         is_plain = not joiner.configuration.has_shares and not partition.shadows
         self._columns.join(
-            run, partition, joiner.room, now_us, seconds(now_us), effects, is_plain, take, take_alone, finish
+            run, partition, joiner.room, now_us, seconds(now_us), effects, is_plain, was_read, take, take_alone, finish
         )
 
     def _owner(self, name: str, text: bytes) -> Owner:

@@ -52,6 +52,7 @@ class Joining:
         oldest_s: int,
         effects: Effects,
         is_plain: bool,
+        was_read: bool,
         take: Callable[[list[Record]], bool],
         take_alone: Callable[[Record, str], None],
         finish: Callable[[], None],

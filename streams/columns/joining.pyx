@@ -399,7 +399,7 @@ cdef class Joining:
 
     def join(
         self, list run not None, partition, room, int64_t now_us, uint32_t oldest_s, list effects not None, bint is_plain,
-        take, take_alone, finish
+        bint was_read, take, take_alone, finish
     ):
         """Join the feedback of a run of one partition with the predictions that wait for it.
 
@@ -411,15 +411,22 @@ cdef class Joining:
             oldest_s: `seconds` of now.
             effects: what comes of it is added here.
             is_plain: whether observations may have the common form now.
+            was_read: whether its records came before their predictions: each has one now, and no headers any more.
             take: takes records as the kernel does; tells whether some are still to be joined with others.
             take_alone: takes a record, and its query's id, for which nothing waits.
             finish: joins what is still to be joined.
         """
         cdef Opened batch
+        cdef Taken taken
         cdef bint is_open = False
         self._begin(partition, room, now_us, oldest_s)
         self._joined = partition.ended.of(Ending.JOINED)
         for item in run:
+            if was_read:
+                taken = _taken(item)
+                self._batch = item
+                is_open = self._take(&taken, is_open, effects, is_plain, take, take_alone)
+                continue
             if type(item) is not Batch:
                 is_open = self._give_up([item], effects, take)
                 continue
@@ -441,19 +448,25 @@ cdef class Joining:
         self, Opened* batch, int64_t end, bint is_open, list effects, bint is_plain, take, take_alone
     ) except -1:
         cdef Taken taken
-        cdef int found
         while batch.base + batch.next < end and next_record(batch, &taken):
-            if is_open:
-                is_open = take([self._record(&taken)])
-                continue
-            found = self._match(&taken) if is_plain else UNUSUAL
-            if found == ALONE:
-                take_alone(self._record(&taken), self._ids.pop())
-            elif found == UNUSUAL:
-                is_open = self._give_up([self._record(&taken)], effects, take)
-            elif self._count == TOGETHER:
-                is_open = self._commit(effects, take)
+            is_open = self._take(&taken, is_open, effects, is_plain, take, take_alone)
         return is_open
+
+    cdef bint _take(
+        self, const Taken* taken, bint is_open, list effects, bint is_plain, take, take_alone
+    ) except -1:
+        """Take feedback; returns whether some is with the kernel, and still to be joined."""
+        cdef int found
+        if is_open:
+            return take([self._record(taken)])
+        found = self._match(taken) if is_plain else UNUSUAL
+        if found == ALONE:
+            take_alone(self._record(taken), self._ids.pop())
+        elif found == UNUSUAL:
+            return self._give_up([self._record(taken)], effects, take)
+        elif self._count == TOGETHER:
+            return self._commit(effects, take)
+        return False
 
     cdef bint _give_up(self, list records, list effects, take) except -1:
         """Hand the rows of the chunk to the kernel, and these records behind them."""
@@ -836,6 +849,15 @@ cdef inline double _number(Text value) noexcept:
 
 cdef inline double _within(double span) noexcept:
     return 1e-300 if span < 1e-300 else 1e300 if span > 1e300 else span
+
+
+cdef Taken _taken(record) except *:
+    """Return a record without headers as columns have it; it has to be kept as long."""
+    cdef Taken taken
+    taken.offset, taken.stamp_us, taken.headers = record.offset, record.timestamp_us, 0
+    taken.key = none() if record.key is None else text_of(record.key)
+    taken.value = none() if record.value is None else text_of(record.value)
+    return taken
 
 
 cdef bytes _stored(const Taken* taken):

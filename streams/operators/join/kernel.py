@@ -313,7 +313,7 @@ class Joiner(Operator):
         """Let predictions of one partition wait for feedback, or join them with feedback that came first."""
         partition, begun = self.partition(number), list[str]()
         self.take_predictions(partition, records, now_us, effects, begun)
-        self.end_predictions(partition, begun, now_us, effects)
+        self.outcomes.match(self.end_predictions(partition, begun, now_us), partition, now_us, effects)
 
     def take_predictions(
         self, partition: JoinBuffer, records: Iterable[Record], now_us: int, effects: Effects, begun: list[str]
@@ -379,12 +379,14 @@ class Joiner(Operator):
             return False
         return self.outcomes.dropped(record, query_id, partition, effects)
 
-    def end_predictions(self, partition: JoinBuffer, begun: Iterable[str], now_us: int, effects: Effects) -> None:
-        """Join predictions that have begun to wait with feedback that came first."""
+    def end_predictions(
+        self, partition: JoinBuffer, begun: Iterable[str], now_us: int
+    ) -> list[tuple[str, tuple[Record, ...]]]:
+        """Return the feedback that came before predictions that have begun to wait: it waits no longer."""
         partition.read_us, early = now_us, partition.early
         matched = [(query_id, partition.pop_early(query_id)) for query_id in begun if early and query_id in early]
         partition.tidy()
-        self.outcomes.match(matched, partition, now_us, effects)
+        return matched
 
     def _keep_again(self, query_id: str, partition: JoinBuffer, now_us: int, effects: Effects) -> None:
         """Take feedback anew that was read before its prediction, which was complete already."""
