@@ -167,7 +167,18 @@ class ColumnJoiner(Behind):
         finish = partial(joiner.outcomes.join, matches, partition, now_us, effects)
         is_plain = not joiner.configuration.has_shares and not partition.shadows
         self._columns.join(
-            run, partition, joiner.room, now_us, seconds(now_us), effects, is_plain, was_read, take, take_alone, finish
+            run,
+            partition,
+            joiner.room,
+            now_us,
+            seconds(now_us),
+            effects,
+            is_plain,
+            was_read,
+            joiner.settings.early_us,
+            take,
+            take_alone,
+            finish,
         )
 
     def _owner(self, name: str, text: bytes) -> Owner:

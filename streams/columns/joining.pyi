@@ -53,6 +53,7 @@ class Joining:
         effects: Effects,
         is_plain: bool,
         was_read: bool,
+        early_us: int,
         take: Callable[[list[Record]], bool],
         take_alone: Callable[[Record, str], None],
         finish: Callable[[], None],

@@ -42,6 +42,7 @@ cdef enum:  # what feedback is for
     UNUSUAL = 0
     ALONE = 1
     FITS = 2
+    KEPT = 3
 
 cdef enum Loss:
     OTHER = 0  # than these; where the loss itself is told, its kind does not matter
@@ -49,6 +50,7 @@ cdef enum Loss:
     ABSOLUTE = 2
     SQUARED = 3
 
+cdef object _new = tuple.__new__  # of a named tuple: a third of what its own takes
 KINDS = {"zero_one": <int>ZERO_ONE, "absolute": <int>ABSOLUTE, "squared": <int>SQUARED}
 cdef int64_t SECOND_US = 1000000
 cdef int64_t LATEST_US = <int64_t>1 << 61  # times beyond are the kernel's to judge
@@ -159,7 +161,9 @@ cdef class Joining:
     # Of a run:
     cdef object _partition, _room
     cdef dict _waiting
-    cdef list _ended, _begun, _names
+    cdef list _ended, _begun, _names, _early_names
+    cdef dict _early
+    cdef int64_t _early_room  # for so many more of the usual size
     cdef IdTimes _joined, _observed
     cdef int64_t _now_us, _early_us, _observed_us, _start, _newest_us, _second, _most, _used, _usual
     cdef int64_t _now_s
@@ -190,7 +194,7 @@ cdef class Joining:
         self._count_joined, self._spans, self._unpack = count, spans, unpack
         self._slices = Slices()
         self._owners, self._policies, self._lanes, self._met, self._learning = {}, {}, {}, [], []
-        self._ids, self._stored, self._row_owners, self._names = [], [], [], []
+        self._ids, self._stored, self._row_owners, self._names, self._early_names = [], [], [], [], []
         self.taken, self.left = {}, {}
 
     def __dealloc__(self):
@@ -263,6 +267,7 @@ cdef class Joining:
             owner.count, owner.large, owner.is_met = 0, 0, False
         self._met.clear()
         self._names.clear()
+        self._early_names.clear()
         self._lanes.clear()
         return self._clear()
 
@@ -276,7 +281,7 @@ cdef class Joining:
 
     cdef int _end(self) except -1:
         self._partition = self._room = self._batch = self._records = self._waiting = None
-        self._ended = self._begun = self._joined = self._observed = None
+        self._ended = self._begun = self._joined = self._observed = self._early = None
         return 0
 
     cdef int _hand(self, record, take) except -1:
@@ -390,16 +395,16 @@ cdef class Joining:
             for record in self._records:
                 if record.offset == taken.offset:
                     return record
-        topic, partition = self._batch[:2]
-        return Record(
-            topic, partition, taken.offset, taken.stamp_us, as_bytes(taken.key), as_bytes(taken.value), ()
+        topic, partition = self._batch[0], self._batch[1]
+        return _new(
+            Record, (topic, partition, taken.offset, taken.stamp_us, as_bytes(taken.key), as_bytes(taken.value), ())
         )
 
     # ---- feedback is joined ----
 
     def join(
         self, list run not None, partition, room, int64_t now_us, uint32_t oldest_s, list effects not None, bint is_plain,
-        bint was_read, take, take_alone, finish
+        bint was_read, int64_t early_us, take, take_alone, finish
     ):
         """Join the feedback of a run of one partition with the predictions that wait for it.
 
@@ -412,6 +417,7 @@ cdef class Joining:
             effects: what comes of it is added here.
             is_plain: whether observations may have the common form now.
             was_read: whether its records came before their predictions: each has one now, and no headers any more.
+            early_us: how long feedback waits for its prediction.
             take: takes records as the kernel does; tells whether some are still to be joined with others.
             take_alone: takes a record, and its query's id, for which nothing waits.
             finish: joins what is still to be joined.
@@ -419,8 +425,10 @@ cdef class Joining:
         cdef Opened batch
         cdef Taken taken
         cdef bint is_open = False
-        self._begin(partition, room, now_us, oldest_s)
         self._joined = partition.ended.of(Ending.JOINED)
+        self._begin(partition, room, now_us, oldest_s)
+        self._early, self._early_us = partition.early, early_us
+        self._look_early()
         for item in run:
             if was_read:
                 taken = _taken(item)
@@ -441,6 +449,7 @@ cdef class Joining:
             self._slices.leave(&batch)
         if is_open or self._commit(effects, take):
             finish()
+        self._settle_early()
         self._flush(effects)
         self._end()
 
@@ -458,26 +467,32 @@ cdef class Joining:
         """Take feedback; returns whether some is with the kernel, and still to be joined."""
         cdef int found
         if is_open:
-            return take([self._record(taken)])
+            return self._give_up([self._record(taken)], effects, take)
         found = self._match(taken) if is_plain else UNUSUAL
         if found == ALONE:
+            self._settle_early()
             take_alone(self._record(taken), self._ids.pop())
+            self._look_early()
         elif found == UNUSUAL:
             return self._give_up([self._record(taken)], effects, take)
-        elif self._count == TOGETHER:
+        elif found == FITS and self._count == TOGETHER:
             return self._commit(effects, take)
         return False
 
     cdef bint _give_up(self, list records, list effects, take) except -1:
         """Hand the rows of the chunk to the kernel, and these records behind them."""
         cdef int index
+        cdef bint is_open
         cdef list all_of_it = []
         self._flush(effects)
         for index in range(self._count):
             self._waiting[self._ids[index]] = self._stored[index]
             all_of_it.append(self._record_of(&self._rows[index].feedback))
         self._clear()
-        return take(all_of_it + records)
+        self._settle_early()
+        is_open = take(all_of_it + records)
+        self._look_early()
+        return is_open
 
     cdef object _record_of(self, const Taken* taken):
         return Record(
@@ -500,7 +515,8 @@ cdef class Joining:
         """Take feedback as a row of the chunk, if it is of the common form and fits what waits.
 
         Returns:
-            ALONE, and its id behind those of the rows, where nothing waits for it; UNUSUAL where the kernel has to look.
+            KEPT where it waits for its prediction from now on; ALONE, and its id behind those of the rows, where nothing
+            waits for it; UNUSUAL where the kernel has to look.
         """
         cdef Place place
         cdef Text name, label
@@ -531,6 +547,8 @@ cdef class Joining:
             for index in range(self._count):
                 if self._rows[index].key == key:
                     return UNUSUAL
+            if name.size <= SHORT_ID and self._keeps(taken, key, query_id):
+                return KEPT
             self._ids.append(query_id)
             return ALONE
         if self._observe(taken, <bytes>stored, key, label, kind, loss):
@@ -539,6 +557,32 @@ cdef class Joining:
             return FITS
         self._waiting[query_id] = stored
         return UNUSUAL
+
+    cdef bint _keeps(self, const Taken* taken, uint64_t key, str query_id) except -1:
+        """Let feedback wait for its prediction, if it is the first for it, and all that the kernel would do is that."""
+        cdef Py_ssize_t size = taken.value.size + max(taken.key.size, 0)
+        if <int64_t>len(self._early_names) >= self._early_room or size > self._partition.early_room.usual_bytes:
+            return False
+        if query_id in self._early or self._is_known(key):
+            return False
+        self._early[query_id] = (self._record(taken),)
+        self._early_names.append(query_id)
+        return True
+
+    cdef int _look_early(self) except -1:
+        """Look for how much feedback there is room; each that waits takes one from what this partition may have, too."""
+        room = self._partition.early_room
+        self._early_room = (room.records - room.used - room.held(self._partition.number) + 1) // 2
+        self._ended = self._partition.ended.tables
+        return 0
+
+    cdef int _settle_early(self) except -1:
+        """Say to the kernel's memory which feedback waits."""
+        if self._early_names:
+            self._partition.early_room.take_usual(self._partition.number, len(self._early_names))
+            self._partition.early_wheel.extend(self._now_us + self._early_us, self._early_names)
+            self._early_names.clear()
+        return 0
 
     cdef bint _observe(
         self, const Taken* taken, bytes stored, uint64_t key, Text label, uint8_t kind, double loss
