@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from schemas.codec import Codec
 from schemas.definitions import CURRENT
-from schemas.records import Observation
+from schemas.records import Feedback, Observation
+from streams.operators.contract import DeadLetter
 from streams.operators.join.kernel import Joiner, JoinerSettings
 from tests.loops import CODEC
 from tests.unit.streams.columns import worlds
@@ -74,22 +75,30 @@ def restarted(world: World, alone: Joiner, columns: ColumnJoiner) -> None:
         columns.on_written(records)
 
 
-@given(st.integers(0, 2**32), st.sampled_from([0.0, 0.02, 0.3, 0.9]), st.sampled_from([4, 30, 200]))
-def test_columns_and_what_they_leave_are_what_the_kernel_makes_alone(seed: int, odd: float, most: int) -> None:
+@given(
+    st.integers(0, 2**32),
+    st.sampled_from([0.0, 0.02, 0.3, 0.9]),
+    st.sampled_from([0.0, 0.5]),
+    st.sampled_from([4, 30, 200]),
+)
+def test_columns_and_what_they_leave_are_what_the_kernel_makes_alone(
+    seed: int, odd: float, ahead: float, most: int
+) -> None:
     """The same records by partition, in order; the same completions, dead letters and counts."""
-    lived(World(Random(seed), odd), *pair(), polls=6, most=most)
+    lived(World(Random(seed), odd, ahead), *pair(), polls=6, most=most)
 
 
-@given(st.integers(0, 2**32), st.sampled_from([0.0, 0.2]))
-def test_without_room_the_same_are_turned_away(seed: int, odd: float) -> None:
+@given(st.integers(0, 2**32), st.sampled_from([0.0, 0.2]), st.sampled_from([0.0, 0.5]))
+def test_without_room_the_same_are_turned_away(seed: int, odd: float, ahead: float) -> None:
     """Applications share it, record by record."""
     small = JoinerSettings(2, 20_000_000, 3_000_000, predictions=30, feedback=10, shadows=10, large_bytes=4_000)
-    lived(World(Random(seed), odd), *pair(small), polls=6, most=60)
+    lived(World(Random(seed), odd, ahead), *pair(small), polls=6, most=60)
 
 
-def test_common_records_go_by_columns() -> None:
-    """Nearly all of them; else the other laws would hold of nothing."""
-    world, (alone, columns) = World(Random(1), 0.0), pair()
+@pytest.mark.parametrize("ahead", [0.0, 1.0])
+def test_common_records_go_by_columns(ahead: float) -> None:
+    """Nearly all of them, in whichever order they are read; else the other laws would hold of nothing."""
+    world, (alone, columns) = World(Random(1), 0.0, ahead), pair()
     lived(world, alone, columns, polls=20, most=200)
     found = columns.statistics()
     taken = sum(value for name, value in found.items() if name.startswith("columns_total"))
@@ -98,6 +107,22 @@ def test_common_records_go_by_columns() -> None:
     assert not [name for name in found if name.startswith("not_columns_total")]
     # What is told twice in one chunk leaves it to the kernel.
     assert taken > 0.95 * (joined + sum(map(len, world.asked.values())))
+
+
+def test_what_came_first_and_goes_to_the_kernel_sets_no_position_back() -> None:
+    """Feedback is behind, or not, by what was read last of it."""
+    world, (_, columns) = World(Random(3), 0.0), pair()
+    columns.on_records(world.configuration(), world.now_us)
+    predictions, told = world.predictions(0, 40), world.told(0, 40)
+    numbers = {one.query_id for one in world.asked[0] if one.application == "numbers"}
+    for at, record in enumerate(told):
+        said = CODEC.decode(Feedback, record.value)
+        if said.query_id in numbers:
+            told[at] = record._replace(value=CODEC.encode(said._replace(label="text")))
+    effects = columns.on_records(world.fetched([told, predictions]), world.now_us)
+    assert [one.cause for one in effects if isinstance(one, DeadLetter)] == ["invalid_feedback"] * len(numbers)
+    assert len(numbers) > 1
+    assert columns._joiner.partition(0).feedback_lag.position == 40
 
 
 def test_a_flipped_bit_gives_the_same_dead_letters() -> None:

@@ -85,11 +85,13 @@ class World:
     Attributes:
         random: what is drawn with.
         odd: share of the records that are not common.
+        ahead: share of the polls in which feedback comes before its predictions.
         now_us: the time.
     """
 
     random: Random
     odd: float
+    ahead: float = 0.0
     now_us: int = BEGIN_US
     ids: int = 0
     offsets: defaultdict[tuple[str, int], int] = field(default_factory=lambda: defaultdict(int))
@@ -268,6 +270,8 @@ class World:
                 runs.append(self.canary() if self.random.random() < 0.5 else self.shadow(partition))
             if self.random.random() < 0.7:
                 runs.append(self.told(partition, count))
+        if self.ahead and self.random.random() < self.ahead:
+            runs.reverse()
         return [run for run in runs if run]
 
     def fetched(self, runs: list[list[Record]]) -> list[Record | Batch]:
