@@ -124,8 +124,8 @@ class Emit(NamedTuple):
 class EmitBatch(NamedTuple):
     """Produce one finished record batch; when the broker has acknowledged it, `completes` are complete.
 
-    It keeps its place among the other records of its partition, and may travel in one batch with those beside it. If the
-    broker refuses it, its records are produced one by one, and the last of them completes what it completes.
+    It keeps its place among the other records of its partition, and may travel in one batch with those beside it. If
+    the broker refuses it, its records are produced one by one, and the last of them completes what it completes.
 
     Attributes:
         topic: logical.
