@@ -399,7 +399,7 @@ def _loop(
         common.clock,
         common.codec.encode,
         store,
-        _consumer(common),
+        replace(_consumer(common), is_ahead=role.linger_s == 0),
         common.hooks,
         version=VERSION,
         executors=executors,
