@@ -195,7 +195,8 @@ class Reader:
             self._slices.took(taken, now_us() - began_us)
             if fault is not None:
                 await self._blame(part, fault)
-            await asyncio.sleep(0)
+            if len(buffer):
+                await asyncio.sleep(0)  # after the last slice comes the pause
 
     def _deliver(self, partition: TopicPartition, run: list[Record | Batch]) -> None:
         if Batch not in map(type, run):
