@@ -39,7 +39,7 @@ class Role:
         outstanding: records in hand (delivered, not complete) from which on only replies are read.
         linger_s: pause after a poll that returned something, so that the next one takes more. A request costs about a
             millisecond of CPU whatever it carries (measured), so a role that nobody waits for should make few. One that
-            is behind makes no pause: its polls are full. One whose process is idle pauses for a quarter (`reader`).
+            is behind makes no pause: its polls are full. One whose process is idle pauses for half of it.
         drain_s: at a stop, how long replies are waited for so that what is in hand gets its outcome here.
         wrote: where there are records if the role has run before. If so, and nothing is committed, it begins as far
             before the ends of its topics as its kernel reads back, and not at the beginning.

@@ -33,9 +33,9 @@ POLL_MS = 500
 THROTTLED_POLL_MS = 50
 # Of what a record has cost, the part that the last call says: one that was interrupted is no reason for ten small ones.
 _SMOOTHING = 0.3
-# An idle process has requests to spare: it pauses for this share of what a pressed one does, and decides by what is new
-# so much sooner.
-_IDLE_SHARE = 0.25
+# An idle process has requests to spare: it pauses for this share of what a pressed one does, and what it writes is so
+# much fresher.
+_IDLE_SHARE = 0.5
 
 
 class _Slices:

@@ -13,6 +13,7 @@ from schemas.codec import Codec
 
 if TYPE_CHECKING:
     from streams.runtime.kafka.consumer import ConsumerSettings
+    from streams.runtime.role.definition import Role
 
 
 @pytest.mark.parametrize("role", ["joiner", "learner"])
@@ -22,17 +23,19 @@ def test_beside_selection_a_role_works_in_short_slices(role: str) -> None:
     assert (beside, alone) == (500, 0)
 
 
-@pytest.mark.parametrize("role", ["joiner", "learner"])
-@pytest.mark.parametrize(("linger_ms", "is_ahead"), [(100, False), (0, True)])
+@pytest.mark.parametrize(
+    ("role", "linger_ms", "linger_s", "is_ahead"),
+    [("joiner", 100, 0.1, False), ("learner", 100, 0.025, False), ("joiner", 0, 0.0, True), ("learner", 0, 0.0, True)],
+)
 def test_a_role_that_pauses_asks_for_records_when_the_pause_is_over(
-    role: str, linger_ms: int, is_ahead: bool, monkeypatch: pytest.MonkeyPatch
+    role: str, linger_ms: int, linger_s: float, is_ahead: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What it had asked for before would be as old as the pause is long."""
-    built: list[ConsumerSettings] = []
+    """What it had asked for before would be as old as the pause is long; the joiner's pause gathers for the learner."""
+    built: list[tuple[Role, ConsumerSettings]] = []
 
     def kafka_loop(*arguments: Any, **_: Any) -> None:
-        built.append(arguments[7])
+        built.append((arguments[0], arguments[7]))
 
     monkeypatch.setattr(roles, "kafka_loop", kafka_loop)
     BUILDERS[role](shared(Settings(kafka=Kafka(linger_ms=linger_ms)), Codec(), "1", first=role))
-    assert [settings.is_ahead for settings in built] == [is_ahead]
+    assert [(its.linger_s, settings.is_ahead) for its, settings in built] == [(linger_s, is_ahead)]
