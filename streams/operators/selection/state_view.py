@@ -48,9 +48,9 @@ if TYPE_CHECKING:
 # Memory of an entry beside its name and its state's numbers, and of each number: in the state, in the values worked out
 # from it, and in the decision.
 ENTRY_BYTES, NUMBER_BYTES = 1_536, 48
-# A state this old is read again. Feedback takes seconds to arrive, so 0.1 s hardly delays learning. It costs ten reads
+# A state this old is read again: most of what delays a lesson where joiner and learner are quick. It costs twenty reads
 # a second for each active state.
-STALE_US = 100_000
+STALE_US = 50_000
 
 
 class ArmChoice(NamedTuple):

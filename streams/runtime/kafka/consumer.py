@@ -75,6 +75,7 @@ class ConsumerSettings:
             poll takes everything (5 and 500 measured alike), idle cost does; but a partition that was left out of a
             long fetch waits for its end, hence not the default of 500.
         merge_ms: for how long records are gathered at most, if many come and the loop is pressed (`merging`).
+        is_ahead: whether records are asked for before they are polled (`ways.FetchSettings`).
         session_timeout_ms: a killed member's partitions move after this.
         rebalance_timeout_ms: how long members may take to hand over; a role does so within 5 s.
         request_timeout_ms: how long an answer is waited for, longer than any join is held back. A connection that was
@@ -93,6 +94,7 @@ class ConsumerSettings:
 
     fetch_wait_ms: int = 200
     merge_ms: int = 5
+    is_ahead: bool = True
     session_timeout_ms: int = 10_000
     heartbeat_ms: int = 2_000
     rebalance_timeout_ms: int = 12_000
@@ -169,6 +171,7 @@ class KafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafk
         fetching = FetchSettings(
             settings.fetch_wait_ms,
             merge_ms=settings.merge_ms,
+            is_ahead=settings.is_ahead,
             partition_bytes=settings.fetch_partition_bytes,
             request_timeout_ms=settings.request_timeout_ms,
         )

@@ -61,6 +61,11 @@ class Strain(NamedTuple):
     late_s: float
     busy: float
 
+    @property
+    def need(self) -> float:
+        """How much the loop needs fewer requests: 0 where it is idle, 1 where it is late or at work for long."""
+        return min(1.0, max(self.late_s / LATE_S, self.busy / BUSY))
+
 
 IDLE: Final = Strain(0.0, 0.0)
 
@@ -74,8 +79,7 @@ def merging(per_s: float, bytes_per_s: float, strain: Strain, most_ms: int) -> M
         strain: of the event loop that takes them.
         most_ms: the longest wait; 0 = none at any rate.
     """
-    need = min(1.0, max(strain.late_s / LATE_S, strain.busy / BUSY))
-    longest_ms = IDLE_MS + int((LONGEST_MS - IDLE_MS) * need)
+    longest_ms = IDLE_MS + int((LONGEST_MS - IDLE_MS) * strain.need)
     wait_ms = min(int(per_s / LEAST_PER_S), longest_ms, most_ms)
     if wait_ms < 1:
         return NONE

@@ -40,6 +40,8 @@ class FetchSettings:
         wait_ms: how long a broker may hold a fetch without data.
         quiet_wait_ms: the same for a fetch after one that brought nothing; None = as long as any. Fast path only.
         merge_ms: for how long records are gathered at most, if many come (`merging`); 0 = each travels at once.
+        is_ahead: whether the next records are asked for before the next poll. Who pauses between polls would find what
+            was there when the pause began. What is known to be there is asked for in any case. Fast path only.
         partition_bytes: per partition and fetch; bounds what one poll can return.
         request_timeout_ms: how long an answer is waited for.
     """
@@ -47,6 +49,7 @@ class FetchSettings:
     wait_ms: int = 500
     quiet_wait_ms: int | None = None
     merge_ms: int = 0
+    is_ahead: bool = True
     partition_bytes: int = 1 << 20
     request_timeout_ms: int = 10_000
 

@@ -16,6 +16,7 @@ from policies.foreign import handles_interrupts
 from streams.runtime.errors import BrokerUnavailableError
 from streams.runtime.kafka.consumer import ConsumerSettings, KafkaConsumer
 from streams.runtime.kafka.log_reader import KafkaBroadcast, KafkaPositions
+from streams.runtime.kafka.merging import StrainGauge
 from streams.runtime.process.gc_schedule import swept
 from streams.runtime.role.definition import Ports
 from streams.runtime.role.loop import RoleLoop
@@ -76,6 +77,7 @@ def kafka_loop(
         features=features,
         hooks=hooks,
         prepare=prepare,
+        strain=StrainGauge().strain,
     )
     return RoleLoop(role, kernel, ports)
 

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from schemas.records import Report
     from streams.operators.contract import Record
     from streams.runtime.clock import Clock
+    from streams.runtime.kafka.merging import Strain
     from streams.runtime.metrics import MetricsHook
     from streams.runtime.ports import (
         Broadcast,
@@ -38,7 +39,7 @@ class Role:
         outstanding: records in hand (delivered, not complete) from which on only replies are read.
         linger_s: pause after a poll that returned something, so that the next one takes more. A request costs about a
             millisecond of CPU whatever it carries (measured), so a role that nobody waits for should make few. One that
-            is behind makes no pause: its polls are full.
+            is behind makes no pause: its polls are full. One whose process is idle pauses for half of it.
         drain_s: at a stop, how long replies are waited for so that what is in hand gets its outcome here.
         wrote: where there are records if the role has run before. If so, and nothing is committed, it begins as far
             before the ends of its topics as its kernel reads back, and not at the beginning.
@@ -85,6 +86,7 @@ class Ports:
         features: needed where the kernel reads features; closed by the loop.
         hooks: are given every report.
         prepare: is awaited before the kernel is given records that are followed: it imports what they name.
+        strain: of the event loop; None = it is always pressed as hard as can be.
     """
 
     consumer: Consumer
@@ -101,3 +103,4 @@ class Ports:
     features: FeatureStore | None = None
     hooks: tuple[MetricsHook, ...] = ()
     prepare: Callable[[Sequence[Record]], Awaitable[None]] | None = None
+    strain: Callable[[], Strain] | None = None

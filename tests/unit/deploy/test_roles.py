@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import pytest
 
-from deploy.config.settings import Settings
-from deploy.roles import shared
+from deploy import roles
+from deploy.config.settings import Kafka, Settings
+from deploy.roles import BUILDERS, shared
 from schemas.codec import Codec
+
+if TYPE_CHECKING:
+    from streams.runtime.kafka.consumer import ConsumerSettings
+    from streams.runtime.role.definition import Role
 
 
 @pytest.mark.parametrize("role", ["joiner", "learner"])
@@ -14,3 +21,21 @@ def test_beside_selection_a_role_works_in_short_slices(role: str) -> None:
     """In a process of their own joiner and learner make no query wait, and larger slices cost less."""
     beside, alone = (shared(Settings(), Codec(), "1", first=first).slice_us for first in ("selection", role))
     assert (beside, alone) == (500, 0)
+
+
+@pytest.mark.parametrize(
+    ("role", "linger_ms", "linger_s", "is_ahead"),
+    [("joiner", 100, 0.1, False), ("learner", 100, 0.025, False), ("joiner", 0, 0.0, True), ("learner", 0, 0.0, True)],
+)
+def test_a_role_that_pauses_asks_for_records_when_the_pause_is_over(
+    role: str, linger_ms: int, linger_s: float, is_ahead: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it had asked for before would be as old as the pause is long; the joiner's pause gathers for the learner."""
+    built: list[tuple[Role, ConsumerSettings]] = []
+
+    def kafka_loop(*arguments: Any, **_: Any) -> None:
+        built.append((arguments[0], arguments[7]))
+
+    monkeypatch.setattr(roles, "kafka_loop", kafka_loop)
+    BUILDERS[role](shared(Settings(kafka=Kafka(linger_ms=linger_ms)), Codec(), "1", first=role))
+    assert [(its.linger_s, settings.is_ahead) for its, settings in built] == [(linger_s, is_ahead)]

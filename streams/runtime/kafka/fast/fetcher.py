@@ -1,6 +1,6 @@
 """Fetches what a consumer owns: no task and no object per field for a request that is made hundreds of times a second.
 
-    ask ──▶ one fetch a broker ──▶ answer ──▶ held, unread ──▶ drained by a poll ──▶ ask
+    ask ──▶ one fetch a broker ──▶ answer ──▶ held, unread ──▶ drained by a poll ──▶ ask, or with the next poll
 
 Fetches are incremental (`fetch_sessions`). A broker is not asked again before all it sent has been drained, as in
 aiokafka: a partition that is left out of a long fetch waits for its end. aiokafka's own fetcher makes each fetch with a
@@ -125,6 +125,7 @@ class Fetcher:
         self._turn = 0
         self._waiters: set[asyncio.Future[bool]] = set()  # polls
         self._is_woken = False
+        self._is_pausing = False  # until the next poll nobody is asked
         self._next_look: asyncio.TimerHandle | None = None
         self._hold: asyncio.TimerHandle | None = None  # runs while something is held
         self._is_stopped = False
@@ -177,6 +178,9 @@ class Fetcher:
             KafkaError: why a partition cannot be read.
         """
         until_s = self._loop.time() + timeout_s
+        if self._is_pausing:
+            self._is_pausing = False
+            self._look()
         while True:
             drained = self._drain(places)
             left_s = until_s - self._loop.time()
@@ -219,6 +223,7 @@ class Fetcher:
                 drained[state.place] = records
         if drained:
             self._gauge.taken()
+            self._is_pausing = not self._settings.is_ahead and all(count == 0 for _, count in self.unread())
             self._look()  # not in the next turn: the broker gathers the next records while these are worked on
         return drained
 
@@ -243,7 +248,7 @@ class Fetcher:
         if self._next_look is not None:
             self._next_look.cancel()
             self._next_look = None
-        if self._partitions and not self._is_stopped:
+        if self._partitions and not self._is_stopped and not self._is_pausing:
             self._next_look = self._loop.call_later(self._ask(), self._wake)
 
     def _ask(self) -> float:

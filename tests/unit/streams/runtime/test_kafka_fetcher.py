@@ -98,9 +98,9 @@ class Broker:
 class Scene:
     """A fetcher that has two partitions of one broker, both to be read from offset 0."""
 
-    def __init__(self, batched: frozenset[str] = frozenset()) -> None:
+    def __init__(self, batched: frozenset[str] = frozenset(), *, is_ahead: bool = True) -> None:
         self.broker = Broker()
-        settings = FetchSettings(quiet_wait_ms=3_000, merge_ms=4)
+        settings = FetchSettings(quiet_wait_ms=3_000, merge_ms=4, is_ahead=is_ahead)
         calls, gauge = cast("Calls", self.broker), StrainGauge(asyncio.get_running_loop().time, lambda: 0.0)
         self.fetcher = Fetcher(calls, {"p.t": "t"}, settings, BACKOFF_S, self.broker.oldest, batched, gauge=gauge)
         for place in PLACES:
@@ -117,11 +117,11 @@ class Scene:
         return dict(self.fetcher.unread())
 
 
-def play(act: Any, broker_up: bool = True, batched: frozenset[str] = frozenset()) -> None:
+def play(act: Any, broker_up: bool = True, batched: frozenset[str] = frozenset(), is_ahead: bool = True) -> None:
     """Run a scene's act in virtual time, after the first request."""
 
     async def scene() -> None:
-        stage = Scene(batched)
+        stage = Scene(batched, is_ahead=is_ahead)
         stage.broker.is_connected = broker_up
         await asyncio.sleep(0.001)
         coroutine: Coroutine[Any, Any, None] = act(stage, stage.broker)
@@ -159,6 +159,39 @@ def test_a_broker_is_asked_for_all_its_partitions_and_not_again_before_they_are_
         assert broker.asked[1:] == [{PLACES[0]: 1, PLACES[1]: 0}]
 
     play(act)
+
+
+@pytest.mark.parametrize(("high_watermark", "asked"), [(1, 1), (2, 2)])
+def test_who_pauses_after_a_poll_is_not_sent_what_would_be_old_by_the_next_one(high_watermark: int, asked: int) -> None:
+    """The next poll asks, and waits for the answer; what is known to be there is asked for in the pause."""
+
+    async def act(stage: Scene, broker: Broker) -> None:
+        await broker.answer(sent(PLACES[0], b"a", high_watermark=high_watermark), sent(PLACES[1], high_watermark=0))
+        assert list(await stage.poll()) == [PLACES[0]]
+        await asyncio.sleep(0.1)
+        assert len(broker.asked) == asked
+        poll = asyncio.create_task(stage.poll(timeout_s=5.0))
+        await asyncio.sleep(0.001)
+        assert broker.asked[1:] == [{PLACES[0]: 1, PLACES[1]: 0}]
+        await broker.answer(sent(PLACES[1], b"b"))
+        assert list(await poll) == [PLACES[1]]
+
+    play(act, is_ahead=False)
+
+
+def test_who_pauses_after_a_poll_goes_on_where_nothing_came_of_what_was_sent() -> None:
+    """A transaction's mark is no record, and an empty answer none either: the poll that waits asks again."""
+
+    async def act(stage: Scene, broker: Broker) -> None:
+        poll = asyncio.create_task(stage.poll(timeout_s=5.0))
+        await broker.answer(Fetched(tuple(PLACES[0]), 0, 1, mark(0)), sent(PLACES[1], high_watermark=0))
+        assert broker.asked[1:] == [{PLACES[0]: 1, PLACES[1]: 0}]
+        await broker.answer(sent(PLACES[1], high_watermark=0))
+        assert len(broker.asked) == 3
+        await broker.answer(sent(PLACES[1], b"b"))
+        assert list(await poll) == [PLACES[1]]
+
+    play(act, is_ahead=False)
 
 
 def test_what_nobody_drains_holds_its_neighbours_up_for_a_moment_only() -> None:

@@ -27,6 +27,7 @@ from streams.operators.contract import (
 from streams.runtime.clock import SystemClock
 from streams.runtime.corrupt import corrupt
 from streams.runtime.errors import BrokerUnavailableError, KernelError, MisconfiguredError, StuckError
+from streams.runtime.kafka.merging import Strain
 from streams.runtime.ports import Loaded, Ran
 from streams.runtime.role.definition import Role
 from streams.runtime.role.kernel_calls import Guard, Timer
@@ -585,6 +586,24 @@ def test_a_role_that_pauses_for_fuller_polls_makes_none_while_they_are_full(at_o
                 assert len(kernel.seen()) < 7
                 await elapse(10)
             assert len(kernel.seen()) == 7
+
+    run(scene())
+
+
+@pytest.mark.parametrize(("busy", "pause_s"), [(0.0, 5.0), (0.45, 7.5), (1.0, 10.0)])
+def test_a_role_pauses_longer_the_busier_its_process_is(busy: float, pause_s: float) -> None:
+    """An idle one has polls to spare, so it learns sooner what is new."""
+
+    async def scene() -> None:
+        kernel = ScriptedKernel()
+        async with running(kernel, role={"linger_s": 10.0}, strain=lambda: Strain(0.0, busy)) as s:
+            s.broker.put(*Q, b"1")
+            await elapse(0.1)
+            s.broker.put(*Q, b"2")
+            await elapse(pause_s - 0.2)
+            assert len(kernel.seen()) == 1
+            await elapse(0.2)
+            assert len(kernel.seen()) == 2
 
     run(scene())
 
