@@ -61,7 +61,6 @@ MOST_LANES = 256
 MOST_TOGETHER, MOST_CODES = 1_024, 16
 # So many states of an application are kept as columns have them: some hundred bytes each.
 MOST_STATES = 20_000
-_NO_LANE = -1
 _SAMPLE = Decision((0,), 1, "sample", "single", ("model",), (1.0,))
 
 
@@ -306,10 +305,19 @@ class ColumnSelection(Behind):
         if not known:
             return False
         if len(known) < len(found):
-            poll.leave_states(number, {place for place, decider in enumerate(found) if decider is None})
+            unknown = {place for place, decider in enumerate(found) if decider is None}
+            poll.leave_states(number, unknown, self._may_forget(application.name, poll))
         its.deciding = [decider or known[0] for decider in found]
         lane.decide_by(tuple([decider.state for decider in its.deciding]), asks_all(known[0].arms))
         return True
+
+    def _may_forget(self, name: str, poll: Poll) -> bool:
+        """Tell whether ids of an application may be forgotten within a poll: then it matters which row comes first.
+
+        Else a row that waits for its state changes nothing for the others but that it is known, whenever it comes.
+        """
+        recent = self._selection.plain.quotas.by_name[name].recent
+        return any(recent.of(number).size + poll.count >= recent.capacity for number in poll.partitions())
 
     def _decider(self, its: _Application, context: str | None, now_us: int, wanted: list[StateKey]) -> _Decider | None:
         """Return what decides queries with a context; None: it has not been read, or asks otherwise."""
@@ -336,9 +344,11 @@ class ColumnSelection(Behind):
             return
         for (is_left, begin), (_, end) in pairwise(runs):
             if is_left:
-                effects += self._kernel.on_records(left.some(poll.places(begin, end)), now_us)
+                effects += self._kernel.on_records(left.some(poll.hand_over(end)), now_us)
             else:
                 self._answer(poll, _Run(begin, end, lanes), left, now_us, effects)
+        if waiting := poll.hand_over(poll.count):
+            effects += self._kernel.on_records(left.some(waiting), now_us)
 
     def _answer(self, poll: Poll, run: _Run, left: _Left, now_us: int, effects: Effects) -> None:
         """Answer a run; applications whose models do not answer now are left to the kernel."""
@@ -356,8 +366,8 @@ class ColumnSelection(Behind):
                 answering.append(number)
         if answering:
             self._write(poll, run, answering, now_us + took_us, effects)
-        if places := poll.places(begin, end, _NO_LANE):
-            effects += self._kernel.on_records(left.some(places), now_us)
+        if poll.is_left(begin, end):
+            effects += self._kernel.on_records(left.some(poll.hand_over(end)), now_us)
 
     def _ask_elsewhere(self, poll: Poll, run: _Run, number: int, now_us: int, effects: Effects) -> None:
         """Ask the workers of an application's rows, which wait from now on."""
