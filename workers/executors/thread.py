@@ -79,7 +79,10 @@ class Executor(Protocol):
         ...
 
     def instant(self, rows: int) -> int:
-        """Return how many of so many rows `run_quick` is known to answer in less than a millisecond; 0 = none."""
+        """Return how many of so many rows `run_quick` is known to answer in less than a millisecond; 0 = none.
+
+        It may be asked while a batch is with the model: 0 = not now.
+        """
         ...
 
     def run_quick(self, inputs: Sequence[Input], patience_s: float) -> Timed | None:
@@ -191,7 +194,7 @@ class ThreadExecutor:
     def instant(self, rows: int) -> int:
         """Return how many of so many rows are known to take the caller's thread less than a millisecond; 0 = none.
 
-        None while a batch is in the model's own thread: a model is asked by one thread at a time.
+        It is 0 while a batch is in the model's own thread: a model is asked by one thread at a time.
         """
         is_busy = self._doing is not None and not self._doing.done()
         return 0 if self._quickness is None or is_busy else self._quickness.instant(rows)
