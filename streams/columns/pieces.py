@@ -130,7 +130,7 @@ def decided(codec: Codec, application: str, asked: Asked, kind: type[int | float
     Raises:
         Uncut: what stands around it is not as in that form.
     """
-    marks, before, behind = _around(application, kind, form)
+    marks, before, behind = _around(application, _ANSWERS[kind][0], form)
     value = _answer(codec, application, asked, marks)
     if not (value.startswith(before) and value.endswith(behind)):
         raise Uncut
@@ -138,9 +138,9 @@ def decided(codec: Codec, application: str, asked: Asked, kind: type[int | float
 
 
 @lru_cache(_FORMS)  # contexts are many, and each has a decision of its own
-def _around(application: str, kind: type[int | float | str], form: AnswerForm) -> tuple[_AnswerMarks, bytes, bytes]:
-    """Return marks of an answer, and what stands before and behind a decision that is written with them."""
-    marks = _AnswerMarks(_ANSWERS[kind][0])
+def _around(application: str, mark: Value, form: AnswerForm) -> tuple[_AnswerMarks, bytes, bytes]:
+    """Return marks of an answer, which is `mark`, and what stands before and behind a decision written with them."""
+    marks = _AnswerMarks(mark)
     query_id, name, context, answer, _, times, token = marks.cut(application)
     before = form.head + query_id + name + context
     return marks, before, answer + form.named + answer + form.closed + times + token + form.tail

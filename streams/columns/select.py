@@ -27,7 +27,7 @@ from streams.columns.batches import Slices
 from streams.columns.behind import Behind
 from streams.columns.pieces import Asked, Uncut, answer_form, decided, query_form, together_form
 from streams.columns.said import KINDS, said
-from streams.operators.contract import NONE_UNREAD, Batch, EmitBatch, Position, Skip, Span
+from streams.operators.contract import NONE_UNREAD, Batch, EmitBatch, Load, Position, Predict, Skip, Span, Unload
 from streams.operators.selection.kernel import MARGIN_PART, MARGIN_US
 from streams.operators.selection.plain import Answers, asks_all
 from streams.operators.statistics import BY_COLUMNS, MAX_LABELS, NOT_BY_COLUMNS, render
@@ -215,6 +215,7 @@ class ColumnSelection(Behind):
         self._answered: Counter[str] = Counter()  # by application
         self._elsewhere = Elsewhere(selection.plain, codec)
         self._left: Counter[str] = Counter()  # by why
+        self._owed: Effects = []  # by models, from calls that failed
 
     def connect(self, ask: AskNow) -> None:
         """Ask models by this."""
@@ -222,15 +223,27 @@ class ColumnSelection(Behind):
         super().connect(ask)
 
     def on_records(self, records: Sequence[Record | Batch], now_us: int) -> Effects:
-        """Take a poll's records, in order."""
+        """Take a poll's records, in order; what models want is performed even if that fails."""
         effects: Effects = []
+        try:
+            self._take(records, now_us, effects)
+        except Exception:
+            self._owed += [effect for effect in effects if isinstance(effect, Predict | Load | Unload)]
+            raise
+        return self._with_owed(effects)
+
+    def _with_owed(self, effects: Effects) -> Effects:
+        """Return effects behind those of calls that failed: models outlive selection's memory, and wait for them."""
+        owed, self._owed = self._owed, []
+        return owed + effects if owed else effects
+
+    def _take(self, records: Sequence[Record | Batch], now_us: int, effects: Effects) -> None:
         self._elsewhere.give_due(-1)
         for is_batch, run in groupby(records, lambda record: record.__class__ is Batch):
             if is_batch:
                 self._on_batches(cast("list[Batch]", [*run]), now_us, effects)
             else:
                 self._on_others(cast("list[Record]", [*run]), now_us, effects)
-        return effects
 
     def _on_others(self, records: list[Record], now_us: int, effects: Effects) -> None:
         self._is_changed = self._is_changed or not _FOLLOWED.isdisjoint({record.topic for record in records})
@@ -248,7 +261,7 @@ class ColumnSelection(Behind):
     def on_timer(self, now_us: int, unread: Unread = NONE_UNREAD) -> Effects:
         """Give the kernel what is due first."""
         self._elsewhere.give_due(now_us)
-        return super().on_timer(now_us, unread)
+        return self._with_owed(super().on_timer(now_us, unread))
 
     def on_assigned(self, starts: Mapping[int, int]) -> None:
         """Start with nothing that waits."""
@@ -262,7 +275,7 @@ class ColumnSelection(Behind):
 
     def needs(self) -> Needs:
         """Return the kernel's needs, and when what waits here is due."""
-        needs, due_us = super().needs(), self._elsewhere.next_due()
+        needs, due_us = super().needs(), 0 if self._owed else self._elsewhere.next_due()
         if due_us is None or (needs.deadline_us is not None and needs.deadline_us <= due_us):
             return needs
         return needs._replace(deadline_us=due_us)

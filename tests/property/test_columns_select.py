@@ -461,6 +461,25 @@ def test_of_two_copies_the_first_counts_though_its_state_is_to_be_read(contexts:
     assert len(twins[1].said[0]) == 3
 
 
+def test_a_batch_that_a_model_was_to_have_is_not_lost_in_a_call_that_fails() -> None:
+    """The model's kernel outlives what selection remembers, and waits for the batch."""
+    twin, calls = served("single"), []
+
+    def fails_again(name: str, copy: int, rows: Tensor, patience_us: int) -> tuple[Predicted, int] | None:
+        calls.append(name)
+        if len(calls) == 2:
+            raise RuntimeError("not this time")
+        return twin.ask_now(name, copy, rows, patience_us)
+
+    twin.kernel.connect(fails_again)
+    with pytest.raises(RuntimeError, match="not this time"):
+        twin.kernel.on_records([in_turns(3)], NOW)  # type: ignore[list-item]
+    assert twin.kernel.needs().deadline_us == 0
+    (batch_of,) = [effect for effect in twin.kernel.on_timer(NOW) if isinstance(effect, Predict)]
+    assert len(batch_of.rows) == 1
+    assert not [effect for effect in twin.kernel.on_timer(NOW) if isinstance(effect, Predict)]
+
+
 def test_each_query_that_is_left_is_counted_once_by_why() -> None:
     """Be it for its bytes, a model that does not answer at once, or a poll with too many turns."""
     twin = served("single", refuses=frozenset({"one"}))
