@@ -128,9 +128,12 @@ class InstantModel(SimulatedModel):
     def __init__(self, name: str, random: Random, faulty: float, version: str = "1", slow: float = 0.0) -> None:
         super().__init__(name, random, faulty, version, slow)
         self._proofs = _PROOFS
+        self._running = 0
 
     def instant(self, rows: int) -> int:
-        """Return how many rows may be asked at once: mostly all."""
+        """Return how many rows may be asked at once: mostly all; none while a batch runs."""
+        if self._running:
+            return 0
         drawn = self._random.random()
         if self._proofs or drawn < _COY:
             return 0
@@ -153,6 +156,10 @@ class InstantModel(SimulatedModel):
 
     async def run(self, inputs: Sequence[Input], patience_s: float) -> Timed:
         """Predict after a while, which is timed."""
-        timed = await super().run(inputs, patience_s)
+        self._running += 1
+        try:
+            timed = await super().run(inputs, patience_s)
+        finally:
+            self._running -= 1
         self._proofs = max(0, self._proofs - 1)
         return timed

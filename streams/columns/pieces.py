@@ -9,6 +9,7 @@ column form: Python reads it, and writes it.
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -26,6 +27,8 @@ _double: Final = struct.Struct("<d").pack
 _GIVEN: Final = b"\2"
 # Shorter inputs cannot be told from what stands around them.
 _LEAST_WIDTH: Final = 4
+# So many forms of answers are remembered.
+_FORMS: Final = 1_024
 
 
 class Uncut(Exception):  # noqa: N818 - no error: such records are left to Python
@@ -127,14 +130,20 @@ def decided(codec: Codec, application: str, asked: Asked, kind: type[int | float
     Raises:
         Uncut: what stands around it is not as in that form.
     """
-    marks = _AnswerMarks(_ANSWERS[kind][0])
+    marks, before, behind = _around(application, _ANSWERS[kind][0], form)
     value = _answer(codec, application, asked, marks)
-    query_id, name, context, answer, _, times, token = marks.cut(application)
-    before = form.head + query_id + name + context
-    behind = answer + form.named + answer + form.closed + times + token + form.tail
     if not (value.startswith(before) and value.endswith(behind)):
         raise Uncut
     return value[len(before) : -len(behind)]
+
+
+@lru_cache(_FORMS)  # contexts are many, and each has a decision of its own
+def _around(application: str, mark: Value, form: AnswerForm) -> tuple[_AnswerMarks, bytes, bytes]:
+    """Return marks of an answer, which is `mark`, and what stands before and behind a decision written with them."""
+    marks = _AnswerMarks(mark)
+    query_id, name, context, answer, _, times, token = marks.cut(application)
+    before = form.head + query_id + name + context
+    return marks, before, answer + form.named + answer + form.closed + times + token + form.tail
 
 
 class TogetherForm(NamedTuple):

@@ -27,7 +27,7 @@ from streams.columns.batches import Slices
 from streams.columns.behind import Behind
 from streams.columns.pieces import Asked, Uncut, answer_form, decided, query_form, together_form
 from streams.columns.said import KINDS, said
-from streams.operators.contract import NONE_UNREAD, Batch, EmitBatch, Position, Skip, Span
+from streams.operators.contract import NONE_UNREAD, Batch, EmitBatch, Load, Position, Predict, Skip, Span, Unload
 from streams.operators.selection.kernel import MARGIN_PART, MARGIN_US
 from streams.operators.selection.plain import Answers, asks_all
 from streams.operators.statistics import BY_COLUMNS, MAX_LABELS, NOT_BY_COLUMNS, render
@@ -61,7 +61,6 @@ MOST_LANES = 256
 MOST_TOGETHER, MOST_CODES = 1_024, 16
 # So many states of an application are kept as columns have them: some hundred bytes each.
 MOST_STATES = 20_000
-_NO_LANE = -1
 _SAMPLE = Decision((0,), 1, "sample", "single", ("model",), (1.0,))
 
 
@@ -216,6 +215,7 @@ class ColumnSelection(Behind):
         self._answered: Counter[str] = Counter()  # by application
         self._elsewhere = Elsewhere(selection.plain, codec)
         self._left: Counter[str] = Counter()  # by why
+        self._owed: Effects = []  # by models, from calls that failed
 
     def connect(self, ask: AskNow) -> None:
         """Ask models by this."""
@@ -223,15 +223,27 @@ class ColumnSelection(Behind):
         super().connect(ask)
 
     def on_records(self, records: Sequence[Record | Batch], now_us: int) -> Effects:
-        """Take a poll's records, in order."""
+        """Take a poll's records, in order; what models want is performed even if that fails."""
         effects: Effects = []
+        try:
+            self._take(records, now_us, effects)
+        except Exception:
+            self._owed += [effect for effect in effects if isinstance(effect, Predict | Load | Unload)]
+            raise
+        return self._with_owed(effects)
+
+    def _with_owed(self, effects: Effects) -> Effects:
+        """Return effects behind those of calls that failed: models outlive selection's memory, and wait for them."""
+        owed, self._owed = self._owed, []
+        return owed + effects if owed else effects
+
+    def _take(self, records: Sequence[Record | Batch], now_us: int, effects: Effects) -> None:
         self._elsewhere.give_due(-1)
         for is_batch, run in groupby(records, lambda record: record.__class__ is Batch):
             if is_batch:
                 self._on_batches(cast("list[Batch]", [*run]), now_us, effects)
             else:
                 self._on_others(cast("list[Record]", [*run]), now_us, effects)
-        return effects
 
     def _on_others(self, records: list[Record], now_us: int, effects: Effects) -> None:
         self._is_changed = self._is_changed or not _FOLLOWED.isdisjoint({record.topic for record in records})
@@ -249,7 +261,7 @@ class ColumnSelection(Behind):
     def on_timer(self, now_us: int, unread: Unread = NONE_UNREAD) -> Effects:
         """Give the kernel what is due first."""
         self._elsewhere.give_due(now_us)
-        return super().on_timer(now_us, unread)
+        return self._with_owed(super().on_timer(now_us, unread))
 
     def on_assigned(self, starts: Mapping[int, int]) -> None:
         """Start with nothing that waits."""
@@ -263,7 +275,7 @@ class ColumnSelection(Behind):
 
     def needs(self) -> Needs:
         """Return the kernel's needs, and when what waits here is due."""
-        needs, due_us = super().needs(), self._elsewhere.next_due()
+        needs, due_us = super().needs(), 0 if self._owed else self._elsewhere.next_due()
         if due_us is None or (needs.deadline_us is not None and needs.deadline_us <= due_us):
             return needs
         return needs._replace(deadline_us=due_us)
@@ -306,10 +318,19 @@ class ColumnSelection(Behind):
         if not known:
             return False
         if len(known) < len(found):
-            poll.leave_states(number, {place for place, decider in enumerate(found) if decider is None})
+            unknown = {place for place, decider in enumerate(found) if decider is None}
+            poll.leave_states(number, unknown, self._may_forget(application.name, poll))
         its.deciding = [decider or known[0] for decider in found]
         lane.decide_by(tuple([decider.state for decider in its.deciding]), asks_all(known[0].arms))
         return True
+
+    def _may_forget(self, name: str, poll: Poll) -> bool:
+        """Tell whether ids of an application may be forgotten within a poll: then it matters which row comes first.
+
+        Else a row that waits for its state changes nothing for the others but that it is known, whenever it comes.
+        """
+        recent = self._selection.plain.quotas.by_name[name].recent
+        return any(recent.of(number).size + poll.count >= recent.capacity for number in poll.partitions())
 
     def _decider(self, its: _Application, context: str | None, now_us: int, wanted: list[StateKey]) -> _Decider | None:
         """Return what decides queries with a context; None: it has not been read, or asks otherwise."""
@@ -336,9 +357,11 @@ class ColumnSelection(Behind):
             return
         for (is_left, begin), (_, end) in pairwise(runs):
             if is_left:
-                effects += self._kernel.on_records(left.some(poll.places(begin, end)), now_us)
+                effects += self._kernel.on_records(left.some(poll.hand_over(end)), now_us)
             else:
                 self._answer(poll, _Run(begin, end, lanes), left, now_us, effects)
+        if waiting := poll.hand_over(poll.count):
+            effects += self._kernel.on_records(left.some(waiting), now_us)
 
     def _answer(self, poll: Poll, run: _Run, left: _Left, now_us: int, effects: Effects) -> None:
         """Answer a run; applications whose models do not answer now are left to the kernel."""
@@ -356,8 +379,8 @@ class ColumnSelection(Behind):
                 answering.append(number)
         if answering:
             self._write(poll, run, answering, now_us + took_us, effects)
-        if places := poll.places(begin, end, _NO_LANE):
-            effects += self._kernel.on_records(left.some(places), now_us)
+        if poll.is_left(begin, end):
+            effects += self._kernel.on_records(left.some(poll.hand_over(end)), now_us)
 
     def _ask_elsewhere(self, poll: Poll, run: _Run, number: int, now_us: int, effects: Effects) -> None:
         """Ask the workers of an application's rows, which wait from now on."""

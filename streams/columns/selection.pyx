@@ -32,6 +32,8 @@ cdef enum:
     LEFT = -1  # instead of a lane
     TAKEN = -3  # instead of a lane: its model is asked elsewhere
     SEVERAL = -4  # instead of a lane: an id of several
+    WAITS = -5  # instead of a lane: left, and it does not matter which rows that are not left come first
+    HANDED = -6  # instead of a lane: left, and Python has it
     TAKEN_FIELDS = 13  # of a row that is taken
 
 # Why a query is left to Python; `WHYS` has their words.
@@ -369,12 +371,18 @@ cdef class Poll:
         return FINE
 
     def runs(self):
-        """Return the runs of rows that are answered here or left, in order: whether they are left, and from where on."""
+        """Return the runs of rows that are answered here or left, in order: whether they are left, and from where on.
+
+        Rows that wait for states make no run of their own: `leave_states`.
+        """
         cdef Py_ssize_t index
         cdef list found = []
+        cdef int is_left, last = -1
         for index in range(self.count):
-            if not index or (self.rows[index].lane == LEFT) != (self.rows[index - 1].lane == LEFT):
-                found.append((self.rows[index].lane == LEFT, index))
+            is_left = self.rows[index].lane == LEFT
+            if self.rows[index].lane != WAITS and is_left != last:
+                found.append((is_left == 1, index))
+                last = is_left
         return found
 
     def whys(self):
@@ -385,15 +393,29 @@ cdef class Poll:
             found[self.rows[index].why] += 1
         return dict(zip(WHYS[1:], found[1:]))
 
-    def places(self, Py_ssize_t begin, Py_ssize_t end, Py_ssize_t lane=-2):
-        """Return batch and offset of rows, by their order: of one lane, or all."""
+    def is_left(self, Py_ssize_t begin, Py_ssize_t end):
+        """Tell whether a row of some is left to Python and must keep its place."""
         cdef Py_ssize_t index
         self._check(begin, end)
-        return [
-            (self.rows[index].batch, self.rows[index].offset)
-            for index in range(begin, end)
-            if lane == -2 or self.rows[index].lane == lane
-        ]
+        for index in range(begin, end):
+            if self.rows[index].lane == LEFT:
+                return True
+        return False
+
+    def hand_over(self, Py_ssize_t end):
+        """Return batch and offset of the rows before one that are left to Python, by their order, each once."""
+        cdef Py_ssize_t index
+        cdef list found = []
+        self._check(0, end)
+        for index in range(end):
+            if self.rows[index].lane == LEFT or self.rows[index].lane == WAITS:
+                found.append((self.rows[index].batch, self.rows[index].offset))
+                self.rows[index].lane = HANDED
+        return found
+
+    def partitions(self):
+        """Return the partitions of the batches."""
+        return {each[1] for each in self.batches}
 
     def lanes_of(self, Py_ssize_t begin, Py_ssize_t end):
         """Return which lanes rows have."""
@@ -450,14 +472,34 @@ cdef class Poll:
                 row.state = places.setdefault(as_bytes(row.context), len(places))
         return [None if context is None else (<bytes>context).decode() for context in places]
 
-    def leave_states(self, int lane, set states not None):
-        """Leave the rows of a lane to Python whose states have these places."""
+    def leave_states(self, int lane, set states not None, bint in_order=True):
+        """Leave the rows of a lane to Python whose states have these places.
+
+        Args:
+            lane: whose.
+            states: places.
+            in_order: whether such a row keeps its place among all; else only among those that are left, unless its id
+                is one of the lane's other rows, too.
+        """
+        cdef set ids = set() if in_order else self._ids(lane, states)
         cdef Py_ssize_t index
         cdef Row* row
         for index in range(self.count):
             row = self.rows + index
             if row.lane == lane and row.state in states:
-                row.lane, row.why = LEFT, STATE
+                row.lane, row.why = LEFT if in_order or self._id(row) in ids else WAITS, STATE
+
+    cdef set _ids(self, int lane, set states):
+        """Return the ids that a lane's rows have whose states are others."""
+        cdef set found = set()
+        cdef Py_ssize_t index
+        for index in range(self.count):
+            if self.rows[index].lane == lane and self.rows[index].state not in states:
+                found.add(self._id(self.rows + index))
+        return found
+
+    cdef tuple _id(self, Row* row):
+        return self.batches[row.batch][1], hash_of(row.id.at, row.id.size)
 
     def leave_shared(self, set lanes not None):
         """Leave rows of these lanes to Python that ask for several under one id: who comes first is seen there."""
@@ -468,13 +510,13 @@ cdef class Poll:
         for index in range(self.count):
             row = self.rows + index
             if row.lane in lanes:
-                key = self.batches[row.batch][1], hash_of(row.id.at, row.id.size)
+                key = self._id(row)
                 other = known.setdefault(key, row.lane)
                 if other != row.lane:
                     known[key] = SEVERAL
         for index in range(self.count):
             row = self.rows + index
-            if row.lane in lanes and known[self.batches[row.batch][1], hash_of(row.id.at, row.id.size)] == SEVERAL:
+            if row.lane in lanes and known[self._id(row)] == SEVERAL:
                 row.lane, row.why = LEFT, IDS
 
     def leave(self, Py_ssize_t begin, int lane, str why not None):

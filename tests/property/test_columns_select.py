@@ -86,6 +86,7 @@ class Twin:
     is_columnar: bool
     refuses: frozenset[str] = frozenset()
     has_scores: bool = False
+    remembered: int = 8
     calls: int = 0  # of models, at once
     said: dict[int, list[tuple[bytes | None, bytes, object]]] = field(default_factory=dict)
     done: set[tuple[str, int, int]] = field(default_factory=set)
@@ -96,7 +97,7 @@ class Twin:
 
     def __post_init__(self) -> None:
         codec = LocalCodec(CODEC)
-        given = SelectionSettings(partitions=PARTITIONS, inside=INSIDE, remembered=8)
+        given = SelectionSettings(partitions=PARTITIONS, inside=INSIDE, remembered=self.remembered)
         self.selection = Selection(codec, given)
         self.models = {name: worker(name, codec=codec, limit=10_000) for name in MODELS}
         self.kernel: Operator = Local(self.selection, self.models, codec)
@@ -253,9 +254,12 @@ POLLS = st.lists(
 FIRST = Batch(topics.QUERIES, 0, 0, 1, batch(0, [(None, CODEC.encode(usual("first", np.ones(4, np.float32))), [])]))
 
 
-def both(refuses: frozenset[str] = frozenset()) -> tuple[Twin, Twin]:
+def both(refuses: frozenset[str] = frozenset(), remembered: int = 8) -> tuple[Twin, Twin]:
     """Return the kernel alone, and behind columns."""
-    return Twin(is_columnar=False), Twin(is_columnar=True, refuses=refuses)
+    return tuple(
+        Twin(is_columnar, refuses if is_columnar else frozenset(), remembered=remembered)
+        for is_columnar in (False, True)
+    )  # type: ignore[return-value]
 
 
 def models_of(policy: str) -> tuple[str, ...]:
@@ -302,13 +306,14 @@ def test_plain_applications_go_by_columns_whatever_their_policy_draws() -> None:
     st.sampled_from(FORMS),
     POLLS,
     st.sampled_from([frozenset[str](), frozenset({"two"})]),
+    st.sampled_from([8, 1_000]),
     st.randoms(),
 )
 def test_columns_and_the_rest_do_what_the_kernel_does_alone(
-    policy: str, form: dict[str, object], polls: list[Any], refuses: frozenset[str], random: Any
+    policy: str, form: dict[str, object], polls: list[Any], refuses: frozenset[str], remembered: int, random: Any
 ) -> None:
     """Records by key, completions, dead letters and statistics are the same, whatever comes; so is what follows."""
-    twins = both(refuses)
+    twins = both(refuses, remembered)
     for twin in twins:
         for name in MODELS:
             twin.configure(topics.MODELS, name, model(name), NOW)
@@ -413,6 +418,66 @@ def test_scores_in_a_poll_of_several_runs_are_asked_for_once_too() -> None:
     twin.poll([in_turns(7)], NOW)
     assert twin.calls == 1
     assert len(twin.said[0]) == 8
+
+
+def in_context(query_id: str, context: str) -> tuple[None, bytes, list[Any]]:
+    """Return a plain query as it is written."""
+    return None, CODEC.encode(usual(query_id, np.ones(4, np.float32), context=context, sent_us=NOW)), []
+
+
+@pytest.mark.parametrize(("remembered", "by_columns"), [(1_000, 13), (20, 0)])
+def test_new_contexts_between_others_make_no_turns(remembered: int, by_columns: int) -> None:
+    """What waits for its state goes to the kernel behind all others, unless ids may be forgotten meanwhile."""
+    twins = both(remembered=remembered)
+    for twin in twins:
+        twin.configure(topics.MODELS, "one", model("one"), NOW)
+        twin.configure(topics.MODELS, "two", model("two"), NOW)
+        given = application("digits", "exp3", per_context=True, models=("one", "two"))
+        twin.configure(topics.APPLICATIONS, "digits", given, NOW)
+        twin.poll([FIRST], NOW)
+        twin.poll([Batch(topics.QUERIES, 0, 1, 2, batch(1, [in_context("known", "known")]))], NOW)
+        said = [in_context(f"q{number}", "known" if number % 2 else f"new-{number}") for number in range(24)]
+        said += [in_context("again", "known"), in_context("again", "new-24")]
+        twin.poll([Batch(topics.QUERIES, 0, 2, 2 + len(said), batch(2, said))], NOW)
+    alone, columns = (twin.seen() for twin in twins)
+    assert columns == alone
+    assert twins[1].kernel.statistics().get("answers_by_columns_total{application=digits}", 0.0) == by_columns
+
+
+@pytest.mark.parametrize("contexts", [("known", "new"), ("new", "known")])
+def test_of_two_copies_the_first_counts_though_its_state_is_to_be_read(contexts: tuple[str, str]) -> None:
+    """A query that waits for its state keeps its place where another under its id does not wait."""
+    twins = both(remembered=1_000)
+    for twin in twins:
+        twin.configure(topics.MODELS, "one", model("one"), NOW)
+        given = application("digits", "single", per_context=True, models=("one",))
+        twin.configure(topics.APPLICATIONS, "digits", given, NOW)
+        twin.poll([FIRST], NOW)
+        twin.poll([Batch(topics.QUERIES, 0, 1, 2, batch(1, [in_context("known", "known")]))], NOW)
+        said = [in_context("twice", context) for context in contexts]
+        twin.poll([Batch(topics.QUERIES, 0, 2, 4, batch(2, said))], NOW)
+    alone, columns = (twin.seen() for twin in twins)
+    assert columns == alone
+    assert len(twins[1].said[0]) == 3
+
+
+def test_a_batch_that_a_model_was_to_have_is_not_lost_in_a_call_that_fails() -> None:
+    """The model's kernel outlives what selection remembers, and waits for the batch."""
+    twin, calls = served("single"), []
+
+    def fails_again(name: str, copy: int, rows: Tensor, patience_us: int) -> tuple[Predicted, int] | None:
+        calls.append(name)
+        if len(calls) == 2:
+            raise RuntimeError("not this time")
+        return twin.ask_now(name, copy, rows, patience_us)
+
+    twin.kernel.connect(fails_again)
+    with pytest.raises(RuntimeError, match="not this time"):
+        twin.kernel.on_records([in_turns(3)], NOW)  # type: ignore[list-item]
+    assert twin.kernel.needs().deadline_us == 0
+    (batch_of,) = [effect for effect in twin.kernel.on_timer(NOW) if isinstance(effect, Predict)]
+    assert len(batch_of.rows) == 1
+    assert not [effect for effect in twin.kernel.on_timer(NOW) if isinstance(effect, Predict)]
 
 
 def test_each_query_that_is_left_is_counted_once_by_why() -> None:

@@ -17,7 +17,7 @@ import queue
 import threading
 import time
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, TypeVar, cast
 
 from policies.foreign import told
 from schemas.records import Tensor
@@ -79,7 +79,10 @@ class Executor(Protocol):
         ...
 
     def instant(self, rows: int) -> int:
-        """Return how many of so many rows `run_quick` is known to answer in less than a millisecond; 0 = none."""
+        """Return how many of so many rows `run_quick` is known to answer in less than a millisecond; 0 = none.
+
+        It may be asked while a batch is with the model: 0 = not now.
+        """
         ...
 
     def run_quick(self, inputs: Sequence[Input], patience_s: float) -> Timed | None:
@@ -151,6 +154,7 @@ class ThreadExecutor:
         self._sentinel = sentinel or Sentinel()
         self._quickness: Quickness | None = Quickness()
         self._row_size = 0
+        self._doing: asyncio.Future[object] | None = None  # what the thread was asked for last
 
     @property
     def ready(self) -> bool:
@@ -188,8 +192,12 @@ class ThreadExecutor:
         return self._quickness is not None and self._quickness.expects(rows, more=more)
 
     def instant(self, rows: int) -> int:
-        """Return how many of so many rows are known to take the caller's thread less than a millisecond; 0 = none."""
-        return 0 if self._quickness is None else self._quickness.instant(rows)
+        """Return how many of so many rows are known to take the caller's thread less than a millisecond; 0 = none.
+
+        It is 0 while a batch is in the model's own thread: a model is asked by one thread at a time.
+        """
+        is_busy = self._doing is not None and not self._doing.done()
+        return 0 if self._quickness is None or is_busy else self._quickness.instant(rows)
 
     def run_quick(self, inputs: Sequence[Input], patience_s: float) -> Timed | None:
         """Predict a batch that is known to be quick in the caller's thread.
@@ -247,6 +255,7 @@ class ThreadExecutor:
     async def _do(self, call: Callable[[], R]) -> R:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[R] = loop.create_future()
+        self._doing = cast("asyncio.Future[object]", future)
         self._work.put(lambda: _settle(loop, future, call))
         return await future
 

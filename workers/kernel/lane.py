@@ -133,9 +133,9 @@ class Lane:
         return self.running is None and not len(self.batcher)
 
     @property
-    def is_free(self) -> bool:
-        """Whether its model can be asked beside the queue: it is there, and no batch is with it."""
-        return self.running is None and self.is_ready and self.fault is None
+    def is_there(self) -> bool:
+        """Whether its model can be asked beside the queue; whether a batch is with it now, its executor knows."""
+        return self.is_ready and self.fault is None
 
     def patience_us(self, now_us: int) -> int:
         """Return after how long the model counts as hung."""

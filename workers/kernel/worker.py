@@ -195,9 +195,9 @@ class ModelWorker(Operator):
         return self._with_given(effects)
 
     def direct(self, now_us: int) -> Direct | None:
-        """Return whom to ask beside the queue, where one version answers all and no batch is with it; None = nobody."""
+        """Return whom to ask beside the queue, where one version answers all; None = nobody."""
         lane = self._serving
-        if self._beside.lanes or self._rollout.is_stirred(now_us) or not lane.is_free:
+        if self._beside.lanes or self._rollout.is_stirred(now_us) or not lane.is_there:
             return None
         return Direct(lane.identity.version, lane.copy, lane.patience_us(now_us))
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from itertools import accumulate
 from sys import maxsize
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -249,8 +249,14 @@ _UNDECIDED = ArmChoice(cast("Decision", None), (), ())
 
 
 def _choice(decision: Decision) -> ArmChoice:
-    models = tuple(decision.arms[arm] for arm in decision.chosen)
-    return ArmChoice(decision, models, tuple(map(topics.model_queries, models)))
+    return ArmChoice(decision, *_asked(decision.arms, decision.chosen))
+
+
+@lru_cache(4_096)  # contexts are many, and each has a state with the same arms
+def _asked(arms: tuple[str, ...], chosen: tuple[int, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the chosen models, and the topics of their queries."""
+    models = tuple([arms[arm] for arm in chosen])
+    return models, tuple(map(topics.model_queries, models))
 
 
 class _CachedState:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -204,3 +206,29 @@ def test_a_slow_model_is_not_asked_at_once_again_and_again() -> None:
     quickness = proven(QUICK_US // 2, rows=16)
     assert quickness.instant(16) == 16
     assert quickness.instant(500) == 0
+
+
+async def test_a_model_that_its_thread_asks_is_not_asked_at_once() -> None:
+    """It need not bear two at a time; afterwards it is."""
+    is_asked, goes_on = asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+
+    def predict(rows: Sequence[Input]) -> Predicted:
+        if len(rows) == 2:
+            loop.call_soon_threadsafe(is_asked.set)
+            goes_on.wait()
+        return Predicted((Outcome.OK,) * len(rows), np.ones(len(rows)))
+
+    times_us = iter(range(0, 1_000_000, 50))
+    executor = ThreadExecutor(lambda: predict, lambda: next(times_us), cpu_ns=lambda: 0)
+    await executor.start()
+    for _ in range(PROOFS):
+        await executor.run(["a"], 5)
+    assert executor.instant(1) == 1
+    running = asyncio.create_task(executor.run(["a", "b"], 5))
+    await is_asked.wait()
+    assert executor.instant(1) == 0
+    goes_on.set()
+    await running
+    assert executor.instant(1) == 1
+    await executor.stop()

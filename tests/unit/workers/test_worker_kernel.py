@@ -358,3 +358,14 @@ def test_priorities_that_are_not_one_a_row_are_a_dead_letter() -> None:
     [letter] = worker().on_records([asked(0, value=value.replace(b"\x02\x06\x00", b"\x04\x06\x06\x00"))], NOW)
     assert isinstance(letter, DeadLetter)
     assert (letter.cause, "priorities has 2" in letter.message) == ("invalid", True)
+
+
+def test_a_model_can_be_asked_beside_its_queue_whether_or_not_a_batch_is_with_it() -> None:
+    """Its executor knows whether it bears that now. Without the model nobody can be asked."""
+    kernel = worker()
+    assert kernel.direct(NOW) is None
+    load(kernel)
+    before = kernel.direct(NOW)
+    assert before is not None
+    batch_of(kernel.on_records([asked(0)], NOW))
+    assert kernel.direct(NOW) == before

@@ -129,5 +129,6 @@ def test_a_batch_in_slices_is_gone_on_with_in_the_next_poll() -> None:
     whole, slices, found = asked([f"q{number}" for number in range(8)]), batches.Slices(), []
     for begin, end in ((0, 3), (3, 8), (2, 4)):
         poll = columns.Poll([whole._replace(offset=begin, end=end)], (lane(1.0),), NOW, slices)
-        found.append([offset for _, offset in poll.places(0, poll.count)])
+        poll.leave(0, 0, "state")
+        found.append([offset for _, offset in poll.hand_over(poll.count)])
     assert found == [[0, 1, 2], [3, 4, 5, 6, 7], [2, 3]]
