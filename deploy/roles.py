@@ -74,9 +74,8 @@ JOINER_SPARE = 600_000
 WAITING_BYTES = 512
 # Records that a kernel gets in one call. One of observations may hold 64, each a few microseconds to fold.
 AT_ONCE: Mapping[str, int] = {"joiner": 512, "learner": 64}
-# Of the joiner's pause after a poll, what the learner's is: the joiner has gathered observations already. The learner
-# gathers what several joiners write.
-LEARNER_PAUSES = 0.25
+# Of its pause after a poll, what the learner makes in an idle process: the joiner has gathered observations already.
+LEARNER_IDLE = 0.125
 # How long a call may take where selection shares the event loop: a query may meet some of them on its way.
 SLICE_BESIDE_US = 500
 # How long a stopping selection role waits for model predictions, so that it answers its own queries.
@@ -230,7 +229,8 @@ def learner(common: Shared) -> RoleLoop:
         _role(
             "learner",
             common,
-            linger_s=common.settings.kafka.linger_ms / 1000 * LEARNER_PAUSES,
+            linger_s=common.settings.kafka.linger_ms / 1000,
+            idle_share=LEARNER_IDLE,
             at_once=AT_ONCE["learner"],
             slice_us=common.slice_us,
         ),

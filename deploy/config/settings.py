@@ -131,10 +131,9 @@ class Kafka(Section):
     a role takes, but 1 ms while its event loop is idle, and up to 5 ms the later or busier it is. Below 1,000 a second
     each record travels at once. Fewer requests take less CPU; 0 = none are merged."""
     linger_ms: int = Field(default=100, ge=0)
-    """How long the joiner pauses after a poll with records, so that the next one brings more. In an idle process it
-    pauses for half of it, and longer the busier it is; not at all while it is behind. The learner pauses for a quarter
-    of what the joiner does, which has gathered for it. Use 0 for the embedded broker, which returns one batch at a
-    time."""
+    """How long joiner and learner pause after a poll with records, so that the next one brings more. In an idle process
+    the joiner pauses for half of it and the learner for an eighth, both longer the busier it is. They make no pause
+    while they are behind. Use 0 for the embedded broker, which returns one batch at a time."""
     fast: bool = True
     """Fetch and produce with Skysail's own requests on aiokafka's connections. `false` uses aiokafka's public interface
     alone. That takes more CPU, and unpacks compressed batches without a bound. With an aiokafka that Skysail does not

@@ -28,10 +28,9 @@ folded n.
   reads the answer to the first query that is decided by a state with that feedback in it. So the answer's way back
   counts, and so does waiting for somebody to ask.
 - **In between** the joiner finds the prediction and writes an observation ("in the log"), the learner folds it and
-  writes the state to Redis, and selection reads states again that are older than 0.05 s. The joiner pauses after each
-  poll, so that requests are few: for 0.05 s in an idle process, for up to 0.1 s in a busy one (`kafka.linger_ms`). What
-  it reads then is new, as it asks for it when the pause is over. The learner pauses for a quarter of that. These waits
-  are most of it.
+  writes the state to Redis, and selection reads states again that are older than 0.05 s. Joiner and learner pause after
+  each poll, so that requests are few: for 0.1 s in a busy process (`kafka.linger_ms`), in an idle one for half and an
+  eighth of that. What they read then is new, as they ask for it when the pause is over. These waits are most of it.
 - **Load:** as many queries a second as feedback, at random times (Poisson), each query told its label 50 ms later.
   Queries go on for two seconds after the last feedback. What was never seen to decide counts as infinitely old.
 - **System:** the whole loop in one process, models inside: Exp3 over two linear models, one state for all queries.

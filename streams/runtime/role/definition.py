@@ -39,7 +39,8 @@ class Role:
         outstanding: records in hand (delivered, not complete) from which on only replies are read.
         linger_s: pause after a poll that returned something, so that the next one takes more. A request costs about a
             millisecond of CPU whatever it carries (measured), so a role that nobody waits for should make few. One that
-            is behind makes no pause: its polls are full. One whose process is idle pauses for half of it.
+            is behind makes no pause: its polls are full. An idle process has polls to spare.
+        idle_share: of that pause, what a role makes while its process is idle.
         drain_s: at a stop, how long replies are waited for so that what is in hand gets its outcome here.
         wrote: where there are records if the role has run before. If so, and nothing is committed, it begins as far
             before the ends of its topics as its kernel reads back, and not at the beginning.
@@ -57,6 +58,7 @@ class Role:
     owns_states: bool = False
     outstanding: int = 50_000
     linger_s: float = 0.0
+    idle_share: float = 0.5
     drain_s: float = 0.0
     at_once: int = 512
     slice_us: int = 0

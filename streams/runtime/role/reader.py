@@ -33,9 +33,6 @@ POLL_MS = 500
 THROTTLED_POLL_MS = 50
 # Of what a record has cost, the part that the last call says: one that was interrupted is no reason for ten small ones.
 _SMOOTHING = 0.3
-# An idle process has requests to spare: it pauses for this share of what a pressed one does, and what it writes is so
-# much fresher.
-_IDLE_SHARE = 0.5
 
 
 class _Slices:
@@ -140,7 +137,7 @@ class Reader:
 
     def _pause_s(self) -> float:
         strain = self._ports.strain
-        return self._role.linger_s * (1.0 if strain is None else max(_IDLE_SHARE, strain().need))
+        return self._role.linger_s * (1.0 if strain is None else max(self._role.idle_share, strain().need))
 
     def _is_behind(self, polled: int) -> bool:
         """Tell whether a poll that has just returned brought much and left something: the next is full without a pause.

@@ -24,11 +24,16 @@ def test_beside_selection_a_role_works_in_short_slices(role: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("role", "linger_ms", "linger_s", "is_ahead"),
-    [("joiner", 100, 0.1, False), ("learner", 100, 0.025, False), ("joiner", 0, 0.0, True), ("learner", 0, 0.0, True)],
+    ("role", "linger_ms", "idle_s", "is_ahead"),
+    [
+        ("joiner", 100, 0.05, False),
+        ("learner", 100, 0.0125, False),
+        ("joiner", 0, 0.0, True),
+        ("learner", 0, 0.0, True),
+    ],
 )
 def test_a_role_that_pauses_asks_for_records_when_the_pause_is_over(
-    role: str, linger_ms: int, linger_s: float, is_ahead: bool, monkeypatch: pytest.MonkeyPatch
+    role: str, linger_ms: int, idle_s: float, is_ahead: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What it had asked for before would be as old as the pause is long; the joiner's pause gathers for the learner."""
     built: list[tuple[Role, ConsumerSettings]] = []
@@ -38,4 +43,4 @@ def test_a_role_that_pauses_asks_for_records_when_the_pause_is_over(
 
     monkeypatch.setattr(roles, "kafka_loop", kafka_loop)
     BUILDERS[role](shared(Settings(kafka=Kafka(linger_ms=linger_ms)), Codec(), "1", first=role))
-    assert [(its.linger_s, settings.is_ahead) for its, settings in built] == [(linger_s, is_ahead)]
+    assert [(its.linger_s * its.idle_share, settings.is_ahead) for its, settings in built] == [(idle_s, is_ahead)]
