@@ -29,6 +29,7 @@ _APPRENTICES = ("exp3", "thompson", "epsilon_greedy")  # each asks one model: wh
 # plain, so that columns answer; and how many ask at once.
 _AT_ONCE, _PLAIN = 0.5, 0.9
 _DRAWING = (*_APPRENTICES, "ucb1")
+_VOTES = ("exp4", "class_vote")
 _VOLLEYS = (1, 5, 30)
 # The traffic is over after this share of a plan's time, so that the last faults meet what is left of it.
 _TRAFFIC = 0.85
@@ -208,6 +209,8 @@ def plan(seed: int, minutes: float | None = None, processes: str = "each") -> Pl
     applications = tuple(_with_sources(sourced, application) for application in applications)
     if is_at_once:
         applications = tuple(_plain(at_once, application) for application in applications)
+    voting = Random(f"votes {seed}")  # noqa: S311
+    applications = tuple(_voting(voting, application, is_at_once=is_at_once) for application in applications)
     applications += answering
     applications = tuple(_with_apprentice(learning, application) for application in applications)
     changing = Random(f"changes {seed}")  # noqa: S311
@@ -261,6 +264,18 @@ def _plain(random: Random, application: Application) -> Application:
         hedge=0.0,
         coverage=0.0,
     )
+
+
+def _voting(random: Random, application: Application, *, is_at_once: bool) -> Application:
+    """Have all models vote, by what each is known to be right about, for one of two applications whose models vote.
+
+    Where models answer at once, one in four applications that ask one model has them vote.
+    """
+    votes, begins = random.choice(_VOTES), random.random() < 0.25
+    is_plain = application.policy in _DRAWING and not (application.stages or application.hedge)
+    if application.policy in _VOTES or (is_at_once and begins and is_plain):
+        return replace(application, policy=votes, parameters={})
+    return application
 
 
 def _changes(
