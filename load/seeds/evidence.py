@@ -109,11 +109,12 @@ class Truth:
                 continue
             if output.outcome is Outcome.OK:
                 drawn = {output.version}
-            shadows = {its for record in records for its, share in record.shares.items() if not share} - drawn
+            shadows = {its for record in records for its, share in record.shares.items() if not share}
             found = [(its, loss) for name, its, loss in one.seen.versions if name == output.model]
-            own = [(its, loss) for its, loss in found if its not in shadows]
             true = self._cost(one, output)
-            if len(own) != 1 or own[0][0] not in drawn or own[0][1] != true:
+            # One may have been drawn by one of the records, and a shadow by another.
+            own = [its for its, loss in found if its in drawn and loss == true]
+            if not any({other for other, _ in found} - {its} <= shadows for its in own):
                 yield f"{output.model} has cost {true} as one of {sorted(drawn)}, observed is {found}"
 
     def _in_force(self, model: str, one: Told) -> Sequence[Model]:
