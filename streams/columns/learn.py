@@ -174,8 +174,9 @@ def _form(policy: str, arms: tuple[str, ...]) -> Form | None:
         return None
     if type(made) not in _COMPILED or len(set(arms)) < len(arms) or (isinstance(made, Exp3) and not made.share):
         return None
-    is_discounted = isinstance(made, DiscountedUcb | ClassVote)
-    eta = made.discount if is_discounted else made.eta if isinstance(made, Exp3 | Exp4) else 0.0
+    eta = made.eta if isinstance(made, Exp3 | Exp4) else 0.0
+    if isinstance(made, DiscountedUcb | ClassVote):
+        eta = made.discount
     share = made.share if isinstance(made, Exp3 | Exp4) else 0.0
     classes = made.classes if isinstance(made, ClassVote) else 0
     return Form(policy, arms, KINDS[made.name], eta, share, has_shared_prior(made), classes)
