@@ -107,8 +107,8 @@ class Truth:
             drawn = _drawn(one, records)
             if output.outcome in _NOT_ASKED or not all(record.shares for record in records) or not records:
                 continue
-            if output.outcome is Outcome.OK:
-                drawn = {output.version}
+            if output.version and output.outcome in (Outcome.OK, Outcome.FAILED):
+                drawn = {output.version}  # one that serves may stand in
             shadows = {its for record in records for its, share in record.shares.items() if not share}
             found = [(its, loss) for name, its, loss in one.seen.versions if name == output.model]
             true = self._cost(one, output)
