@@ -41,7 +41,7 @@ def cells(state: State, classes: int) -> dict[float, int]:
 
 def cell(answer: Value | None, known: dict[float, int]) -> int:
     """Return the cell that an answer counts in: a label's own or that of the rest, `ALL` for everything else."""
-    return known.get(_key(answer), _REST) if isinstance(answer, int | str) else ALL
+    return known.get(key_of(answer), _REST) if isinstance(answer, int | str) else ALL
 
 
 def counts(state: State, classes: int, arm: int, place: int) -> tuple[float, float]:
@@ -73,7 +73,7 @@ def added(
         if loss is None:
             continue
         answer = answers[arm] if answers else None
-        if isinstance(answer, int | str) and (key := _key(answer)) not in known and len(known) < classes:
+        if isinstance(answer, int | str) and (key := key_of(answer)) not in known and len(known) < classes:
             values[len(known)] = key
             known[key] = _FIRST + len(known)
         for place in {ALL, cell(answer, known)}:
@@ -122,7 +122,7 @@ def _start(classes: int, arm: int) -> int:
 
 
 @lru_cache(_REMEMBERED, typed=True)
-def _key(label: int | str) -> float:
+def key_of(label: int | str) -> float:
     """Return a label's hash as a whole number in [1, 2^53]; 7 and "7" are different labels."""
     text = label if isinstance(label, str) else int(label)
     digest = blake2b(repr(text).encode("utf-8", "backslashreplace"), digest_size=8).digest()

@@ -146,10 +146,11 @@ def length(stage: Stage, prefix: str, topic: str) -> int:
 
 
 def _gauges(stage: Stage, prefix: str, role: str, gauge: str, timeout_s: float) -> Generator[float, None, None]:
-    """Yield what a role's reports say of a gauge, 0 where they say nothing, until the time is up."""
+    """Yield what a role's reports say of a gauge or a counter, 0 where they say nothing, until the time is up."""
     codec, end_s = Codec(), time.monotonic() + timeout_s
     with closing(Wire(stage.bootstrap, prefix, stage.properties)) as wire:
         wire.follow((topics.REPORTS,))
         while time.monotonic() < end_s:
             reports = [codec.decode(Report, arrival.value) for arrival in wire.poll(1.0)]
-            yield from (report.gauges.get(gauge, 0.0) for report in reports if report.role == role)
+            its = [{**report.counters, **report.gauges} for report in reports if report.role == role]
+            yield from (figures.get(gauge, 0.0) for figures in its)

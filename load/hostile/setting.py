@@ -102,11 +102,12 @@ def row(number: float) -> Tensor:
     return Tensor.of(np.full(1, number, np.float32))
 
 
-def deployment(prefix: str, folder: Path, processes: str = "each") -> Deployment:
+def deployment(prefix: str, folder: Path, processes: str = "each", *, is_columnar: bool = True) -> Deployment:
     """Package the models and return what is to run.
 
     Where roles share a process (`shared`), the honest models are inside, too. With `hosted` they and the one
     whose topic is deleted are in a host. The slow ones are not: in one lane whoever takes long makes all others late.
+    Without `is_columnar` nothing goes by columns.
     """
     packages, sample = (
         {name: folder / name for name in (*_FUNCTIONS, _COMPUTED, _TRIGRAMS, "letters", "shown")},
@@ -126,7 +127,7 @@ def deployment(prefix: str, folder: Path, processes: str = "each") -> Deployment
         _APPLICATIONS,
         packages,
         PARTITIONS,
-        settings={**_SETTINGS.get(processes, {}), **_listening(_free_ports())},
+        settings={**_SETTINGS.get(processes, {}), **_listening(_free_ports()), "columns": is_columnar},
         processes="shared" if processes == "shared" else "each",
     )
 

@@ -11,6 +11,7 @@ import time
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from functools import partial
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 from load.figures import FAULTS, MIB, NONE, SHOWN, SHOWN_MIB, Better, Figures, Kind, at_least, at_most
@@ -44,6 +45,7 @@ PARTS = tuple(ATTACKS)
 SHORT = ("key", "java-only-stored", "quadratic", "vast-tensor", "one-id-twice", "strange-keys")
 _LEARN_S = 6.0  # until the honest application knows its models, and its caches are warm
 _SETTLE_S = 2.0
+_COLUMNAR = 0.5  # the share of the attacks that meet columns
 _READ = (topics.QUERIES, topics.FEEDBACK, topics.PREDICTIONS, topics.MODEL_PREDICTIONS, topics.OBSERVATIONS)
 
 
@@ -134,11 +136,48 @@ FIGURES = Figures(
 )
 
 
+@dataclass(frozen=True, slots=True)
+class _Struck:
+    """What the attacks on one deployment have cost: a row each, honest queries, and memory that roles have kept."""
+
+    rows: list[dict[str, Any]]
+    sent: int
+    unanswered: int
+    kept_mib: Mapping[str, float]
+
+
 async def run(stage: Stage) -> Result:
-    """Strike the chosen attacks, or all."""
+    """Strike the chosen attacks, or all: each by columns or by Python alone, as its name and the seed draw."""
     chosen = [ATTACKS[name] for name in (stage.only or (SHORT if stage.short else PARTS))]
-    asked = deployment(made.new_prefix(NAME), stage.folder, stage.processes)
     began_s = time.monotonic()
+    ways = {way: [each for each in chosen if is_columnar(each.name, stage.seed) is way] for way in (True, False)}
+    struck = [await _struck(stage, attacks, is_columnar=way) for way, attacks in ways.items() if attacks]
+    rows = [row for each in struck for row in each.rows]
+    kept = [(role, grown) for each in struck for role, grown in each.kept_mib.items()]
+    return Result(
+        NAME,
+        figures=_figures(rows, sum(each.sent for each in struck), sum(each.unanswered for each in struck))
+        | {f"{role}_kept_mib": grown for role, grown in sorted(kept)},  # the larger one
+        parameters={
+            "form": stage.form if not stage.only else ",".join(stage.only),
+            "seed": stage.seed,
+            "seconds": time.monotonic() - began_s,
+        },
+        series={"attacks": rows},
+        notes=_notes(rows),
+    )
+
+
+def is_columnar(attack: str, seed: int) -> bool:
+    """Draw whether an attack meets a deployment that goes by columns."""
+    return Random(f"columns {attack} {seed}").random() < _COLUMNAR  # noqa: S311
+
+
+async def _struck(stage: Stage, chosen: Sequence[Attack], *, is_columnar: bool) -> _Struck:
+    """Strike attacks on a deployment of their own."""
+    folder = stage.folder / _way(is_columnar).replace(" ", "-")
+    folder.mkdir()
+    asked = deployment(made.new_prefix(NAME), folder, stage.processes, is_columnar=is_columnar)
     async with deployed(stage, asked) as driver:
         await driver.greet(HONEST, row(1))
         arena = Arena(stage, asked.prefix, driver.system, asked.settings)
@@ -153,22 +192,13 @@ async def run(stage: Stage) -> Result:
             blows = []
             for number, attack in enumerate(chosen, start=1):
                 blows.append(blow := await watchers.struck(attack))
-                _say(f"{number} of {len(chosen)}, {_line(blow, client)}")
+                _say(f"{number} of {len(chosen)}, {_way(is_columnar)}, {_line(blow, client)}")
             await asyncio.to_thread(client.stop)
-            rows = [_row(blow, client) for blow in blows]
+            rows = [{**_row(blow, client), "by_columns": is_columnar} for blow in blows]
             total = client.between(client.start_us, SystemClock().now_us())
         after = Before.of(arena).rss_bytes
-    return Result(
-        NAME,
-        figures=_figures(rows, total.sent, total.sent - total.answered)
-        | {f"{role}_kept_mib": (after[role] - before) / 2**20 for role, before in idle.items() if role in after},
-        parameters={
-            "form": stage.form if not stage.only else ",".join(stage.only),
-            "seconds": time.monotonic() - began_s,
-        },
-        series={"attacks": rows},
-        notes=_notes(rows),
-    )
+    kept_mib = {role: (after[role] - before) / 2**20 for role, before in idle.items() if role in after}
+    return _Struck(rows, total.sent, total.sent - total.answered, kept_mib)
 
 
 def _figures(rows: Sequence[Mapping[str, Any]], sent: int, unanswered: int) -> dict[str, float]:
@@ -197,6 +227,10 @@ def _row(blow: Blow, client: Honest) -> dict[str, Any]:
     }
 
 
+def _way(is_columnar: object) -> str:
+    return "by columns" if is_columnar else "by Python"
+
+
 def _line(blow: Blow, client: Honest) -> str:
     row = _row(blow, client)
     ended = f", ended {', '.join(blow.ended)}" if blow.ended else ""
@@ -207,11 +241,12 @@ def _line(blow: Blow, client: Honest) -> str:
 
 def tables(result: Result) -> Sequence[Table]:
     """Return a line an attack."""
-    heads = ("attack", "by", "in time %", "unanswered", "ended", "MiB over", "dead letters", "refused", "wrong")
+    heads = ("attack", "by", "goes", "in time %", "unanswered", "ended", "MiB over", "dead letters", "refused", "wrong")
     rows = tuple(
         (
             row["name"],
             ATTACKS[row["name"]].by,
+            _way(row["by_columns"]),
             f"{row['in_time']:.2%}",
             f"{row['unanswered']}",
             _counted(row["ended"]) or "0",

@@ -107,13 +107,14 @@ class Truth:
             drawn = _drawn(one, records)
             if output.outcome in _NOT_ASKED or not all(record.shares for record in records) or not records:
                 continue
-            if output.outcome is Outcome.OK:
-                drawn = {output.version}
-            shadows = {its for record in records for its, share in record.shares.items() if not share} - drawn
+            if output.version and output.outcome in (Outcome.OK, Outcome.FAILED):
+                drawn = {output.version}  # one that serves may stand in
+            shadows = {its for record in records for its, share in record.shares.items() if not share}
             found = [(its, loss) for name, its, loss in one.seen.versions if name == output.model]
-            own = [(its, loss) for its, loss in found if its not in shadows]
             true = self._cost(one, output)
-            if len(own) != 1 or own[0][0] not in drawn or own[0][1] != true:
+            # One may have been drawn by one of the records, and a shadow by another.
+            own = [its for its, loss in found if its in drawn and loss == true]
+            if not any({other for other, _ in found} - {its} <= shadows for its in own):
                 yield f"{output.model} has cost {true} as one of {sorted(drawn)}, observed is {found}"
 
     def _in_force(self, model: str, one: Told) -> Sequence[Model]:

@@ -64,6 +64,7 @@ class Ledger:
         self.again: list[str] = []
         self.turned_away: set[str] = set()
         self._replied: dict[str, str] = {}
+        self._undecided: set[str] = set()  # queries, one of whose answers has no decision
         self._wrong_us = START_US + int(1e6 * min((fault.at_s for fault in plan.faults), default=plan.length_s))
         self._plan = plan
         self._broker = broker
@@ -120,6 +121,8 @@ class Ledger:
                 prediction = self._codec.decode(Prediction, record.value)
                 self.answers.setdefault(prediction.query_id, Answer(prediction, record.timestamp_us, record.position))
                 self._note_reply(prediction)
+                if prediction.decision is None:
+                    self._undecided.add(prediction.query_id)
             case topics.FEEDBACK:
                 feedback = self._codec.decode(Feedback, record.value)
                 self.told.setdefault(feedback.query_id, []).append(Told(feedback, record))
@@ -179,9 +182,16 @@ class Ledger:
         answer = self.answers.get(query_id)
         before = takewhile(lambda told: told.record.position != record.position, self.told[query_id])
         is_copy = any(told.record.value == record.value or told.record.position not in self.dead for told in before)
-        is_nothing = answer is not None and answer.prediction.decision is None
+        is_nothing = answer is not None and (
+            answer.prediction.decision is None or self._is_answered_anew(query_id, answer, record.timestamp_us)
+        )
         # A joiner that has not read them itself skips feedback on predictions that were turned away.
         return query_id in self.observed or is_copy or is_nothing or query_id in self.turned_away
+
+    def _is_answered_anew(self, query_id: str, first: Answer, told_us: int) -> bool:
+        """Tell whether a query was answered once more without a decision, and was told of after its first window."""
+        window_us = self.window_us(first.prediction.application)
+        return query_id in self._undecided and told_us + self._tolerance_us >= first.stamp_us + window_us
 
     def _now_us(self) -> int:
         return VirtualClock().now_us()

@@ -28,7 +28,10 @@ _APPRENTICES = ("exp3", "thompson", "epsilon_greedy")  # each asks one model: wh
 # Of the seeds with models inside, the share where all are, and answer at once; of their applications, those that are
 # plain, so that columns answer; and how many ask at once.
 _AT_ONCE, _PLAIN = 0.5, 0.9
+# Of all others, the share whose applications are plain, too: columns ask their models, which are elsewhere.
+_OUTSIDE = 0.4
 _DRAWING = (*_APPRENTICES, "ucb1")
+_VOTES = ("exp4", "class_vote")
 _VOLLEYS = (1, 5, 30)
 # The traffic is over after this share of a plan's time, so that the last faults meet what is left of it.
 _TRAFFIC = 0.85
@@ -206,8 +209,13 @@ def plan(seed: int, minutes: float | None = None, processes: str = "each") -> Pl
     applications = tuple(_with_join(joining, application) for application in applications)
     sourced = Random(f"sources {seed}")  # noqa: S311
     applications = tuple(_with_sources(sourced, application) for application in applications)
-    if is_at_once:
-        applications = tuple(_plain(at_once, application) for application in applications)
+    outside = Random(f"outside {seed}")  # noqa: S311
+    is_plain = is_at_once or outside.random() < _OUTSIDE
+    if is_plain:
+        drawing = at_once if is_at_once else outside
+        applications = tuple(_plain(drawing, application) for application in applications)
+    voting = Random(f"votes {seed}")  # noqa: S311
+    applications = tuple(_voting(voting, application, is_at_once=is_at_once) for application in applications)
     applications += answering
     applications = tuple(_with_apprentice(learning, application) for application in applications)
     changing = Random(f"changes {seed}")  # noqa: S311
@@ -232,18 +240,24 @@ def plan(seed: int, minutes: float | None = None, processes: str = "each") -> Pl
         changes=changes,
         slow=slow,
     )
-    return _answering_at_once(at_once, made) if is_at_once else made
+    if is_at_once:
+        return _answering_at_once(at_once, made)
+    return replace(made, selection=_bare(outside, made.selection)) if is_plain else made
 
 
 def _answering_at_once(random: Random, made: Plan) -> Plan:
     """Return a plan whose queries come together, whose processes are killed between effects, and that misreads."""
     volley, flipped = random.choice(_VOLLEYS), random.choice((0.0, 0.0, 0.02))
     bursts = tuple(replace(each, rate=min(1.0, 3 / volley) * each.rate, volley=volley) for each in made.bursts)
-    is_bare = random.random() < 0.8
-    selection = replace(made.selection, cache_bytes=0, admission=False) if is_bare else made.selection
+    selection = _bare(random, made.selection)
     cut_down = struck_down(random, made.length_s, made.replicas)
     faults = tuple(sorted((*made.faults, *cut_down), key=lambda fault: fault.at_s))
     return replace(made, bursts=bursts, selection=selection, faults=faults, is_at_once=True, flipped=flipped)
+
+
+def _bare(random: Random, settings: SelectionSettings) -> SelectionSettings:
+    """Return settings without a cache and admission, in most cases."""
+    return replace(settings, cache_bytes=0, admission=False) if random.random() < 0.8 else settings
 
 
 def _plain(random: Random, application: Application) -> Application:
@@ -261,6 +275,18 @@ def _plain(random: Random, application: Application) -> Application:
         hedge=0.0,
         coverage=0.0,
     )
+
+
+def _voting(random: Random, application: Application, *, is_at_once: bool) -> Application:
+    """Have all models vote, by what each is known to be right about, for one of two applications whose models vote.
+
+    Where models answer at once, one in four applications that ask one model has them vote.
+    """
+    votes, begins = random.choice(_VOTES), random.random() < 0.25
+    is_plain = application.policy in _DRAWING and not (application.stages or application.hedge)
+    if application.policy in _VOTES or (is_at_once and begins and is_plain):
+        return replace(application, policy=votes, parameters={})
+    return application
 
 
 def _changes(

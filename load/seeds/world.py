@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from load.seeds.plan import Configure, Plan
     from streams.operators.contract import Record
 
+_AGAIN_S = 1.0  # after which a change that the broker has not taken is written again
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -171,6 +173,10 @@ class World:
             later(change.at_s, partial(self._deploy, change))
 
     def _deploy(self, change: Deploy | Configure) -> None:
+        """Write a change; as long as the broker does not take it, whoever deploys tries again."""
+        if not all(self.broker.weather.serves((topic, 0)) for topic in (topics.MODELS, topics.APPLICATIONS)):
+            later(_AGAIN_S, partial(self._deploy, change))
+            return
         if isinstance(change, Deploy):
             record = model(change.model, change.version, shares=change.shares, labels=change.labels)
             topic, name, value = topics.MODELS, change.model, self._codec.encode(record)

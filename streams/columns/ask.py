@@ -143,6 +143,7 @@ class Elsewhere:
             asked[names[arm],] += len(ids)
         plain.count_asked(name, asked, rows.count + len(taken.copies), rows.slack_us)
         for partition, arm, ids, due_us, inputs in parts:
+            plain.on_asked(names[arm], due_us, now_us)
             column = Tensor(form[0], (len(ids), *form[1]), inputs)
             batch = ModelQueries(ids, partition, due_us, column, (), "", plain.spare_us, 0)
             self._emit(topics.model_queries(names[arm]), batch, column, effects)
@@ -186,7 +187,7 @@ class Elsewhere:
         forms = None if found is None else self._pieces(found, batch, answers.kind)
         if found is None or forms is None:
             return False
-        self._plain.on_outputs(record.timestamp_us, now_us)
+        self._plain.on_outputs(batch, record.timestamp_us, now_us)
         self._write(found, forms, answers, record, now_us, effects)
         return True
 

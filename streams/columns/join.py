@@ -17,7 +17,7 @@ from streams.columns.batches import written
 from streams.columns.behind import Behind, unpacked
 from streams.columns.figures import figures
 from streams.columns.join_forms import ENDED_US, EXAMPLES, are_cut, join_forms, tails_of
-from streams.columns.joining import KINDS, Joining, Owner
+from streams.columns.joining import KINDS, TEACHES, Joining, Owner
 from streams.operators.contract import NONE_UNREAD, Batch, EmitBatch
 from streams.operators.ids import seconds
 from streams.operators.join.kernel import SOURCE, Joiner, JoinerSettings
@@ -86,7 +86,7 @@ class ColumnJoiner(Behind):
             codec.max_bytes,
             settings.memory_us,
             self._owner,
-            _is_plain,
+            _teaches,
             outcomes.route,
             outcomes.count,
             outcomes.spans,
@@ -187,6 +187,8 @@ class ColumnJoiner(Behind):
         return Owner(name, text, terms.window_us, kind, terms.span or 0.0, *tails)
 
 
-def _is_plain(policy: str, asked: int) -> bool:
-    """Tell whether observations of so many arms that were asked hold nothing that only some policies learn from."""
-    return not registry.answers(policy) and not learns_from_answers(policy, asked)
+def _teaches(policy: str, asked: int) -> int:
+    """Return what observations of so many arms that were asked hold."""
+    if registry.answers(policy):
+        return TEACHES[""]
+    return TEACHES["answers" if learns_from_answers(policy, asked) else "losses"]

@@ -10,6 +10,8 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from policies import registry
+from policies.class_vote import ClassVote
 from schemas import framing
 from schemas.records import (
     Decision,
@@ -105,5 +107,25 @@ def example(answer: Value, context: str | None, name: str = "q\N{LATIN SMALL LET
     )
 
 
+def voted(answers: tuple[int | str, ...], name: str = "q") -> Example:
+    """Return the same of a query to all models, whose policy learns from what they have answered; all were wrong."""
+    one, policy = example(answers[0], None, name), registry.spec(ClassVote())
+    arms = tuple([f"model {number}" for number in range(len(answers))])
+    shares = (1.0,) * len(arms)
+    decision = Decision(tuple(range(len(arms))), 300, "state", policy, arms, shares)
+    outputs = tuple([ModelOutput(arm, "7", Outcome.OK, given) for arm, given in zip(arms, answers, strict=True)])
+    return Example(
+        one.prediction._replace(decision=decision, outputs=outputs),
+        one.feedback,
+        one.observation._replace(decision=decision, losses=shares, answers=answers),
+    )
+
+
 ENDED_US: Final = _ENDED_US
-EXAMPLES: Final = (example(3, None), example("text", "user \N{SNOWMAN}"), example(-(2**40), "u"))
+EXAMPLES: Final = (
+    example(3, None),
+    example("text", "user \N{SNOWMAN}"),
+    example(-(2**40), "u"),
+    voted(("one", "two", "one")),
+    voted((7, -(2**40), 7)),
+)

@@ -8,6 +8,7 @@ from streams.operators.join.observation import ErrorSpans
 from streams.operators.join.shared_room import SharedRoom
 
 KINDS: Mapping[str, int]
+TEACHES: Mapping[str, int]
 
 class Owner:
     def __init__(
@@ -24,7 +25,7 @@ class Joining:
         max_bytes: int,
         memory_us: int,
         owner_of: Callable[[str, bytes], Owner],
-        is_plain: Callable[[str, int], bool],
+        teaches: Callable[[str, int], int],
         route: Callable[[str], tuple[int, bytes]],
         count: Callable[[str, int], None],
         spans: ErrorSpans,

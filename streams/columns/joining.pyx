@@ -19,7 +19,7 @@ from streams.columns.batches cimport (
     put_big, release, write_byte, write_bytes, write_double, write_long,
 )
 from streams.columns.predictions cimport (
-    DOUBLE, GIVEN, LONG, MOST_OUTPUTS, NOTHING, TEXT, Decided, Predicted, expect, moved, read_context, read_name,
+    DOUBLE, GIVEN, LABEL_LONG, LABEL_TEXT, LONG, MOST_OUTPUTS, NOTHING, TEXT, Decided, Predicted, expect, moved, read_context, read_name,
     read_prediction, read_value,
 )
 from streams.columns.texts cimport (
@@ -51,6 +51,13 @@ cdef enum Loss:
     SQUARED = 3
 
 cdef object _new = tuple.__new__  # of a named tuple: a third of what its own takes
+
+cdef enum:  # what an observation holds
+    MORE = 0  # more than columns write
+    LOSSES = 1
+    ANSWERS = 2  # and what each model has answered
+
+TEACHES = {"": <int>MORE, "losses": <int>LOSSES, "answers": <int>ANSWERS}
 KINDS = {"zero_one": <int>ZERO_ONE, "absolute": <int>ABSOLUTE, "squared": <int>SQUARED}
 cdef int64_t SECOND_US = 1000000
 cdef int64_t LATEST_US = <int64_t>1 << 61  # times beyond are the kernel's to judge
@@ -132,8 +139,8 @@ cdef class Joining:
         max_bytes: of a value.
         memory_us: of the learner.
         owner_of: returns the `Owner` of a name and its text.
-        is_plain: tells whether observations of a policy, as `registry.spec` writes it, that has asked so many models have
-            the common form.
+        teaches: returns what observations of a policy, as `registry.spec` writes it, that has asked so many models hold,
+            one of `TEACHES`.
         route: returns partition and key of a state's observations.
         count: counts so many joins of an application.
         spans: the kernel's `ErrorSpans`.
@@ -144,7 +151,7 @@ cdef class Joining:
         left: records, by application and why.
     """
 
-    cdef object _owner_of, _is_plain, _route, _count_joined, _spans, _unpack
+    cdef object _owner_of, _teaches, _route, _count_joined, _spans, _unpack
     cdef bytes _prediction, _feedback, _one, _several
     cdef str _predictions_topic, _feedback_topic, _observations_topic
     cdef Py_ssize_t _max_bytes
@@ -157,7 +164,7 @@ cdef class Joining:
     cdef list _records  # of it, where some had to be unpacked
     cdef Output _bytes  # of the decision that was read last: the next one is mostly the same
     cdef Decided _last
-    cdef bint _is_plain_last
+    cdef int _teaches_last
     # Of a run:
     cdef object _partition, _room
     cdef dict _waiting
@@ -184,13 +191,13 @@ cdef class Joining:
         memset(&self._last, 0, sizeof(Decided))
 
     def __init__(
-        self, forms, topics, Py_ssize_t max_bytes, int64_t memory_us, owner_of, is_plain, route, count, spans,
+        self, forms, topics, Py_ssize_t max_bytes, int64_t memory_us, owner_of, teaches, route, count, spans,
         unpack
     ):
         self._prediction, self._feedback, self._one, self._several = forms
         self._predictions_topic, self._feedback_topic, self._observations_topic = topics
         self._max_bytes, self._memory_us = max_bytes, memory_us
-        self._owner_of, self._is_plain, self._route = owner_of, is_plain, route
+        self._owner_of, self._teaches, self._route = owner_of, teaches, route
         self._count_joined, self._spans, self._unpack = count, spans, unpack
         self._slices = Slices()
         self._owners, self._policies, self._lanes, self._met, self._learning = {}, {}, {}, [], []
@@ -592,6 +599,7 @@ cdef class Joining:
         cdef Place place
         cdef Predicted found
         cdef int64_t index
+        cdef int taught
         cdef Owner owner
         cdef Row* row
         cdef double costs[MOST_OUTPUTS]
@@ -606,7 +614,8 @@ cdef class Joining:
         owner = self._owner_named(found.application)
         if not _are_judged(&found, owner.kind, kind):
             return self._leave(found.application, "label")
-        if not self._learns_plainly(&found):
+        taught = self._taught_by(&found)
+        if taught == MORE:
             return self._leave(found.application, "policy")
         if not 0 <= found.answered_us < LATEST_US or (
             min(taken.stamp_us, self._now_us) > found.answered_us + self._memory_us
@@ -623,7 +632,7 @@ cdef class Joining:
         row = &self._rows[self._count]
         row.key, row.feedback, row.answered_us, row.at = key, taken[0], found.answered_us, self._seen.size
         row.predicted = _offset_of(stored)
-        self._write(&found, label, loss, costs, taken.stamp_us, owner, span)
+        self._write(&found, label, loss, costs, taken.stamp_us, owner, span, taught == ANSWERS)
         row.size = self._seen.size - row.at
         self._assign(found.decided.state)
         self._row_owners.append(owner)
@@ -659,28 +668,29 @@ cdef class Joining:
         self.left[named] = self.left.get(named, 0) + 1
         return False
 
-    cdef bint _learns_plainly(self, const Predicted* found) except -1:
-        """Tell whether a decision's observations have the common form, and keep it: the next one is mostly the same."""
+    cdef int _taught_by(self, const Predicted* found) except -1:
+        """Return what a decision's observations hold, and keep the decision: the next one is mostly the same."""
         if found.is_last:
-            return self._is_plain_last
+            return self._teaches_last
         policy = as_bytes(found.decided.policy)
         key = policy, found.decided.asked
-        is_plain = self._policies.get(key)
-        if is_plain is None:
+        teaches = self._policies.get(key)
+        if teaches is None:
             if len(self._policies) >= MOST_KEPT:
                 self._policies.clear()
-            is_plain = self._policies[key] = bool(self._is_plain(policy.decode(), key[1]))
+            teaches = self._policies[key] = self._teaches(policy.decode(), key[1])
         self._bytes.size = 0
         write_bytes(&self._bytes, found.decided.whole)
-        self._last, self._is_plain_last = moved(&found.decided, self._bytes.data), is_plain
-        return is_plain
+        self._last, self._teaches_last = moved(&found.decided, self._bytes.data), teaches
+        return teaches
 
     cdef int _write(
         self, const Predicted* found, Text label, double loss, const double* costs, int64_t observed_us, Owner owner,
-        double span
+        double span, bint has_answers
     ) except -1:
         """Write an observation; one of `costs` that is no number is not known, and span 0 = it has none."""
         cdef Output* out = &self._seen
+        cdef Text behind
         cdef Place names
         cdef int64_t index, place
         write_bytes(out, found.named)
@@ -701,11 +711,36 @@ cdef class Joining:
         write_byte(out, 0)  # joined
         write_long(out, found.answered_us)
         write_long(out, observed_us)
+        behind = text_of(owner.before if span else owner.tail)
+        if has_answers:
+            self._write_answers(found)
+            behind.at += 1  # that there are none
+            behind.size -= 1
+        write_bytes(out, behind)
         if not span:
-            return write_bytes(out, text_of(owner.tail))
-        write_bytes(out, text_of(owner.before))
+            return 0
         write_double(out, span)
         return write_bytes(out, text_of(owner.behind))
+
+    cdef int _write_answers(self, const Predicted* found) except -1:
+        """Write the label that each arm has answered, as `join_forms` has seen to: numbers that are not whole are none."""
+        cdef Output* out = &self._seen
+        cdef Place names = place_in(found.decided.names)
+        cdef Text answer
+        cdef int64_t index, place
+        write_byte(out, GIVEN)
+        write_long(out, found.decided.arms)
+        for index in range(found.decided.arms):
+            place = _place_of(found, read_name(&names))
+            if place < 0 or found.outputs[place].kind == DOUBLE:
+                write_byte(out, NOTHING)
+                continue
+            answer = found.outputs[place].answer
+            answer.at += 1
+            answer.size -= 1
+            write_byte(out, LABEL_LONG if found.outputs[place].kind == LONG else LABEL_TEXT)
+            write_bytes(out, answer)
+        return write_byte(out, 0)
 
     cdef int _assign(self, Text state) except -1:
         """Put the row that was written last to those of its state."""

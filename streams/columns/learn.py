@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from policies import registry
+from policies.class_vote import ClassVote
 from policies.contract import has_shared_prior
 from policies.discounted_ucb import DiscountedUcb
 from policies.epsilon_greedy import EpsilonGreedy
@@ -26,7 +27,7 @@ from schemas.records import Observations
 from streams.columns.batches import written
 from streams.columns.behind import Behind, unpacked
 from streams.columns.figures import figures
-from streams.columns.join_forms import example, join_forms
+from streams.columns.join_forms import example, join_forms, voted
 from streams.columns.learning import KINDS, Form, Learning
 from streams.operators.contract import Batch, FetchStates, WriteStates, end_of
 from streams.operators.learn.kernel import WRITE_NUMBERS, Learner, Run, gather
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from streams.operators.contract import Effects, Record
     from streams.operators.learn.kernel import Partition
 
-_COMPILED: Final = (DiscountedUcb, EpsilonGreedy, Exp3, Exp4, Single, Thompson, Timely, Ucb1)
+_COMPILED: Final = (ClassVote, DiscountedUcb, EpsilonGreedy, Exp3, Exp4, Single, Thompson, Timely, Ucb1)
 
 
 def columns_for_learner(kernel: Learner, codec: Codec, unpack: Unpack) -> ColumnLearner | None:
@@ -54,14 +55,15 @@ def columns_for_learner(kernel: Learner, codec: Codec, unpack: Unpack) -> Column
     Returns:
         None where the records are not what columns read.
     """
-    return ColumnLearner(kernel, codec, unpack) if _is_read(codec, unpack) else None
+    of_one, policy = [example(label, None, f"q{label}").observation for label in range(4)], registry.spec(Exp3())
+    of_one = [one._replace(decision=one.decision._replace(policy=policy)) for one in of_one]
+    of_all = [voted((label, label % 2, "text"), f"q{label}").observation for label in range(4)]
+    is_common = all(_are_read(codec, unpack, seen) for seen in (of_one, of_all))
+    return ColumnLearner(kernel, codec, unpack) if is_common else None
 
 
-def _is_read(codec: Codec, unpack: Unpack) -> bool:
-    """Tell whether columns make of examples what the kernel makes of them, and read them themselves."""
-    policy = registry.spec(Exp3())
-    seen = [example(label, None, f"q{label}").observation for label in range(4)]
-    seen = [one._replace(decision=one.decision._replace(policy=policy)) for one in seen]
+def _are_read(codec: Codec, unpack: Unpack, seen: Sequence[Observation]) -> bool:
+    """Tell whether columns make of four examples what the kernel makes of them, and read them themselves."""
     values = [codec.encode(record) for record in (seen[0], seen[1], Observations(tuple(seen[2:])))]
     batch = written([(None, value) for value in values], 1)
     alone, columns = Learner(codec), ColumnLearner(Learner(codec), codec, unpack)
@@ -172,6 +174,9 @@ def _form(policy: str, arms: tuple[str, ...]) -> Form | None:
         return None
     if type(made) not in _COMPILED or len(set(arms)) < len(arms) or (isinstance(made, Exp3) and not made.share):
         return None
-    eta = made.discount if isinstance(made, DiscountedUcb) else made.eta if isinstance(made, Exp3 | Exp4) else 0.0
+    eta = made.eta if isinstance(made, Exp3 | Exp4) else 0.0
+    if isinstance(made, DiscountedUcb | ClassVote):
+        eta = made.discount
     share = made.share if isinstance(made, Exp3 | Exp4) else 0.0
-    return Form(policy, arms, KINDS[made.name], eta, share, has_shared_prior(made))
+    classes = made.classes if isinstance(made, ClassVote) else 0
+    return Form(policy, arms, KINDS[made.name], eta, share, has_shared_prior(made), classes)

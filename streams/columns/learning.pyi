@@ -8,7 +8,7 @@ KINDS: Mapping[str, int]
 
 class Form:
     def __init__(
-        self, policy: str, arms: tuple[str, ...], kind: int, eta: float, share: float, starts: bool
+        self, policy: str, arms: tuple[str, ...], kind: int, eta: float, share: float, starts: bool, classes: int
     ) -> None: ...
 
 class Learning:

@@ -12,14 +12,15 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memset
 from streams.columns.batches cimport Opened, Output, Slices, Taken, grow, next_record, release, write_bytes, write_double
-from streams.columns.observations cimport Seen, read_loss, read_observation
-from streams.columns.predictions cimport Decided, expect, moved
-from streams.columns.teaching cimport Kind, Lesson, Rule, numbers_of, taught
+from streams.columns.observations cimport Seen, read_label, read_loss, read_observation
+from streams.columns.predictions cimport LABEL_LONG, NOTHING, Decided, expect, moved
+from streams.columns.teaching cimport Kind, Lesson, Rule, are_classes, numbers_of, taught
 from streams.columns.texts cimport (
-    Place, Text, as_bytes, as_str, hashed, place_in, read_double, read_long, read_same, read_text, same, text_of,
+    Place, Text, as_bytes, as_str, hashed, place_in, read_byte, read_double, read_long, read_same, read_text, same, text_of,
 )
 from streams.operators.id_times cimport IdTimes
 
+from policies.class_counts import key_of
 from streams.operators.contract import Batch, Record, Span
 
 cdef int64_t LATEST_US = <int64_t>1 << 61  # times beyond are the kernel's to judge
@@ -32,6 +33,7 @@ KINDS = {
     "discounted_ucb": <int>Kind.DISCOUNTED,
     "thompson": <int>Kind.BETAS,
     "exp4": <int>Kind.VOTES,
+    "class_vote": <int>Kind.CLASSES,
     "timely": <int>Kind.VOTES,
 }
 
@@ -66,7 +68,9 @@ cdef class Form:
     cdef Rule rule
     cdef bint starts
 
-    def __init__(self, str policy not None, tuple arms not None, int kind, double eta, double share, bint starts):
+    def __init__(
+        self, str policy not None, tuple arms not None, int kind, double eta, double share, bint starts, int64_t classes
+    ):
         """Say how a policy learns.
 
         Args:
@@ -76,7 +80,9 @@ cdef class Form:
             eta: rate of learning, or the discount.
             share: that is given back to all arms.
             starts: whether contexts start from a common state.
+            classes: that have counts of their own; 0 = there are none.
         """
+        self.rule.classes = classes
         self.policy, self.arms, self.starts = policy, arms, starts
         self.rule.kind, self.rule.eta, self.rule.share = <Kind>kind, eta, share
 
@@ -218,7 +224,7 @@ cdef class Learning:
     cdef Py_ssize_t _max_bytes
     cdef Slices _slices
     cdef list _forms, _known, _ledgers, _run, _left, _changed
-    cdef dict _form_places, _places, _ledger_places
+    cdef dict _form_places, _places, _ledger_places, _keys  # the last: of labels
     cdef Output _rows, _told, _bytes, _losses_of
     cdef Decided _last  # the decision that was read last: the next one is mostly the same
     cdef int _form, _own, _ledger  # places of the row before; -1 = none
@@ -241,7 +247,7 @@ cdef class Learning:
         self._form_of, self._unpack, self._decode = form_of, unpack, decode
         self._slices = Slices()
         self._forms, self._known, self._ledgers, self._changed = [], [], [], []
-        self._form_places, self._places, self._ledger_places = {}, {}, {}
+        self._form_places, self._places, self._ledger_places, self._keys = {}, {}, {}, {}
         self._run, self._left = [], []
         self._form = self._own = self._ledger = -1
         self.taken, self.left = {}, {}
@@ -358,9 +364,13 @@ cdef class Learning:
         if not self._read_shares(&seen, &row.lesson.propensity):
             return self._count(as_str(seen.application), "propensities")
         row.asks_all, row.losses = seen.decided.asked > 1, self._losses_of.size
-        if form.rule.kind == Kind.VOTES:
+        if form.rule.kind == Kind.VOTES or form.rule.kind == Kind.CLASSES:
             self._note_losses(&seen)
         elif row.asks_all:
+            return self._count(as_str(seen.application), "policy")
+        if form.rule.kind == Kind.CLASSES:
+            self._note_labels(&seen)
+        elif seen.answers.size >= 0:
             return self._count(as_str(seen.application), "policy")
         row.served, row.is_served, row.is_joined = seen.served, seen.is_served, seen.is_joined
         row.has_span = seen.has_span
@@ -378,6 +388,33 @@ cdef class Learning:
         memcpy(self._rows.data + self._rows.size, &row, sizeof(Row))
         self._rows.size += sizeof(Row)
         return True
+
+    cdef int _note_labels(self, const Seen* seen) except -1:
+        """Keep the keys of the labels of all arms, behind their losses; what is no label is not a number."""
+        cdef Place answers
+        cdef int64_t index
+        cdef double key
+        if seen.answers.size >= 0:
+            answers = place_in(seen.answers)
+        for index in range(seen.decided.arms):
+            key = NAN if seen.answers.size < 0 else self._key_of(read_label(&answers))
+            write_double(&self._losses_of, key)
+        return 0
+
+    cdef double _key_of(self, Text label) except? -1.0:
+        """Return the key of a label that stands there with its branch."""
+        cdef Place place
+        if label.at[0] == NOTHING:
+            return NAN
+        text = as_bytes(label)
+        key = self._keys.get(text)
+        if key is None:
+            if len(self._keys) >= MOST_KEPT:
+                self._keys.clear()
+            place = place_in(label)
+            is_whole = read_byte(&place) == LABEL_LONG
+            key = self._keys[text] = key_of(read_long(&place) if is_whole else as_str(read_text(&place)))
+        return key
 
     cdef int _note_losses(self, const Seen* seen) except -1:
         """Keep the losses of all arms; one that is not known is not a number."""
@@ -615,6 +652,7 @@ cdef class Learning:
         if row.is_of_context and row.forget_us and own.taught_us and row.observed_us - own.taught_us > row.forget_us:
             return False
         lesson.losses = <const double*>(self._losses_of.data + row.losses)
+        lesson.labels = lesson.losses + arms
         if not own.work_out(&form.rule, &lesson, arms):
             return False
         if common is not None and not common.work_out(&form.rule, &lesson, arms):
@@ -657,7 +695,9 @@ cdef class Learning:
             state = known.state
             if state.policy != form.policy or state.arms != form.arms:
                 return False
-            if known.count != numbers_of(form.rule.kind, len(form.arms)):
+            if known.count != numbers_of(&form.rule, len(form.arms)):
+                return False
+            if form.rule.kind == Kind.CLASSES and not are_classes(&form.rule, known.values):
                 return False
             known.form = place
         return True

@@ -1,15 +1,15 @@
 # An observation of the common form, as the joiner writes it for one model that was asked, or for all.
 #
-#     id | application | context | decision | losses | loss | label | status | times | span | forget | nothing
+#     id | application | context | decision | losses | loss | label | status | times | answers | span | forget | nothing
 #
 # The fields are those of `schemas/Observation.avsc`. `join_forms.py` sees to it that they still are, by what the codec writes.
 
 from libc.math cimport isfinite
 from libc.stdint cimport int64_t, uint8_t
 from streams.columns.predictions cimport (
-    GIVEN, NOTHING, Decided, expect, moved, read_context, read_decision, read_name, read_value, since,
+    GIVEN, LABEL_LONG, LABEL_TEXT, NOTHING, Decided, expect, moved, read_context, read_decision, read_name, read_value, since,
 )
-from streams.columns.texts cimport Place, Text, lose, read_byte, read_double, read_long, read_same
+from streams.columns.texts cimport Place, Text, lose, none, read_byte, read_double, read_long, read_same
 
 
 cdef struct Seen:
@@ -19,6 +19,7 @@ cdef struct Seen:
     double loss, served  # of the arm that was chosen, and of what was answered
     bint is_known, is_served  # whether there is such a loss
     Text losses  # of the arms, as they stand
+    Text answers  # of the arms, as they stand; -1 = there are none
     bint is_joined, has_span
     int64_t observed_us, forget_us
 
@@ -58,6 +59,40 @@ cdef inline bint read_losses(Place* place, Seen* seen) noexcept nogil:
     return True
 
 
+cdef inline Text read_label(Place* place) noexcept nogil:
+    """Read the label that an arm has answered; return it with its branch."""
+    cdef const uint8_t* begin = place.at
+    cdef uint8_t branch = read_byte(place)
+    if branch == LABEL_LONG:
+        read_long(place)
+    elif branch == LABEL_TEXT:
+        read_name(place)
+    elif branch != NOTHING:
+        lose(place)
+    return since(begin, place)
+
+
+cdef inline Text read_answers(Place* place, int64_t arms) noexcept nogil:
+    """Read what the arms have answered, where that stands there."""
+    cdef const uint8_t* begin
+    cdef Text answers
+    cdef int64_t index
+    if place.at < place.end and place.at[0] == NOTHING:
+        place.at += 1
+        return none()
+    expect(place, GIVEN)
+    if read_long(place) != arms:
+        lose(place)
+    begin = place.at
+    for index in range(arms):
+        read_label(place)
+        if place.bad:
+            break
+    answers = since(begin, place)
+    expect(place, 0)
+    return answers
+
+
 cdef inline bint read_observation(Place* place, const Decided* last, Seen* seen) noexcept nogil:
     """Read one of the observations of a record; False = it is not of the common form.
 
@@ -90,7 +125,7 @@ cdef inline bint read_observation(Place* place, const Decided* last, Seen* seen)
     seen.is_joined = status == 0
     read_long(place)
     seen.observed_us = read_long(place)
-    expect(place, NOTHING)  # no answers
+    seen.answers = read_answers(place, seen.decided.arms)
     seen.has_span = read_loss(place, &span)
     expect(place, NOTHING)  # no versions
     seen.forget_us = read_long(place)

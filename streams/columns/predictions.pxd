@@ -17,6 +17,8 @@ cdef enum:  # branches of unions, as they are written
     LONG = 2
     DOUBLE = 4
     TEXT = 6
+    LABEL_LONG = 2  # where numbers are whole
+    LABEL_TEXT = 4
 
 cdef enum:
     INT_MAX = 0x7FFFFFFF

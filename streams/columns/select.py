@@ -312,6 +312,8 @@ class ColumnSelection(Behind):
         places = poll.places_of(number) if its.is_outside else 1
         if lane is None or plain.is_timed() or not plain.has_room(application.name, places):
             return False
+        if its.is_outside and not plain.admits(its.deployed, poll.count):
+            return False
         contexts = poll.contexts(number) if application.per_context else [None]
         found = [self._decider(its, context, now_us, wanted) for context in contexts]
         known = [decider for decider in found if decider is not None]

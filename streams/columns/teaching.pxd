@@ -12,12 +12,19 @@ cdef enum Kind:
     DISCOUNTED = 4  # `discounted_ucb`
     BETAS = 5  # `thompson`
     VOTES = 6  # `exp4`, which learns from all arms
+    CLASSES = 7  # `class_vote`, which learns from all arms by what they have answered; see `policies/class_counts.py`
+
+
+cdef enum:  # cells of an arm
+    REST = 1  # of the classes without a cell of their own; 0 = of all its answers
+    FIRST = 2  # of the others
 
 
 cdef struct Rule:
     Kind kind
     double eta  # or the discount
     double share
+    int64_t classes  # that have counts of their own
 
 
 cdef struct Lesson:
@@ -25,12 +32,61 @@ cdef struct Lesson:
     bint is_known
     double loss
     double propensity
-    const double* losses  # of all arms, not finite where it is not known; of `VOTES` alone
+    const double* losses  # of all arms, not finite where it is not known; of `VOTES` and `CLASSES` alone
+    const double* labels  # that all arms have answered, by their keys, not finite where it is none; of `CLASSES` alone
 
 
-cdef inline int64_t numbers_of(Kind kind, int64_t arms) noexcept nogil:
+cdef inline int64_t numbers_of(const Rule* rule, int64_t arms) noexcept nogil:
     """Return how many numbers a state has."""
-    return 0 if kind == NOTHING_LEARNT else arms if kind == WEIGHTS or kind == VOTES else 2 * arms
+    if rule.kind == CLASSES:
+        return rule.classes + 2 * arms * (FIRST + rule.classes)
+    return 0 if rule.kind == NOTHING_LEARNT else arms if rule.kind == WEIGHTS or rule.kind == VOTES else 2 * arms
+
+
+cdef inline int64_t known_classes(const Rule* rule, const double* numbers) noexcept nogil:
+    """Return how many classes have counts of their own."""
+    cdef int64_t count = 0
+    while count < rule.classes and numbers[count]:
+        count += 1
+    return count
+
+
+cdef inline bint are_classes(const Rule* rule, const double* numbers) noexcept nogil:
+    """Tell whether the keys in a state are different, and nothing stands behind them."""
+    cdef int64_t index, other, count = known_classes(rule, numbers)
+    for index in range(rule.classes):
+        if index >= count and numbers[index]:
+            return False
+        for other in range(min(index, count)):
+            if numbers[index] and numbers[index] == numbers[other]:
+                return False
+    return True
+
+
+cdef inline void counted(const Rule* rule, const Lesson* lesson, double* numbers, int64_t arms) noexcept nogil:
+    """Count each known loss, in the cell of what the arm answered and in that of all."""
+    cdef int64_t arm, place, known = known_classes(rule, numbers), width = FIRST + rule.classes
+    cdef double* its
+    for arm in range(arms):
+        if not isfinite(lesson.losses[arm]):
+            continue
+        its = numbers + rule.classes + 2 * arm * width
+        count_in(rule, its, lesson.losses[arm], width)
+        if not isfinite(lesson.labels[arm]):
+            continue
+        place = 0
+        while place < known and numbers[place] != lesson.labels[arm]:
+            place += 1
+        if place == known and known < rule.classes:
+            numbers[known] = lesson.labels[arm]
+            known += 1
+        count_in(rule, its + (FIRST + place if place < known else REST), lesson.losses[arm], width)
+
+
+cdef inline void count_in(const Rule* rule, double* cell, double loss, int64_t width) noexcept nogil:
+    """Count a loss in a cell; `eta` is what the former counts keep."""
+    cell[0] = rule.eta * cell[0] + 1.0 - loss
+    cell[width] = rule.eta * cell[width] + loss
 
 
 cdef inline bint voted(const Rule* rule, const double* losses, double* logs, int64_t arms) noexcept nogil:
@@ -83,13 +139,15 @@ cdef inline bint taught(
         after: as many, all written.
         arms: how many there are.
     """
-    cdef int64_t index, count = numbers_of(rule.kind, arms)
+    cdef int64_t index, count = numbers_of(rule, arms)
     cdef double total = 0.0, back
     for index in range(count):
         after[index] = before[index]
     if rule.kind == VOTES:
         if not voted(rule, lesson.losses, after, arms):
             return False
+    elif rule.kind == CLASSES:
+        counted(rule, lesson, after, arms)
     elif not lesson.is_known or rule.kind == NOTHING_LEARNT:
         pass
     elif rule.kind == WEIGHTS:

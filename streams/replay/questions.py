@@ -79,7 +79,7 @@ class RecordedAdmission(Admission):
         """Tell whether no step says that a model has refused."""
         return model not in self._refused
 
-    def ask(self, models: Sequence[str], due_us: int, now_us: int) -> None:
+    def ask(self, models: Sequence[str], due_us: int, now_us: int, rows: int = 1) -> None:
         """Count nothing."""
 
     def report(self, batch: ModelPredictions, now_us: int, *, is_beside: bool = False) -> None:

@@ -62,6 +62,9 @@ class Twin:
     """One of two that are asked the same: the kernel alone, or behind columns.
 
     Attributes:
+        is_columnar: whether it is the latter.
+        codec: of all records.
+        admission: whether queries are refused that models cannot answer in time.
         said: key, value and headers of predictions, by partition.
         done: positions that are complete.
         letters: causes by position.
@@ -73,6 +76,7 @@ class Twin:
 
     is_columnar: bool
     codec: Codec = CODEC
+    admission: bool = False
     said: dict[int, list[tuple[bytes | None, bytes, object]]] = field(default_factory=dict)
     done: set[tuple[str, int, int]] = field(default_factory=set)
     letters: dict[tuple[str, int, int], str] = field(default_factory=dict)
@@ -83,7 +87,9 @@ class Twin:
     fetched: set[StateKey] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self.selection = Selection(self.codec, SelectionSettings(partitions=PARTITIONS, remembered=8))
+        self.selection = Selection(
+            self.codec, SelectionSettings(partitions=PARTITIONS, remembered=8, admission=self.admission)
+        )
         self.kernel: Operator = self.selection
         if self.is_columnar:
             self.kernel = select.ColumnSelection(self.selection, self.selection, {}, self.codec, records_of)
@@ -153,8 +159,9 @@ class Twin:
 
 
 def answered(name: str, ids: Sequence[str], random: Random) -> ModelPredictions:
-    """Return what a worker answers, seldom something unusual."""
+    """Return what a worker answers, seldom something unusual; some are slow, or have many rows that wait."""
     count = len(ids)
+    load = random.choice((7, 200_000)), count, 8, random.choice((0, 30))
     kinds: dict[str, Any] = {
         "one": Tensor.of(np.array([random.randrange(-9, 9) for _ in ids], np.int32)),
         "two": Tensor.of(np.array([random.random() for _ in ids], np.float32)),
@@ -162,7 +169,7 @@ def answered(name: str, ids: Sequence[str], random: Random) -> ModelPredictions:
         "four": Tensor.of(np.array([random.randrange(3) for _ in ids], np.int64)),
     }
     usual_batch = ModelPredictions(
-        name, "7", "w", (*ids,), (Outcome.OK,) * count, kinds[name], None, (5,) * count, 7, count, 8, 0
+        name, "7", "w", (*ids,), (Outcome.OK,) * count, kinds[name], None, (5,) * count, *load
     )
     if random.random() < 0.7:
         return usual_batch
@@ -248,13 +255,13 @@ def batches_of(groups: list[Any], offsets: list[int], random: Random) -> list[Ba
 
 
 @settings(max_examples=60, deadline=None, print_blob=True)
-@given(st.sampled_from(POLICIES), st.sampled_from(FORMS), POLLS, st.integers(0, 2**32))
+@given(st.sampled_from(POLICIES), st.sampled_from(FORMS), POLLS, st.integers(0, 2**32), st.booleans())
 def test_columns_and_the_rest_do_what_the_kernel_does_alone(
-    policy: str, form: dict[str, object], polls: list[Any], seed: int
+    policy: str, form: dict[str, object], polls: list[Any], seed: int, admission: bool
 ) -> None:
     """What is asked and answered, completions, dead letters and statistics are the same, whatever comes."""
     random = Random(seed)
-    alone, columns = twins = Twin(is_columnar=False), Twin(is_columnar=True)
+    alone, columns = twins = Twin(is_columnar=False, admission=admission), Twin(is_columnar=True, admission=admission)
     for twin in twins:
         twin.deploy(policy, form)
     workers, offsets, now_us, known = Workers(random), [1, 1, 0], NOW, 0
@@ -478,3 +485,47 @@ def test_what_is_read_again_after_a_kill_is_asked_and_answered_the_same() -> Non
     assert again.said == first.said
     assert again.done == first.done
     assert again.kernel.statistics()["pending"] == 0
+
+
+def test_with_admission_few_queries_go_by_columns_and_the_others_are_the_kernels() -> None:
+    """As many as a model answers in one batch, those that wait included; of more, whoever would be late is refused."""
+    alone, columns = twins = Twin(is_columnar=False, admission=True), Twin(is_columnar=True, admission=True)
+    for twin in twins:
+        twin.deploy("single", {})
+        twin.perform(twin.kernel.on_timer(NOW + 1_000_000), NOW + 1_000_000)
+    now_us, offset, taken = NOW + 2_000_000, 1, []
+    waiting: list[str] = []
+    for poll, (count, answered_now) in enumerate([(8, 8), (5, 0), (3, 8), (200, 200), (6, 0), (6, 12), (8, 8)]):
+        queries = [usual(f"p{poll}-{n}", np.ones(4, np.float32), sent_us=now_us) for n in range(count)]
+        data = batch(offset, [(None, CODEC.encode(query), []) for query in queries])
+        waiting += [query.query_id for query in queries]
+        for twin in twins:
+            twin.give([Batch(topics.QUERIES, 0, offset, offset + count, data)], now_us)
+            if answered_now:
+                twin.give([_said_slowly(waiting, poll, now_us)], now_us)
+        waiting = [] if answered_now else waiting
+        offset, now_us = offset + count, now_us + 1_000
+        taken.append(columns.kernel.statistics()["answers_by_columns_total{application=digits}"])
+        assert columns.seen() == alone.seen()
+    assert taken == [8, 8, 16, 16, 16, 16, 24]
+    assert alone.kernel.statistics()["overloaded_total{model=one}"] > 100
+
+
+def _said_slowly(ids: Sequence[str], offset: int, now_us: int) -> Record:
+    """Return what a worker says that takes 40 ms for eight rows."""
+    count = len(ids)
+    batch_of_it = ModelPredictions(
+        "one",
+        "7",
+        "w",
+        (*ids,),
+        (Outcome.OK,) * count,
+        Tensor.of(np.arange(count)),
+        None,
+        (1,) * count,
+        40_000,
+        8,
+        8,
+        0,
+    )
+    return Record(topics.MODEL_PREDICTIONS, 0, offset, now_us, None, CODEC.encode(batch_of_it))

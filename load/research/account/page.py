@@ -20,6 +20,7 @@ _TEXT: Final = Path(__file__).with_name("introduction.md")
 DONE: Final = sections(Path(__file__).with_name("measures.md"))
 LARGE: Final = 0.03  # of a stretch's CPU time: from here on an entry has a paragraph
 _WORKERS = "workers"
+_BY_COLUMNS = "by_columns_"
 _ROLES = ("selection", _WORKERS, "joiner", "learner")
 
 
@@ -38,6 +39,7 @@ def page(result: Result, environment: Environment) -> str:
     for stretch, title in _stretches(result).items():
         parts += [f"## {title}\n", _steps(result, stretch, title).markdown(), _totals(result, stretch)]
         parts += [f"{table.title}:\n\n{table.markdown()}" for table in _others(result, stretch)]
+    parts.append(_by_columns(result))
     parts.append("## What was done about the large entries\n")
     parts += _paragraphs(result)
     return "\n".join(parts)
@@ -113,6 +115,13 @@ def _totals(result: Result, stretch: str) -> str:
         f"each process). Samples of no step: {figures['other']:.1%}{f' ({unknown})' if unknown else ''}. The same load "
         f"without sampling took {figures['unsampled_cpu_us_per_query']:.1f} µs ({figures['sampling']:+.1%} with it).\n"
     )
+
+
+def _by_columns(result: Result) -> str:
+    """Say how much went by columns."""
+    shares = {name: share for name, share in result.figures.items() if name.startswith(_BY_COLUMNS)}
+    each = ", ".join(f"{name.removeprefix(_BY_COLUMNS)} {share:.1%}" for name, share in shares.items())
+    return f"Of what a role has read, [columns](runtimes.md) took: {each}.\n" if each else ""
 
 
 def _paragraphs(result: Result) -> Iterator[str]:

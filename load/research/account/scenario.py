@@ -1,8 +1,8 @@
 """`account`: where a query's CPU time goes, by role and by step, and where its latency does, leg by leg.
 
 It runs the whole loop, four legs: Exp3 over two scikit-learn models of 64 features, feedback for every answer. It does
-so once draining a backlog, once at 500/s. Every process samples itself (`streams.runtime.process.cpu_profiler`). The
-same load without sampling gives the latencies, and the cost of sampling.
+so once draining a backlog, once at 500/s, and says how much of it went by columns. Every process samples itself
+(`streams.runtime.process.cpu_profiler`). The same load without sampling gives the latencies, and the cost of sampling.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from load.figures import Figures
+from load.figures import Better, Figures, Kind
 from load.harness import topics
 from load.harness.arrivals import POISSON, until
 from load.harness.driving import Driver
+from load.harness.probes import await_learnt, latest_gauge, length
 from load.harness.system import Deployment
 from load.harness.workload import Rows
 from load.models.training import LINEAR_RUNTIME, digits, linear_models, package_all
@@ -23,6 +24,8 @@ from load.research.account.measured import Measured, accounted, declared, declar
 from load.research.account.profile import Profile, Window, model_share, spent_by
 from load.results.results import Result
 from schemas.records import Application
+from schemas.topics import FEEDBACK, PREDICTIONS, QUERIES
+from streams.operators.statistics import BY_COLUMNS, render
 from streams.runtime.clock import SystemClock
 from streams.runtime.process.gc_schedule import FREEZE_S
 
@@ -48,19 +51,35 @@ _WARM_UP_S = FREEZE_S + 1.0  # what a process does once, soon after its start, b
 _BACKLOG_SLO_MS = 600_000.0
 _BACKLOG_DRAIN_S = 120.0
 _SLO_US = 100_000
+_LEARNT_S, _REPORT_S = 120.0, 30.0
+# What roles report of columns.
+COLUMNAR = {"selection": BY_COLUMNS, "joiner": "columns_total", "learner": "columns_total"}
 _WORKER = "worker."
 
 
 @dataclass(frozen=True, slots=True)
 class _Ran:
-    """The measurements of one deployment, by stretch, and its process ids by instance."""
+    """The measurements of one deployment, by stretch.
+
+    Attributes:
+        measured: by stretch.
+        traffic: by stretch.
+        pids: of its processes, by instance.
+        by_columns: by role, the share of the records that it read which went by columns.
+    """
 
     measured: Mapping[str, Measured]
     traffic: Mapping[str, Traffic]
     pids: Mapping[str, int]
+    by_columns: Mapping[str, float]
 
 
-FIGURES = Figures(declared(BACKLOG_STRETCH), declared(RATE_STRETCH), declared_legs(RATE_STRETCH))
+FIGURES = Figures(
+    declared(BACKLOG_STRETCH),
+    declared(RATE_STRETCH),
+    declared_legs(RATE_STRETCH),
+    Kind("", Better.HIGHER, 0.0, 0.05)(*(f"by_columns_{role}" for role in COLUMNAR)),
+)
 
 
 async def run(stage: Stage) -> Result:
@@ -72,7 +91,8 @@ async def run(stage: Stage) -> Result:
     plain = await _run(stage, data, packages, {})
     profiles = {instance: Profile.read(folder / f"{pid}.json") for instance, pid in sampled.pids.items()}
     given = {"backlog": BACKLOG, "rate": RATE, "seconds": stage.seconds, "seed": stage.seed}
-    result = Result(NAME, {}, {**given, "runtime": LINEAR_RUNTIME}, {})
+    figures = {f"by_columns_{role}": share for role, share in plain.by_columns.items()}
+    result = Result(NAME, figures, {**given, "runtime": LINEAR_RUNTIME}, {})
     for name, measured in sampled.measured.items():
         written = sampled.traffic[name]
         shares = {f"{_WORKER}{model}": _model_share(packages[model], data, written, model) for model in packages}
@@ -104,10 +124,34 @@ async def _run(stage: Stage, data: Digits, packages: Mapping[str, Path], setting
             ),
             RATE_STRETCH: await _noted(lambda note: driver.drive(offsets_us, rows(3), _SLO_US, note)),
         }
+        by_columns = await asyncio.to_thread(_by_columns, stage, deployment.prefix)
     windows = {name: each.window for name, each in measured.items()}
     written = await asyncio.to_thread(traffic.read, stage, deployment.prefix, packages, windows)
     topics.delete(stage.bootstrap, deployment.prefix)
-    return _Ran(measured, written, pids)
+    return _Ran(measured, written, pids, by_columns)
+
+
+def _by_columns(stage: Stage, prefix: str) -> dict[str, float]:
+    """Return by role the share of what it has read so far that went by columns; all feedback is learnt before.
+
+    The learner's is of observations, of which a record may hold many.
+
+    Raises:
+        TimeoutError: a role has not learnt or reported in time.
+    """
+    lengths = {topic: length(stage, prefix, topic) for topic in (QUERIES, PREDICTIONS, FEEDBACK)}
+    await_learnt(stage, prefix, lengths[FEEDBACK], _LEARNT_S)
+    read = {
+        "selection": lengths[QUERIES],
+        "joiner": lengths[PREDICTIONS] + lengths[FEEDBACK],
+        "learner": latest_gauge(stage, prefix, "learner", _labelled("applied_total"), _REPORT_S),
+    }
+    taken = {role: latest_gauge(stage, prefix, role, _labelled(name), _REPORT_S) for role, name in COLUMNAR.items()}
+    return {role: taken[role] / max(1.0, read[role]) for role in COLUMNAR}
+
+
+def _labelled(name: str) -> str:
+    return render((name, "application", _APPLICATION))
 
 
 async def _noted(drive: Callable[[Note], Awaitable[Stretch]]) -> Measured:

@@ -96,11 +96,15 @@ class ModelLoad:
         self._age(now_us)
         return True
 
-    def ask(self, due_us: int, now_us: int) -> None:
-        """Count one row asked."""
+    def has_room(self, rows: int) -> bool:
+        """Tell whether so many rows are admitted now whenever they are due: they are few, or nothing is known."""
+        return not self._cap or self.ahead + rows - 1 <= self._batch_rows
+
+    def ask(self, due_us: int, now_us: int, rows: int = 1) -> None:
+        """Count rows asked, the last of which is due then."""
         if self._asked == self._returned:
             self._start_us = now_us
-        self._asked += 1
+        self._asked += rows
         self._latest_due_us = max(self._latest_due_us, due_us)
 
     def report(self, batch: ModelPredictions, now_us: int, *, is_beside: bool = False) -> None:
@@ -174,11 +178,16 @@ class Admission:
         share = 1.0 if not (priority or self._seen_us) else self._share(priority, now_us)
         return load.admits(due_us, now_us, share)
 
-    def ask(self, models: Sequence[str], due_us: int, now_us: int) -> None:
-        """Count one row asked of each of these models."""
+    def has_room(self, models: Sequence[str], rows: int) -> bool:
+        """Tell whether each of these models would admit so many rows, whenever they are due, without priorities."""
+        loads = [self._loads.get(model) for model in models]
+        return not self._seen_us and all(load is None or load.has_room(rows) for load in loads)
+
+    def ask(self, models: Sequence[str], due_us: int, now_us: int, rows: int = 1) -> None:
+        """Count rows asked of each of these models, the last of which is due then."""
         for model in models:
             load = self._loads.get(model) or self.load(model)
-            load.ask(due_us, now_us)
+            load.ask(due_us, now_us, rows)
 
     def report(self, batch: ModelPredictions, now_us: int, *, is_beside: bool = False) -> None:
         """Learn from a worker's batch; `is_beside`: of a version beside the one that serves."""

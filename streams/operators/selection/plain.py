@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from policies.contract import Policy
-    from schemas.records import ModelOutput, Prediction
+    from schemas.records import ModelOutput, ModelPredictions, Prediction
     from streams.operators.configuration import Configuration, Deployed
     from streams.operators.contract import StateKey
     from streams.operators.selection.pending import Quota, Quotas
@@ -203,9 +203,17 @@ class PlainQueries:
         """Tell whether nobody but the query itself looks at a model's output."""
         return not (self.is_timed() or self._serving.is_coding)
 
-    def on_outputs(self, written_us: int, now_us: int) -> None:
+    def admits(self, deployed: Deployed, rows: int) -> bool:
+        """Tell whether so many rows would be asked of each of an application's models, whenever they are due."""
+        return self._serving.admits(deployed.application.models, rows)
+
+    def on_asked(self, model: str, due_us: Sequence[int], now_us: int) -> None:
+        """Take that columns have asked a model, and when the rows are due."""
+        self._serving.on_asked(model, due_us, now_us)
+
+    def on_outputs(self, batch: ModelPredictions, written_us: int, now_us: int) -> None:
         """Take that columns have answered by a worker batch, which was written at a time."""
-        self._serving.on_columns(written_us, now_us)
+        self._serving.on_columns(batch, written_us, now_us)
 
     def resume(self, waits: Sequence[tuple[Deployed, Quota, Arms, Waits]]) -> None:
         """Let queries wait in the kernel that have waited in columns, as if they had waited here all the time."""
@@ -229,7 +237,7 @@ class PlainQueries:
             ("models", not models.keys() >= {*application.models}),
             ("canary", canary_shares(application.models, models, application)),
             ("cache", self._serving.is_cached),
-            ("admission", self._serving.is_admitting),
+            ("admission", self._serving.is_admitting and not inside.isdisjoint(asked)),
         )
         return next((word for word, is_so in found if is_so), "")
 

@@ -523,17 +523,30 @@ class Serving:
         """Return the partition of a model's topic whose turn it is."""
         return self._dispatcher.place(topic, self.turn)
 
-    def on_columns(self, written_us: int, now_us: int) -> None:
+    def admits(self, models: Sequence[str], rows: int) -> bool:
+        """Tell whether so many rows would be asked of each of these models, whenever they are due."""
+        return self._admission is None or self._admission.has_room(models, rows)
+
+    def on_asked(self, model: str, due_us: Sequence[int], now_us: int) -> None:
+        """Take that columns have asked a model, and when the rows are due."""
+        if self._admission is not None:
+            self._admission.ask((model,), max(due_us), now_us, len(due_us))
+
+    def on_columns(self, batch: ModelPredictions, written_us: int, now_us: int) -> None:
         """Take that columns have answered by a worker batch, which was written at a time."""
         self._note_return(written_us, now_us)
+        self._report(batch, now_us)
         self._row_turn += 1
 
-    def on_batch(self, partition: int, batch: ModelPredictions, now_us: int, effects: Effects) -> None:
-        """Take a model's outputs for queries of a partition; append the answers that they complete."""
+    def _report(self, batch: ModelPredictions, now_us: int) -> None:
         if self._admission is not None:
             model = self._models.get(batch.model)
             is_beside = model is not None and (batch.version in model.shares or batch.version in model.standby)
             self._admission.report(batch, now_us, is_beside=is_beside)
+
+    def on_batch(self, partition: int, batch: ModelPredictions, now_us: int, effects: Effects) -> None:
+        """Take a model's outputs for queries of a partition; append the answers that they complete."""
+        self._report(batch, now_us)
         self._row_turn += 1
         outputs: list[ModelOutput] | None = None
         if self._coded.waits:

@@ -1,7 +1,7 @@
 """The account: samples become steps, records become legs, both become a page that adds up."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -182,3 +182,10 @@ def test_the_page_has_each_step_and_a_paragraph_on_the_large_ones(account: Accou
 def test_the_screen_shows_the_tables_of_the_page(account: Account) -> None:
     """Steps, volumes and batches of both stretches; legs of one."""
     assert [len(table.rows) for table in page.tables(account.result)] == [4, 2, 1, 4, 2, 1, 7]
+
+
+def test_the_page_says_how_much_went_by_columns(account: Account) -> None:
+    """By role, behind the stretches; nothing where nobody has said."""
+    assert "columns](" not in page.page(account.result, ENVIRONMENT)
+    result = replace(account.result, figures=account.result.figures | {"by_columns_joiner": 0.9375})
+    assert "columns](runtimes.md) took: joiner 93.8%." in page.page(result, ENVIRONMENT)

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policies import registry
+from policies.class_counts import key_of
 from schemas import topics
 from schemas.records import Decision, JoinStatus, LabelSet, Observation, Observations, PolicyState, Step
 from streams.columns.join_forms import Example
@@ -40,13 +41,20 @@ COMPILED = tuple(
         "exp4",
         "exp4(eta=2.0,share=0.0)",
         "timely",
+        "class_vote",
+        "class_vote(classes=3,discount=1.0)",
     )
 )
-OTHERS = ("exp3(eta=0.05,gamma=0.05,share=0.0)", "linucb", "class_vote()", "no policy", "exp3(")
+OTHERS = ("exp3(eta=0.05,gamma=0.05,share=0.0)", "linucb", "no policy", "exp3(")
 APPLICATIONS = dict(
-    zip(("exp", "mix", "eps", "ucb", "dis", "tho", "sin", "votes", "moved", "late"), COMPILED, strict=True)
-) | {"users": COMPILED[0], "users-forgotten": COMPILED[5], "users-all": COMPILED[7]}
-TOGETHER = ("exp4", "timely")  # their models are asked together
+    zip(
+        ("exp", "mix", "eps", "ucb", "dis", "tho", "sin", "votes", "moved", "late", "words", "few"),
+        COMPILED,
+        strict=True,
+    )
+) | {"users": COMPILED[0], "users-forgotten": COMPILED[5], "users-all": COMPILED[7], "users-words": COMPILED[11]}
+TOGETHER = ("exp4", "timely", "class_vote")  # their models are asked together
+LABELS = (*range(9), -(2**63), 2**63 - 1, "7", "é", "", None)
 WINDOW_US = 50_000_000
 
 
@@ -100,6 +108,8 @@ class Log:
         made = Observation(
             query_id, application, context, decision, losses, served, label, status, self.now_us, observed_us
         )._replace(forget_us=forget_us, span=2.0 if application in {"sin", "votes"} else None)
+        if policy.startswith("class_vote") and draw.random() < 0.9:
+            made = made._replace(answers=tuple([draw.choice(LABELS) for _ in MODELS]))
         return self.changed(made) if odd else made
 
     def changed(self, made: Observation) -> Observation:
@@ -290,9 +300,10 @@ def test_a_state_is_the_same_to_the_last_bit(policy: str, arms: int) -> None:
                     chosen = tuple(range(arms))
                     losses = tuple([draw.choice((loss, draw.random(), None)) for _ in range(arms)])
                 decision = Decision(chosen, at, "app", policy, names, shares)
-                seen.append(
-                    Observation(f"{at}", "app", None, decision, losses, loss, None, JoinStatus.JOINED, at, BEGIN_US)
-                )
+                one = Observation(f"{at}", "app", None, decision, losses, loss, None, JoinStatus.JOINED, at, BEGIN_US)
+                if policy.startswith("class_vote"):
+                    one = one._replace(answers=tuple([draw.choice(LABELS) for _ in names]))
+                seen.append(one)
             rows.append(
                 Record(
                     topics.OBSERVATIONS,
@@ -314,3 +325,35 @@ def test_a_state_is_the_same_to_the_last_bit(policy: str, arms: int) -> None:
         assert outcome(found) == outcome(expected)
     assert columns.taken == 40 * 8 * 64
     assert counted(columns.statistics()) == counted(alone.statistics())
+
+
+@pytest.mark.parametrize("keys", [(0.0, key_of(9), 7.0), (key_of(9), key_of(9), 0.0), (key_of(9), 0.0, key_of(9))])
+def test_classes_that_nobody_has_counted_so_are_the_kernels(keys: tuple[float, ...]) -> None:
+    """With a gap, or twice: a state in a store may hold anything."""
+    policy, (alone, columns) = registry.spec(registry.parse("class_vote(classes=3)")), pair()
+    given = PolicyState(policy, MODELS, 3, (*keys, *(1.5,) * 30))
+    for offset in range(3):
+        decision = Decision((0, 1, 2), 1, "app", policy, MODELS, (1.0,) * 3)
+        seen = Observation(
+            f"{offset}",
+            "app",
+            None,
+            decision,
+            (0.0, 1.0, 0.5),
+            0.5,
+            None,
+            JoinStatus.JOINED,
+            1,
+            BEGIN_US,
+            (9, None, 9),
+        )
+        record = Record(topics.OBSERVATIONS, 0, offset, BEGIN_US, None, CODEC.encode(seen))
+        for kernel in (alone, columns) if not offset else ():
+            kernel.on_assigned({0: 0})
+        expected = alone.on_records([record], 1)
+        found = columns.on_records([Batch(topics.OBSERVATIONS, 0, offset, offset + 1, batch_of([record]))], 1)
+        if not offset:
+            expected, found = (kernel.on_states({StateKey(0, "app"): given}, 1) for kernel in (alone, columns))
+        assert outcome(found) == outcome(expected)
+    assert counted(columns.statistics()) == counted(alone.statistics())
+    assert any("why=state" in name for name in columns.statistics())

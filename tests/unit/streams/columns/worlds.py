@@ -50,6 +50,7 @@ APPLICATIONS = (
     Application("squares", MODELS, "ucb1", loss="squared", window_s=20.0, span=3.0),
     Application("users", MODELS, "epsilon_greedy", window_s=10.0, per_context=True, forget_s=60.0),
     Application("votes", MODELS, "class_vote", window_s=20.0, default_loss=1.0),
+    Application("heard", MODELS, "class_vote", loss="given", window_s=20.0),
     Application("all", MODELS, "exp4", window_s=20.0),
     Application("means", MODELS, "exp4", loss="absolute", window_s=20.0, combine="mean"),
     Application("told", MODELS, "exp4", loss="given", window_s=20.0, per_context=True),
@@ -57,8 +58,8 @@ APPLICATIONS = (
 POLICIES = {one.name: registry.spec(registry.policy_of(one)) for one in APPLICATIONS} | {"nobody": "exp3(eta=0.1)"}
 ANSWERS = (1, 2, -7, 2**40, "one", "zwei é", 0.25, None)
 NUMBERS = (1, 2, -7, 0.25, 3.5, 2**40)
-COMMON = ("digits", "users", "given", "numbers", "squares", "all", "means", "told")
-TOGETHER = frozenset({"all", "means", "told", "votes"})
+COMMON = ("digits", "users", "given", "numbers", "squares", "all", "means", "told", "votes", "heard")
+TOGETHER = frozenset({"all", "means", "told", "votes", "heard"})
 SHARES = ((0.25, 0.25, 0.5), (0.1, 0.8, 0.1))
 
 
@@ -126,7 +127,7 @@ class World:
         query_id = draw.choice(("", "x" * 130, "é" * 40, "again")) if odd and draw.random() < 0.3 else f"id-{self.ids}"
         name = draw.choice([*POLICIES]) if odd else draw.choice(COMMON)
         context = draw.choice(("ann", "bö", "c" * 70)) if name in {"users", "told"} or odd else None
-        usual = NUMBERS if name in {"numbers", "squares", "means"} else ANSWERS[:6]
+        usual = NUMBERS if name in {"numbers", "squares", "means", "heard"} else ANSWERS[:6]
         arm, answer = draw.randrange(3), draw.choice(ANSWERS if odd else usual)
         state = name if context is None else f"{name}/{context}"
         decision = Decision((arm,), draw.randrange(3), state, POLICIES[name], MODELS, draw.choice(SHARES))
@@ -229,7 +230,7 @@ class World:
             answer = 5 if said.answer is None or isinstance(said.answer, Tensor) else said.answer
             label = draw.choice(ANSWERS) if odd else draw.choice((answer, _other(answer, draw)))
             loss = None
-            if odd or said.application in {"given", "told"}:
+            if odd or said.application in {"given", "told", "heard"}:
                 loss = draw.choice((0.0, 0.5, 1.0, -0.0, None, 1.5) if odd else (0.0, 0.5, 1.0))
             label = None if loss is not None and not (odd and draw.random() < 0.2) else label
             value: bytes | None = CODEC.encode(Feedback(said.query_id, label, loss, self.now_us))
