@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -15,23 +15,14 @@ if TYPE_CHECKING:
     from load.results.tables import Table
 
 
-class Measures(Protocol):
-    """A module that measures: a permanent name, the declarations of its figures, and what runs it."""
-
-    NAME: str
-    FIGURES: Figures
-
-    def run(self, stage: Stage, /) -> Coroutine[None, None, Result]:
-        """Measure."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Scenario:
     """A scenario.
 
     Attributes:
-        measures: the module that runs it.
+        name: permanent.
+        figures: the declarations of all that it measures.
+        run: measures.
         summary: what it shows, in one line.
         any_arrivals: whether its arrivals can be chosen.
         tables: a result for the screen, beside its figures.
@@ -46,7 +37,9 @@ class Scenario:
         hosted: whether its models can run in a host, too.
     """
 
-    measures: Measures
+    name: str
+    figures: Figures
+    run: Callable[[Stage], Coroutine[None, None, Result]]
     summary: str
     any_arrivals: bool = False
     tables: Callable[[Result], Sequence[Table]] | None = None
@@ -59,17 +52,3 @@ class Scenario:
     offline: bool = False
     any_processes: bool = False
     hosted: bool = False
-
-    @property
-    def name(self) -> str:
-        """Its permanent name."""
-        return self.measures.NAME
-
-    @property
-    def figures(self) -> Figures:
-        """The declarations of all that it measures."""
-        return self.measures.FIGURES
-
-    async def run(self, stage: Stage) -> Result:
-        """Measure."""
-        return await self.measures.run(stage)

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 import click
 
 from deploy.cli.common import VerbGroup, json_option, print_json, print_table
+from deploy.cli.load_stage import launcher, open_brokers
 from deploy.errors import UsageError
-from deploy.launch import launcher
-from deploy.local.cluster import open_brokers
 from deploy.local.redis import RedisServer
 from deploy.local.services import APACHE, open_broker
 from deploy.terminal import echo

@@ -1,55 +1,88 @@
-"""The scenarios that compare Skysail with other systems and with a paper, and the account of each microsecond."""
+"""The scenarios of papers and of other systems, and those of Skysail's own makers."""
 
-from load.research.account import page
-from load.research.account import scenario as account
+from load.research import many_models_page, steps_page
+from load.research.account import page as account_page
+from load.research.batching import (
+    batching,
+    cache,
+    controllers,
+    delayed,
+    gpu,
+    images,
+    latecomer,
+    lock,
+    runtimes,
+    straggler,
+)
+from load.research.clockwork import clockwork_page, hosts
+from load.research.learning import (
+    agreement,
+    cascade_page,
+    conformal_page,
+    evaluation,
+    figure8,
+    linear,
+    personal,
+    policies,
+    recall,
+    specialists,
+    spread,
+)
+from load.research.nexus import graph_page, nexus_page, prefix_page
+from load.research.operation import promotion, seeds, simulated, site_page, turns
 from load.research.paper import page as paper_page
-from load.research.paper import run as paper
-from load.research.peers import batching as batching_peers
-from load.research.peers import forest, forest_page, trio, trio_page
+from load.research.parm import hedge_page, parm_page, published
+from load.research.peers import forest_page, trio_page
 from load.research.peers import page as peers_page
-from load.research.peers import scenario as peers
-from load.scenario import Scenario
+from load.research.pretzel import pretzel_page
+from load.research.recommend import laser_page, velox_page
+from load.research.traces import azure, elb
 
 SCENARIOS = (
-    Scenario(
-        account,
-        "where each microsecond goes: CPU by role and step, messages and bytes a query, latency by leg",
-        tables=page.tables,
-        page=page.page,
-    ),
-    Scenario(
-        peers,
-        "Skysail beside hand-written loops and other systems: rate, goodput, latency, CPU time, memory",
-        tables=peers_page.tables,
-        page=peers_page.page,
-        seconds=peers.SECONDS,
-        parts=peers.PARTS,
-        short=True,
-    ),
-    Scenario(
-        forest,
-        "a random forest, which needs batching: goodput within 20, 50 and 100 ms beside what one would use instead",
-        tables=forest_page.tables,
-        page=forest_page.page,
-        seconds=forest.SECONDS,
-        parts=batching_peers.NAMES,
-        short=True,
-    ),
-    Scenario(
-        trio,
-        "one slow model among three: goodput with it and without it, beside those who run models in line",
-        tables=trio_page.tables,
-        page=trio_page.page,
-        seconds=trio.SECONDS,
-        parts=trio.NAMES,
-        short=True,
-    ),
-    Scenario(
-        paper,
-        "Clipper's figures 3 to 10 and its feedback rate, in short, as plots on one page beside the published ones",
-        page=paper_page.page,
-        html="paper.html",
-        parts=paper.NAMES,
-        short=True,
-    ),
+    azure.SCENARIO,
+    elb.SCENARIO,
+    figure8.SCENARIO,
+    personal.SCENARIO,
+    agreement.SCENARIO,
+    specialists.SCENARIO,
+    linear.SCENARIO,
+    hedge_page.SCENARIO,
+    graph_page.SCENARIO,
+    straggler.SCENARIO,
+    latecomer.SCENARIO,
+    batching.SCENARIO,
+    controllers.SCENARIO,
+    delayed.SCENARIO,
+    lock.SCENARIO,
+    runtimes.SCENARIO,
+    gpu.SCENARIO,
+    published.SCENARIO,
+    parm_page.SCENARIO,
+    cache.SCENARIO,
+    recall.SCENARIO,
+    images.SCENARIO,
+    promotion.SCENARIO,
+    site_page.SCENARIO,
+    cascade_page.SCENARIO,
+    conformal_page.SCENARIO,
+    nexus_page.SCENARIO,
+    seeds.SCENARIO,
+    clockwork_page.SCENARIO,
+    simulated.SCENARIO,
+    policies.SCENARIO,
+    hosts.SCENARIO,
+    prefix_page.SCENARIO,
+    pretzel_page.SCENARIO,
+    velox_page.SCENARIO,
+    laser_page.SCENARIO,
+    turns.SCENARIO,
+    spread.SCENARIO,
+    evaluation.SCENARIO,
+    account_page.SCENARIO,
+    peers_page.SCENARIO,
+    forest_page.SCENARIO,
+    trio_page.SCENARIO,
+    paper_page.SCENARIO,
 )
+# Pages of several scenarios.
+COLLECTED = (many_models_page.PAGE, steps_page.PAGE)

@@ -6,9 +6,11 @@ from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from load.research.account import scenario
 from load.research.account.steps import STEPS
 from load.results.pages import sections
 from load.results.tables import Table
+from load.scenario import Scenario
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -131,3 +133,13 @@ def _paragraphs(result: Result) -> Iterator[str]:
     small = [step for step in STEPS if 0 < large.get(step, 0.0) < LARGE]
     if small:
         yield f"Below {LARGE:.0%} of either: {', '.join(small)}.\n"
+
+
+SCENARIO = Scenario(
+    scenario.NAME,
+    scenario.FIGURES,
+    scenario.run,
+    "where each microsecond goes: CPU by role and step, messages and bytes a query, latency by leg",
+    tables=tables,
+    page=page,
+)

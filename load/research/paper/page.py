@@ -7,10 +7,12 @@ from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING, Any
 
+from load.research.paper import run
 from load.research.paper.parts import PARTS, SOURCES
 from load.research.paper.run import scatter
 from load.results.pages import sections
 from load.results.targets import not_judged, verdicts
+from load.scenario import Scenario
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -80,7 +82,7 @@ def _run(result: Result, row: Mapping[str, Any]) -> str:
 
 
 def _judged(result: Result) -> Iterator[str]:
-    figures = SOURCES[result.scenario].FIGURES
+    figures = SOURCES[result.scenario].figures
     for verdict in verdicts(result, figures):
         target = verdict.target
         text = escape(f"{target.figure} {target.relation} {target.bound:g}")
@@ -88,3 +90,15 @@ def _judged(result: Result) -> Iterator[str]:
         yield f"reached {text}: {found}" if verdict.reached else f'<b class="missed">missed {text}: {found}</b>'
     if others := not_judged(result, figures):
         yield f"not judged, as for other data or the full form alone: {', '.join(target.figure for target in others)}"
+
+
+SCENARIO = Scenario(
+    run.NAME,
+    run.FIGURES,
+    run.run,
+    "Clipper's figures 3 to 10 and its feedback rate, in short, as plots on one page beside the published ones",
+    page=page,
+    html="run.html",
+    parts=run.NAMES,
+    short=True,
+)

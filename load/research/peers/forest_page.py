@@ -6,11 +6,12 @@ from pathlib import Path
 from statistics import mean
 from typing import TYPE_CHECKING, Any, Final
 
-from load.research.peers import by_turns
+from load.research.peers import batching, by_turns, forest
 from load.research.peers.answer_audit import OBJECTIVES_MS
 from load.research.peers.forest import FIGURES
 from load.results.pages import with_short_form
 from load.results.tables import Table, left_out, number, spread
+from load.scenario import Scenario
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -108,3 +109,16 @@ def _stretches(stretches: Sequence[Row], objective: int) -> Table:
 def _counts(row: Row, objective: int) -> bool:
     """Tell whether a stretch says something about an objective: Skysail's queries carry the one they are asked for."""
     return bool(row["kind"] != "skysail" or row["slo_ms"] == objective)
+
+
+SCENARIO = Scenario(
+    forest.NAME,
+    forest.FIGURES,
+    forest.run,
+    "a random forest, which needs batching: goodput within 20, 50 and 100 ms beside what one would use instead",
+    tables=tables,
+    page=page,
+    seconds=forest.SECONDS,
+    parts=batching.NAMES,
+    short=True,
+)

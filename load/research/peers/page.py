@@ -8,6 +8,7 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from load.research.peers import scenario
 from load.research.peers.answer_audit import OBJECTIVES_MS, POINTS
 from load.research.peers.contenders import KINDS, SHORTEST, WHOLE, WHOLE_ONE
 from load.research.peers.loadgen import verdict
@@ -15,6 +16,7 @@ from load.research.peers.scenario import FIGURES
 from load.research.peers.summary import LANES, RATIOS, behind, best_row, judged_rows, no_default_rate
 from load.results.pages import missed
 from load.results.tables import Table, left_out, number, present
+from load.scenario import Scenario
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -214,3 +216,16 @@ def _spread(row: Row, figure: str) -> str:
 def _number(value: float | None) -> str:
     """Return a number; a percentile among defaults has none."""
     return "default" if value is not None and math.isinf(value) else number(value)
+
+
+SCENARIO = Scenario(
+    scenario.NAME,
+    scenario.FIGURES,
+    scenario.run,
+    "Skysail beside hand-written loops and other systems: rate, goodput, latency, CPU time, memory",
+    tables=tables,
+    page=page,
+    seconds=scenario.SECONDS,
+    parts=scenario.PARTS,
+    short=True,
+)

@@ -23,8 +23,8 @@ from load.figures import CPU_US, FAULTS, KEPT, NONE, P50_MS, P99_MS, PER_S, SHOW
 from load.harness import topics
 from load.harness.progress import say
 from load.harness.system import Deployment
-from load.models.slow import MODELS, InLine, InThreads
 from load.models.training import Digits, digits, trees
+from load.research.models.slow import MODELS, InLine, InThreads
 from load.research.peers import environments
 from load.research.peers.client import SLO_MS, Client
 from load.research.peers.contenders import AVRO, CONTENDERS
@@ -195,7 +195,7 @@ def make_ground(stage: Stage) -> Ground:
     rows = np.column_stack([said, late]).astype(np.float32)
     packages = {name: stage.folder / name for name in MODELS}
     for name, folder in packages.items():
-        package_function(f"load.models.slow:{name}", folder, name, "1", rows[late == 0][:5])
+        package_function(f"load.research.models.slow:{name}", folder, name, "1", rows[late == 0][:5])
     truth: dict[str, list[Truth]] = {name: said[:, column].tolist() for column, name in enumerate(MODELS)}
     prompt = np.column_stack([said, np.zeros(len(said))])  # the labels are known, so feedback need not wait
     for how, count in HOW.items():

@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from load.research.peers import trio
 from load.research.peers.trio import FIGURES
 from load.results.pages import with_short_form
 from load.results.tables import Table, left_out, number, spread
+from load.scenario import Scenario
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,3 +43,16 @@ def _line(row: Mapping[str, Any]) -> tuple[str, ...]:
     ]
     kept = f"{row['kept']:.3f}" if "kept" in row else ""
     return (row["label"], *values[:2], kept, *values[2:], number(row["with_lost"] + row["without_lost"]))
+
+
+SCENARIO = Scenario(
+    trio.NAME,
+    trio.FIGURES,
+    trio.run,
+    "one slow model among three: goodput with it and without it, beside those who run models in line",
+    tables=tables,
+    page=page,
+    seconds=trio.SECONDS,
+    parts=trio.NAMES,
+    short=True,
+)

@@ -8,10 +8,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from load.models.published import PART, Sleeping, published
+from load.research.clockwork import clockwork, clockwork_live, clockwork_page
+from load.research.clockwork.live_host import (
+    EXPIRED,
+    GOOD,
+    LATE,
+    REFUSED,
+    UNLOADED,
+    Asking,
+    Found,
+    Told,
+    copies,
+    outcome,
+)
+from load.research.models.published import PART, Sleeping, published
 from load.results.results import Result
-from load.scenarios import clockwork, clockwork_live, clockwork_page
-from load.scenarios.parts.live_host import EXPIRED, GOOD, LATE, REFUSED, UNLOADED, Asking, Found, Told, copies, outcome
 from schemas.records import Prediction, Status
 from workers import manifest as manifests
 from workers.entry_point import resolve
@@ -50,7 +61,7 @@ def test_a_sleeping_model_takes_what_was_published() -> None:
 
 def test_naming_a_sleeping_model_loads_it() -> None:
     """Each time anew: a runtime names its function whenever a package is loaded."""
-    one, other = (resolve("load.models.published:resnet18") for _ in range(2))
+    one, other = (resolve("load.research.models.published:resnet18") for _ in range(2))
     assert isinstance(one, Sleeping)
     assert one is not other
     assert one.held_bytes == published()["resnet18"].bytes // PART

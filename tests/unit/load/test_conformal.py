@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from load.harness.workload import Rows
+from load.research.learning import conformal, conformal_page
+from load.research.learning.label_sets import Sets, adaptive, fixed
 from load.results.results import Result
-from load.scenarios import conformal, conformal_page
-from load.scenarios.parts.label_sets import Sets, adaptive, fixed
 from schemas.records import LabelSet, Prediction, Status, Tensor
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from load.harness.wire import Arrival
 from load.harness.workload import Rows
 from load.results.results import Result
-from load.scenarios import freshness, freshness_page
+from load.scenarios.learning import freshness, freshness_page
 from schemas import topics
 from schemas.codec import Codec
 from schemas.records import (

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from load.models.traffic import MOST, found, picture
+from load.research.models.traffic import MOST, found, picture
+from load.research.nexus.graph import FIGURES, NAME
+from load.research.nexus.graph_live import FORM, LANES, OBJECTIVES_MS, WORKERS, Became, became, times_of
+from load.research.nexus.graph_page import page, plots, tables
+from load.research.nexus.graph_virtual import Form, lanes, play
 from load.results.results import Result
-from load.scenarios.graph import FIGURES, NAME
-from load.scenarios.graph_live import FORM, LANES, OBJECTIVES_MS, WORKERS, Became, became, times_of
-from load.scenarios.graph_page import page, plots, tables
-from load.scenarios.graph_virtual import Form, lanes, play
 from policies.packing.work import Times
 from schemas.records import Outcome, Prediction, StageOutput, Status
 
 if TYPE_CHECKING:
-    from load.scenarios.graph_virtual import Lane
+    from load.research.nexus.graph_virtual import Lane
 
 TIMES = {
     "detector": Times((1, 16), (8_000.0, 45_000.0)),

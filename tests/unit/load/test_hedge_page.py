@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from load.research.parm import hedge_page
 from load.results.results import Result
-from load.scenarios import hedge_page
 
 
 def test_what_hedging_saved_stands_beside_what_it_asked() -> None:

@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 from load.errors import MissingDataError
-from load.harness.slow_server import slowed
-from load.models import clicks
+from load.research.harness.slow_server import slowed
+from load.research.models import clicks
+from load.research.recommend import laser, laser_page, two_speeds
 from load.results.results import Result
-from load.scenarios import laser, laser_page
-from load.scenarios.parts import two_speeds
 from schemas.records import ModelOutput, Outcome, Prediction, Status, Tensor
 
 

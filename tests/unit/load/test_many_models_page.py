@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from load.registry import find
+from load.research.many_models_page import PAGE, PARTS
+from load.research.steps_page import PAGE as STEPS
 from load.results.results import Result
-from load.scenarios.many_models_page import PAGE, PARTS
-from load.scenarios.steps_page import PAGE as STEPS
 
 if TYPE_CHECKING:
     from load.harness.environment import Environment

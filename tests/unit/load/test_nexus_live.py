@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from load.research.clockwork.live_host import GOOD, LATE
+from load.research.nexus import nexus_page
+from load.research.nexus.nexus_live import Found, changes
 from load.results.results import Result
-from load.scenarios import nexus_page
-from load.scenarios.nexus_live import Found, changes
-from load.scenarios.parts.live_host import GOOD, LATE
 from schemas.records import Place, Plan
 
 S = 1_000_000

@@ -12,11 +12,13 @@ from load.figures import Figures
 from load.harness.backlog import Answered, keys
 from load.harness.system import Stage
 from load.harness.workload import Rows
+from load.research.batching import delayed
+from load.research.learning import figure8
+from load.research.learning.replay import Replay
 from load.research.paper import parts, run
 from load.research.paper.page import DIFFERENCES, page
 from load.results.results import Result
-from load.scenarios import delayed, figure8, overload, replicas
-from load.scenarios.parts.replay import Replay
+from load.scenarios.rate import overload, replicas
 from schemas.records import ModelPredictions, Outcome, Prediction, Status, Tensor
 from streams.topology import partition_of
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from load.harness.offline import Played, Stream, play
+from load.research.harness.offline import Played, Stream, play
+from load.research.learning import policies
 from load.results.results import Result
-from load.scenarios import policies
 from policies.registry import POLICIES, parse
 
 # Three queries of truth 1; the first model is always right, the second never, the third at first.

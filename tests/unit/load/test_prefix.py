@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from load.harness.environment import environment
+from load.research.nexus import prefix, prefix_page
 from load.results.results import Result
-from load.scenarios import prefix, prefix_page
 from workers.packages.loading import load_package
 from workers.runtimes.trunks import trunk_of
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def test_a_network_as_trunk_and_head_is_the_whole_one(trunk: str, tmp_path: Path) -> None:
     """Both packages of a model answer alike, and the models have one trunk and heads of their own."""
     pytest.importorskip("torch", reason="torch is not installed")
-    trunks = importlib.import_module("load.models.trunks")
+    trunks = importlib.import_module("load.research.models.trunks")
     trunks.package(trunk, ["a", "b"], tmp_path, 1)
     rows = trunks.rows(trunk, 20, 2)
     answers, digests = [], set()

@@ -7,10 +7,10 @@ import pytest
 
 from load.harness.environment import environment
 from load.models.pipelines import ATTENDEES, FAMILIES, SENTIMENT, Language, Operators
+from load.research.pretzel import pretzel, pretzel_page
+from load.research.pretzel.pipeline_packages import SHARINGS, Packages, is_common
+from load.research.pretzel.pipeline_process import Pipelines, family_of
 from load.results.results import Result
-from load.scenarios import pretzel, pretzel_page
-from load.scenarios.parts.pipeline_packages import SHARINGS, Packages, is_common
-from load.scenarios.parts.pipeline_process import Pipelines, family_of
 
 
 @pytest.mark.parametrize(("sharing", "expected"), [(100, 250), (50, 124), (0, 0)])

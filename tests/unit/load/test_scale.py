@@ -6,9 +6,9 @@ from load.harness.aggregates import cores
 from load.harness.driving import Stretch
 from load.harness.recorder import Recorder
 from load.results.results import Result
-from load.scenarios import scale_page
-from load.scenarios.parts.scaling import Chunk, Many, Size, by_role
-from load.scenarios.scale import SIZES, growth, impossible_rates, ratios
+from load.scenarios.scale import scale_page
+from load.scenarios.scale.scale import SIZES, growth, impossible_rates, ratios
+from load.scenarios.scale.scaling import Chunk, Many, Size, by_role
 from schemas.records import Status, Tensor
 
 ENVIRONMENT = {"cores_usable": 2, "processor": "some processor", "broker": "Apache Kafka", "python": "3.11"}

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from load.harness.system import Brokers, Stage, no_brokers
+from load.research.operation import site, site_page
 from load.results.results import Result
-from load.scenarios import site, site_page
 from schemas import topics
 from workers.simulation.calibration import Calibration
 from workers.simulation.legs import Leg, Legs

@@ -4,7 +4,7 @@ import time
 
 import numpy as np
 
-from load.models.slow import InLine, InThreads, dawdling, first, second
+from load.research.models.slow import InLine, InThreads, dawdling, first, second
 from load.research.peers import trio_page
 from load.research.peers.trio import figures, summary
 from load.results.results import Result

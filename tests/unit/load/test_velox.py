@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from load.models import movies
+from load.research.models import movies
+from load.research.recommend import velox, velox_page
 from load.results.results import Result
-from load.scenarios import velox, velox_page
 from schemas.records import Prediction, Status, Tensor
 
 
