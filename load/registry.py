@@ -7,10 +7,10 @@ import importlib
 import importlib.util
 from typing import TYPE_CHECKING
 
-from load.scenarios.learning import freshness_page, learn
+from load.scenarios.learning import freshness_tables, learn
 from load.scenarios.operation import hostile, idle, replayed, rollout, takeover
 from load.scenarios.rate import floor, loop, overload, processes, replicas
-from load.scenarios.scale import scale_page
+from load.scenarios.scale import scale_tables
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -31,9 +31,9 @@ _OWN: tuple[Scenario, ...] = (
     replicas.SCENARIO,
     rollout.SCENARIO,
     takeover.SCENARIO,
-    scale_page.SCENARIO,
+    scale_tables.SCENARIO,
     hostile.SCENARIO,
-    freshness_page.SCENARIO,
+    freshness_tables.SCENARIO,
     idle.SCENARIO,
 )
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from load.results import pages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -26,7 +28,8 @@ class Scenario:
         summary: what it shows, in one line.
         any_arrivals: whether its arrivals can be chosen.
         tables: a result for the screen, beside its figures.
-        page: a result and its environment as a page of the documentation, in Markdown.
+        page: the template of its page of the documentation, a path in `load`; empty = it has none.
+        words: what the template shows besides figures, parameters and tables, by name.
         plots: pictures that the page shows, SVG by the name of the file beside it.
         html: what that page is called where it is HTML and is written beside the result.
         seconds: of a measured stretch, unless one asks for another length.
@@ -43,7 +46,8 @@ class Scenario:
     summary: str
     any_arrivals: bool = False
     tables: Callable[[Result], Sequence[Table]] | None = None
-    page: Callable[[Result, Environment], str] | None = None
+    page: str = ""
+    words: Callable[[Result], Mapping[str, Any]] | None = None
     plots: Callable[[Result], Mapping[str, str]] | None = None
     html: str = ""
     seconds: float = 20.0
@@ -52,3 +56,17 @@ class Scenario:
     offline: bool = False
     any_processes: bool = False
     hosted: bool = False
+
+    def written(self, result: Result, machine: Environment) -> str:
+        """Return its page.
+
+        Args:
+            result: of it.
+            machine: what `load.harness.environment` says of it, and the broker.
+
+        Raises:
+            LookupError: the result lacks something that the template shows.
+        """
+        tables = self.tables(result) if self.tables else ()
+        more = self.words(result) if self.words else {}
+        return pages.filled(self.page, {**pages.shown(result, self.figures, tables, machine), **more})

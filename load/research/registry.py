@@ -1,6 +1,6 @@
 """The scenarios of papers and of other systems, and those of Skysail's own makers."""
 
-from load.research import many_models_page, steps_page
+from load.research import many_models, steps
 from load.research.account import page as account_page
 from load.research.batching import (
     batching,
@@ -14,11 +14,11 @@ from load.research.batching import (
     runtimes,
     straggler,
 )
-from load.research.clockwork import clockwork_page, hosts
+from load.research.clockwork import clockwork_tables, hosts
 from load.research.learning import (
     agreement,
-    cascade_page,
-    conformal_page,
+    cascade_tables,
+    conformal,
     evaluation,
     figure8,
     linear,
@@ -28,14 +28,14 @@ from load.research.learning import (
     specialists,
     spread,
 )
-from load.research.nexus import graph_page, nexus_page, prefix_page
-from load.research.operation import promotion, seeds, simulated, site_page, turns
+from load.research.nexus import graph, nexus, prefix
+from load.research.operation import promotion, seeds, simulated, site_tables, turns
 from load.research.paper import page as paper_page
-from load.research.parm import hedge_page, parm_page, published
-from load.research.peers import forest_page, trio_page
+from load.research.parm import hedge, parm_tables, published
+from load.research.peers import forest_tables, trio
 from load.research.peers import page as peers_page
-from load.research.pretzel import pretzel_page
-from load.research.recommend import laser_page, velox_page
+from load.research.pretzel import pretzel
+from load.research.recommend import laser_tables, velox_tables
 from load.research.traces import azure, elb
 
 SCENARIOS = (
@@ -46,8 +46,8 @@ SCENARIOS = (
     agreement.SCENARIO,
     specialists.SCENARIO,
     linear.SCENARIO,
-    hedge_page.SCENARIO,
-    graph_page.SCENARIO,
+    hedge.SCENARIO,
+    graph.SCENARIO,
     straggler.SCENARIO,
     latecomer.SCENARIO,
     batching.SCENARIO,
@@ -57,32 +57,32 @@ SCENARIOS = (
     runtimes.SCENARIO,
     gpu.SCENARIO,
     published.SCENARIO,
-    parm_page.SCENARIO,
+    parm_tables.SCENARIO,
     cache.SCENARIO,
     recall.SCENARIO,
     images.SCENARIO,
     promotion.SCENARIO,
-    site_page.SCENARIO,
-    cascade_page.SCENARIO,
-    conformal_page.SCENARIO,
-    nexus_page.SCENARIO,
+    site_tables.SCENARIO,
+    cascade_tables.SCENARIO,
+    conformal.SCENARIO,
+    nexus.SCENARIO,
     seeds.SCENARIO,
-    clockwork_page.SCENARIO,
+    clockwork_tables.SCENARIO,
     simulated.SCENARIO,
     policies.SCENARIO,
     hosts.SCENARIO,
-    prefix_page.SCENARIO,
-    pretzel_page.SCENARIO,
-    velox_page.SCENARIO,
-    laser_page.SCENARIO,
+    prefix.SCENARIO,
+    pretzel.SCENARIO,
+    velox_tables.SCENARIO,
+    laser_tables.SCENARIO,
     turns.SCENARIO,
     spread.SCENARIO,
     evaluation.SCENARIO,
     account_page.SCENARIO,
     peers_page.SCENARIO,
-    forest_page.SCENARIO,
-    trio_page.SCENARIO,
+    forest_tables.SCENARIO,
+    trio.SCENARIO,
     paper_page.SCENARIO,
 )
 # Pages of several scenarios.
-COLLECTED = (many_models_page.PAGE, steps_page.PAGE)
+COLLECTED = (many_models.PAGE, steps.PAGE)

@@ -1,10 +1,10 @@
-"""Results of `account` as tables and as a page. Its prose is in `introduction.md` and `measures.md`."""
+"""The scenario `account`: its tables, and what was done about each step (`measures.md`)."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from load.research.account import scenario
 from load.research.account.steps import STEPS
@@ -15,10 +15,8 @@ from load.scenario import Scenario
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from load.harness.environment import Environment
     from load.results.results import Result
 
-_TEXT: Final = Path(__file__).with_name("introduction.md")
 DONE: Final = sections(Path(__file__).with_name("measures.md"))
 LARGE: Final = 0.03  # of a stretch's CPU time: from here on an entry has a paragraph
 _WORKERS = "workers"
@@ -34,24 +32,20 @@ def tables(result: Result) -> list[Table]:
     ]
 
 
-def page(result: Result, environment: Environment) -> str:
-    """Return the page in Markdown; `environment` is that of `load.harness.environment`, and the broker."""
-    parts = [_TEXT.read_text(encoding="utf-8"), _machine(environment)]
-    for stretch, title in _stretches(result).items():
-        parts += [f"## {title}\n", _steps(result, stretch, title).markdown(), _totals(result, stretch)]
-        parts += [f"{table.title}:\n\n{table.markdown()}" for table in _others(result, stretch)]
-    parts.append("## What was done about the large entries\n")
-    parts += _paragraphs(result)
-    return "\n".join(parts)
+def words(result: Result) -> dict[str, Any]:
+    """Return what the page says besides: each stretch, and what was done about the steps that cost the most."""
+    stretches = [_stretch(result, name, title) for name, title in _stretches(result).items()]
+    return {"stretches": stretches, "least": LARGE, **_done(result)}
 
 
-def _machine(environment: Environment) -> str:
-    packages = ", ".join(f"{name} {environment['packages'].get(name)}" for name in ("skysail", "aiokafka", "uvloop"))
-    return (
-        f"Measured on {environment['cores_usable']} cores of {environment['processor']}, which all processes, "
-        f"the broker and the sender share. Software: {environment['broker']}, Python {environment['python']}, "
-        f"{packages}.\n"
-    )
+def _stretch(result: Result, name: str, title: str) -> dict[str, Any]:
+    return {
+        "title": title,
+        "steps": _steps(result, name, title),
+        "others": [*_others(result, name)],
+        "figures": {figure.removeprefix(f"{name}_"): value for figure, value in result.figures.items()},
+        "unknown": ", ".join(f"`{row['function']}`" for row in result.series[f"{name}_unknown"][:3]),
+    }
 
 
 def _stretches(result: Result) -> dict[str, str]:
@@ -104,35 +98,24 @@ def _whole_ms(result: Result, stretch: str) -> dict[str, float]:
     return {name: result.figures[f"{stretch}_{name}"] for name in ("p50_ms", "p99_ms")}
 
 
-def _totals(result: Result, stretch: str) -> str:
-    """Say how well the account adds up, and what it cost to take it."""
-    figures = {name.removeprefix(f"{stretch}_"): value for name, value in result.figures.items()}
-    unknown = ", ".join(f"`{row['function']}`" for row in result.series[f"{stretch}_unknown"][:3])
-    least, most = figures["accounted_least"], figures["accounted_most"]
-    return (
-        f"The system counts {figures['cpu_us_per_query']:.1f} µs of CPU a query for all processes together. The "
-        f"{figures['samples']:,.0f} samples add up to {figures['accounted']:.1%} of it ({least:.1%} to {most:.1%} of "
-        f"each process). Samples of no step: {figures['other']:.1%}{f' ({unknown})' if unknown else ''}. The same load "
-        f"without sampling took {figures['unsampled_cpu_us_per_query']:.1f} µs ({figures['sampling']:+.1%} with it).\n"
-    )
-
-
-def _paragraphs(result: Result) -> Iterator[str]:
-    shares: dict[str, list[str]] = {}
-    large: dict[str, float] = {}
+def _done(result: Result) -> dict[str, Any]:
+    """Return the steps with a paragraph, the dearest first, and the names of the others that cost something."""
+    shares: dict[str, dict[str, float]] = {}
     for stretch, title in _stretches(result).items():
-        of_step: dict[str, float] = defaultdict(float)
         for row in result.series[f"{stretch}_steps"]:
-            of_step[row["step"]] += row["share"]
-        for step, share in of_step.items():
-            shares.setdefault(step, []).append(f"{share:.0%} {title[0].lower()}{title[1:]}")
-            large[step] = max(share, large.get(step, 0.0))
-    for step in sorted(large, key=lambda name: -large[name]):
-        if large[step] >= LARGE:
-            yield f"**{step}** ({STEPS[step]}). Share: {', '.join(shares[step])}. {DONE[step]}\n"
-    small = [step for step in STEPS if 0 < large.get(step, 0.0) < LARGE]
-    if small:
-        yield f"Below {LARGE:.0%} of either: {', '.join(small)}.\n"
+            of_step = shares.setdefault(row["step"], {})
+            of_step[title] = of_step.get(title, 0.0) + row["share"]
+    most = {step: max(of_step.values()) for step, of_step in shares.items()}
+    large = [
+        {"name": step, "about": STEPS[step], "shares": _said(shares[step]), "done": DONE[step]}
+        for step in sorted(most, key=lambda step: -most[step])
+        if most[step] >= LARGE
+    ]
+    return {"large": large, "small": [step for step in STEPS if 0 < most.get(step, 0.0) < LARGE]}
+
+
+def _said(shares: Mapping[str, float]) -> list[str]:
+    return [f"{share:.0%} {title[0].lower()}{title[1:]}" for title, share in shares.items()]
 
 
 SCENARIO = Scenario(
@@ -141,5 +124,6 @@ SCENARIO = Scenario(
     scenario.run,
     "where each microsecond goes: CPU by role and step, messages and bytes a query, latency by leg",
     tables=tables,
-    page=page,
+    page="research/account/account.md.j2",
+    words=words,
 )

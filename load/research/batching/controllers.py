@@ -27,7 +27,6 @@ from load.harness.driving import Driver
 from load.harness.workload import Rows
 from load.models.training import clippers, digits, linear_svm, package_all, pixels
 from load.research.batching.controller_comparison import OBJECTIVE_MS, PATIENCE_S, workers_of
-from load.results.pages import section
 from load.results.results import Result
 from load.results.tables import Table, number
 from load.scenario import Scenario
@@ -39,18 +38,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from load.harness.environment import Environment
     from load.harness.flood import Drained
     from load.harness.system import Stage
     from load.models.training import Digits
 
 NAME = "controllers"
-TITLE = "What batching gains"
-INTRODUCTION = """\
-A backlog of queries goes the whole way to one worker. The first line is what batches save of the model's own time. The
-second adds a record, a request and an answer for each row, most of which is Kafka's. The third is what a user sees: the
-model runs as arrays by default, where a call costs little. Written by `skysail load run controllers`.
-"""
 MODELS = ("no-op", "linear-svm", "logistic", "network", "forest", "kernel-svm")
 CONTROLLERS: Mapping[str, tuple[str, Mapping[str, float]]] = {
     "aimd": ("aimd", {}),
@@ -258,11 +250,6 @@ def tables(result: Result) -> list[Table]:
     return [Table("A linear SVM through the whole system", ("", "in batches, queries/s", "without", "gain"), rows)]
 
 
-def page(result: Result, environment: Environment) -> str:
-    """Return the part of the benchmark page."""
-    return section(result, environment, TITLE, INTRODUCTION, tables(result), FIGURES)
-
-
 def _seconds(stage: Stage) -> float:
     return _SHORT_SECONDS if stage.short else max(_SECONDS, stage.seconds)
 
@@ -273,6 +260,6 @@ SCENARIO = Scenario(
     run,
     "six models: time by batch size, rows a second by each batch controller and in batches of one",
     tables=tables,
-    page=page,
+    page="research/batching/controllers.md.j2",
     short=True,
 )

@@ -32,7 +32,6 @@ from load.research.batching.large_networks import (
     subject_of,
     with_torch,
 )
-from load.results.pages import section
 from load.results.results import Result
 from load.results.tables import Table, number
 from load.scenario import Scenario
@@ -40,15 +39,9 @@ from load.scenario import Scenario
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from load.harness.environment import Environment
     from load.harness.system import Stage
 
 NAME = "gpu"
-TITLE = "Large networks"
-INTRODUCTION = """\
-Two networks with random weights run in a worker, without Kafka, and in the loop that one writes by hand. Shares are of
-that loop, or of the best fixed batch within an objective. Written by `skysail load run gpu`.
-"""
 ON_GPU, ON_CPU = "gpu", "CPU form: no GPU here"
 _IF_GPU = ("device", ON_GPU)
 _LEAST_BATCH = 8  # from this size on the worker is held to the bare loop: below it, handing over is not little
@@ -160,18 +153,13 @@ _GOODPUT = {
 }
 
 
-def page(result: Result, environment: Environment) -> str:
-    """Return the page."""
-    return section(result, environment, TITLE, INTRODUCTION, tables(result), FIGURES).replace("## ", "# ", 1)
-
-
 SCENARIO = Scenario(
     NAME,
     FIGURES,
     run,
     "large networks in a worker beside the bare torch loop, on a GPU where there is one: rates, aimd, overlap",
     tables=tables,
-    page=page,
+    page="research/batching/gpu.md.j2",
     short=True,
     offline=True,
 )

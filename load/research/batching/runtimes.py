@@ -18,7 +18,6 @@ from sklearn.svm import LinearSVC
 
 from load.figures import SHOWN_US, Figures
 from load.models.training import digits
-from load.results.pages import section
 from load.results.results import Result
 from load.results.tables import Table, number
 from load.scenario import Scenario
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from load.harness.environment import Environment
     from load.harness.system import Stage
     from load.models.training import Digits, Estimator
     from workers.runtimes.contract import Runtime
@@ -50,12 +48,6 @@ _LOAD = (
     "import sys, time, psutil; from workers.packages.loading import load_package; load_package(sys.argv[1]); "
     "print(time.process_time(), psutil.Process().memory_info().rss)"
 )
-TITLE: Final = "What a batch takes under each runtime"
-INTRODUCTION: Final = """\
-The tables give microseconds: the shortest of five calls, in one thread. The models are fitted on scikit-learn's digits
-(64 features, float32, ten classes) and packaged with `--convert auto`. `hummingbird` is the runtime that
-`--convert hummingbird` adds, here on the CPU. Written by `skysail load run runtimes`.
-"""
 MODELS: Mapping[str, tuple[Estimator, str]] = {
     "random forest of 100 trees": (RandomForestClassifier(100, random_state=_SEED), "label"),
     "random forest of 100 trees, 6 deep": (RandomForestClassifier(100, max_depth=6, random_state=_SEED), "label"),
@@ -157,16 +149,11 @@ def tables(result: Result) -> list[Table]:
     ]
 
 
-def page(result: Result, environment: Environment) -> str:
-    """Return the page."""
-    return section(result, environment, TITLE, INTRODUCTION, tables(result), FIGURES).replace("## ", "# ", 1)
-
-
 SCENARIO = Scenario(
     NAME,
     FIGURES,
     run,
     "trees and linear models under scikit-learn and all that they can be converted to: time by batch size",
     tables=tables,
-    page=page,
+    page="research/batching/runtimes.md.j2",
 )

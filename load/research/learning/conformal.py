@@ -25,7 +25,10 @@ from load.harness.workload import Rows
 from load.models.training import Digits, digits, rivals, scored
 from load.research.learning.cascade import load_images
 from load.research.learning.label_sets import Sets, adaptive, fixed
+from load.results.drawing import COLOURS, panels, svg
 from load.results.results import Result
+from load.results.tables import Table
+from load.scenario import Scenario
 from schemas.records import Application, Tensor
 from streams.operators.label_sets import holds
 from workers.packages.packaging import package_sklearn
@@ -212,3 +215,55 @@ def compared(name: str, ours: Sets, beside: Sets) -> tuple[dict[str, float], lis
     columns = zip(ours.windows(size), beside.windows(size), sizes, strict=False)
     curve = [{"queries": (at + 1) * size, "held": a, "fixed": b, "size": c} for at, (a, b, c) in enumerate(columns)]
     return figures, curve
+
+
+_PICTURE: Final = "coverage.svg"
+_PARTS: Final = {"replayed": "seven models vote", "single": "forest alone", "vote": "forest and linear, exp4"}
+
+
+def tables(result: Result) -> list[Table]:
+    """Return what was held before and after the change, by kind of set, and how large the sets were."""
+    names = ("held_before", "held_after", "lowest", "size_before", "size_after")
+    rows = [
+        (
+            _PARTS[part] + (", fixed" if what else ""),
+            *(f"{result.figures[f'{part}_{what}{name}']:.3f}" for name in names[:3]),
+            *(f"{result.figures[f'{part}_{what}{name}']:.2f}" for name in names[3:]),
+        )
+        for part in PARTS
+        for what in ("", "fixed_")
+    ]
+    heads = ("", "held before", "held after", "lowest window", "labels before", "labels after")
+    return [Table(f"Promised: {COVERAGE:g}", heads, tuple(rows))]
+
+
+def plots(result: Result) -> dict[str, str]:
+    """Return the picture: coverage held by windows, beside that of fixed sets; labels in a set."""
+    figure, (left, right) = panels(2, (8.6, 3.4))
+    for (part, name), colour in zip(_PARTS.items(), COLOURS, strict=False):
+        rows = result.series[part]
+        share = [row["queries"] / rows[-1]["queries"] for row in rows]
+        left.plot(share, [row["held"] for row in rows], marker="o", markersize=3, label=name, color=colour)
+        left.plot(share, [row["fixed"] for row in rows], linestyle="--", label=f"{name}, fixed", color=colour)
+        right.plot(share, [row["size"] for row in rows], marker="o", markersize=3, label=name, color=colour)
+    left.axhline(COVERAGE, color="black", linewidth=0.8, linestyle=":")
+    for axes in (left, right):
+        axes.axvline(0.5, color="grey", linewidth=0.8, linestyle=":")
+        axes.set_xlabel("share of the queries")
+    left.set_ylabel("sets that held the true label")
+    right.set_ylabel("labels in a set")
+    right.set_ylim(bottom=0)
+    figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=8)
+    return {_PICTURE: svg(figure)}
+
+
+SCENARIO = Scenario(
+    NAME,
+    FIGURES,
+    run,
+    "sets of labels while inputs change: coverage promised and held by windows, beside fixed sets",
+    short=True,
+    tables=tables,
+    page="research/learning/conformal.md.j2",
+    plots=plots,
+)

@@ -7,7 +7,7 @@ six models are those of `personal`. Policies that draw run several times with ot
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,7 +23,6 @@ from policies.registry import parse
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from load.harness.environment import Environment
     from load.harness.system import Stage
 
 NAME = "policies"
@@ -77,34 +76,6 @@ SUITS: Mapping[str, tuple[str, str]] = {
         "one of several items: a model knows them, and feedback on each corrects it ([two speeds](features.md))",
     ),
 }
-_INTRODUCTION = """\
-# Which policy suits what
-
-Written by `skysail load run policies --docs docs/policies.md`. The policies' own functions run on the same recorded
-answers, without Kafka and with the defaults of their parameters (`load/research/learning/policies.py`). An error is the
-share of wrong answers. For policies that draw it is the mean of {runs} runs (linear policies on MNIST: of one). `equal
-vote` asks all models and counts each alike. `best model` is the best single one in hindsight. `one at random` asks any.
-"""
-_READING = """\
-- *Models stay*: five models of MNIST, {steady:,} queries.
-- *The best breaks, is mended*: Clipper's figure 8, 20,000 queries. In the second quarter the best model is always
-  wrong.
-- *Two break in turn*: every 2,500 queries one of the two best breaks or is mended.
-- *Breaks, feedback 200 late*: as with the break, but 200 more queries are decided before a feedback is learnt.
-- *Six users*: six models of spoken digits, each made for one speaker, 1,500 queries. With one state for all, only the
-  query's features (who speaks) tell users apart. Only the linear policies use them. With a state each
-  (`per_context: true`), every policy learns each user.
-- A policy that asks one model costs one model's work a query. `exp4` and `class_vote` cost the work of all models, and
-  learn from every answer. `timely` is not measured here: it is `exp4` where all answers come in time.
-  Nor is `cascade`, which goes by scores: [its own page](cascades.md) has figures.
-- `ridge` and `two_speed` are not measured here: their answers are not those of their models
-  ([Recommending](recommending.md), [Two speeds](features.md)).
-- `ucb1` and `discounted_ucb` send all queries to one model between two updates. With late feedback that is the wrong
-  one for long. Their log has propensities of 0 and 1 only.
-- What a policy would have cost on your own traffic: `skysail evaluate`
-  ([Evaluate a policy](replay.md#evaluate-a-policy)).
-- None of these suits: write a policy of your own ([extending.md](extending.md)).
-"""
 
 
 def streams(*, short: bool) -> tuple[dict[str, Stream], str]:
@@ -185,17 +156,10 @@ def _cells(figures: Mapping[str, float], row: str, shown: Mapping[str, str]) -> 
     return [f"{figures[f'{name}_{row.replace(chr(32), chr(95))}']:.3f}" for name in shown]
 
 
-def page(result: Result, _: Environment) -> str:
-    """Return the page of the documentation."""
-    suits = Table("", ("policy", "models asked", "suits"), tuple((f"`{n}`", *s) for n, s in SUITS.items()))
-    runs = int(result.parameters["runs"])
-    parts = [
-        _INTRODUCTION.format(runs=runs),
-        suits.markdown().replace("---:", "---"),
-        "## Errors\n",
-        tables(result)[0].markdown(),
-    ]
-    return "\n".join([*parts, _READING.format(steady=_STEADY)])
+def words(_: Result) -> dict[str, Any]:
+    """Return what the page says besides: what suits what, and how long the first stream is."""
+    suits = Table("", ("policy", "models asked", "suits"), tuple((f"`{name}`", *said) for name, said in SUITS.items()))
+    return {"suits": suits, "steady": _STEADY}
 
 
 SCENARIO = Scenario(
@@ -204,7 +168,8 @@ SCENARIO = Scenario(
     run,
     "every policy on the same recorded answers: models that stay, break, know one user, feedback that is late",
     tables=tables,
-    page=page,
+    page="research/learning/policies.md.j2",
+    words=words,
     short=True,
     offline=True,
 )

@@ -13,18 +13,25 @@ nothing is computed, and time is virtual. `graph_live` has the part on Kafka.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from load.figures import IN_FULL, SHOWN, Better, Figures, Kind, at_least
 from load.harness.progress import say
+from load.research.models.traffic import SLOWER
 from load.research.nexus import graph_live
+from load.research.nexus.graph_live import Became
 from load.research.nexus.graph_virtual import MODELS, Form, highest, lanes, play
 from load.research.nexus.pool_traffic import PUBLISHED_MS
+from load.results.drawing import COLOURS, panels, svg
 from load.results.results import Result
+from load.results.tables import Table
+from load.scenario import Scenario
 from policies.packing.work import Times
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+
+    from matplotlib.axes import Axes
 
     from load.harness.system import Stage
     from load.research.nexus.graph_virtual import Lane
@@ -94,3 +101,146 @@ def _queries(stage: Stage) -> int:
 def _times(name: str) -> Times:
     sizes, took_ms = PUBLISHED_MS[name]
     return Times(sizes, tuple([1e3 * ms for ms in took_ms]))
+
+
+_PICTURE: Final = f"{NAME}.svg"
+_WORDS: Final = {
+    "split": "split by what batches take",
+    "even": "split evenly",
+    "whole": "as the first, without stages' deadlines",
+}
+_STAGES: Final = ("detect", "cars", "faces")
+_BECAME: Final = {
+    Became.WHOLE: "whole, in time",
+    Became.PART: "with what was there",
+    Became.DEFAULT: "by default",
+    Became.LATE: "late",
+    Became.NO_ANSWER: "no answer",
+}
+
+
+def tables(result: Result) -> list[Table]:
+    """Return rates by objective, and how the time and the workers were split: simulated, and on Kafka."""
+    return [*_simulated_tables(result), *_live_tables(result)]
+
+
+def _simulated_tables(result: Result) -> list[Table]:
+    found = result.figures
+    shown = [ms for ms in OBJECTIVES_MS if f"at_{ms}_ratio" in found]
+    if not shown:
+        return []
+    rates = tuple(
+        (f"{ms} ms", *(f"{found[f'at_{ms}_{lane}_per_s']:.0f}" for lane in LANES), f"{found[f'at_{ms}_ratio']:.2f}")
+        for ms in shown
+    )
+    heads = ("objective", *_WORDS.values(), "first / second")
+    over = tuple((f"{ms} ms", *(f"{found[f'at_{ms}_{lane}_over_per_s']:.0f}" for lane in LANES)) for ms in shown)
+    return [
+        Table("Pictures a second that are answered whole and in time", heads, rates),
+        Table(f"The same, where {OVER:g} times the first lane's rate is asked", heads[:-1], over),
+        _splits(found, [(ms, f"at_{ms}") for ms in shown]),
+    ]
+
+
+def _live_tables(result: Result) -> list[Table]:
+    found = result.figures
+    shown = [(f"{ms} ms", f"live_at_{ms}") for ms in graph_live.OBJECTIVES_MS if f"live_at_{ms}_ratio" in found]
+    if not shown:
+        return []
+    objectives = [(ms, f"live_at_{ms}") for ms in graph_live.OBJECTIVES_MS if f"live_at_{ms}_ratio" in found]
+    if "live_own_ratio" in found:
+        shown.append((f"{graph_live.OBJECTIVES_MS[0]} ms, with batches that workers size themselves", "live_own"))
+    lanes = graph_live.LANES
+    rates = tuple(
+        (name, *(_rate(found, f"{at}_{lane}") for lane in lanes), f"{found[f'{at}_ratio']:.2f}") for name, at in shown
+    )
+    over = tuple(
+        (name, _WORDS[lane], f"{found[f'{at}_{lane}_over_per_s']:.0f}", *_shares(found, f"{at}_{lane}_over"))
+        for name, at in shown
+        for lane in lanes
+    )
+    heads = ("objective", *(_WORDS[lane] for lane in lanes), "first / second")
+    return [
+        Table("Pictures a second that Kafka and workers answer whole and in time", heads, rates),
+        Table(
+            f"What becomes of {graph_live.OVER:g} times the first lane's rate",
+            ("objective", "time", "asked a second", *_BECAME.values()),
+            over,
+        ),
+        _splits(found, objectives),
+    ]
+
+
+def _rate(found: Mapping[str, float], lane: str) -> str:
+    virtual = found.get(f"{lane}_virtual_per_s")
+    return f"{found[f'{lane}_per_s']:.0f}" + ("" if virtual is None else f" ({virtual:.0f})")
+
+
+def _shares(found: Mapping[str, float], prefix: str) -> tuple[str, ...]:
+    return tuple(f"{found[f'{prefix}_{each.value}']:.1%}" for each in _BECAME)
+
+
+def _splits(found: Mapping[str, float], objectives: Sequence[tuple[int, str]]) -> Table:
+    rows = tuple(
+        (f"{ms} ms", _WORDS[lane], *(_stage(found, f"{at}_{lane}_{stage}") for stage in _STAGES))
+        for ms, at in objectives
+        for lane in LANES[:2]
+    )
+    return Table("By when a stage must answer; workers, rows of a batch", ("objective", "time", *_STAGES), rows)
+
+
+def _stage(found: Mapping[str, float], prefix: str) -> str:
+    share, workers, rows = (found[f"{prefix}_{of}"] for of in ("share", "workers", "rows"))
+    return f"{share:.0%}; {workers:.0f}, {rows:.0f}"
+
+
+def plots(result: Result) -> dict[str, str]:
+    """Return the picture: rates by objective, simulated and on Kafka, and the ratio of the first two lanes."""
+    found = result.figures
+    simulated = [(ms, f"at_{ms}") for ms in OBJECTIVES_MS if f"at_{ms}_ratio" in found]
+    live = [(ms // SLOWER, f"live_at_{ms}") for ms in graph_live.OBJECTIVES_MS if f"live_at_{ms}_ratio" in found]
+    figure, (left, right) = panels(2)
+    for number, lane in enumerate(LANES):
+        rates = [found[f"{at}_{lane}_per_s"] for _, at in simulated]
+        left.plot(
+            [ms for ms, _ in simulated], rates, marker="o", markersize=3, color=COLOURS[number], label=_WORDS[lane]
+        )
+    left.set_ylabel("pictures a second, simulated")
+    left.set_ylim(bottom=0)
+    for shown, marker, word in ((simulated, "o", "simulated"), (live, "s", f"on Kafka, {SLOWER} times as slow")):
+        _ratios(right, found, shown, marker, word)
+    right.axhline(1.3, color=COLOURS[4], linewidth=0.8, linestyle="--")
+    right.set_ylabel("split by what batches take / evenly")
+    right.legend(fontsize=7)
+    for axes in (left, right):
+        axes.set_xlabel("objective, ms")
+    right.set_xlabel(f"objective, ms; on Kafka {SLOWER} times that")
+    figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=7)
+    return {_PICTURE: svg(figure)}
+
+
+def _ratios(axes: Axes, found: Mapping[str, float], shown: Sequence[tuple[int, str]], marker: str, word: str) -> None:
+    if shown:
+        ratios = [found[f"{at}_ratio"] for _, at in shown]
+        colour = "black" if marker == "o" else COLOURS[3]
+        axes.plot([ms for ms, _ in shown], ratios, marker=marker, markersize=3, color=colour, label=word)
+
+
+def words(result: Result) -> dict[str, Any]:
+    """Return what the page says besides: the tables of either part, and on what models Kafka was asked."""
+    parts = {"simulated": _simulated_tables(result), "live": _live_tables(result)}
+    return {"workers": graph_live.WORKERS, "slower": SLOWER, **parts}
+
+
+SCENARIO = Scenario(
+    NAME,
+    FIGURES,
+    run,
+    "a detector, then models of cars and faces: rates with the time split by what batches take, and evenly",
+    tables=tables,
+    page="research/nexus/graph.md.j2",
+    words=words,
+    plots=plots,
+    parts=PARTS,
+    short=True,
+)

@@ -23,8 +23,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from load.figures import IN_FULL, RIGHT, SHOWN, SHOWN_S, Better, Figures, Kind, at_least, at_most
 from load.harness.progress import say
 from load.research.nexus import nexus_live
+from load.research.nexus.nexus_live import SLO_MS, SLOWER
 from load.research.nexus.pool_traffic import COUNTS, MEMORY_BYTES, day
+from load.results.drawing import COLOURS, panels, svg
 from load.results.results import Result
+from load.results.tables import Table
+from load.scenario import Scenario
 from policies.packing.epochs import Pace, Planned, planned
 from policies.packing.moving import Terms
 from policies.packing.squishy import pack
@@ -236,3 +240,66 @@ def _play(its: Day, planner: Planner, controller: str) -> Played:
 
 def _named(hosts: int) -> list[str]:
     return [f"host-{number:02}" for number in range(1, hosts + 1)]
+
+
+_PICTURE: Final = f"{NAME}.svg"
+_WAYS: Final = {
+    "planned": "planned, knows nothing beforehand",
+    "spread": "spread evenly, once, each model on two hosts",
+    "known": "packed once for the day's peaks, known beforehand",
+    "workers": "a worker a model",
+}
+_MEASURED: Final = {"planned": "planned, from nothing", "spread": "spread evenly, as many on each host"}
+
+
+def tables(result: Result) -> list[Table]:
+    """Return the ways of placing models, side by side: simulated, and on real hosts."""
+    found = result.figures
+    parts = []
+    if "planned_hosts" in found:
+        ways = tuple(
+            (name, f"{found[f'{way}_hosts']:.0f}", f"{found[f'{way}_in_time']:.2%}") for way, name in _WAYS.items()
+        )
+        parts.append(Table("Hosts for 99 % in time, simulated", ("models are", "hosts", "in time"), ways))
+    if "measured_queries" in found:
+        rows = tuple((name, *_measured_row(found, f"measured_{lane}")) for lane, name in _MEASURED.items())
+        heads = ("models are", "in time", "half within, ms", "99 % within, ms")
+        parts.append(Table(f"{nexus_live.HOSTS} hosts on this machine, measured", heads, rows))
+    return parts
+
+
+def _measured_row(found: Mapping[str, float], lane: str) -> tuple[str, ...]:
+    return f"{found[f'{lane}_goodput']:.2%}", f"{found[f'{lane}_p50_ms']:.1f}", f"{found[f'{lane}_p99_ms']:.1f}"
+
+
+def plots(result: Result) -> dict[str, str]:
+    """Return the picture: what was asked, and the hosts that the plan used, over the day."""
+    if "course" not in result.series:
+        return {}
+    figure, (left, right) = panels(2, (8.6, 2.9))
+    course = result.series["course"]
+    hours = [row["second"] / len(course) * 24 for row in course]
+    left.plot(hours, [row["asked"] for row in course], color=COLOURS[0], linewidth=0.8)
+    left.set_ylabel("rows a second")
+    right.step(hours, [row["hosts"] for row in course], color="black", where="post", label="planned")
+    for way, colour in (("spread", COLOURS[1]), ("known", COLOURS[2]), ("workers", COLOURS[4])):
+        right.axhline(result.figures[f"{way}_hosts"], color=colour, label=_WAYS[way])
+    right.set_ylabel("hosts")
+    for axes in (left, right):
+        axes.set_xlabel("part of the day in 24ths")
+    figure.legend(*right.get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize=7)
+    return {_PICTURE: svg(figure)}
+
+
+SCENARIO = Scenario(
+    NAME,
+    FIGURES,
+    run,
+    "a day of thirty models, simulated: hosts needed for 99 % in time, planned, spread, and a worker a model",
+    tables=tables,
+    page="research/nexus/nexus.md.j2",
+    words=lambda _: {"slo_ms": f"{SLO_MS:g}", "slower": SLOWER},
+    plots=plots,
+    parts=PARTS,
+    short=True,
+)

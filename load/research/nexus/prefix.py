@@ -25,7 +25,10 @@ from load.harness.aggregates import over_rounds, turned
 from load.harness.system import Deployment
 from load.research.nexus.clients import Clients
 from load.research.pretzel.pipeline_process import pss_mib
+from load.results.drawing import COLOURS, panels, svg
 from load.results.results import Result
+from load.results.tables import Table, number
+from load.scenario import Scenario
 from schemas.records import Application, Outcome, Tensor
 from workers.entry_point import resolve
 from workers.executors.predictor import predictor
@@ -203,3 +206,93 @@ def _pss_mib(pid: int) -> float:
 def _with_torch(name: str) -> Any:
     """Return a function of `load.research.models.trunks`, found as workers do: who lists scenarios needs no torch."""
     return resolve(f"load.research.models.trunks:{name}")
+
+
+_PICTURE: Final = f"{NAME}.svg"
+_ASKED: Final = {"own": "rows of their own", "same": "the same rows"}
+_WAYS: Final = {"heads": "heads on one trunk", "whole": "whole models"}
+_GAINS: Final = ("gain", "gain_a_head", "models_gain_a_head")
+
+
+def tables(result: Result) -> list[Table]:
+    """Return every table, in the order of the page."""
+    return [each for trunk in _trunks(result) for each in (_rates(result, trunk), _memory(result, trunk))]
+
+
+def _trunks(result: Result) -> list[str]:
+    return [trunk for trunk in TRUNKS if any(name.startswith(f"{trunk}_") for name in result.figures)]
+
+
+def _counts(result: Result, trunk: str) -> list[int]:
+    return [count for count in COUNTS if f"{trunk}_own_{count}_gain" in result.figures]
+
+
+def _rates(result: Result, trunk: str) -> Table:
+    figures, rows = result.figures, []
+    for asked in ASKED:
+        for count in _counts(result, trunk):
+            of = f"{trunk}_{asked}"
+            rates = [number(figures[f"{of}_{way}_{count}_per_s"]) for way in WAYS]
+            p50s = [number(figures[f"{of}_{way}_{count}_p50_ms"]) for way in WAYS]
+            gains = [f"{figures[f'{of}_{count}_{gain}']:.2f}" for gain in _GAINS]
+            rows.append((f"{_ASKED[asked]}, {count}", *rates, *gains, *p50s))
+    head = (
+        "models asked about",
+        "heads, rows/s",
+        "whole, rows/s",
+        "times",
+        "a head",
+        "models alone, a head",
+        "heads, p50 ms",
+    )
+    return Table(f"Trunk `{trunk}`", (*head, "whole, p50 ms"), tuple(rows))
+
+
+def _memory(result: Result, trunk: str) -> Table:
+    counts = _counts(result, trunk)
+    rows = tuple(
+        (
+            _WAYS[way],
+            *(number(result.figures[f"{trunk}_{way}_{count}_pss_mib"]) for count in counts),
+            number(result.figures[f"{trunk}_{way}_a_model_mib"]),
+        )
+        for way in WAYS
+    )
+    return Table(f"Memory, trunk `{trunk}` (MiB of PSS) by models", ("", *map(str, counts), "a model more"), rows)
+
+
+def plots(result: Result) -> dict[str, str]:
+    """Return the picture: how many times the rate of whole models, by their number."""
+    trunks = _trunks(result)
+    figure, axes = panels(len(trunks), (4.3 * len(trunks), 3.2))
+    for its, trunk in zip(axes, trunks, strict=True):
+        counts = _counts(result, trunk)
+        its.plot(counts, counts, color="black", linewidth=0.8, linestyle=":", label="as many times as models")
+        for asked, colour in zip(ASKED, COLOURS, strict=False):
+            gains = [result.figures[f"{trunk}_{asked}_{count}_gain"] for count in counts]
+            its.plot(counts, gains, marker="o", markersize=3, color=colour, label=_ASKED[asked])
+        its.set_title(trunk)
+        its.set_xlabel("models on one trunk")
+        its.set_ylabel("times the rate of whole models")
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=7)
+    return {_PICTURE: svg(figure)}
+
+
+def words(result: Result) -> dict[str, Any]:
+    """Return what the page says besides: which trunks there were, and the ratios where both ways do the same work."""
+    trunks = _trunks(result)
+    ones = [result.figures[f"{trunk}_{asked}_1_{gain}"] for trunk in trunks for asked in ASKED for gain in _GAINS[1:]]
+    return {"trunks": trunks, "ones": ones}
+
+
+SCENARIO = Scenario(
+    NAME,
+    FIGURES,
+    run,
+    "models with one trunk in a host: rows a second, memory and latency beside the same models whole",
+    tables=tables,
+    page="research/nexus/prefix.md.j2",
+    words=words,
+    plots=plots,
+    short=True,
+)

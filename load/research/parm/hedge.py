@@ -24,7 +24,10 @@ from load.harness.probes import written
 from load.harness.recorder import recorded
 from load.harness.system import Deployment
 from load.harness.workload import Rows, query_id
+from load.results.drawing import COLOURS, panels, svg
 from load.results.results import Result
+from load.results.tables import Table
+from load.scenario import Scenario
 from policies.tokens import MOST
 from schemas import topics as names
 from schemas.records import Application, ModelQueries, Tensor
@@ -163,3 +166,48 @@ def _counted(asked: Sequence[ModelQueries], seed: int, most: int) -> tuple[int, 
     for batch in asked:
         counts[batch.step > 0] += sum(name in ids for name in batch.query_ids)
     return counts[1], counts[0]
+
+
+_PICTURE: Final = "hedging.svg"
+_LANES: Final = {"plain": "asked once", "hedged": f"`hedge: {SHARE}`"}
+_PERCENTILES: Final = {"p50": "p50_ms", "p99": "p99_ms", "p99.9": "p999_ms"}
+
+
+def tables(result: Result) -> list[Table]:
+    """Return the latencies of both applications."""
+    found = result.figures
+    rows = [
+        (
+            name,
+            *(f"{found[key]:,.1f}" if (key := f"{lane}_{figure}") in found else "" for figure in _PERCENTILES.values()),
+            f"{found[f'{lane}_defaults']:,.0f}",
+        )
+        for lane, name in _LANES.items()
+    ]
+    return [Table("Latencies", ("", *(f"{name} ms" for name in _PERCENTILES), "by default"), tuple(rows))]
+
+
+def plots(result: Result) -> dict[str, str]:
+    """Return the picture: percentiles of both applications."""
+    figure, (axes,) = panels(1, (6.2, 2.9))
+    for (lane, name), colour in zip(_LANES.items(), COLOURS, strict=False):
+        points = [(at, result.figures.get(f"{lane}_{key}")) for at, key in _PERCENTILES.items()]
+        known = [(at, value) for at, value in points if value is not None]
+        axes.plot(*zip(*known, strict=True), marker="o", label=name.replace("`", ""), color=colour)
+    axes.set_yscale("log")
+    axes.set_ylabel("ms")
+    axes.legend()
+    return {_PICTURE: svg(figure)}
+
+
+SCENARIO = Scenario(
+    NAME,
+    FIGURES,
+    run,
+    "one replica of three stands still now and then: what a second question to another one saves",
+    tables=tables,
+    page="research/parm/hedge.md.j2",
+    plots=plots,
+    short=True,
+    any_arrivals=True,
+)

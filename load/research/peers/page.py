@@ -1,35 +1,26 @@
-"""The comparison with other systems as tables and as a page. Its prose is in `benchmark.md`."""
+"""The comparison with other systems: its tables, and who is the best of each kind."""
 
 from __future__ import annotations
 
 import math
-import re
-import textwrap
-from pathlib import Path
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final
 
 from load.research.peers import scenario
 from load.research.peers.answer_audit import OBJECTIVES_MS, POINTS
 from load.research.peers.contenders import KINDS, SHORTEST, WHOLE, WHOLE_ONE
 from load.research.peers.loadgen import verdict
-from load.research.peers.scenario import FIGURES
 from load.research.peers.summary import LANES, RATIOS, behind, best_row, judged_rows, no_default_rate
-from load.results.pages import missed
 from load.results.tables import Table, left_out, number, present
 from load.scenario import Scenario
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from load.harness.environment import Environment
     from load.results.results import Result
 
     Row = Mapping[str, Any]
 
-_TEXT: Final = Path(__file__).with_name("benchmark.md")
-_MARK: Final = "<!-- tables and notes -->\n"
-_PLACE: Final = re.compile(r"\{(\w+)\}")
-_WIDTH: Final = 120
 _UNKNOWN: Final = "(not measured)"
 _RATES: Final = {
     "drained_per_s": "queries/s",
@@ -75,36 +66,15 @@ def tables(result: Result) -> list[Table]:
     return [table for table in shown if table.rows]
 
 
-def page(result: Result, environment: Environment) -> str:
-    """Return the page in Markdown; `environment` is that of `load.harness.environment`, and the broker."""
-    machine = f"Measured on {environment['cores_usable']} cores of {environment['processor']}, shared by broker, sender"
-    introduction, yourself = _TEXT.read_text(encoding="utf-8").split(_MARK)
-    software = f"Software: {environment['broker']}, Python {environment['python']}"
-    measured = f"{machine} and system. {software}. Run: {result.given}.\n"
-    shown = [f"## {table.title}\n\n{table.markdown()}" for table in tables(result)]
-    notes = [f"- {note}" for note in (*result.notes, *missed(result, FIGURES))]
-    title, sentences, more = introduction.split("\n\n", 2)
-    introduction = "\n\n".join((title, _wrapped(filled(sentences, result)), more))
-    return introduction + "\n".join([measured, *shown, *notes, yourself])
-
-
-def filled(text: str, result: Result) -> str:
-    """Return a text whose places, `{figure}`, have the run's figures, and `{best_KIND_FIGURE}` who has the best."""
-    words = {name: _short(value) for name, value in result.figures.items()}
+def words(result: Result) -> dict[str, Any]:
+    """Return what the page says besides: the run's figures in words, and `best_KIND_FIGURE`, who has the best one."""
+    said = defaultdict(lambda: _UNKNOWN, {name: _short(value) for name, value in result.figures.items()})
     rows = [*result.series.get("systems", ()), *judged_rows(result.series.get("judged", ()))]
     for kind in KINDS:
         for end, figure in RATIOS.items():
-            row = best_row(rows, kind, figure)
-            words |= {f"best_{kind}_{end}": row["label"]} if row is not None else {}
-    return _PLACE.sub(lambda place: words.get(place[1], _UNKNOWN), text)
-
-
-def _wrapped(items: str) -> str:
-    """Return a list in Markdown with its lines as long as a page's may be."""
-    found = (" ".join(item.split()) for item in re.split(r"^- ", items, flags=re.MULTILINE)[1:])
-    return "\n".join(
-        textwrap.fill(f"- {item}", _WIDTH, subsequent_indent="  ", break_on_hyphens=False) for item in found
-    )
+            if (row := best_row(rows, kind, figure)) is not None:
+                said[f"best_{kind}_{end}"] = row["label"]
+    return {"said": said}
 
 
 def _short(value: float) -> str:
@@ -224,7 +194,8 @@ SCENARIO = Scenario(
     scenario.run,
     "Skysail beside hand-written loops and other systems: rate, goodput, latency, CPU time, memory",
     tables=tables,
-    page=page,
+    page="research/peers/peers.md.j2",
+    words=words,
     seconds=scenario.SECONDS,
     parts=scenario.PARTS,
     short=True,

@@ -12,7 +12,7 @@ import asyncio
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import joblib
 import numpy as np
@@ -31,6 +31,9 @@ from load.research.peers.contenders import AVRO, CONTENDERS
 from load.research.peers.running import PARTITIONS, Ground, Running
 from load.research.peers.summary import spread
 from load.results.results import Result
+from load.results.tables import Table, left_out, number
+from load.results.tables import spread as in_words
+from load.scenario import Scenario
 from schemas import topics as names
 from schemas.records import Application
 from workers.packages.packaging import package_function
@@ -235,3 +238,39 @@ def figures(systems: Iterable[Mapping[str, Any]]) -> dict[str, float]:
         for key, value in row.items()
         if key not in ("name", "label")
     }
+
+
+_FIGURES: Final = ("goodput_per_s", "p50_ms", "p99_ms")
+
+
+def tables(result: Result) -> list[Table]:
+    """Return every table, in the order of the page."""
+    heads = ("system", "goodput/s without it", "with it", "kept", "p50 ms", "with it", "p99 ms", "with it", "lost")
+    lines = tuple(_line(row) for row in result.series["systems"])
+    shown = [Table("Goodput and latency with the slow model and without it", heads, lines)]
+    if out := result.series.get("left_out"):
+        shown.append(left_out(out))
+    return shown
+
+
+def _line(row: Mapping[str, Any]) -> tuple[str, ...]:
+    values = [
+        in_words(row[key]) if key in row else ""
+        for figure in _FIGURES
+        for key in (f"without_{figure}", f"with_{figure}")
+    ]
+    kept = f"{row['kept']:.3f}" if "kept" in row else ""
+    return (row["label"], *values[:2], kept, *values[2:], number(row["with_lost"] + row["without_lost"]))
+
+
+SCENARIO = Scenario(
+    NAME,
+    FIGURES,
+    run,
+    "one slow model among three: goodput with it and without it, beside those who run models in line",
+    tables=tables,
+    page="research/peers/trio.md.j2",
+    seconds=SECONDS,
+    parts=NAMES,
+    short=True,
+)

@@ -38,10 +38,13 @@ from load.figures import (
 from load.models.pipelines import FAMILIES
 from load.research.pretzel.pipeline_packages import SHARINGS, Packages, processes
 from load.research.pretzel.pipeline_process import family_of
+from load.results.drawing import COLOURS, panels, svg
 from load.results.results import Result
+from load.results.tables import Table, number
+from load.scenario import Scenario
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from load.harness.system import Stage
 
@@ -193,3 +196,89 @@ def _gains(figures: dict[str, float], count: int, started: Sequence[int]) -> dic
     return gains | {
         f"{family}_hot_gain": figures[f"{family}_hot_sklearn_us"] / figures[f"{family}_hot_us"] for family in FAMILIES
     }
+
+
+_PICTURE: Final = f"{NAME}.svg"
+_WAYS: Final = {
+    "processes": "one process each, scikit-learn",
+    "staged": "one process each, stages",
+    "sklearn": "one process, scikit-learn",
+    "alone_0": "one process, stages, nothing shared",
+    "shared_0": "store, 0 % have common operators",
+    "shared_50": "store, 50 %",
+    "shared_100": "store, 100 %",
+}
+
+
+def tables(result: Result) -> list[Table]:
+    """Return every table, in the order of the page."""
+    return [
+        _by_count(result, "memory", "pss_mib", "Memory by pipelines (MiB of PSS)"),
+        _by_count(result, "work", "per_s", "Rows a second by pipelines"),
+        _latency(result),
+        _hot(result),
+    ]
+
+
+def _by_count(result: Result, series: str, value: str, title: str) -> Table:
+    rows: Sequence[Mapping[str, Any]] = result.series[series]
+    counts = sorted({int(row["pipelines"]) for row in rows})
+    found = {(row["way"], row["pipelines"]): row[value] for row in rows}
+    return Table(
+        title,
+        ("way", *map(str, counts)),
+        tuple((name, *(number(found.get((way, count))) for count in counts)) for way, name in _WAYS.items()),
+    )
+
+
+def _latency(result: Result) -> Table:
+    figures = result.figures
+    points = ("p50_ms", "p99_ms", "p99_cpu_ms")
+    ways = {f"cold, {sharing} % common, ms": f"cold_{sharing}" for sharing in (100, 50, 0)}
+    rows = [
+        (name, *(number(figures[f"{way}_{point}"]) for point in points))
+        for name, way in (ways | {"cold, scikit-learn, ms": "sklearn_cold"}).items()
+    ]
+    return Table("First query of a pipeline that is not loaded", ("", "p50", "p99", "p99, CPU alone"), tuple(rows))
+
+
+def _hot(result: Result) -> Table:
+    figures = result.figures
+    rows = [
+        (
+            f"{family}, hot, us",
+            number(figures[f"{family}_hot_us"]),
+            number(figures[f"{family}_hot_sklearn_us"]),
+            number(figures[f"{family}_hot_gain"]),
+        )
+        for family in FAMILIES
+    ]
+    return Table("One row of a pipeline that is loaded", ("", "stages", "scikit-learn", "times"), tuple(rows))
+
+
+def plots(result: Result) -> dict[str, str]:
+    """Return the picture: memory and rows a second by the number of pipelines."""
+    figure, (left, right) = panels(2, (8.6, 3.4))
+    for axes, series, value in ((left, "memory", "pss_mib"), (right, "work", "per_s")):
+        for (way, name), colour in zip(_WAYS.items(), (*COLOURS[:6], "black"), strict=True):
+            points = [(row["pipelines"], row[value]) for row in result.series[series] if row["way"] == way]
+            axes.plot(*zip(*points, strict=True), marker="o", markersize=3, label=name, color=colour)
+        axes.set_xlabel("pipelines")
+        axes.set_yscale("log")
+    left.set_ylabel("MiB of PSS")
+    right.set_ylabel("rows a second")
+    figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=7)
+    return {_PICTURE: svg(figure)}
+
+
+SCENARIO = Scenario(
+    NAME,
+    FIGURES,
+    run,
+    "250 pipelines in one process that shares equal steps: memory, cold and hot latency, beside scikit-learn",
+    tables=tables,
+    page="research/pretzel/pretzel.md.j2",
+    plots=plots,
+    short=True,
+    offline=True,
+)

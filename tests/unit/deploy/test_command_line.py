@@ -102,7 +102,7 @@ def test_every_command_of_a_group_explains_itself_with_examples_of_its_own() -> 
         (("load", "run", "figure8", "--arrivals", "constant"), "goes with: floor, loop"),
         (
             ("load", "run", "loop", "--docs", "loop.md"),
-            "goes with: hedge, graph, controllers, runtimes, gpu, parm, scale, site, ",
+            "goes with: scale, freshness, hedge, graph, controllers, runtimes, gpu, parm, site, ",
         ),
         (("load", "run", "loop", "--short"), "peers"),
         (("load", "run", "peers", "--only", "triton"), "has no part triton"),
@@ -459,7 +459,7 @@ def test_results_that_were_measured_otherwise_make_no_page_together(
 @pytest.mark.parametrize(
     ("scenario", "expected"),
     [
-        ("loop", "these have: hedge, graph, controllers, runtimes, gpu, parm, scale, site, "),
+        ("loop", "these have: scale, freshness, hedge, graph, controllers, runtimes, gpu, parm, site, "),
         ("peers", "is missing"),
     ],
 )

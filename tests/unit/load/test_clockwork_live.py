@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from load.research.clockwork import clockwork, clockwork_live, clockwork_page
+from load.research.clockwork import clockwork, clockwork_live, clockwork_tables
 from load.research.clockwork.live_host import (
     EXPIRED,
     GOOD,
@@ -88,9 +88,9 @@ def test_a_page_shows_the_parts_that_were_run() -> None:
     assert (named["loads_per_s"], named["rows_a_batch"], named["resident"]) == (2.0, 2.0, 20.0)
     figures |= {"sleeping_queries": 1_000.0, "sleeping_per_s": 141.0}
     result = Result(clockwork.NAME, figures=figures, parameters={"form": "sleeping"})
-    assert [table.title for table in clockwork_page.tables(result)] == [
+    assert [table.title for table in clockwork_tables.tables(result)] == [
         "Sleeping models on Kafka: 1,000 queries, 141 a second",
         "Sleeping models on Kafka: what it took",
     ]
-    assert clockwork_page.plots(result) == {}
+    assert clockwork_tables.plots(result) == {}
     assert all(clockwork.FIGURES.of(name) is not None for name in figures)

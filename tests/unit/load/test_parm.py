@@ -12,7 +12,7 @@ import pytest
 from load.research.harness.stalls import pairs
 from load.research.parm.parm import FIGURES, NAME
 from load.research.parm.parm_forms import Lane
-from load.research.parm.parm_page import plots, tables
+from load.research.parm.parm_tables import plots, tables
 from load.research.parm.parm_virtual import World, play
 from load.results.results import Result
 from policies.calibration import KNOTS

@@ -51,6 +51,6 @@ def test_the_page_names_every_policy() -> None:
     assert policies.SUITS.keys() == POLICIES.keys()
     names = [*policies.POLICIES, "best_model", "equal_vote", "one_at_random"]
     result = Result(policies.NAME, {f"steady_{name}": 0.5 for name in names}, {"runs": 3})
-    page = policies.page(result, {})
+    page = policies.SCENARIO.written(result, {})
     assert "| `exp3` | 0.500 |" in page
     assert "nan" not in page

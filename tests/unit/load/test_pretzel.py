@@ -7,7 +7,7 @@ import pytest
 
 from load.harness.environment import environment
 from load.models.pipelines import ATTENDEES, FAMILIES, SENTIMENT, Language, Operators
-from load.research.pretzel import pretzel, pretzel_page
+from load.research.pretzel import pretzel
 from load.research.pretzel.pipeline_packages import SHARINGS, Packages, is_common
 from load.research.pretzel.pipeline_process import Pipelines, family_of
 from load.results.results import Result
@@ -88,7 +88,7 @@ def a_result() -> Result:
 
 def test_the_page_names_missed_targets_and_shows_the_picture() -> None:
     """Its picture lies beside it, with a line for each way."""
-    page, pictures = pretzel_page.page(a_result(), environment()), pretzel_page.plots(a_result())
+    page, pictures = pretzel.SCENARIO.written(a_result(), environment()), pretzel.plots(a_result())
     assert "Target missed: different_answers is 12.5" in page
     assert all(f"]({name})" in page for name in pictures)
     assert pictures["pretzel.svg"].count(">one process each, stages<") == 1

@@ -1,65 +1,21 @@
-"""Results of `clockwork` as tables, as the page docs/clockwork.md, and as its picture."""
+"""The scenario `clockwork`: its tables and its picture."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from load.research.clockwork import clockwork, clockwork_live
-from load.research.clockwork.clockwork import FIGURES, LANES, NAME, OBJECTIVES_MS, SIMULATED
+from load.research.clockwork.clockwork import LANES, NAME, OBJECTIVES_MS, SIMULATED
 from load.results.drawing import COLOURS, panels, svg
-from load.results.pages import section
 from load.results.tables import Table, number
 from load.scenario import Scenario
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from load.harness.environment import Environment
     from load.results.results import Result
 
-TITLE: Final = "Many models on one host"
-_INTRODUCTION: Final = """\
-200 models of which a tenth fit into memory, 100 ms for an answer, and tweets about ten companies as they were counted
-in five minutes each (NAB): no count is changed or left out, and time is divided. Which of a company's twenty models a
-query asks is drawn by Zipf's law. Everything that a model does not answer in time is a miss. Written by
-`skysail load run clockwork --docs docs/clockwork.md`.
 
-**On Kafka**, one host serves all 200 models, and each model has an application that asks it. *Real* models are
-linear, trees and networks under ONNX Runtime: three packages, copied to 200 folders. The sender, the broker,
-selection and the host share the cores. The load is 70 % of them, by what a query cost in a calm stretch before.
-*Sleeping* models are those of Clockwork (OSDI'20) by its published times on a V100. They compute nothing: a batch
-sleeps as long as it says, and so does loading, beside batches. Each holds a 64th of the weights' bytes. Clockwork's
-own `docs/withoutgpus.md` does the same. The memory of a tenth is reckoned from what a host says that models take.
-Each model was asked once before. As many single workers are started as fit into the memory of the host's processes,
-for the models that are asked most; all other queries are misses. Where objectives are shorter, it is the query that
-names its own.
-
-**Simulated**, the kernel's own schedules and residency run many times as many queries in virtual time, without Kafka,
-selection and the way to the models' process. The *profiled* models are the sleeping ones. The *real* ones are the same
-three packages, as they are measured on this machine; one process loads and runs them in turn. A worker a model has only
-the model's own bytes to hold there.
-
-The simulated load is 70 % on average, reckoned with batches of one row, and so is that of the sleeping models. The
-targets, 99.99 % for profiled and sleeping models and 99.9 % for real ones, are of all queries. A second share is of the
-queries that come *within* the load, in five minutes that ask, as those before them, for no more than 70 %. A query is
-cold if its model is not in memory when it comes. With 20 ms and less most cold queries cannot be in time, because
-loading takes 4 to 20 ms.
-
-**What is missing is the bursts.** Of the first 200,000 queries of the profiled models 98.44 % were in time. With all
-models in memory it would be 98.46 %, and with loading within 0.1 ms 98.48 %. But 36 % of them come in five minutes that
-ask for more than all of the device in single rows, and 12 % in such that ask for more in any batches of 95 ms: at 143
-queries a second for 200 models there is hardly ever a second row to wait for. One idea helped: where more waits than
-can be in time, the rows that take longest give way (Moore and Hodgson, 1968). That makes 98.80 %, where `fifo` has
-98.78 %. The queries of a ResNet-152 pay for it, 98.7 % of which are in time instead of 99.1 %.
-
-How unequal the models are decides most. The exponent of Zipf's law, 2.5, was chosen among five: with 1.5 some 97 % of
-the profiled models' queries were in time in the short form, with 1.0 some 88 %.
-
-Clockwork itself reports 58 of 208 million queries beyond 100 ms, on twelve GPUs with a trace of Azure's functions.
-There hundreds of models fit into memory, and bursts of one function are small beside the whole. With one objective for
-all queries and one host, the latest feasible start is nearly the order in which they came, so `fifo` is close. Where a
-burst asks for more than the host can do, `clockwork` refuses at once what `fifo` lets wait until it expires.
-"""
 _HEADS: Final = {
     "goodput": "in time",
     "goodput_within": "within the load",
@@ -178,12 +134,6 @@ def _steps(figures: Mapping[str, float], part: str, value: str, title: str) -> T
     return Table(title, ("", "clockwork", "fifo, aimd"), rows)
 
 
-def page(result: Result, environment: Environment) -> str:
-    """Return the page, with its picture where objectives were measured."""
-    text = section(result, environment, TITLE, _INTRODUCTION, tables(result), FIGURES).replace("## ", "# ", 1)
-    return text + f"\n![In time by objective]({_PICTURE})\n" if plots(result) else text
-
-
 def plots(result: Result) -> dict[str, str]:
     """Return the picture: what was in time as the objective got shorter, on Kafka and simulated."""
     parts = {
@@ -207,13 +157,19 @@ def plots(result: Result) -> dict[str, str]:
     return {_PICTURE: svg(figure)}
 
 
+def words(result: Result) -> dict[str, Any]:
+    """Return what the page says besides: whether objectives were measured, which the picture shows."""
+    return {"has_picture": any(_has_steps(result.figures, part) for part in ("live_objective", "objective"))}
+
+
 SCENARIO = Scenario(
     clockwork.NAME,
     clockwork.FIGURES,
     clockwork.run,
     "200 models on a host of which a tenth fit: Clockwork's schedule beside fifo with aimd, and a worker a model",
     tables=tables,
-    page=page,
+    page="research/clockwork/clockwork.md.j2",
+    words=words,
     plots=plots,
     parts=clockwork.PARTS,
     short=True,

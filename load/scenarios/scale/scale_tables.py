@@ -1,32 +1,20 @@
-"""Results of `scale` as tables and as a part of the benchmark page."""
+"""The scenario `scale`: its tables."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from load.results.pages import section
 from load.results.tables import Table, number, present
 from load.scenario import Scenario
 from load.scenarios.scale import scale
-from load.scenarios.scale.scale import FIGURES
 from load.scenarios.scale.scaling import RATE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from load.harness.environment import Environment
     from load.results.results import Result
 
-TITLE: Final = "What grows, and how"
-INTRODUCTION: Final = """\
-Backlogs at rising sizes, and single queries after them. Workers have sleeping models, so that they do not wait for the
-cores. In the other parts the models cost nothing and run inside the selection role. All feedback is joined and learnt.
-Memory is resident, after the backlogs. Written by `skysail load run scale`.
 
-A rate counts from a backlog's first query until the broker has 95 % of the answers. Where feedback is given, it counts
-until all of it is learnt and committed. "Cores" is rate times CPU time of roles and broker. A row that needs more cores
-than there are fails the run's check.
-"""
 _TITLES: Final = {
     "workers": "Workers and partitions",
     "models": "Models of one application",
@@ -63,11 +51,6 @@ def tables(result: Result) -> list[Table]:
     return [table for table in shown if table.rows]
 
 
-def page(result: Result, environment: Environment) -> str:
-    """Return the part of the page."""
-    return section(result, environment, TITLE, INTRODUCTION, tables(result), FIGURES)
-
-
 def _sizes(part: str, rows: Sequence[Mapping[str, Any]]) -> Table:
     heads = present(_HEADS, rows)
     lines = tuple((f"{row['size']:,}", *(number(row.get(key)) for key in heads)) for row in rows)
@@ -91,7 +74,7 @@ SCENARIO = Scenario(
     scale.run,
     "what grows with workers, models, applications, contexts and time: CPU a query, memory, start time",
     tables=tables,
-    page=page,
+    page="scenarios/scale/scale.md.j2",
     parts=scale.PARTS,
     short=True,
 )

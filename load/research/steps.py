@@ -4,40 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from load.research.beside import Collection, Part, Row, count, ms, plain, share, times
-from load.research.learning import cascade, cascade_page, conformal, conformal_page, linear
-from load.research.nexus import graph, graph_page
-from load.research.parm import hedge, hedge_page, parm, parm_page
-from load.research.recommend import laser, laser_page, velox, velox_page
+from load.research.collected import Collection, Part, Row, plain, share
+from load.research.learning import cascade_tables as cascade
+from load.research.learning import conformal, linear
+from load.research.nexus import graph
+from load.research.parm import hedge
+from load.research.parm import parm_tables as parm
+from load.research.recommend import laser_tables as laser
+from load.research.recommend import velox_tables as velox
+from load.results.pages import count, ms, times
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Sequence
 
-    from load.results.results import Result
-
-
-NAME: Final = "steps"
-_INTRODUCTION: Final = """\
-# More than one question a query, and answers from what was learnt
-
-What [cascades](cascades.md), [hedging](hedging.md), [graphs](graphs.md), [coded inference](parity.md),
-[recommending](recommending.md), [features](features.md) and [coverage](coverage.md) bring, in one table each, beside
-what was published where there is such a figure. Written by `skysail load page --of steps RESULT... > docs/steps.md`,
-from the results that the scenarios left. A scenario without a result is left out; its own page has its figures.
-
-**There is no GPU here**, and two cores. *Simulated* is without Kafka, in virtual time. So no row is the same experiment
-as the one beside it.
-"""
-
-
-def _no_picture(_: Result) -> Mapping[str, str]:
-    return {}
-
-
-PARTS: Final[Mapping[str, Part]] = {
-    cascade.NAME: Part(
-        "Cascade: a cheap model first",
-        cascade.FIGURES,
+PARTS: Final[Sequence[Part]] = (
+    Part(
+        cascade.SCENARIO,
         (
             Row("error of the cheap model alone", "linear_error", share),
             Row("error of the dear model alone", "svm_error", share),
@@ -52,13 +34,9 @@ PARTS: Final[Mapping[str, Part]] = {
                 share,
             ),
         ),
-        cascade_page.plots,
-        "Share that asked the dear model, and error, over the queries",
-        "The page of the capability: [cascades.md](cascades.md).",
     ),
-    hedge.NAME: Part(
-        "Hedging: a second time where an answer is late",
-        hedge.FIGURES,
+    Part(
+        hedge.SCENARIO,
         (
             Row("p99.9 without", "plain_p999_ms", ms),
             Row("p99.9 with", "hedged_p999_ms", ms),
@@ -66,26 +44,18 @@ PARTS: Final[Mapping[str, Part]] = {
             Row("questions put twice", "extra", share),
             Row("put twice in an outage of 3 s", "outage_again", count),
         ),
-        hedge_page.plots,
-        "Latencies with hedging and without",
-        "One of three replicas stands still now and then. The page of the capability: [hedging.md](hedging.md).",
     ),
-    graph.NAME: Part(
-        "Graphs: the time split over stages",
-        graph.FIGURES,
+    Part(
+        graph.SCENARIO,
         (
             Row("pictures a second at 45 ms, split by what batches take, simulated", "at_45_split_per_s", count),
             Row("the same, split evenly", "at_45_even_per_s", count),
             Row("ratio at the tightest objective", "tightest_ratio", times),
             Row("the same ratio on Kafka, with models that sleep as long", "live_tightest_ratio", times),
         ),
-        graph_page.plots,
-        "Pictures a second by objective",
-        "The traffic example of Nexus (SOSP 2019). The page of the scenario: [graph-figures.md](graph-figures.md).",
     ),
-    parm.NAME: Part(
-        "Coded inference: a late output from a sum",
-        parm.FIGURES,
+    Part(
+        parm.SCENARIO,
         (
             Row("p99.9 beside none, simulated", "virtual_k2_p999_of_none", plain, "0.52 and more"),
             Row("p50 beside none, simulated", "virtual_k2_p50_of_none", plain, "1.0"),
@@ -101,15 +71,9 @@ PARTS: Final[Mapping[str, Part]] = {
             Row("how sure decoded answers are", "k2_confidence", share),
             Row("how many of them are right", "k2_accuracy", share),
         ),
-        parm_page.plots,
-        "Latencies by lane, and accuracy by size of groups",
-        """\
-ParM (SOSP 2019) has twelve GPUs and ResNet-18; here its network for MNIST runs, or sleeps. The page of the scenario:
-[parm.md](parm.md).""",
     ),
-    velox.NAME: Part(
-        "Recommending: weights for each user",
-        velox.FIGURES,
+    Part(
+        velox.SCENARIO,
         (
             Row("root mean square error, weights of each user", "personal_rmse", plain),
             Row("the same, weights of all together", "common_rmse", plain),
@@ -117,13 +81,9 @@ ParM (SOSP 2019) has twelve GPUs and ResNet-18; here its network for MNIST runs,
             Row("longest answer around the switch", "switch_max_ms", ms),
             Row("answers a second to new users, median of waves of 10,000", "guests_answered_per_s", count),
         ),
-        velox_page.plots,
-        "Error by earlier ratings of the user, and over time",
-        "Velox's paper (CIDR 2015) prints no figures. The page of the capability: [recommending.md](recommending.md).",
     ),
-    linear.NAME: Part(
-        "Choosing a model by the query's features",
-        linear.FIGURES,
+    Part(
+        linear.SCENARIO,
         (
             Row("error of `linucb`", "linucb_error", share),
             Row("error of `linear_thompson`", "linear_thompson_error", share),
@@ -131,15 +91,9 @@ ParM (SOSP 2019) has twelve GPUs and ResNet-18; here its network for MNIST runs,
             Row("error of the best model alone", "best_single_error", share),
             Row("error of whoever knows which model suits which features", "best_by_features_error", share),
         ),
-        _no_picture,
-        "",
-        """\
-Four models, each right for a quarter of the queries; 24,000 queries on Kafka, with a state for each user. Which policy
-suits what: [policies.md](policies.md).""",
     ),
-    laser.NAME: Part(
-        "Features that come late, and two speeds of learning",
-        laser.FIGURES,
+    Part(
+        laser.SCENARIO,
         (
             Row("99 of 100 answers of the source come within", "source_p99_ms", ms),
             Row("answered by the deadline of 200 ms", "in_time", share),
@@ -148,13 +102,9 @@ suits what: [policies.md](policies.md).""",
             Row("clicks a query more than the model alone, two speeds", "market_over_cold", plain),
             Row("clicks a query more than feedback alone, two speeds", "market_over_warm", plain),
         ),
-        laser_page.plots,
-        "What answers take, and clicks a query",
-        "LASER's paper (WSDM 2014) gives no figures. The page of the capability: [features.md](features.md).",
     ),
-    conformal.NAME: Part(
-        "Coverage: a promise that is kept",
-        conformal.FIGURES,
+    Part(
+        conformal.SCENARIO,
         (
             Row("held before the drift, one model, promised 90 %", "single_held_before", share),
             Row("held after it", "single_held_after", share),
@@ -162,11 +112,6 @@ suits what: [policies.md](policies.md).""",
             Row("labels in a set before", "single_size_before", plain),
             Row("labels in a set after", "single_size_after", plain),
         ),
-        conformal_page.plots,
-        "Coverage held by windows, and labels in a set, over the queries",
-        """\
-The law of adaptive conformal inference (Gibbs and Candes 2021) bounds how far below the promise any sequence may stay.
-The page of the capability: [coverage.md](coverage.md).""",
     ),
-}
-PAGE: Final = Collection(NAME, _INTRODUCTION, PARTS, is_whole=False)
+)
+PAGE: Final = Collection("steps", "research/steps.md.j2", PARTS, is_whole=False)

@@ -1,58 +1,26 @@
-"""Results of `site` as tables and as the page docs/100k.md."""
+"""The scenario `site`: its tables."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
 from load.research.operation import site
-from load.research.operation.site import FIGURES, LANES, RATE, ROLES, SITE_PER_S
-from load.results.pages import missed
+from load.research.operation.site import LANES, RATE, ROLES, SITE_PER_S
 from load.results.tables import Table, number
 from load.scenario import Scenario
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from load.harness.environment import Environment
     from load.results.results import Result
 
-_CPU: Final = (*ROLES, "broker")
-_DAY_S = 86_400
-_INTRODUCTION: Final = """\
-What a site of this rate takes, and what breaks first. Written by `skysail load run site --docs docs/100k.md`; every
-number is from its results.
 
-- **Measured** are the two tables of lanes below, on the machine named here. All processes share its cores. So rates say
-  nothing about a site; costs a query do. A cost at a modest rate is mostly requests, and falls as they fill. Three
-  brokers and the roles take all of two cores even at the modest rate: that lane's latency is the one of a queue.
-- **Computed** is what follows from these costs in proportion (`workers/simulation/sizing.py`), with the assumptions
-  that are listed. They are the costs of full batches, so a site that wants latency needs more. Bytes are those that
-  brokers hold; observations reach them uncompressed.
-- **Simulated** is the latency, with the legs that the lane `several` had at the modest rate. Legs do not grow with the
-  load there, and no network lies between the machines.
-- **Not measured** are the CPU of Redis, more than one machine, a real network, disks that are slower than this one's
-  cache, the loss of a broker, more than two processes of a role, and TLS between brokers or to clients: only roles use
-  it.
-"""
+_CPU: Final = (*ROLES, "broker")
+
+_DAY_S = 86_400
 
 
 def tables(result: Result) -> list[Table]:
     """Return every table, in the order of the page."""
     return [*_measured(result), *_computed(result)]
-
-
-def page(result: Result, environment: Environment) -> str:
-    """Return the page."""
-    machine = (
-        f"{environment['cores_usable']} cores of {environment['processor']}; {environment['broker']}; {result.given}."
-    )
-    shown = [f"### {table.title}\n\n{table.markdown()}" for table in _measured(result)]
-    parts = [f"# {SITE_PER_S:,.0f} queries a second\n", _INTRODUCTION, "## Measured\n", f"{machine}\n", *shown]
-    if computed := _computed(result):
-        parts += ["## Computed\n", _sentence(result), *(f"### {t.title}\n\n{t.markdown()}" for t in computed)]
-    if "simulated_p50_ms" in result.figures:
-        parts += ["## Simulated\n", _simulated(result.figures)]
-    return "\n".join([*parts, *(f"- {sentence}" for sentence in (*result.notes, *missed(result, FIGURES))), ""])
 
 
 def _measured(result: Result) -> list[Table]:
@@ -118,18 +86,9 @@ def _needs(needs: Any) -> Table:
     return Table("What it takes, by costs of", ("what", *(each["costs"] for each in needs)), tuple(lines))
 
 
-def _sentence(result: Result) -> str:
-    first = result.series["breaks"][0]
-    return f"**First to break: {first['what']}, at {first['rate']:,.0f} queries/s.** What helps: {first['helps']}.\n"
-
-
-def _simulated(figures: Mapping[str, float]) -> str:
-    return (
-        f"With {figures['simulated_selections']:,.0f} selections and {figures['simulated_workers']:,.0f} workers,"
-        f" {figures['simulated_queries']:,.0f} queries at {SITE_PER_S:,.0f}/s:"
-        f" p50 {figures['simulated_p50_ms']:.1f} ms, p99 {figures['simulated_p99_ms']:.1f} ms,"
-        f" {figures['simulated_share_in_time']:.2%} within 100 ms.\n"
-    )
+def words(result: Result) -> dict[str, Any]:
+    """Return what the page says besides: which tables were measured, and which follow from them."""
+    return {"site_per_s": SITE_PER_S, "measured": _measured(result), "computed": _computed(result)}
 
 
 SCENARIO = Scenario(
@@ -138,7 +97,8 @@ SCENARIO = Scenario(
     site.run,
     "several processes of each role, three brokers, TLS: cost of a query; what 100,000/s take, and what breaks",
     tables=tables,
-    page=page,
+    page="research/operation/site.md.j2",
+    words=words,
     parts=site.LANES,
     short=True,
 )

@@ -1,28 +1,23 @@
-"""Results of `forest` as tables and as a part of the benchmark page."""
+"""The scenario `forest`: its tables."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from statistics import mean
 from typing import TYPE_CHECKING, Any, Final
 
 from load.research.peers import batching, by_turns, forest
 from load.research.peers.answer_audit import OBJECTIVES_MS
-from load.research.peers.forest import FIGURES
-from load.results.pages import with_short_form
 from load.results.tables import Table, left_out, number, spread
 from load.scenario import Scenario
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from load.harness.environment import Environment
     from load.results.results import Result
 
     Row = Mapping[str, Any]
 
-_TEXT: Final = Path(__file__).with_name("sections.md")
-TITLE: Final = "A model that needs batching"
+
 _RATIOS: Final = (
     ("peer", "the best peer"),
     ("hand", "the best hand loop"),
@@ -38,11 +33,6 @@ def tables(result: Result) -> list[Table]:
     if out := result.series.get("left_out"):
         shown.append(left_out(out))
     return [table for table in shown if table.rows]
-
-
-def page(result: Result, environment: Environment) -> str:
-    """Return the part of the page."""
-    return with_short_form(result, environment, TITLE, _TEXT, tables(result), FIGURES)
 
 
 def _goodput(systems: Sequence[Row]) -> Table:
@@ -117,7 +107,7 @@ SCENARIO = Scenario(
     forest.run,
     "a random forest, which needs batching: goodput within 20, 50 and 100 ms beside what one would use instead",
     tables=tables,
-    page=page,
+    page="research/peers/forest.md.j2",
     seconds=forest.SECONDS,
     parts=batching.NAMES,
     short=True,

