@@ -30,7 +30,7 @@ class Scenario:
         tables: a result for the screen, beside its figures.
         page: the template of its page of the documentation, a path in `load`; empty = it has none.
         words: what the template shows besides figures, parameters and tables, by name.
-        plots: pictures that the page shows, SVG by the name of the file beside it.
+        plots: pictures that the page shows, PNG by the name of the file beside it.
         html: what that page is called where it is HTML and is written beside the result.
         seconds: of a measured stretch, unless one asks for another length.
         parts: that can be asked for by themselves.
@@ -48,7 +48,7 @@ class Scenario:
     tables: Callable[[Result], Sequence[Table]] | None = None
     page: str = ""
     words: Callable[[Result], Mapping[str, Any]] | None = None
-    plots: Callable[[Result], Mapping[str, str]] | None = None
+    plots: Callable[[Result], Mapping[str, bytes]] | None = None
     html: str = ""
     seconds: float = 20.0
     parts: tuple[str, ...] = ()

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 # Module -> the smallest extra that brings it.
 EXTRAS: Mapping[str, str] = {
+    "PIL": "bench",
     "aiohttp": "control",
     "authlib": "registry",
     "click": "cli",

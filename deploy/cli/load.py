@@ -167,7 +167,7 @@ def _write_pages(scenario: Scenario, result: Result, machine: Environment, paths
     for path in paths:
         path.write_text(beside_guide(path, scenario.written(result, machine)), encoding="utf-8")
         for name, picture in (scenario.plots(result) if scenario.plots else {}).items():
-            path.with_name(name).write_text(picture, encoding="utf-8")
+            path.with_name(name).write_bytes(picture)
         echo(f"page written to {path}", err=True)
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from load.research.clockwork import clockwork, clockwork_live
 from load.research.clockwork.clockwork import LANES, NAME, OBJECTIVES_MS, SIMULATED
-from load.results.drawing import COLOURS, panels, svg
+from load.results.drawing import COLOURS, panels, png
 from load.results.tables import Table, number
 from load.scenario import Scenario
 
@@ -45,7 +45,7 @@ _LIVE_COSTS: Final = {
     "models_mib": "MiB",
 }
 _ERROR_HEADS: Final = ("predicted too short", "p99 by", "predicted too long", "p99 by")
-_PICTURE: Final = f"{NAME}.svg"
+_PICTURE: Final = f"{NAME}.png"
 _COSTS: Final = {"rows_a_batch": "rows a batch", "loads_per_s": "loads a second", "busy": "busy"}
 
 
@@ -134,7 +134,7 @@ def _steps(figures: Mapping[str, float], part: str, value: str, title: str) -> T
     return Table(title, ("", "clockwork", "fifo, aimd"), rows)
 
 
-def plots(result: Result) -> dict[str, str]:
+def plots(result: Result) -> dict[str, bytes]:
     """Return the picture: what was in time as the objective got shorter, on Kafka and simulated."""
     parts = {
         "real models on Kafka": ("live_objective", "goodput"),
@@ -154,7 +154,7 @@ def plots(result: Result) -> dict[str, str]:
         axis.set_ylabel("in time (%)")
         axis.set_ylim(bottom=0)
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize=7)
-    return {_PICTURE: svg(figure)}
+    return {_PICTURE: png(figure)}
 
 
 def words(result: Result) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from load.research.learning import cascade
 from load.research.learning.cascade import LANES
-from load.results.drawing import COLOURS, panels, svg
+from load.results.drawing import COLOURS, panels, png
 from load.results.tables import Table
 from load.scenario import Scenario
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from load.results.results import Result
 
 
-_PICTURE: Final = "cascades.svg"
+_PICTURE: Final = "cascades.png"
 _LANES: Final = {"dear": "SVM alone", "cascade": "cascade, a risk", "budgeted": "cascade, a budget"}
 
 
@@ -39,7 +39,7 @@ def tables(result: Result) -> list[Table]:
     return [Table("Through the whole system", ("", "error", "asked", "cost", "time", "p50 ms", "p99 ms"), tuple(rows))]
 
 
-def plots(result: Result) -> dict[str, str]:
+def plots(result: Result) -> dict[str, bytes]:
     """Return the picture: what was asked of the dear model, and the error, over the queries."""
     figure, (left, right) = panels(2, (8.6, 3.2))
     for axes, value in ((left, "asked"), (right, "error")):
@@ -52,7 +52,7 @@ def plots(result: Result) -> dict[str, str]:
     left.set_ylabel("share that asked the dear model")
     right.set_ylabel("share of wrong answers")
     figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=8)
-    return {_PICTURE: svg(figure)}
+    return {_PICTURE: png(figure)}
 
 
 def words(result: Result) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from load.harness.workload import Rows
 from load.models.training import Digits, digits, rivals, scored
 from load.research.learning.cascade import load_images
 from load.research.learning.label_sets import Sets, adaptive, fixed
-from load.results.drawing import COLOURS, panels, svg
+from load.results.drawing import COLOURS, panels, png
 from load.results.results import Result
 from load.results.tables import Table
 from load.scenario import Scenario
@@ -217,7 +217,7 @@ def compared(name: str, ours: Sets, beside: Sets) -> tuple[dict[str, float], lis
     return figures, curve
 
 
-_PICTURE: Final = "coverage.svg"
+_PICTURE: Final = "coverage.png"
 _PARTS: Final = {"replayed": "seven models vote", "single": "forest alone", "vote": "forest and linear, exp4"}
 
 
@@ -237,7 +237,7 @@ def tables(result: Result) -> list[Table]:
     return [Table(f"Promised: {COVERAGE:g}", heads, tuple(rows))]
 
 
-def plots(result: Result) -> dict[str, str]:
+def plots(result: Result) -> dict[str, bytes]:
     """Return the picture: coverage held by windows, beside that of fixed sets; labels in a set."""
     figure, (left, right) = panels(2, (8.6, 3.4))
     for (part, name), colour in zip(_PARTS.items(), COLOURS, strict=False):
@@ -254,7 +254,7 @@ def plots(result: Result) -> dict[str, str]:
     right.set_ylabel("labels in a set")
     right.set_ylim(bottom=0)
     figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=8)
-    return {_PICTURE: svg(figure)}
+    return {_PICTURE: png(figure)}
 
 
 SCENARIO = Scenario(

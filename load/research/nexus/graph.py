@@ -22,7 +22,7 @@ from load.research.nexus import graph_live
 from load.research.nexus.graph_live import Became
 from load.research.nexus.graph_virtual import MODELS, Form, highest, lanes, play
 from load.research.nexus.pool_traffic import PUBLISHED_MS
-from load.results.drawing import COLOURS, panels, svg
+from load.results.drawing import COLOURS, panels, png
 from load.results.results import Result
 from load.results.tables import Table
 from load.scenario import Scenario
@@ -103,7 +103,7 @@ def _times(name: str) -> Times:
     return Times(sizes, tuple([1e3 * ms for ms in took_ms]))
 
 
-_PICTURE: Final = f"{NAME}.svg"
+_PICTURE: Final = f"{NAME}.png"
 _WORDS: Final = {
     "split": "split by what batches take",
     "even": "split evenly",
@@ -194,7 +194,7 @@ def _stage(found: Mapping[str, float], prefix: str) -> str:
     return f"{share:.0%}; {workers:.0f}, {rows:.0f}"
 
 
-def plots(result: Result) -> dict[str, str]:
+def plots(result: Result) -> dict[str, bytes]:
     """Return the picture: rates by objective, simulated and on Kafka, and the ratio of the first two lanes."""
     found = result.figures
     simulated = [(ms, f"at_{ms}") for ms in OBJECTIVES_MS if f"at_{ms}_ratio" in found]
@@ -216,7 +216,7 @@ def plots(result: Result) -> dict[str, str]:
         axes.set_xlabel("objective, ms")
     right.set_xlabel(f"objective, ms; on Kafka {SLOWER} times that")
     figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=7)
-    return {_PICTURE: svg(figure)}
+    return {_PICTURE: png(figure)}
 
 
 def _ratios(axes: Axes, found: Mapping[str, float], shown: Sequence[tuple[int, str]], marker: str, word: str) -> None:

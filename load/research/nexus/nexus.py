@@ -25,7 +25,7 @@ from load.harness.progress import say
 from load.research.nexus import nexus_live
 from load.research.nexus.nexus_live import SLO_MS, SLOWER
 from load.research.nexus.pool_traffic import COUNTS, MEMORY_BYTES, day
-from load.results.drawing import COLOURS, panels, svg
+from load.results.drawing import COLOURS, panels, png
 from load.results.results import Result
 from load.results.tables import Table
 from load.scenario import Scenario
@@ -242,7 +242,7 @@ def _named(hosts: int) -> list[str]:
     return [f"host-{number:02}" for number in range(1, hosts + 1)]
 
 
-_PICTURE: Final = f"{NAME}.svg"
+_PICTURE: Final = f"{NAME}.png"
 _WAYS: Final = {
     "planned": "planned, knows nothing beforehand",
     "spread": "spread evenly, once, each model on two hosts",
@@ -272,7 +272,7 @@ def _measured_row(found: Mapping[str, float], lane: str) -> tuple[str, ...]:
     return f"{found[f'{lane}_goodput']:.2%}", f"{found[f'{lane}_p50_ms']:.1f}", f"{found[f'{lane}_p99_ms']:.1f}"
 
 
-def plots(result: Result) -> dict[str, str]:
+def plots(result: Result) -> dict[str, bytes]:
     """Return the picture: what was asked, and the hosts that the plan used, over the day."""
     if "course" not in result.series:
         return {}
@@ -288,7 +288,7 @@ def plots(result: Result) -> dict[str, str]:
     for axes in (left, right):
         axes.set_xlabel("part of the day in 24ths")
     figure.legend(*right.get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize=7)
-    return {_PICTURE: svg(figure)}
+    return {_PICTURE: png(figure)}
 
 
 SCENARIO = Scenario(

@@ -25,7 +25,7 @@ from load.harness.aggregates import over_rounds, turned
 from load.harness.system import Deployment
 from load.research.nexus.clients import Clients
 from load.research.pretzel.pipeline_process import pss_mib
-from load.results.drawing import COLOURS, panels, svg
+from load.results.drawing import COLOURS, panels, png
 from load.results.results import Result
 from load.results.tables import Table, number
 from load.scenario import Scenario
@@ -208,7 +208,7 @@ def _with_torch(name: str) -> Any:
     return resolve(f"load.research.models.trunks:{name}")
 
 
-_PICTURE: Final = f"{NAME}.svg"
+_PICTURE: Final = f"{NAME}.png"
 _ASKED: Final = {"own": "rows of their own", "same": "the same rows"}
 _WAYS: Final = {"heads": "heads on one trunk", "whole": "whole models"}
 _GAINS: Final = ("gain", "gain_a_head", "models_gain_a_head")
@@ -261,7 +261,7 @@ def _memory(result: Result, trunk: str) -> Table:
     return Table(f"Memory, trunk `{trunk}` (MiB of PSS) by models", ("", *map(str, counts), "a model more"), rows)
 
 
-def plots(result: Result) -> dict[str, str]:
+def plots(result: Result) -> dict[str, bytes]:
     """Return the picture: how many times the rate of whole models, by their number."""
     trunks = _trunks(result)
     figure, axes = panels(len(trunks), (4.3 * len(trunks), 3.2))
@@ -275,7 +275,7 @@ def plots(result: Result) -> dict[str, str]:
         its.set_xlabel("models on one trunk")
         its.set_ylabel("times the rate of whole models")
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=7)
-    return {_PICTURE: svg(figure)}
+    return {_PICTURE: png(figure)}
 
 
 def words(result: Result) -> dict[str, Any]:

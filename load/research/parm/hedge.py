@@ -24,7 +24,7 @@ from load.harness.probes import written
 from load.harness.recorder import recorded
 from load.harness.system import Deployment
 from load.harness.workload import Rows, query_id
-from load.results.drawing import COLOURS, panels, svg
+from load.results.drawing import COLOURS, panels, png
 from load.results.results import Result
 from load.results.tables import Table
 from load.scenario import Scenario
@@ -168,7 +168,7 @@ def _counted(asked: Sequence[ModelQueries], seed: int, most: int) -> tuple[int, 
     return counts[1], counts[0]
 
 
-_PICTURE: Final = "hedging.svg"
+_PICTURE: Final = "hedging.png"
 _LANES: Final = {"plain": "asked once", "hedged": f"`hedge: {SHARE}`"}
 _PERCENTILES: Final = {"p50": "p50_ms", "p99": "p99_ms", "p99.9": "p999_ms"}
 
@@ -187,7 +187,7 @@ def tables(result: Result) -> list[Table]:
     return [Table("Latencies", ("", *(f"{name} ms" for name in _PERCENTILES), "by default"), tuple(rows))]
 
 
-def plots(result: Result) -> dict[str, str]:
+def plots(result: Result) -> dict[str, bytes]:
     """Return the picture: percentiles of both applications."""
     figure, (axes,) = panels(1, (6.2, 2.9))
     for (lane, name), colour in zip(_LANES.items(), COLOURS, strict=False):
@@ -197,7 +197,7 @@ def plots(result: Result) -> dict[str, str]:
     axes.set_yscale("log")
     axes.set_ylabel("ms")
     axes.legend()
-    return {_PICTURE: svg(figure)}
+    return {_PICTURE: png(figure)}
 
 
 SCENARIO = Scenario(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from load.research.parm import parm
 from load.research.parm.parm import NAME
 from load.research.parm.parm_forms import ASKED, LANES, VIRTUAL
-from load.results.drawing import COLOURS, panels, svg
+from load.results.drawing import COLOURS, panels, png
 from load.results.tables import Table
 from load.scenario import Scenario
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from load.results.results import Result
 
 
-_PICTURE: Final = f"{NAME}.svg"
+_PICTURE: Final = f"{NAME}.png"
 _WORDS: Final = {
     "none": "12 workers",
     "equal": "18 workers",
@@ -126,7 +126,7 @@ def _killed(found: Mapping[str, float]) -> Table:
     return Table("A worker is killed, real processes", ("workers", "queries", "unserved", "p50 ms", "p99 ms"), rows)
 
 
-def plots(result: Result) -> dict[str, str]:
+def plots(result: Result) -> dict[str, bytes]:
     """Return the picture: quantiles by lane, and what decoding costs by images and size of groups."""
     found = result.figures
     figure, (left, right) = panels(2)
@@ -148,7 +148,7 @@ def plots(result: Result) -> dict[str, str]:
     )
     right.set_ylabel("points of accuracy lost")
     figure.legend(loc="outside lower center", ncols=3, fontsize=7)
-    return {_PICTURE: svg(figure)}
+    return {_PICTURE: png(figure)}
 
 
 SCENARIO = Scenario(

@@ -38,7 +38,7 @@ from load.figures import (
 from load.models.pipelines import FAMILIES
 from load.research.pretzel.pipeline_packages import SHARINGS, Packages, processes
 from load.research.pretzel.pipeline_process import family_of
-from load.results.drawing import COLOURS, panels, svg
+from load.results.drawing import COLOURS, panels, png
 from load.results.results import Result
 from load.results.tables import Table, number
 from load.scenario import Scenario
@@ -198,7 +198,7 @@ def _gains(figures: dict[str, float], count: int, started: Sequence[int]) -> dic
     }
 
 
-_PICTURE: Final = f"{NAME}.svg"
+_PICTURE: Final = f"{NAME}.png"
 _WAYS: Final = {
     "processes": "one process each, scikit-learn",
     "staged": "one process each, stages",
@@ -256,7 +256,7 @@ def _hot(result: Result) -> Table:
     return Table("One row of a pipeline that is loaded", ("", "stages", "scikit-learn", "times"), tuple(rows))
 
 
-def plots(result: Result) -> dict[str, str]:
+def plots(result: Result) -> dict[str, bytes]:
     """Return the picture: memory and rows a second by the number of pipelines."""
     figure, (left, right) = panels(2, (8.6, 3.4))
     for axes, series, value in ((left, "memory", "pss_mib"), (right, "work", "per_s")):
@@ -268,7 +268,7 @@ def plots(result: Result) -> dict[str, str]:
     left.set_ylabel("MiB of PSS")
     right.set_ylabel("rows a second")
     figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=7)
-    return {_PICTURE: svg(figure)}
+    return {_PICTURE: png(figure)}
 
 
 SCENARIO = Scenario(

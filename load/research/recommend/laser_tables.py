@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from load.research.recommend import laser
 from load.research.recommend.laser import APPLICATIONS, HURRIES, KNOWS, WAITS
 from load.research.recommend.two_speeds import BOTH, CAMPAIGNS, COLD, LANES, WARM
-from load.results.drawing import COLOURS, panels, svg
+from load.results.drawing import COLOURS, panels, png
 from load.results.tables import Table
 from load.scenario import Scenario
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from load.results.results import Result
 
 
-_PICTURE: Final = "features.svg"
+_PICTURE: Final = "features.png"
 _SAID: Final = {
     KNOWS: "the client sends all features",
     WAITS: "looked up, waited for up to half of the time",
@@ -71,7 +71,7 @@ def _bandit(result: Result, lane: str) -> list[str]:
     return shown
 
 
-def plots(result: Result) -> dict[str, str]:
+def plots(result: Result) -> dict[str, bytes]:
     """Return the picture: how long answers took that waited, clicks where the truth is known, and on Open Bandit."""
     figure, (left, middle, right) = panels(3, (9.6, 2.9))
     found, course = result.figures, result.series["waits"]
@@ -95,7 +95,7 @@ def plots(result: Result) -> dict[str, str]:
                 right.errorbar(place + shift, value, ends, fmt="o", color=colours[lane], capsize=3)
     right.set_xticks(range(len(CAMPAIGNS)), CAMPAIGNS)
     right.set_ylabel("clicks an impression, Open Bandit")
-    return {_PICTURE: svg(figure)}
+    return {_PICTURE: png(figure)}
 
 
 SCENARIO = Scenario(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from load.research.recommend import velox
 from load.research.recommend.velox import DIMENSIONS, HISTORY, LANES, WAVE
-from load.results.drawing import COLOURS, panels, svg
+from load.results.drawing import COLOURS, panels, png
 from load.results.tables import Table
 from load.scenario import Scenario
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from load.results.results import Result
 
 
-_PICTURE: Final = "recommending.svg"
+_PICTURE: Final = "recommending.png"
 _SAID: Final = {
     "personal": "`ridge`, weights of each user",
     "common": "`ridge`, weights of all users together",
@@ -56,7 +56,7 @@ def _head(least: int) -> str:
     return f"{least}" if last == least else f"{least} to {last}"
 
 
-def plots(result: Result) -> dict[str, str]:
+def plots(result: Result) -> dict[str, bytes]:
     """Return the picture: error by history, and over time."""
     figure, (left, right) = panels(2, (8.6, 2.9))
     found, course = result.figures, result.series["error"]
@@ -72,7 +72,7 @@ def plots(result: Result) -> dict[str, str]:
     left.set_ylabel("error (root mean square)")
     right.set_xlabel("queries of each application; dotted: features change")
     figure.legend(*right.get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=7)
-    return {_PICTURE: svg(figure)}
+    return {_PICTURE: png(figure)}
 
 
 SCENARIO = Scenario(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
-from load.results.drawing import COLOURS, panels, svg
+from load.results.drawing import COLOURS, panels, png
 from load.results.tables import Table
 from load.scenario import Scenario
 from load.scenarios.learning import freshness
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from load.results.results import Result
 
 
-_PICTURE: Final = "freshness.svg"
+_PICTURE: Final = "freshness.png"
 
 
 def tables(result: Result) -> Sequence[Table]:
@@ -33,7 +33,7 @@ def tables(result: Result) -> Sequence[Table]:
     return (Table("From feedback written to the first decision by what it has taught", heads, tuple(lines)),)
 
 
-def plots(result: Result) -> dict[str, str]:
+def plots(result: Result) -> dict[str, bytes]:
     """Return the picture: the share of feedback that decides, by its age, of all rounds together."""
     figure, (axes,) = panels(1, (6.2, 2.9))
     for rate, colour in zip(RATES, COLOURS, strict=False):
@@ -44,7 +44,7 @@ def plots(result: Result) -> dict[str, str]:
     axes.set_xlabel("ms since feedback was written")
     axes.set_ylabel("share that decides")
     axes.legend()
-    return {_PICTURE: svg(figure)}
+    return {_PICTURE: png(figure)}
 
 
 def _spread(values: Sequence[float]) -> str:

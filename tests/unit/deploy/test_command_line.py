@@ -443,7 +443,7 @@ def test_parts_that_were_run_one_by_one_make_one_page(tmp_path: Path) -> None:
     page = (tmp_path / "page.md").read_text(encoding="utf-8")
     assert "| 12 workers | 5 | 2.0 |" in page
     assert "- so it is" in page
-    assert (tmp_path / "parm.svg").exists()
+    assert (tmp_path / "parm.png").exists()
 
 
 def test_results_that_were_measured_otherwise_make_no_page_together(

@@ -71,4 +71,4 @@ def test_public_predictions_are_played_and_the_page_shows_all_parts() -> None:
     environment = {"cores_usable": 2, "processor": "a processor", "broker": "Kafka", "load_average": [1.0]}
     text = conformal.SCENARIO.written(result, environment)  # type: ignore[arg-type]
     assert "| forest alone, fixed | 1.000 |" in text
-    assert conformal.plots(result)["coverage.svg"].startswith("<svg")
+    assert conformal.plots(result)["coverage.png"].startswith(b"\x89PNG")

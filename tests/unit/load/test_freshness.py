@@ -226,8 +226,8 @@ def test_the_page_has_the_table_the_picture_and_what_is_missed() -> None:
     text = freshness_tables.SCENARIO.written(result(), machine)
     assert "| 1,000 | 50 (40 to 60) | 150 (120 to 180) | 50 (40 to 60) | 3 | 0 | 60.0 |" in text
     assert "- Target missed: at_100_unseen is 3, and should be == 0." in text
-    assert list(freshness_tables.plots(result())) == ["freshness.svg"]
-    assert "](freshness.svg)" in text
+    assert list(freshness_tables.plots(result())) == ["freshness.png"]
+    assert "](freshness.png)" in text
 
 
 def test_the_picture_ends_where_feedback_was_never_seen_to_decide() -> None:

@@ -85,7 +85,7 @@ def test_a_result_has_tables_and_a_picture() -> None:
     result = Result(NAME, simulated())
     assert all(FIGURES.of(name) is not None for name in result.figures)
     assert [len(table.rows) for table in tables(result)] == [1, 1, 2]
-    assert plots(result)["graph.svg"].startswith("<svg")
+    assert plots(result)["graph.png"].startswith(b"\x89PNG")
     assert "On Kafka" not in SCENARIO.written(result, {"processor": "a machine"})
 
 
@@ -94,7 +94,7 @@ def test_a_result_on_kafka_has_tables_and_a_picture_too() -> None:
     result = Result(NAME, live())
     assert all(FIGURES.of(name) is not None for name in result.figures)
     assert [len(table.rows) for table in tables(result)] == [2, 4, 2]
-    assert plots(result)["graph.svg"].startswith("<svg")
+    assert plots(result)["graph.png"].startswith(b"\x89PNG")
     shown = SCENARIO.written(result, {"processor": "a machine"})
     assert "| 540 ms | 0 (80) | 0 (80) | 1.40 |" in shown
     assert "with what was there" in shown

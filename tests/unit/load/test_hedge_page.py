@@ -18,4 +18,4 @@ def test_what_hedging_saved_stands_beside_what_it_asked() -> None:
     assert text.startswith("## Figures")
     assert "| `hedge: 0.05` | 10.6 | 38.3 |  | 0 |" in text
     assert "90.0% lower for 4.9% more questions" in text
-    assert hedge.plots(result)["hedging.svg"].startswith("<svg")
+    assert hedge.plots(result)["hedging.png"].startswith(b"\x89PNG")

@@ -133,4 +133,4 @@ def test_the_page_has_the_figures_and_says_when_to_use_it_first() -> None:
     assert text.startswith("## Figures")
     assert "**This is the short form.**" in text
     assert max(map(len, text.splitlines())) < 250
-    assert laser_tables.plots(result)["features.svg"].startswith("<svg")
+    assert laser_tables.plots(result)["features.png"].startswith(b"\x89PNG")

@@ -38,7 +38,7 @@ def test_every_figure_stands_beside_what_was_published() -> None:
     assert "| models that moved meanwhile | 16 |  |" in text
     assert "| memory less than scikit-learn in one process | 10.7 times |  |" in text
     assert "cold" not in text
-    assert "(pretzel.svg)" in text
+    assert "(pretzel.png)" in text
 
 
 def test_a_page_lacks_no_scenario_and_has_no_other_one() -> None:

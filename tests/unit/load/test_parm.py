@@ -83,4 +83,4 @@ def test_a_result_of_any_part_has_tables_and_a_picture() -> None:
     result = Result(NAME, figures)
     assert all(FIGURES.of(name) is not None for name in figures)
     assert [len(table.rows) for table in tables(result)] == [2, 1]
-    assert plots(result)["parm.svg"].startswith("<svg")
+    assert plots(result)["parm.png"].startswith(b"\x89PNG")

@@ -66,4 +66,4 @@ def test_the_page_begins_with_when_to_use_it_and_says_what_was_missed() -> None:
     assert "16 heads that are asked about the same rows do 8.0 times the rows a second of 16 whole models" in page
     assert "Target missed: image_same_16_gain_a_head is 0.5, and should be >= 0.8." in page
     assert len(prefix.tables(made())) == 4
-    assert [*prefix.plots(made())] == ["prefix.svg"]
+    assert [*prefix.plots(made())] == ["prefix.png"]
