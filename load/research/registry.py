@@ -1,7 +1,7 @@
 """The scenarios of papers and of other systems, and those of Skysail's own makers."""
 
 from load.research import many_models, steps
-from load.research.account import page as account_page
+from load.research.account import account_tables
 from load.research.batching import (
     batching,
     cache,
@@ -30,10 +30,9 @@ from load.research.learning import (
 )
 from load.research.nexus import graph, nexus, prefix
 from load.research.operation import promotion, seeds, simulated, site_tables, turns
-from load.research.paper import page as paper_page
+from load.research.paper import paper_words
 from load.research.parm import hedge, parm_tables, published
-from load.research.peers import forest_tables, trio
-from load.research.peers import page as peers_page
+from load.research.peers import forest_tables, peers_tables, trio
 from load.research.pretzel import pretzel
 from load.research.recommend import laser_tables, velox_tables
 from load.research.traces import azure, elb
@@ -78,11 +77,11 @@ SCENARIOS = (
     turns.SCENARIO,
     spread.SCENARIO,
     evaluation.SCENARIO,
-    account_page.SCENARIO,
-    peers_page.SCENARIO,
+    account_tables.SCENARIO,
+    peers_tables.SCENARIO,
     forest_tables.SCENARIO,
     trio.SCENARIO,
-    paper_page.SCENARIO,
+    paper_words.SCENARIO,
 )
 # Pages of several scenarios.
 COLLECTED = (many_models.PAGE, steps.PAGE)

@@ -16,7 +16,7 @@ from load.research.batching import delayed
 from load.research.learning import figure8
 from load.research.learning.replay import Replay
 from load.research.paper import parts, run
-from load.research.paper.page import DIFFERENCES, SCENARIO
+from load.research.paper.paper_words import DIFFERENCES, SCENARIO
 from load.results.results import Result
 from load.scenarios.rate import overload, replicas
 from schemas.records import ModelPredictions, Outcome, Prediction, Status, Tensor
