@@ -11,14 +11,12 @@ reports that it is ready when it is in its group and owns partitions. `grouping`
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import os
 import signal
 import sys
 import uuid
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import asdict
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -26,12 +24,10 @@ from deploy import metrics, placement, pooling
 from deploy.config import configuration
 from deploy.config.addresses import connection
 from deploy.config.folder import load_notes
-from deploy.config.settings import Settings
-from deploy.connect.schema_registry import codec_for
 from deploy.errors import StartError
 from deploy.grouping import Process, host, is_shared, plan, worker
 from deploy.local.logs import tail
-from deploy.local.process import ending, free_port
+from deploy.local.process import ending
 from deploy.local.supervisor import Child, Supervisor
 from deploy.ports import fault_of, require_free
 from deploy.progress import Silent
@@ -45,13 +41,13 @@ from streams.topology import host_role
 from workers.packages.load_notes import LoadNotes
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Container, Iterable, Mapping
+    from collections.abc import Container, Iterable, Mapping
     from types import TracebackType
 
+    from deploy.config.settings import Settings
     from deploy.local.supervisor import ChildStatus
     from deploy.progress import Progress
     from deploy.state.desired import CreateTopics
-    from load.harness.system import Deployment, Launch
     from schemas.codec import Codec
     from schemas.records import Candidate, Model
 
@@ -422,52 +418,3 @@ def present(models: Mapping[str, Model], told: Container[str] = ()) -> list[str]
         if name not in told:
             _log.warning("model %s gets no worker until its package %s is here", name, models[name].path)
     return here
-
-
-def launcher(bootstrap: str, redis_url: str, folder: Path) -> Launch:
-    """Return what starts deployments for load scenarios: an implementation of `load.harness.system.Launch`.
-
-    Args:
-        bootstrap: of the broker.
-        redis_url: of Redis.
-        folder: for logs; each deployment gets one of its own.
-    """
-
-    @asynccontextmanager
-    async def launch(deployment: Deployment) -> AsyncIterator[System]:
-        settings = Settings.model_validate(
-            {
-                "prefix": deployment.prefix,
-                "partitions": deployment.partitions,
-                "kafka": {"bootstrap": bootstrap},
-                "redis": {"url": redis_url},
-                "roles": deployment.roles,
-                "processes": deployment.processes,
-                "models": dict(deployment.models),
-                "applications": {app.name: _without_name(app) for app in deployment.applications},
-                "control": {"port": free_port()},  # a deployment of the user's may have the usual one
-                **deployment.settings,
-            }
-        )
-        place = folder / deployment.prefix
-        several = {role: count for role, count in deployment.replicas.items() if role not in deployment.models}
-        workers = {name: count for name, count in deployment.replicas.items() if name in deployment.models}
-        async with System(settings, codec_for(settings), place, replicas=workers, several=several) as system:
-            yield system
-
-    return launch
-
-
-def _without_name(application: Application) -> dict[str, object]:
-    """Return an application as settings have it; its apprentice is set by a command alone."""
-    told = {"name", "apprentice", "versions", "options", "stages"}
-    fields = {key: value for key, value in asdict(application).items() if key not in told}
-    fields["sources"] = [source._asdict() for source in application.sources]
-    if application.options:
-        fields["parameters"] = json.loads(application.options)
-    fields["stages"] = {
-        stage.name: {key: value for key, value in stage._asdict().items() if key != "name"}
-        for stage in application.stages
-    }
-    asked = {name: f"{name}{names.MODEL_VERSION}{version}" for name, version in application.versions.items()}
-    return {**fields, "models": tuple(asked.get(name, name) for name in application.models)}

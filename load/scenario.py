@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any
+
+from load.results import pages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -15,28 +17,20 @@ if TYPE_CHECKING:
     from load.results.tables import Table
 
 
-class Measures(Protocol):
-    """A module that measures: a permanent name, the declarations of its figures, and what runs it."""
-
-    NAME: str
-    FIGURES: Figures
-
-    def run(self, stage: Stage, /) -> Coroutine[None, None, Result]:
-        """Measure."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Scenario:
     """A scenario.
 
     Attributes:
-        measures: the module that runs it.
+        name: permanent.
+        figures: the declarations of all that it measures.
+        run: measures.
         summary: what it shows, in one line.
         any_arrivals: whether its arrivals can be chosen.
         tables: a result for the screen, beside its figures.
-        page: a result and its environment as a page of the documentation, in Markdown.
-        plots: pictures that the page shows, SVG by the name of the file beside it.
+        page: the template of its page of the documentation, a path in `load`; empty = it has none.
+        words: what the template shows besides figures, parameters and tables, by name.
+        plots: pictures that the page shows, PNG by the name of the file beside it.
         html: what that page is called where it is HTML and is written beside the result.
         seconds: of a measured stretch, unless one asks for another length.
         parts: that can be asked for by themselves.
@@ -46,12 +40,15 @@ class Scenario:
         hosted: whether its models can run in a host, too.
     """
 
-    measures: Measures
+    name: str
+    figures: Figures
+    run: Callable[[Stage], Coroutine[None, None, Result]]
     summary: str
     any_arrivals: bool = False
     tables: Callable[[Result], Sequence[Table]] | None = None
-    page: Callable[[Result, Environment], str] | None = None
-    plots: Callable[[Result], Mapping[str, str]] | None = None
+    page: str = ""
+    words: Callable[[Result], Mapping[str, Any]] | None = None
+    plots: Callable[[Result], Mapping[str, bytes]] | None = None
     html: str = ""
     seconds: float = 20.0
     parts: tuple[str, ...] = ()
@@ -60,16 +57,16 @@ class Scenario:
     any_processes: bool = False
     hosted: bool = False
 
-    @property
-    def name(self) -> str:
-        """Its permanent name."""
-        return self.measures.NAME
+    def written(self, result: Result, machine: Environment) -> str:
+        """Return its page.
 
-    @property
-    def figures(self) -> Figures:
-        """The declarations of all that it measures."""
-        return self.measures.FIGURES
+        Args:
+            result: of it.
+            machine: what `load.harness.environment` says of it, and the broker.
 
-    async def run(self, stage: Stage) -> Result:
-        """Measure."""
-        return await self.measures.run(stage)
+        Raises:
+            LookupError: the result lacks something that the template shows.
+        """
+        tables = self.tables(result) if self.tables else ()
+        more = self.words(result) if self.words else {}
+        return pages.filled(self.page, {**pages.shown(result, self.figures, tables, machine), **more})

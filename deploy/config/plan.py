@@ -14,8 +14,8 @@ from pydantic import BaseModel, Field, ValidationError, model_validator
 from deploy.config.configuration import explained
 from deploy.config.settings import Name, Section
 from deploy.errors import SettingsError
-from load.harness.arrivals import read_stamps
 from policies.errors import PolicyError
+from streams.trace.stamps import read_stamps
 from workers.simulation import arrivals, plan
 from workers.simulation.calibration import Calibration
 from workers.simulation.errors import PlanError

@@ -13,7 +13,7 @@ from __future__ import annotations
 import subprocess
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
@@ -21,10 +21,8 @@ from deploy.errors import MissingError
 from deploy.local.apache import ApacheKafka, new_cluster
 from deploy.local.process import free_port
 from deploy.local.properties import HOST
-from load.harness.system import Brokers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from types import TracebackType
 
 REPLICATION: Final = 3
@@ -137,11 +135,3 @@ def _self_made(folder: Path) -> Path:
         raise MissingError("TLS needs the command openssl, to make a certificate; install it") from error
     (folder / "server.pem").write_text(key.read_text() + certificate.read_text(), encoding="utf-8")
     return certificate
-
-
-@contextmanager
-def open_brokers(count: int, *, tls: bool = False) -> Iterator[Brokers]:
-    """Start brokers for load scenarios: an implementation of `load.harness.system.OpenBrokers`."""
-    with KafkaCluster(count, tls=tls) as cluster:
-        kafka = cluster.secure if tls else {"bootstrap": cluster.bootstrap}
-        yield Brokers(cluster.bootstrap, kafka, cluster.pids, cluster.logs)

@@ -6,14 +6,14 @@ Every generator is endless or bounded by its arguments. The same arguments give 
 
 from __future__ import annotations
 
-import csv
 import itertools
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from streams.trace.stamps import read_stamps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -94,13 +94,6 @@ def until(offsets_us: Iterable[int], seconds: float) -> Iterator[int]:
     """Yield the offsets that lie before `seconds`."""
     end_us = int(seconds * 1e6)
     return itertools.takewhile(lambda offset_us: offset_us < end_us, offsets_us)
-
-
-def read_stamps(path: Path, column: str = "TIMESTAMP") -> Iterator[int]:
-    """Yield the times (us) of a CSV trace whose `column` holds ISO timestamps, as Azure's LLM traces do."""
-    with path.open(newline="") as file:
-        for row in csv.DictReader(file):
-            yield int(datetime.fromisoformat(row[column]).timestamp() * 1e6)
 
 
 def _poisson(rate: float, random: np.random.Generator) -> Iterator[int]:

@@ -1,55 +1,87 @@
-"""The scenarios that compare Skysail with other systems and with a paper, and the account of each microsecond."""
+"""The scenarios of papers and of other systems, and those of Skysail's own makers."""
 
-from load.research.account import page
-from load.research.account import scenario as account
-from load.research.paper import page as paper_page
-from load.research.paper import run as paper
-from load.research.peers import batching as batching_peers
-from load.research.peers import forest, forest_page, trio, trio_page
-from load.research.peers import page as peers_page
-from load.research.peers import scenario as peers
-from load.scenario import Scenario
+from load.research import many_models, steps
+from load.research.account import account_tables
+from load.research.batching import (
+    batching,
+    cache,
+    controllers,
+    delayed,
+    gpu,
+    images,
+    latecomer,
+    lock,
+    runtimes,
+    straggler,
+)
+from load.research.clockwork import clockwork_tables, hosts
+from load.research.learning import (
+    agreement,
+    cascade_tables,
+    conformal,
+    evaluation,
+    figure8,
+    linear,
+    personal,
+    policies,
+    recall,
+    specialists,
+    spread,
+)
+from load.research.nexus import graph, nexus, prefix
+from load.research.operation import promotion, seeds, simulated, site_tables, turns
+from load.research.paper import paper_words
+from load.research.parm import hedge, parm_tables, published
+from load.research.peers import forest_tables, peers_tables, trio
+from load.research.pretzel import pretzel
+from load.research.recommend import laser_tables, velox_tables
+from load.research.traces import azure, elb
 
 SCENARIOS = (
-    Scenario(
-        account,
-        "where each microsecond goes: CPU by role and step, messages and bytes a query, latency by leg",
-        tables=page.tables,
-        page=page.page,
-    ),
-    Scenario(
-        peers,
-        "Skysail beside hand-written loops and other systems: rate, goodput, latency, CPU time, memory",
-        tables=peers_page.tables,
-        page=peers_page.page,
-        seconds=peers.SECONDS,
-        parts=peers.PARTS,
-        short=True,
-    ),
-    Scenario(
-        forest,
-        "a random forest, which needs batching: goodput within 20, 50 and 100 ms beside what one would use instead",
-        tables=forest_page.tables,
-        page=forest_page.page,
-        seconds=forest.SECONDS,
-        parts=batching_peers.NAMES,
-        short=True,
-    ),
-    Scenario(
-        trio,
-        "one slow model among three: goodput with it and without it, beside those who run models in line",
-        tables=trio_page.tables,
-        page=trio_page.page,
-        seconds=trio.SECONDS,
-        parts=trio.NAMES,
-        short=True,
-    ),
-    Scenario(
-        paper,
-        "Clipper's figures 3 to 10 and its feedback rate, in short, as plots on one page beside the published ones",
-        page=paper_page.page,
-        html="paper.html",
-        parts=paper.NAMES,
-        short=True,
-    ),
+    azure.SCENARIO,
+    elb.SCENARIO,
+    figure8.SCENARIO,
+    personal.SCENARIO,
+    agreement.SCENARIO,
+    specialists.SCENARIO,
+    linear.SCENARIO,
+    hedge.SCENARIO,
+    graph.SCENARIO,
+    straggler.SCENARIO,
+    latecomer.SCENARIO,
+    batching.SCENARIO,
+    controllers.SCENARIO,
+    delayed.SCENARIO,
+    lock.SCENARIO,
+    runtimes.SCENARIO,
+    gpu.SCENARIO,
+    published.SCENARIO,
+    parm_tables.SCENARIO,
+    cache.SCENARIO,
+    recall.SCENARIO,
+    images.SCENARIO,
+    promotion.SCENARIO,
+    site_tables.SCENARIO,
+    cascade_tables.SCENARIO,
+    conformal.SCENARIO,
+    nexus.SCENARIO,
+    seeds.SCENARIO,
+    clockwork_tables.SCENARIO,
+    simulated.SCENARIO,
+    policies.SCENARIO,
+    hosts.SCENARIO,
+    prefix.SCENARIO,
+    pretzel.SCENARIO,
+    velox_tables.SCENARIO,
+    laser_tables.SCENARIO,
+    turns.SCENARIO,
+    spread.SCENARIO,
+    evaluation.SCENARIO,
+    account_tables.SCENARIO,
+    peers_tables.SCENARIO,
+    forest_tables.SCENARIO,
+    trio.SCENARIO,
+    paper_words.SCENARIO,
 )
+# Pages of several scenarios.
+COLLECTED = (many_models.PAGE, steps.PAGE)

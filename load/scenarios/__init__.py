@@ -1,1 +1,1 @@
-"""One file for each scenario: what it runs, and its figures."""
+"""Scenarios that anybody runs on a deployment of his own machine: what `pip install` brings."""

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from deploy.launch import launcher
+from deploy.cli.load_stage import launcher
 from load.harness.system import Stage
-from load.scenarios import replayed
+from load.scenarios.operation import replayed
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from deploy.cli.load_stage import launcher
 from deploy.config.settings import Worker
-from deploy.launch import launcher
 from deploy.state import desired
 from load.harness.backlog import Asker
 from load.harness.system import Deployment, Stage

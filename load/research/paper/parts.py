@@ -5,37 +5,28 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from load.research.batching import batching, controllers, delayed, straggler
+from load.research.batching.controller_comparison import ADAPTIVE, OBJECTIVE_MS
+from load.research.learning import agreement, figure8, personal, recall
 from load.research.paper import plots
 from load.research.paper.published import BATCHING_GAIN, DELAY_GAIN, ENSEMBLE_GAIN, FIGURE4, FIGURE6, RECALL
-from load.scenarios import (
-    agreement,
-    batching,
-    controllers,
-    delayed,
-    figure8,
-    learn,
-    overload,
-    personal,
-    recall,
-    replicas,
-    straggler,
-)
-from load.scenarios.parts.controller_comparison import ADAPTIVE, OBJECTIVE_MS
+from load.scenarios.learning import learn
+from load.scenarios.rate import overload, replicas
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from load.results.results import Result
-    from load.scenario import Measures
+    from load.scenario import Scenario
 
 # What, published, measured.
 Row: TypeAlias = tuple[str, str, str]
 Results: TypeAlias = "Mapping[str, Result]"
 
 
-SOURCES: Final[Mapping[str, Measures]] = {
-    scenario.NAME: scenario
-    for scenario in (
+SOURCES: Final[Mapping[str, Scenario]] = {
+    module.SCENARIO.name: module.SCENARIO
+    for module in (
         controllers,
         batching,
         delayed,

@@ -28,7 +28,7 @@ NAMES = tuple(PARTS)
 FIGURES = Figures(
     FAULTS("parts_failed", must=NONE),
     SHOWN("parts_measured", "parts_skipped"),
-    *(source.FIGURES.after(f"{name}_") for name, source in SOURCES.items()),
+    *(source.figures.after(f"{name}_") for name, source in SOURCES.items()),
 )
 
 

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 import mlperf_loadgen as loadgen
 import numpy as np
 
-from load.harness.templates import ids, template
 from load.harness.wire import Wire, linger_ms
+from load.research.harness.templates import ids, template
 from load.research.peers.loadgen_case import Case, Judgement
 from load.research.peers.wire_formats import V2, Avro, Echo
 from schemas import topics as names
@@ -30,7 +30,7 @@ from schemas.records import Feedback, Query, Tensor
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from load.harness.templates import Fill
+    from load.research.harness.templates import Fill
     from load.research.peers.wire_formats import WireFormat
     from schemas.records import Value
 

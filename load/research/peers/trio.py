@@ -12,7 +12,7 @@ import asyncio
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import joblib
 import numpy as np
@@ -23,14 +23,17 @@ from load.figures import CPU_US, FAULTS, KEPT, NONE, P50_MS, P99_MS, PER_S, SHOW
 from load.harness import topics
 from load.harness.progress import say
 from load.harness.system import Deployment
-from load.models.slow import MODELS, InLine, InThreads
 from load.models.training import Digits, digits, trees
+from load.research.models.slow import MODELS, InLine, InThreads
 from load.research.peers import environments
 from load.research.peers.client import SLO_MS, Client
 from load.research.peers.contenders import AVRO, CONTENDERS
 from load.research.peers.running import PARTITIONS, Ground, Running
 from load.research.peers.summary import spread
 from load.results.results import Result
+from load.results.tables import Table, left_out, number
+from load.results.tables import spread as in_words
+from load.scenario import Scenario
 from schemas import topics as names
 from schemas.records import Application
 from workers.packages.packaging import package_function
@@ -195,7 +198,7 @@ def make_ground(stage: Stage) -> Ground:
     rows = np.column_stack([said, late]).astype(np.float32)
     packages = {name: stage.folder / name for name in MODELS}
     for name, folder in packages.items():
-        package_function(f"load.models.slow:{name}", folder, name, "1", rows[late == 0][:5])
+        package_function(f"load.research.models.slow:{name}", folder, name, "1", rows[late == 0][:5])
     truth: dict[str, list[Truth]] = {name: said[:, column].tolist() for column, name in enumerate(MODELS)}
     prompt = np.column_stack([said, np.zeros(len(said))])  # the labels are known, so feedback need not wait
     for how, count in HOW.items():
@@ -235,3 +238,39 @@ def figures(systems: Iterable[Mapping[str, Any]]) -> dict[str, float]:
         for key, value in row.items()
         if key not in ("name", "label")
     }
+
+
+_FIGURES: Final = ("goodput_per_s", "p50_ms", "p99_ms")
+
+
+def tables(result: Result) -> list[Table]:
+    """Return every table, in the order of the page."""
+    heads = ("system", "goodput/s without it", "with it", "kept", "p50 ms", "with it", "p99 ms", "with it", "lost")
+    lines = tuple(_line(row) for row in result.series["systems"])
+    shown = [Table("Goodput and latency with the slow model and without it", heads, lines)]
+    if out := result.series.get("left_out"):
+        shown.append(left_out(out))
+    return shown
+
+
+def _line(row: Mapping[str, Any]) -> tuple[str, ...]:
+    values = [
+        in_words(row[key]) if key in row else ""
+        for figure in _FIGURES
+        for key in (f"without_{figure}", f"with_{figure}")
+    ]
+    kept = f"{row['kept']:.3f}" if "kept" in row else ""
+    return (row["label"], *values[:2], kept, *values[2:], number(row["with_lost"] + row["without_lost"]))
+
+
+SCENARIO = Scenario(
+    NAME,
+    FIGURES,
+    run,
+    "one slow model among three: goodput with it and without it, beside those who run models in line",
+    tables=tables,
+    page="research/peers/trio.md.j2",
+    seconds=SECONDS,
+    parts=NAMES,
+    short=True,
+)

@@ -10,7 +10,7 @@ import json
 import re
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
-from load.harness.templates import template
+from load.research.harness.templates import template
 from schemas.codec import Codec
 from schemas.framing import SINGLE_OBJECT_BYTES, peek_id
 from schemas.records import Outcome, Prediction, Query, Status, Tensor
@@ -18,7 +18,7 @@ from schemas.records import Outcome, Prediction, Query, Status, Tensor
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from load.harness.templates import Fill
+    from load.research.harness.templates import Fill
 
 _DATATYPES = {"float32": "FP32", "uint8": "UINT8"}
 _MOST_KNOWN = 1_000  # ways to begin a prediction; one is new with each state of its policy

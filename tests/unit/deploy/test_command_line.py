@@ -102,7 +102,7 @@ def test_every_command_of_a_group_explains_itself_with_examples_of_its_own() -> 
         (("load", "run", "figure8", "--arrivals", "constant"), "goes with: floor, loop"),
         (
             ("load", "run", "loop", "--docs", "loop.md"),
-            "goes with: hedge, graph, controllers, runtimes, gpu, parm, scale, site, ",
+            "goes with: scale, freshness, hedge, graph, controllers, runtimes, gpu, parm, site, ",
         ),
         (("load", "run", "loop", "--short"), "peers"),
         (("load", "run", "peers", "--only", "triton"), "has no part triton"),
@@ -443,7 +443,7 @@ def test_parts_that_were_run_one_by_one_make_one_page(tmp_path: Path) -> None:
     page = (tmp_path / "page.md").read_text(encoding="utf-8")
     assert "| 12 workers | 5 | 2.0 |" in page
     assert "- so it is" in page
-    assert (tmp_path / "parm.svg").exists()
+    assert (tmp_path / "parm.png").exists()
 
 
 def test_results_that_were_measured_otherwise_make_no_page_together(
@@ -459,7 +459,7 @@ def test_results_that_were_measured_otherwise_make_no_page_together(
 @pytest.mark.parametrize(
     ("scenario", "expected"),
     [
-        ("loop", "these have: hedge, graph, controllers, runtimes, gpu, parm, scale, site, "),
+        ("loop", "these have: scale, freshness, hedge, graph, controllers, runtimes, gpu, parm, site, "),
         ("peers", "is missing"),
     ],
 )

@@ -12,8 +12,8 @@ from deploy.cli import skysail
 from deploy.cli.offline import deployment
 from deploy.cli.what_if import _row
 from deploy.errors import UsageError
-from load.seeds.plan import PARTITIONS
-from load.seeds.world import World
+from load.research.seeds.plan import PARTITIONS
+from load.research.seeds.world import World
 from schemas import topics
 from schemas.records import Prediction
 from streams.testing import virtual
@@ -77,7 +77,7 @@ def test_a_log_that_columns_have_written_is_as_it_was(tmp_path: Path, monkeypatc
     """Their draws, answers, joins and states come out of the kernels again, bit for bit."""
     pytest.importorskip("streams.columns.selection", reason="Skysail has been installed without a compiler")
     for name in ("_AT_ONCE", "_COLUMNAR"):
-        monkeypatch.setattr(f"load.seeds.roles.{name}", 1.0)
+        monkeypatch.setattr(f"load.research.seeds.roles.{name}", 1.0)
     world = World(at_once(), SharedStore())
     outcome = virtual.run(world.run())
     with TraceWriter(tmp_path / "trace", Manifest("shop", "0", {"partitions": PARTITIONS})) as writer:

@@ -9,9 +9,9 @@ import pytest
 from load.harness.driving import Stretch
 from load.harness.recorder import Recorder
 from load.harness.wire import Arrival
-from load.research.account import page
+from load.research.account import account_tables
+from load.research.account.account_tables import DONE
 from load.research.account.measured import Measured, accounted, with_legs
-from load.research.account.page import DONE
 from load.research.account.profile import Profile, Spent, Window, spent_by
 from load.research.account.steps import OTHER, STEPS, step_of
 from load.research.account.traffic import LEGS, Traffic, legs_ms
@@ -166,26 +166,27 @@ def test_the_steps_add_up_to_what_was_sampled(account: Account) -> None:
 
 def test_the_page_has_each_step_and_a_paragraph_on_the_large_ones(account: Account) -> None:
     """Steps by role with their sum, volumes, batches, legs, and words."""
-    text = page.page(account.result, ENVIRONMENT)
+    text = account_tables.SCENARIO.written(account.result, ENVIRONMENT)
+    prose = " ".join(text.split())
     assert "| decode | 30.0 |  | 30.0 | 41.7% |" in text
     assert "| all | 45.0 | 27.0 | 72.0 | 100.0% |" in text
     assert "| queries | 1.000 | 300 |" in text
     assert "| m | 3.0 |" in text
     assert "| in the worker's batch | 2.00 | 2.00 |" in text
-    assert "add up to 90.0% of it (90.0% to 90.0% of each process)" in text
+    assert "add up to 90.0% of it (90.0% to 90.0% of each process)" in prose
     assert (
         "**decode** (bytes to records). Share: 42% draining a backlog of 2 queries, 42% at 500 queries a second."
-        in text
+        in prose
     )
 
 
 def test_the_screen_shows_the_tables_of_the_page(account: Account) -> None:
     """Steps, volumes and batches of both stretches; legs of one."""
-    assert [len(table.rows) for table in page.tables(account.result)] == [4, 2, 1, 4, 2, 1, 7]
+    assert [len(table.rows) for table in account_tables.tables(account.result)] == [4, 2, 1, 4, 2, 1, 7]
 
 
 def test_the_page_says_how_much_went_by_columns(account: Account) -> None:
     """By role, behind the stretches; nothing where nobody has said."""
-    assert "columns](" not in page.page(account.result, ENVIRONMENT)
+    assert "columns](" not in account_tables.SCENARIO.written(account.result, ENVIRONMENT)
     result = replace(account.result, figures=account.result.figures | {"by_columns_joiner": 0.9375})
-    assert "columns](runtimes.md) took: joiner 93.8%." in page.page(result, ENVIRONMENT)
+    assert "columns](runtimes.md) took: joiner 93.8%." in account_tables.SCENARIO.written(result, ENVIRONMENT)

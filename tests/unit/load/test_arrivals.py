@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from load.harness import arrivals
+from streams.trace.stamps import read_stamps
 
 
 def test_constant_arrivals_are_evenly_spaced() -> None:
@@ -111,4 +112,4 @@ def test_stamps_are_read_from_a_csv(tmp_path: Path) -> None:
     """Azure's traces write seven digits of a second; microseconds of them count."""
     path = tmp_path / "trace.csv"
     path.write_text("TIMESTAMP,ContextTokens\n2023-11-16 18:17:03.979960,4808\n2023-11-16 18:17:04.031960,3180\n")
-    assert list(arrivals.trace(arrivals.read_stamps(path), factor=1)) == [0, 52_000]
+    assert list(arrivals.trace(read_stamps(path), factor=1)) == [0, 52_000]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from load.scenarios.parts.canary_lessons import ALONE, MIXED, WEIGHED, WITH, Case, play, told
+from load.research.operation.canary_lessons import ALONE, MIXED, WEIGHED, WITH, Case, play, told
 
 PAGE = Path(__file__).parents[3] / "docs" / "versions.md"
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from load.errors import MissingDataError
-from load.scenarios.parts import many_asked, many_models
-from load.scenarios.parts.many_asked import Asked
+from load.research.clockwork import many_asked, many_models
+from load.research.clockwork.many_asked import Asked
 
 
 def test_the_published_times_are_there_as_they_were_published() -> None:

@@ -8,10 +8,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from load.models.published import PART, Sleeping, published
+from load.research.clockwork import clockwork, clockwork_live, clockwork_tables
+from load.research.clockwork.live_host import (
+    EXPIRED,
+    GOOD,
+    LATE,
+    REFUSED,
+    UNLOADED,
+    Asking,
+    Found,
+    Told,
+    copies,
+    outcome,
+)
+from load.research.models.published import PART, Sleeping, published
 from load.results.results import Result
-from load.scenarios import clockwork, clockwork_live, clockwork_page
-from load.scenarios.parts.live_host import EXPIRED, GOOD, LATE, REFUSED, UNLOADED, Asking, Found, Told, copies, outcome
 from schemas.records import Prediction, Status
 from workers import manifest as manifests
 from workers.entry_point import resolve
@@ -50,7 +61,7 @@ def test_a_sleeping_model_takes_what_was_published() -> None:
 
 def test_naming_a_sleeping_model_loads_it() -> None:
     """Each time anew: a runtime names its function whenever a package is loaded."""
-    one, other = (resolve("load.models.published:resnet18") for _ in range(2))
+    one, other = (resolve("load.research.models.published:resnet18") for _ in range(2))
     assert isinstance(one, Sleeping)
     assert one is not other
     assert one.held_bytes == published()["resnet18"].bytes // PART
@@ -77,9 +88,9 @@ def test_a_page_shows_the_parts_that_were_run() -> None:
     assert (named["loads_per_s"], named["rows_a_batch"], named["resident"]) == (2.0, 2.0, 20.0)
     figures |= {"sleeping_queries": 1_000.0, "sleeping_per_s": 141.0}
     result = Result(clockwork.NAME, figures=figures, parameters={"form": "sleeping"})
-    assert [table.title for table in clockwork_page.tables(result)] == [
+    assert [table.title for table in clockwork_tables.tables(result)] == [
         "Sleeping models on Kafka: 1,000 queries, 141 a second",
         "Sleeping models on Kafka: what it took",
     ]
-    assert clockwork_page.plots(result) == {}
+    assert clockwork_tables.plots(result) == {}
     assert all(clockwork.FIGURES.of(name) is not None for name in figures)

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from load.harness.workload import Rows
+from load.research.learning import conformal
+from load.research.learning.label_sets import Sets, adaptive, fixed
 from load.results.results import Result
-from load.scenarios import conformal, conformal_page
-from load.scenarios.parts.label_sets import Sets, adaptive, fixed
 from schemas.records import LabelSet, Prediction, Status, Tensor
 
 
@@ -69,6 +69,6 @@ def test_public_predictions_are_played_and_the_page_shows_all_parts() -> None:
     assert all(conformal.FIGURES.of(name) is not None for name in figures)
     result = Result("conformal", figures, {"form": "short"}, series)
     environment = {"cores_usable": 2, "processor": "a processor", "broker": "Kafka", "load_average": [1.0]}
-    text = conformal_page.page(result, environment)  # type: ignore[arg-type]
+    text = conformal.SCENARIO.written(result, environment)  # type: ignore[arg-type]
     assert "| forest alone, fixed | 1.000 |" in text
-    assert conformal_page.plots(result)["coverage.svg"].startswith("<svg")
+    assert conformal.plots(result)["coverage.png"].startswith(b"\x89PNG")

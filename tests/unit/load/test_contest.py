@@ -6,9 +6,9 @@ import pytest
 
 from load.harness.aggregates import turned
 from load.harness.backlog import Answered, settled
+from load.research.batching.controller_comparison import ADAPTIVE, behind, shares, verdict, worth_asking
 from load.research.paper import parts
 from load.results.results import Result
-from load.scenarios.parts.controller_comparison import ADAPTIVE, behind, shares, verdict, worth_asking
 
 
 def test_a_busy_worker_is_judged_by_the_second_half() -> None:

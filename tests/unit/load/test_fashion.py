@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from load.errors import MissingDataError
-from load.harness import fashion
+from load.research.harness import fashion
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from load.models.training import digits, enlarged, linear_svm, pixels
-from load.research.peers import batching, by_turns, forest_page
+from load.research.peers import batching, by_turns, forest_tables
 from load.research.peers.batching import figures, rows
 from load.research.peers.rate_search import Step, best_rate, climb
 from load.results.results import Result
@@ -131,7 +131,7 @@ def test_the_page_shows_goodput_ratios_settings_and_rates() -> None:
     series = {"systems": systems, "by_turns": TURNS, "stretches": [stretch], "left_out": []}
     found = {**figures(systems), **by_turns.figures(TURNS)}
     result = Result("forest", found, {"source": "mnist"}, series, ("a note",))
-    text = forest_page.page(result, ENVIRONMENT)
+    text = forest_tables.SCENARIO.written(result, ENVIRONMENT)
     assert "| Aimd / best fixed batch, by turns | 1.11 ± 0.35 | 1.11 ± 0.35 | 1.11 ± 0.35 |" in text
     assert text.count("| Fixed (rows 64) | 117 (70 to 300) at 400 |") == 1
     assert "| Aimd (rows 8) | 99 |" in text

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from load.harness.wire import Arrival
 from load.harness.workload import Rows
 from load.results.results import Result
-from load.scenarios import freshness, freshness_page
+from load.scenarios.learning import freshness, freshness_tables
 from schemas import topics
 from schemas.codec import Codec
 from schemas.records import (
@@ -216,18 +216,18 @@ def test_the_table_has_medians_and_the_range_of_the_rounds() -> None:
     figures = result().figures
     assert (figures["at_100_p50_ms"], figures["at_100_p99_ms"], figures["at_100_unseen"]) == (50, 150, 3)
     assert set(figures) <= {figure.name for figure in freshness.FIGURES}
-    [table] = freshness_page.tables(result())
+    [table] = freshness_tables.tables(result())
     assert table.rows[0] == ("100", "50 (40 to 60)", "150 (120 to 180)", "50 (40 to 60)", "3", "0", "60.0")
 
 
 def test_the_page_has_the_table_the_picture_and_what_is_missed() -> None:
     """Three kinds of feedback were never seen."""
     machine: Any = {"cores_usable": 2, "processor": "some processor", "broker": "Kafka", "load_average": [0.5, 0, 0]}
-    text = freshness_page.page(result(), machine)
+    text = freshness_tables.SCENARIO.written(result(), machine)
     assert "| 1,000 | 50 (40 to 60) | 150 (120 to 180) | 50 (40 to 60) | 3 | 0 | 60.0 |" in text
     assert "- Target missed: at_100_unseen is 3, and should be == 0." in text
-    assert list(freshness_page.plots(result())) == ["freshness.svg"]
-    assert "](freshness.svg)" in text
+    assert list(freshness_tables.plots(result())) == ["freshness.png"]
+    assert "](freshness.png)" in text
 
 
 def test_the_picture_ends_where_feedback_was_never_seen_to_decide() -> None:

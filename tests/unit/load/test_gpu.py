@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from load.scenarios import gpu
-from load.scenarios.parts.busy_worker import BusyWorker
-from load.scenarios.parts.large_networks import Found, goodput_of, hidden
+from load.research.batching import gpu
+from load.research.batching.busy_worker import BusyWorker
+from load.research.batching.large_networks import Found, goodput_of, hidden
 from policies.aimd import Aimd
 from policies.fixed import Fixed
 from streams.operators.contract import Predicted

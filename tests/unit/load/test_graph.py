@@ -7,17 +7,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from load.models.traffic import MOST, found, picture
+from load.research.models.traffic import MOST, found, picture
+from load.research.nexus.graph import FIGURES, NAME, SCENARIO, plots, tables
+from load.research.nexus.graph_live import FORM, LANES, OBJECTIVES_MS, WORKERS, Became, became, times_of
+from load.research.nexus.graph_virtual import Form, lanes, play
 from load.results.results import Result
-from load.scenarios.graph import FIGURES, NAME
-from load.scenarios.graph_live import FORM, LANES, OBJECTIVES_MS, WORKERS, Became, became, times_of
-from load.scenarios.graph_page import page, plots, tables
-from load.scenarios.graph_virtual import Form, lanes, play
 from policies.packing.work import Times
 from schemas.records import Outcome, Prediction, StageOutput, Status
 
 if TYPE_CHECKING:
-    from load.scenarios.graph_virtual import Lane
+    from load.research.nexus.graph_virtual import Lane
 
 TIMES = {
     "detector": Times((1, 16), (8_000.0, 45_000.0)),
@@ -86,8 +85,8 @@ def test_a_result_has_tables_and_a_picture() -> None:
     result = Result(NAME, simulated())
     assert all(FIGURES.of(name) is not None for name in result.figures)
     assert [len(table.rows) for table in tables(result)] == [1, 1, 2]
-    assert plots(result)["graph.svg"].startswith("<svg")
-    assert "On Kafka" not in page(result, {"processor": "a machine"})
+    assert plots(result)["graph.png"].startswith(b"\x89PNG")
+    assert "On Kafka" not in SCENARIO.written(result, {"processor": "a machine"})
 
 
 def test_a_result_on_kafka_has_tables_and_a_picture_too() -> None:
@@ -95,8 +94,8 @@ def test_a_result_on_kafka_has_tables_and_a_picture_too() -> None:
     result = Result(NAME, live())
     assert all(FIGURES.of(name) is not None for name in result.figures)
     assert [len(table.rows) for table in tables(result)] == [2, 4, 2]
-    assert plots(result)["graph.svg"].startswith("<svg")
-    shown = page(result, {"processor": "a machine"})
+    assert plots(result)["graph.png"].startswith(b"\x89PNG")
+    shown = SCENARIO.written(result, {"processor": "a machine"})
     assert "| 540 ms | 0 (80) | 0 (80) | 1.40 |" in shown
     assert "with what was there" in shown
     assert "## Simulated" not in shown

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from load.research.parm import hedge
 from load.results.results import Result
-from load.scenarios import hedge_page
 
 
 def test_what_hedging_saved_stands_beside_what_it_asked() -> None:
@@ -14,8 +14,8 @@ def test_what_hedging_saved_stands_beside_what_it_asked() -> None:
     figures |= {"p999_saved": 0.9, "extra": 0.049, "outage_again": 12.0, "outage_asked": 170.0}
     result = Result("hedge", figures, {"form": "full", "still_s": 0.5, "every_s": 5.0, "outage_s": 3.0})
     environment = {"cores_usable": 2, "processor": "a processor", "broker": "a broker", "load_average": [0.5]}
-    text = hedge_page.page(result, environment)  # type: ignore[arg-type]
+    text = hedge.SCENARIO.written(result, environment)  # type: ignore[arg-type]
     assert text.startswith("## Figures")
     assert "| `hedge: 0.05` | 10.6 | 38.3 |  | 0 |" in text
     assert "90.0% lower for 4.9% more questions" in text
-    assert hedge_page.plots(result)["hedging.svg"].startswith("<svg")
+    assert hedge.plots(result)["hedging.png"].startswith(b"\x89PNG")

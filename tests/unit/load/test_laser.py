@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 from load.errors import MissingDataError
-from load.harness.slow_server import slowed
-from load.models import clicks
+from load.research.harness.slow_server import slowed
+from load.research.models import clicks
+from load.research.recommend import laser, laser_tables, two_speeds
 from load.results.results import Result
-from load.scenarios import laser, laser_page
-from load.scenarios.parts import two_speeds
 from schemas.records import ModelOutput, Outcome, Prediction, Status, Tensor
 
 
@@ -130,8 +129,8 @@ def test_the_page_has_the_figures_and_says_when_to_use_it_first() -> None:
     figures |= {name + end: value for name in names for end, value in (("", 0.005), ("_low", 0.001), ("_high", 0.01))}
     parameters = {"form": "short", "queries": 1_200, "rate": 90.0, "seed": 1, "open_bandit": "there"}
     result = Result("laser", figures, parameters, series={"waits": [{"ms": 0.0, "share": 0.5}]})
-    text = laser_page.page(result, {"processor": "a processor"})  # type: ignore[typeddict-item]  # all that it uses
+    text = laser_tables.SCENARIO.written(result, {"processor": "a processor"})  # type: ignore[typeddict-item]  # all that it uses
     assert text.startswith("## Figures")
     assert "**This is the short form.**" in text
     assert max(map(len, text.splitlines())) < 250
-    assert laser_page.plots(result)["features.svg"].startswith("<svg")
+    assert laser_tables.plots(result)["features.png"].startswith(b"\x89PNG")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from load.scenarios.latecomer import Answers
+from load.research.batching.latecomer import Answers
 from schemas.records import ModelOutput, Outcome, Prediction, Status
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from load.scenarios import linear
+from load.research.learning import linear
 from schemas.records import Prediction, Status
 
 

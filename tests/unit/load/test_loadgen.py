@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from load.harness.templates import ID_BYTES, ids, template
 from load.harness.workload import Rows
+from load.research.harness.templates import ID_BYTES, ids, template
 from load.research.peers.contenders import CONTENDERS, DIRECT
 from load.research.peers.loadgen_case import Case
 from load.research.peers.wire_formats import V2, Avro, Echo

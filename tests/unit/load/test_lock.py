@@ -2,7 +2,7 @@
 
 import pytest
 
-from load.scenarios import lock
+from load.research.batching import lock
 
 
 async def test_a_model_is_asked_until_the_loop_has_ticked() -> None:

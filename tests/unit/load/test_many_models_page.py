@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from load.registry import find
+from load.research.many_models import PAGE, PARTS
+from load.research.steps import PAGE as STEPS
 from load.results.results import Result
-from load.scenarios.many_models_page import PAGE, PARTS
-from load.scenarios.steps_page import PAGE as STEPS
 
 if TYPE_CHECKING:
     from load.harness.environment import Environment
 
 MACHINE = cast("Environment", {"cores_usable": 2, "processor": "a machine"})
+NAMES = [part.scenario.name for part in PARTS]
 WAYS = ("processes", "staged", "sklearn", "alone_0", "shared_0", "shared_50", "shared_100")
 SERIES: dict[str, dict[str, list[dict[str, Any]]]] = {
     "pretzel": {
@@ -26,7 +26,7 @@ SERIES: dict[str, dict[str, list[dict[str, Any]]]] = {
 
 def results(**figures: dict[str, float]) -> list[tuple[Result, Environment]]:
     """Return a result of each scenario with these figures."""
-    return [(Result(name, figures.get(name, {}), {"form": "short"}, SERIES.get(name, {})), MACHINE) for name in PARTS]
+    return [(Result(name, figures.get(name, {}), {"form": "short"}, SERIES.get(name, {})), MACHINE) for name in NAMES]
 
 
 def test_every_figure_stands_beside_what_was_published() -> None:
@@ -38,7 +38,7 @@ def test_every_figure_stands_beside_what_was_published() -> None:
     assert "| models that moved meanwhile | 16 |  |" in text
     assert "| memory less than scikit-learn in one process | 10.7 times |  |" in text
     assert "cold" not in text
-    assert "(pretzel.svg)" in text
+    assert "(pretzel.png)" in text
 
 
 def test_a_page_lacks_no_scenario_and_has_no_other_one() -> None:
@@ -51,9 +51,9 @@ def test_a_page_lacks_no_scenario_and_has_no_other_one() -> None:
 
 def test_all_its_figures_are_declared_by_their_scenarios() -> None:
     """A figure that was renamed would be left out without a word."""
-    for name, part in {**PARTS, **STEPS.parts}.items():
+    for part in (*PARTS, *STEPS.parts):
         for row in part.rows:
-            assert find(name).figures.of(row.figure) is not None, row.figure
+            assert part.scenario.figures.of(row.figure) is not None, row.figure
 
 
 def test_the_page_of_steps_has_the_scenarios_that_have_results() -> None:

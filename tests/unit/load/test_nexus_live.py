@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from load.research.clockwork.live_host import GOOD, LATE
+from load.research.nexus import nexus
+from load.research.nexus.nexus_live import Found, changes
 from load.results.results import Result
-from load.scenarios import nexus_page
-from load.scenarios.nexus_live import Found, changes
-from load.scenarios.parts.live_host import GOOD, LATE
 from schemas.records import Place, Plan
 
 S = 1_000_000
@@ -54,8 +54,8 @@ def test_the_page_has_the_parts_that_were_run() -> None:
         **{f"measured_{what}": 1.0 for what in ("queries", "models", "per_s", "changes", "moves", "late_by_changes")},
     }
     result = Result("nexus", figures)
-    assert [table.title for table in nexus_page.tables(result)] == ["2 hosts on this machine, measured"]
-    page = nexus_page.page(result, {"processor": "a machine"})
+    assert [table.title for table in nexus.tables(result)] == ["2 hosts on this machine, measured"]
+    page = nexus.SCENARIO.written(result, {"processor": "a machine"})
     assert "| planned, from nothing | 50.00% | 0.5 | 0.5 |" in page
     assert "simulated seconds" not in page
-    assert nexus_page.plots(result) == {}
+    assert nexus.plots(result) == {}

@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 from load.errors import MissingDataError
-from load.models import recorded as replayed
 from load.models.training import digits
+from load.research.batching import straggler
+from load.research.learning import agreement, personal
+from load.research.learning.agreement import Answered
+from load.research.models import recorded as replayed
 from load.results import targets
 from load.results.results import Result
-from load.scenarios import agreement, personal, straggler
-from load.scenarios.agreement import Answered
 from schemas.records import ModelOutput, Outcome, Prediction, Status
 from workers.entry_point import resolve
 
@@ -42,8 +43,8 @@ def answered(query_id: str, application: str, answer: int | None, outputs: tuple
 def test_a_replayed_model_says_its_column() -> None:
     """The dotted path names the column, with and without dawdling."""
     rows = np.array([[1, 2, 0, 0], [3, 4, 0, 0]], dtype=np.uint8)
-    assert resolve("load.models.recorded:c1.prompt")(rows).tolist() == [2, 4]
-    assert resolve("load.models.recorded:c1.late")(rows).tolist() == [2, 4]
+    assert resolve("load.research.models.recorded:c1.prompt")(rows).tolist() == [2, 4]
+    assert resolve("load.research.models.recorded:c1.late")(rows).tolist() == [2, 4]
     assert replayed.c15.column == replayed.MOST - 1
 
 

@@ -12,11 +12,13 @@ from load.figures import Figures
 from load.harness.backlog import Answered, keys
 from load.harness.system import Stage
 from load.harness.workload import Rows
+from load.research.batching import delayed
+from load.research.learning import figure8
+from load.research.learning.replay import Replay
 from load.research.paper import parts, run
-from load.research.paper.page import DIFFERENCES, page
+from load.research.paper.paper_words import DIFFERENCES, SCENARIO
 from load.results.results import Result
-from load.scenarios import delayed, figure8, overload, replicas
-from load.scenarios.parts.replay import Replay
+from load.scenarios.rate import overload, replicas
 from schemas.records import ModelPredictions, Outcome, Prediction, Status, Tensor
 from streams.topology import partition_of
 
@@ -63,7 +65,7 @@ def test_results_come_back_from_the_one_that_holds_them() -> None:
 def test_a_page_has_the_plot_the_published_number_and_what_is_missing() -> None:
     """Nothing in it is fetched from anywhere, and what comes from outside is escaped."""
     rows = [row("replicas"), row("personal", "skipped", "no <data>")]
-    text = page(run.gather({"replicas": REPLICAS}, rows, WANTED), MACHINE)
+    text = SCENARIO.written(run.gather({"replicas": REPLICAS}, rows, WANTED), MACHINE)
     assert text.count("<svg") == 1
     assert "3.95" in text
     assert "busy with something else" in text
@@ -98,7 +100,7 @@ async def test_a_part_that_fails_costs_no_other(tmp_path: Path, monkeypatch: pyt
     result = await run.run(stage)
     assert ran == ["controllers", "batching", "replicas", "agreement"]
     assert (result.figures["parts_failed"], result.figures["parts_skipped"]) == (2, 1)
-    assert "RuntimeError: broken" in page(result, MACHINE)
+    assert "RuntimeError: broken" in SCENARIO.written(result, MACHINE)
 
 
 def test_workers_are_measured_while_all_of_them_are_busy() -> None:

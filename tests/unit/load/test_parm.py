@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from load.harness.stalls import pairs
+from load.research.harness.stalls import pairs
+from load.research.parm.parm import FIGURES, NAME
+from load.research.parm.parm_forms import Lane
+from load.research.parm.parm_tables import plots, tables
+from load.research.parm.parm_virtual import World, play
 from load.results.results import Result
-from load.scenarios.parm import FIGURES, NAME
-from load.scenarios.parm_forms import Lane
-from load.scenarios.parm_page import plots, tables
-from load.scenarios.parm_virtual import World, play
 from policies.calibration import KNOTS
 
 if TYPE_CHECKING:
@@ -83,4 +83,4 @@ def test_a_result_of_any_part_has_tables_and_a_picture() -> None:
     result = Result(NAME, figures)
     assert all(FIGURES.of(name) is not None for name in figures)
     assert [len(table.rows) for table in tables(result)] == [2, 1]
-    assert plots(result)["parm.svg"].startswith("<svg")
+    assert plots(result)["parm.png"].startswith(b"\x89PNG")

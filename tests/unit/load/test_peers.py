@@ -17,7 +17,7 @@ import pytest
 
 from load.errors import PeerFailedError, PeerUnavailableError
 from load.harness.system import Stage
-from load.research.peers import ceiling, environments, grid, loadgen, page
+from load.research.peers import ceiling, environments, grid, loadgen, peers_tables
 from load.research.peers import scenario as peers
 from load.research.peers.answer_audit import Ledger, Tally, p999_ms
 from load.research.peers.client import Part
@@ -328,7 +328,7 @@ def test_a_percentile_among_defaults_is_no_figure_and_the_page_says_so() -> None
     summary.add(SHORTEST, seen(9_000, 10.0, p99_ms=math.inf))
     rows = summary.rows()
     assert "skysail_shortest_at_500_p99_ms" not in figures(rows, 2)
-    text = page.page(Result("peers", {}, {}, {"systems": rows}), ENVIRONMENT)
+    text = peers_tables.SCENARIO.written(Result("peers", {}, {}, {"systems": rows}), ENVIRONMENT)
     assert f"| {SHORTEST.label} | 2 | 4 | default |" in text
 
 
@@ -366,7 +366,7 @@ def test_the_page_of_both_parts_has_both_readings_beside_each_other(summary: Sum
     assert result.figures["skysail_whole_one_to_peer_ratio_judged"] == 0.5
     assert result.figures["skysail_whole_one_to_peer_ratio_judged_no_default"] == 0.25
     assert set(judged_figures(judged)).isdisjoint(figures(rows, 2))
-    text = page.page(result, machine)
+    text = peers_tables.SCENARIO.written(result, machine)
     first = " ".join(text.split("\n\n")[1].split())
     assert f"holds 16,000 queries a second: 0.50 times what the best peer holds ({PEER.label})" in first
     assert f"it holds 8,000, which is 0.25 times what the best peer holds ({PEER.label})" in first
@@ -402,7 +402,7 @@ async def test_the_judge_asks_those_that_are_named_and_what_it_can_do_itself(
     assert set(judged[1:]) == set(names)
     assert result.parameters == peers._parameters(replace(stage, only=()))
     assert list(result.series) == ["judged"]
-    text = page.page(result, ENVIRONMENT)
+    text = peers_tables.SCENARIO.written(result, ENVIRONMENT)
     assert all(f"| {row['label']} | 0 | 0 | {row['label']} did not start |" in text for row in result.series["judged"])
 
 
@@ -473,7 +473,7 @@ def test_the_page_shows_everybody_and_who_is_left_out(summary: Summary) -> None:
         "left_out": [{"system": "y", "label": "Y", "why": "cannot be installed: no wheel"}],
     }
     result = Result("peers", figures(rows, 2), {"form": "short"}, json.loads(json.dumps(series)), ("a note",))
-    text = page.page(result, ENVIRONMENT)
+    text = peers_tables.SCENARIO.written(result, ENVIRONMENT)
     assert f"| {FLOOR.label} | at least once | 1 | 44,000 (40,000 to 48,000) |" in text
     assert "| Y | cannot be installed: no wheel |" in text
     assert "| x | defaults | 5 |  | 5 | rate |" in text
@@ -487,7 +487,7 @@ def test_the_page_shows_everybody_and_who_is_left_out(summary: Summary) -> None:
 def test_the_page_begins_with_the_ratio_to_the_best_floor(summary: Summary) -> None:
     """In sentences that the run fills; what it has not measured is said to be so."""
     rows = summary.rows()
-    text = page.page(Result("peers", figures(rows, 2), {}, {"systems": rows}), ENVIRONMENT)
+    text = peers_tables.SCENARIO.written(Result("peers", figures(rows, 2), {}, {"systems": rows}), ENVIRONMENT)
     first, second = text.split("\n\n")[1].split("\n- ")[:2]
     assert f"best floor ({FLOOR.label})" in first
     assert "does (not measured) of the queries" in first
@@ -497,7 +497,7 @@ def test_the_page_begins_with_the_ratio_to_the_best_floor(summary: Summary) -> N
 
 def test_the_page_says_how_to_run_it() -> None:
     """The short and the full form stand on it."""
-    text = page.page(Result("peers", {}, {}, {"systems": []}), ENVIRONMENT)
+    text = peers_tables.SCENARIO.written(Result("peers", {}, {}, {"systems": []}), ENVIRONMENT)
     assert "skysail load run peers --short" in text
 
 

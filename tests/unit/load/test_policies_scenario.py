@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from load.harness.offline import Played, Stream, play
+from load.research.harness.offline import Played, Stream, play
+from load.research.learning import policies
 from load.results.results import Result
-from load.scenarios import policies
 from policies.registry import POLICIES, parse
 
 # Three queries of truth 1; the first model is always right, the second never, the third at first.
@@ -51,6 +51,6 @@ def test_the_page_names_every_policy() -> None:
     assert policies.SUITS.keys() == POLICIES.keys()
     names = [*policies.POLICIES, "best_model", "equal_vote", "one_at_random"]
     result = Result(policies.NAME, {f"steady_{name}": 0.5 for name in names}, {"runs": 3})
-    page = policies.page(result, {})
+    page = policies.SCENARIO.written(result, {})
     assert "| `exp3` | 0.500 |" in page
     assert "nan" not in page

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from load.harness.environment import environment
+from load.research.nexus import prefix
 from load.results.results import Result
-from load.scenarios import prefix, prefix_page
 from workers.packages.loading import load_package
 from workers.runtimes.trunks import trunk_of
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def test_a_network_as_trunk_and_head_is_the_whole_one(trunk: str, tmp_path: Path) -> None:
     """Both packages of a model answer alike, and the models have one trunk and heads of their own."""
     pytest.importorskip("torch", reason="torch is not installed")
-    trunks = importlib.import_module("load.models.trunks")
+    trunks = importlib.import_module("load.research.models.trunks")
     trunks.package(trunk, ["a", "b"], tmp_path, 1)
     rows = trunks.rows(trunk, 20, 2)
     answers, digests = [], set()
@@ -61,9 +61,9 @@ def test_every_figure_is_declared() -> None:
 
 def test_the_page_begins_with_when_to_use_it_and_says_what_was_missed() -> None:
     """And it has a table of rates and one of memory for each trunk, and a picture."""
-    page = prefix_page.page(made(), environment())
+    page = prefix.SCENARIO.written(made(), environment())
     assert page.index("**Use it**") < page.index("## How") < page.index("## As measured")
     assert "16 heads that are asked about the same rows do 8.0 times the rows a second of 16 whole models" in page
     assert "Target missed: image_same_16_gain_a_head is 0.5, and should be >= 0.8." in page
-    assert len(prefix_page.tables(made())) == 4
-    assert [*prefix_page.plots(made())] == ["prefix.svg"]
+    assert len(prefix.tables(made())) == 4
+    assert [*prefix.plots(made())] == ["prefix.png"]

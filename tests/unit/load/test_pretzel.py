@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from load.harness.environment import environment
 from load.models.pipelines import ATTENDEES, FAMILIES, SENTIMENT, Language, Operators
+from load.research.pretzel import pretzel
+from load.research.pretzel.pipeline_packages import SHARINGS, Packages, is_common
+from load.research.pretzel.pipeline_process import Pipelines, family_of
 from load.results.results import Result
-from load.scenarios import pretzel, pretzel_page
-from load.scenarios.parts.pipeline_packages import SHARINGS, Packages, is_common
-from load.scenarios.parts.pipeline_process import Pipelines, family_of
 
 
 @pytest.mark.parametrize(("sharing", "expected"), [(100, 250), (50, 124), (0, 0)])
@@ -86,12 +88,15 @@ def a_result() -> Result:
     return Result(pretzel.NAME, figures, {"pipelines": 25}, {"memory": memory, "work": work})
 
 
-def test_the_page_names_missed_targets_and_shows_the_picture() -> None:
+def test_the_page_names_missed_targets_and_shows_the_picture(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its picture lies beside it, with a line for each way."""
-    page, pictures = pretzel_page.page(a_result(), environment()), pretzel_page.plots(a_result())
+    monkeypatch.setattr(pretzel, "png", lambda figure: figure)
+    page, pictures = pretzel.SCENARIO.written(a_result(), environment()), pretzel.plots(a_result())
     assert "Target missed: different_answers is 12.5" in page
     assert all(f"]({name})" in page for name in pictures)
-    assert pictures["pretzel.svg"].count(">one process each, stages<") == 1
+    drawn: Any = pictures["pretzel.png"]
+    (legend,) = drawn.legends
+    assert [text.get_text() for text in legend.get_texts()].count("one process each, stages") == 1
 
 
 def test_gains_are_of_the_most_processes_and_of_all_pipelines() -> None:

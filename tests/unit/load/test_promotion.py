@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from load.scenarios import promotion
-from load.scenarios.promotion import Watch
+from load.research.operation import promotion
+from load.research.operation.promotion import Watch
 from schemas.records import ModelOutput, Outcome, Prediction, Status
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from load.scenarios.parts.replacement import clock, lru
+from load.research.batching.replacement import clock, lru
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -6,9 +6,9 @@ from load.harness.aggregates import cores
 from load.harness.driving import Stretch
 from load.harness.recorder import Recorder
 from load.results.results import Result
-from load.scenarios import scale_page
-from load.scenarios.parts.scaling import Chunk, Many, Size, by_role
-from load.scenarios.scale import SIZES, growth, impossible_rates, ratios
+from load.scenarios.scale import scale_tables
+from load.scenarios.scale.scale import SIZES, growth, impossible_rates, ratios
+from load.scenarios.scale.scaling import Chunk, Many, Size, by_role
 from schemas.records import Status, Tensor
 
 ENVIRONMENT = {"cores_usable": 2, "processor": "some processor", "broker": "Apache Kafka", "python": "3.11"}
@@ -94,8 +94,9 @@ def test_the_page_has_a_table_for_each_part_that_was_measured() -> None:
     """Figures that a part has not are no columns of it."""
     sizes = [{"part": "workers", "size": 2, "drained_per_s": 1_000.0, "worker_mib": 150.0}]
     memory = [{"queries": 10, "joiner_mib": 90.0}, {"queries": 10, "joiner_mib": 90.5}]
-    text = scale_page.page(
-        Result("scale", {}, {"form": "full"}, {"sizes": sizes, "memory": memory, "coming": memory}), ENVIRONMENT
+    text = scale_tables.SCENARIO.written(
+        Result("scale", {}, {"form": "full"}, {"sizes": sizes, "memory": memory, "coming": memory}),
+        ENVIRONMENT,
     )
     assert "| workers | queries/s | workers MiB |" in text
     assert "| 2 | 1,000 | 150 |" in text

@@ -8,35 +8,30 @@ import pytest
 
 from load import registry
 from load.harness.aggregates import central_rate
+from load.research.batching import batching, cache, controllers
+from load.research.batching.batching import Batch
+from load.research.batching.replacement import lru
+from load.research.learning import figure8
 from load.results import report
 from load.results.compare import compare
 from load.results.report import describe
 from load.results.results import Result
 from load.results.targets import verdicts
-from load.scenarios import batching, cache, controllers, figure8, loop
-from load.scenarios.batching import Batch
-from load.scenarios.parts.replacement import lru
-
-
-def test_scenarios_of_the_research_folder_are_missed_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An installed package comes without them; who asks for one reads where it is to be had."""
-    own = {name: each for name, each in registry.SCENARIOS.items() if name not in registry.RESEARCH}
-    assert len(own) == len(registry.SCENARIOS) - len(registry.RESEARCH)
-    monkeypatch.setattr(registry, "SCENARIOS", own)
-    with pytest.raises(LookupError, match=r"'peers'.*checkout of the repository"):
-        registry.find("peers")
+from load.scenarios.rate import loop
 
 
 def test_without_the_research_folder_the_other_scenarios_are_there() -> None:
-    """Nothing outside of it imports it."""
+    """Nothing outside of it imports it; who asks for one of them reads where it is to be had."""
     code = (
         "import sys, importlib.util as u; found = u.find_spec\n"
         "u.find_spec = lambda name, *more: None if name == 'load.research' else found(name, *more)\n"
         "from load import registry\n"
-        "print(registry.find('loop').name, 'peers' in registry.SCENARIOS, 'load.research' in sys.modules)"
+        "print(registry.find('loop').name, 'peers' in registry.SCENARIOS, 'load.research' in sys.modules)\n"
+        "try: registry.find('peers')\n"
+        "except LookupError as error: print('checkout of the repository' in str(error))"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert said.stdout.split() == ["loop", "False", "False"]
+    assert said.stdout.split() == ["loop", "False", "False", "True"]
 
 
 def test_an_unknown_scenario_names_the_nearest() -> None:

@@ -8,9 +8,9 @@ import sys
 
 import pytest
 
-from load.scenarios.seeds import command, seeds
-from load.seeds.plan import plan
-from load.seeds.world import simulate
+from load.research.operation.seeds import command, seeds
+from load.research.seeds.plan import plan
+from load.research.seeds.world import simulate
 from streams.testing.stores import SharedStore
 
 HOURS = 2.0  # the scenario's short form
@@ -61,7 +61,8 @@ def test_policies_learn_along_in_some_deployments() -> None:
 def test_a_seed_is_the_same_on_every_run() -> None:
     """Whatever the hash of a string is in this process."""
     code = (
-        "from load.seeds.plan import plan; from load.seeds.world import simulate; print(simulate(plan(4711, 5)).digest)"
+        "from load.research.seeds.plan import plan; from load.research.seeds.world import simulate;"
+        "print(simulate(plan(4711, 5)).digest)"
     )
     runs = [
         subprocess.run(

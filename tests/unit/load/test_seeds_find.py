@@ -9,9 +9,9 @@ from unittest.mock import ANY
 
 import pytest
 
-from load.seeds.faults import Fault
-from load.seeds.plan import COMPUTING, MODELS, Burst, Deploy, plan
-from load.seeds.world import simulate
+from load.research.seeds.faults import Fault
+from load.research.seeds.plan import COMPUTING, MODELS, Burst, Deploy, plan
+from load.research.seeds.world import simulate
 from policies import registry
 from streams.operators.contract import NONE_UNREAD, Span
 from streams.operators.ids import IdTimes
@@ -30,7 +30,7 @@ from streams.topology import worker_role
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from load.seeds.plan import Plan
+    from load.research.seeds.plan import Plan
     from streams.operators.contract import Effects, Record, StateKey, Unread, WriteStates
     from streams.operators.selection.pending import Pending
     from streams.runtime.ports import TopicPartition
@@ -186,7 +186,7 @@ def test_a_joiner_that_stood_still_reads_feedback_before_it_ends_windows() -> No
 @pytest.mark.parametrize("fault", IDLE.values(), ids=IDLE.keys())
 def test_a_lag_that_counts_what_is_no_record_is_found(fault: Fault, monkeypatch: pytest.MonkeyPatch) -> None:
     """The watchdog ends a healthy process that has nothing to do."""
-    monkeypatch.setattr("load.seeds.roles.SimulatedConsumer", CountingConsumer)
+    monkeypatch.setattr("load.research.seeds.roles.SimulatedConsumer", CountingConsumer)
     found = simulate(idle_after(fault)).violations
     assert any(law == "ended" and "StuckError" in what for law, what in found)
 
@@ -329,7 +329,7 @@ def beside_slow() -> Plan:
 def select(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Let every process of selection go by columns; returns the module that does."""
     for share in ("_AT_ONCE", "_COLUMNAR"):
-        monkeypatch.setattr(f"load.seeds.roles.{share}", 1.0)
+        monkeypatch.setattr(f"load.research.seeds.roles.{share}", 1.0)
     return pytest.importorskip("streams.columns.select", reason="Skysail has been installed without a compiler")
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from load.harness.system import Brokers, Stage, no_brokers
+from load.research.operation import site, site_tables
 from load.results.results import Result
-from load.scenarios import site, site_page
 from schemas import topics
 from workers.simulation.calibration import Calibration
 from workers.simulation.legs import Leg, Legs
@@ -70,7 +70,7 @@ def test_the_page_says_what_breaks_first_and_what_was_simulated(
     stage = Stage("", no_launch, tmp_path, short=True)
     figures |= site._simulated(stage, learnt, costs["backlog"], planned)
     result = Result(site.NAME, figures, {"form": "short"}, site._sized(costs, planned))
-    text = site_page.page(result, {"cores_usable": 2, "processor": "a processor", "broker": "a broker"})
+    text = site_tables.SCENARIO.written(result, {"cores_usable": 2, "processor": "a processor", "broker": "a broker"})
     assert all(f"## {part}\n" in text for part in ("Measured", "Computed", "Simulated"))
     assert f"**First to break: {result.series['breaks'][0]['what']}" in text
     assert "Target missed" not in text

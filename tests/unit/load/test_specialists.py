@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from load.scenarios import specialists
-from load.scenarios.parts.replay import Replay
-from load.scenarios.specialists import APPLICATIONS
+from load.research.learning import specialists
+from load.research.learning.replay import Replay
+from load.research.learning.specialists import APPLICATIONS
 from schemas.records import Prediction, Status
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from load.harness.workload import Rows
-from load.scenarios.takeover import Faulty
+from load.scenarios.operation.takeover import Faulty
 from schemas.records import Prediction, Status, Tensor
 
 ROWS = Rows("takeover", [Tensor.of(np.zeros(1, np.float32))])

@@ -4,8 +4,8 @@ import time
 
 import numpy as np
 
-from load.models.slow import InLine, InThreads, dawdling, first, second
-from load.research.peers import trio_page
+from load.research.models.slow import InLine, InThreads, dawdling, first, second
+from load.research.peers import trio
 from load.research.peers.trio import figures, summary
 from load.results.results import Result
 
@@ -67,6 +67,6 @@ def test_the_page_shows_what_is_kept() -> None:
     """Figures that a system has not are left empty."""
     systems = summary([stretch("a", "without", 1.0), stretch("a", "with", 0.98)])
     series = {"systems": systems, "left_out": [{"label": "b", "why": "it ended"}]}
-    text = trio_page.page(Result("trio", figures(systems), {"rate": 100.0}, series), ENVIRONMENT)
+    text = trio.SCENARIO.written(Result("trio", figures(systems), {"rate": 100.0}, series), ENVIRONMENT)
     assert "| a | 100 | 98 | 0.980 |  |  |  |  | 2 |" in text
     assert "| b | it ended |" in text

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from load.scenarios import turns
+from load.research.operation import turns
 from schemas import topics
 from schemas.codec import Codec
 from streams.operators.join.kernel import Joiner, JoinerSettings

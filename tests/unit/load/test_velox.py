@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from load.models import movies
+from load.research.models import movies
+from load.research.recommend import velox, velox_tables
 from load.results.results import Result
-from load.scenarios import velox, velox_page
 from schemas.records import Prediction, Status, Tensor
 
 
@@ -81,8 +81,8 @@ def test_the_page_has_the_figures_and_says_when_to_use_it_first() -> None:
     figures = {figure.name: 1.0 for figure in velox.FIGURES} | velox.errors(replay)
     parameters = {"form": "short", "queries": 1_800, "rate": 120.0, "seed": 1}
     result = Result("velox", figures, parameters, series={"error": velox.curves(replay)})
-    text = velox_page.page(result, {"processor": "a processor"})  # type: ignore[typeddict-item]  # all that it uses
+    text = velox_tables.SCENARIO.written(result, {"processor": "a processor"})  # type: ignore[typeddict-item]  # all that it uses
     assert text.startswith("## Figures")
     assert "**This is the short form.**" in text
     assert max(map(len, text.splitlines())) < 250
-    assert velox_page.plots(result)["recommending.svg"].startswith("<svg")
+    assert velox_tables.plots(result)["recommending.png"].startswith(b"\x89PNG")

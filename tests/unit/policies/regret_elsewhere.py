@@ -1,4 +1,4 @@
-"""Makes `load/scenarios/parts/regret_elsewhere.json`: the regret of the bandits of river and MABWiser, by seed.
+"""Makes `load/research/learning/regret_elsewhere.json`: the regret of the bandits of river and MABWiser, by seed.
 
 Run it by hand in an environment of its own, with Python 3.10:
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 MEANS = (0.5, 0.55, 0.6, 0.65, 0.7)
 HORIZONS, SEEDS = (1_000, 20_000), 30
-OUT = Path(__file__).parents[3] / "load/scenarios/parts/regret_elsewhere.json"
+OUT = Path(__file__).parents[3] / "load/research/learning/regret_elsewhere.json"
 
 
 def rewards(seed: int) -> np.ndarray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from load.scenarios.parts.regret import HORIZONS, apart
+from load.research.learning.regret import HORIZONS, apart
 
 
 @pytest.mark.parametrize("library", ["river", "mabwiser"])

@@ -143,6 +143,7 @@ def test_every_module_that_is_imported_is_brought_by_the_extra_that_is_named() -
             continue  # it cannot be installed beside `onnx`
         brought = {normal(name) for name in distributions[module]}
         through = {
+            "PIL": "matplotlib",
             "aiohttp": "faust-streaming",
             "mode": "faust-streaming",
             "joblib": "scikit-learn",

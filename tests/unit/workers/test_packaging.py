@@ -388,7 +388,14 @@ def test_a_dotted_path_reaches_what_a_module_or_its_package_defines(path: str, n
     assert getattr(resolve(path), "__name__", None) == name
 
 
-@pytest.mark.parametrize("path", ["deploy.demo.models:predict_breakably", "load.models.functions:right"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "deploy.demo.models:predict_breakably",
+        "load.models.functions:right",
+        "load.research.models.published:resnet18",
+    ],
+)
 def test_models_of_the_demo_and_of_measurements_may_be_named(path: str) -> None:
     """Other parts of Skysail are no models."""
     assert callable(resolve(path))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from load.errors import MissingDataError
-from load.scenarios.parts.open_bandit import open_bandit
+from load.research.learning.open_bandit import open_bandit
 from policies.estimators.delays import delays
 from policies.estimators.doubly_robust import dr_os, switch
 from policies.estimators.estimate import ratio

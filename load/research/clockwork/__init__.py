@@ -1,0 +1,1 @@
+"""Clockwork (OSDI 2020): more models than fit into a host."""

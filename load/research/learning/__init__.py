@@ -1,0 +1,1 @@
+"""Policies, cascades, sets of labels and off-policy evaluation, beside published figures."""

@@ -1,0 +1,1 @@
+"""Promotion, simulation beside live deployments, whole sites, and seeds of faults in virtual time."""

@@ -1,0 +1,152 @@
+"""`seeds`: whole deployments in virtual time, with faults drawn from seeds, each judged by the same laws.
+
+Needs no broker and no waiting: an hour of a deployment takes some ten seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import time
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+from typing import TYPE_CHECKING
+
+from load.figures import FAULTS, IN_FULL, NONE, SHOWN, Better, Figures, Kind, at_least
+from load.research.seeds.laws import LAWS, Violation
+from load.research.seeds.plan import plan
+from load.research.seeds.world import Outcome, simulate
+from load.results.results import Result
+from load.scenario import Scenario
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from load.harness.system import Stage
+
+NAME = "seeds"
+SHORT_HOURS = 2.0
+_PROCESSES = 2
+_SHOWN = 3  # violations of a seed that are printed
+_EVERY_S = 10.0  # progress
+
+
+FIGURES = Figures(
+    SHOWN(
+        "seeds",
+        "queries",
+        "answers",
+        "answers_by_columns",
+        "seeds_with_violations",
+        *(f"violations_{law}" for law in LAWS),
+    ),
+    FAULTS("violations", must=NONE),
+    Kind("h", Better.HIGHER)("simulated_hours", must=at_least(200, IN_FULL)),
+    Kind("h/s", Better.HIGHER, 0.25)("hours_per_s"),
+)
+
+
+async def run(stage: Stage) -> Result:
+    """Simulate seeds from the given one on for so many hours; or that one alone, telling all that happens."""
+    started_s = time.monotonic()
+    if stage.trace:
+        outcomes = [await asyncio.to_thread(simulate, plan(stage.seed, processes=stage.processes), print)]
+        _tell(outcomes[0], stage.processes)
+    else:
+        outcomes = await _simulated(stage.seed, SHORT_HOURS if stage.short else stage.hours, stage.processes)
+    return _result(outcomes, time.monotonic() - started_s, stage)
+
+
+def seeds(first: int, hours: float) -> Iterator[int]:
+    """Yield seeds until they add up to so many hours."""
+    left_s, seed = 3_600 * hours, first
+    while left_s > 0:
+        yield seed
+        its = plan(seed)
+        left_s -= its.length_s + its.quiet_s
+        seed += 1
+
+
+def judged(seed: int, processes: str = "each") -> Outcome:
+    """Simulate a seed; what breaks the simulation is a violation, too."""
+    try:
+        return simulate(plan(seed, processes=processes))
+    except Exception as fault:  # noqa: BLE001 - the other seeds go on
+        return Outcome(seed, 0.0, 0, 0, 0, (Violation("ran", repr(fault)),), "")
+
+
+async def _simulated(first: int, hours: float, processes: str) -> list[Outcome]:
+    """Simulate in several processes; say how far it is, and at once what is wrong."""
+    running, outcomes, told_s = asyncio.get_running_loop(), [], time.monotonic()
+    with ProcessPoolExecutor(_PROCESSES, multiprocessing.get_context("spawn")) as pool:
+        jobs = [running.run_in_executor(pool, judged, seed, processes) for seed in seeds(first, hours)]
+        for future in asyncio.as_completed(jobs):
+            outcomes.append(outcome := await future)
+            _tell(outcome, processes)
+            if time.monotonic() > told_s + _EVERY_S:
+                told_s = time.monotonic()
+                done_h = sum(outcome.simulated_s for outcome in outcomes) / 3_600
+                bad = sum(bool(outcome.violations) for outcome in outcomes)
+                print(
+                    f"{len(outcomes)} seeds, {done_h:.1f} of {hours:g} hours, {bad} seeds with violations", flush=True
+                )
+    return sorted(outcomes, key=lambda outcome: outcome.seed)
+
+
+def _tell(outcome: Outcome, processes: str) -> None:
+    """Print what is wrong with a seed, and how to see it."""
+    if not outcome.violations:
+        return
+    counts = Counter(violation.law for violation in outcome.violations)
+    print(f"seed {outcome.seed}: " + ", ".join(f"{law} {count}" for law, count in counts.items()))
+    for law, what in outcome.violations[:_SHOWN]:
+        print(f"  {law}: {what}")
+    print(f"  to see it: {command(outcome.seed, processes)}")
+
+
+def command(seed: int, processes: str = "each") -> str:
+    """Return what shows a seed again."""
+    shape = "" if processes == "each" else f" --processes {processes}"
+    return f"skysail load run {NAME} --seed {seed}{shape} --trace"
+
+
+def _result(outcomes: Sequence[Outcome], took_s: float, stage: Stage) -> Result:
+    counts = Counter(violation.law for outcome in outcomes for violation in outcome.violations)
+    hours = sum(outcome.simulated_s for outcome in outcomes) / 3_600
+    found = [outcome for outcome in outcomes if outcome.violations]
+    figures = {
+        "seeds": float(len(outcomes)),
+        "simulated_hours": hours,
+        "hours_per_s": hours / took_s,
+        "queries": float(sum(outcome.queries for outcome in outcomes)),
+        "answers": float(sum(outcome.answers for outcome in outcomes)),
+        "answers_by_columns": float(sum(outcome.by_columns for outcome in outcomes)),
+        **{f"violations_{law}": float(counts[law]) for law in LAWS},
+        "violations": float(counts.total()),
+        "seeds_with_violations": float(len(found)),
+    }
+    return Result(
+        NAME,
+        figures,
+        parameters={"first_seed": float(stage.seed), "form": "one" if stage.trace else stage.form},
+        series={
+            "violations": [
+                {"seed": each.seed, "law": law, "what": what, "command": command(each.seed, stage.processes)}
+                for each in found
+                for law, what in each.violations
+            ]
+        },
+        notes=tuple(f"{law}: {what}" for law, what in LAWS.items()),
+    )
+
+
+SCENARIO = Scenario(
+    NAME,
+    FIGURES,
+    run,
+    "hours of whole deployments in virtual time, with faults drawn from seeds: what must hold of every run",
+    short=True,
+    offline=True,
+    any_processes=True,
+    hosted=True,
+)

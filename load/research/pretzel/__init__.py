@@ -1,0 +1,1 @@
+"""PRETZEL (OSDI 2018): pipelines that share equal steps."""

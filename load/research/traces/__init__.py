@@ -1,0 +1,1 @@
+"""Production traces, played faster."""

@@ -1,0 +1,1 @@
+"""How soon and how fast feedback is learnt."""

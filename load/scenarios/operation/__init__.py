@@ -1,0 +1,1 @@
+"""What happens while roles end, models change, and strangers write."""

@@ -1,1 +1,0 @@
-"""Parts that scenarios share, or that are too large for one file."""

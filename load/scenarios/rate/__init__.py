@@ -1,0 +1,1 @@
+"""How many queries a second, for how much CPU, and how late."""

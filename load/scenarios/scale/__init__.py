@@ -1,0 +1,1 @@
+"""What grows with workers, models, applications, contexts and time."""
