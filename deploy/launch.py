@@ -20,17 +20,18 @@ from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from deploy import metrics, placement, pooling
 from deploy.config import configuration
 from deploy.config.addresses import connection
 from deploy.config.folder import load_notes
 from deploy.errors import StartError
-from deploy.grouping import Process, host, is_shared, plan, worker
 from deploy.local.logs import tail
 from deploy.local.process import ending
 from deploy.local.supervisor import Child, Supervisor
-from deploy.ports import fault_of, require_free
-from deploy.progress import Silent
+from deploy.placement import placement, pooling
+from deploy.placement.grouping import Process, host, is_shared, plan, worker
+from deploy.process import metrics
+from deploy.process.ports import fault_of, require_free
+from deploy.process.progress import Silent
 from deploy.state import candidates, catalog, desired, topics
 from schemas import topics as names
 from schemas.errors import DecodeError
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 
     from deploy.config.settings import Settings
     from deploy.local.supervisor import ChildStatus
-    from deploy.progress import Progress
+    from deploy.process.progress import Progress
     from deploy.state.desired import CreateTopics
     from schemas.codec import Codec
     from schemas.records import Candidate, Model

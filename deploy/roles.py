@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, TypeAlias
 from deploy.config.addresses import connection, redis_place, redis_url
 from deploy.config.folder import STATE, load_notes, private
 from deploy.errors import StartError, UsageError
-from deploy.log_roles import Named
-from deploy.metrics import exporting
-from deploy.ports import fault_of
+from deploy.process.log_roles import Named
+from deploy.process.metrics import exporting
+from deploy.process.ports import fault_of
 from schemas import topics
 from schemas.sizes import MAX_BYTES
 from streams import topology
@@ -49,8 +49,8 @@ if TYPE_CHECKING:
     from schemas.codec import Codec
     from schemas.records import Model
     from streams.control.app import Options
-    from streams.control.planning import Planning
-    from streams.control.promoting import Follow, Promoting
+    from streams.control.carry.planning import Planning
+    from streams.control.carry.promoting import Follow, Promoting
     from streams.operators.contract import Operator
     from streams.operators.join.kernel import JoinerSettings
     from streams.recorder.role import RecordRole
@@ -168,7 +168,7 @@ def selection(common: Shared, inline: Sequence[Model] = ()) -> Runnable:
         return _loop(role, fronted.kernel, common, _store(common), features=features, batched=fronted.batched)
     from streams.runtime.role.local import Local, LocalCodec
     from workers.executors.factory import executors_of
-    from workers.kernel.worker import ModelWorker
+    from workers.kernel.model.worker import ModelWorker
 
     how = replace(_worker_settings(common), trusted=common.inside, is_inside=True)
     codec = LocalCodec(common.codec)
@@ -248,7 +248,7 @@ def record(common: Shared) -> RecordRole:
         UsageError: the settings name no folder.
         TraceError: the folder holds something else, or another process records into it.
     """
-    from deploy.recording import about
+    from deploy.config.recorded import about
     from streams.recorder.recorder import FETCHING, Recorder
     from streams.recorder.role import RecordRole, Reporting
     from streams.recorder.span import Span
@@ -552,7 +552,7 @@ def _page(common: Shared, data: Path) -> Options:
 
 def _promoting(common: Shared) -> Promoting:
     from deploy.state.deployed import Deployed
-    from streams.control.promoting import Promoting
+    from streams.control.carry.promoting import Promoting
 
     given = common.settings
     memory_us, ids_bytes = joiner_settings(given).memory_us, given.control.ids_mib << 20
@@ -564,7 +564,7 @@ def _planning(common: Shared) -> Planning | None:
     """Return what plans the hosts of pools; None = there are no pools."""
     from policies.packing.epochs import Pace
     from policies.packing.moving import Terms
-    from streams.control.planning import Planning
+    from streams.control.carry.planning import Planning
     from streams.planning.planner import Planner, Pool
 
     given = common.settings

@@ -9,18 +9,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from deploy import placement
 from deploy.config.folder import run_folder
-from deploy.placement import NEWS
+from deploy.placement import placement
+from deploy.placement.placement import NEWS
 from deploy.state.labels import loaded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from deploy.config.settings import Settings
-    from deploy.placement import Placement
+    from deploy.placement.placement import Placement
     from schemas.records import Model
-    from streams.control.hosts import HostRow
+    from streams.control.page.hosts import HostRow
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ from streams.testing.packing import Packing
 from streams.topology import build, worker_role
 from tests.whole import WholeKernel
 from workers.inputs.columns import Column
-from workers.kernel.worker import ModelWorker
+from workers.kernel.model.worker import ModelWorker
 from workers.settings import WorkerSettings
 
 if TYPE_CHECKING:

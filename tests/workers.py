@@ -14,9 +14,9 @@ from streams.runtime.ports import ExecutorEvents, Loaded, Ran
 from streams.runtime.role.kernel_calls import Guard, Timer
 from tests.virtual import VirtualClock
 from workers.executors.models import ModelExecutors
-from workers.kernel.batcher import Batcher
-from workers.kernel.results import Asked, size_of
-from workers.kernel.worker import ModelWorker
+from workers.kernel.model.batcher import Batcher
+from workers.kernel.model.results import Asked, size_of
+from workers.kernel.model.worker import ModelWorker
 from workers.settings import WorkerSettings
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from streams.runtime.role.definition import Ports, Role
 from streams.runtime.role.loop import RoleLoop
 from streams.topology import host_role
 from workers.executors.factory import hosted_by
-from workers.kernel.host import Host
+from workers.kernel.host.kernel import Host
 from workers.kernel.schedule.profiles import Profiles
 from workers.kernel.schedule.registry import SCHEDULES
 from workers.kernel.schedule.residency import Residency

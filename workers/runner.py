@@ -19,8 +19,8 @@ from streams.runtime.role.definition import Ports, Role
 from streams.runtime.role.loop import RoleLoop
 from streams.topology import worker_role
 from workers.executors.factory import executors_of
-from workers.kernel.warm_up import asked_in
-from workers.kernel.worker import ModelWorker
+from workers.kernel.model.warm_up import asked_in
+from workers.kernel.model.worker import ModelWorker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

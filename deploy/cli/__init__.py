@@ -6,7 +6,7 @@ table and `workers.packages.loading` import by name.
 
 from __future__ import annotations
 
-from deploy.interrupts import named_extras, quiet_interrupts
+from deploy.process.interrupts import named_extras, quiet_interrupts
 
 with quiet_interrupts(), named_extras():  # before anything else: the imports take a third of a second
     import importlib

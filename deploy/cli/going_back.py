@@ -9,7 +9,7 @@ from rich.console import Console
 
 from deploy.cli.common import print_json
 from deploy.errors import UsageError
-from deploy.progress import shown
+from deploy.process.progress import shown
 from deploy.state import desired
 from deploy.state.fared import Fared, fared
 from deploy.terminal import echo

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from deploy.config.settings import Settings
     from schemas.codec import Codec
-    from streams.control.alerts import LoadFault
-    from streams.control.hosts import HostRow
+    from streams.control.page.alerts import LoadFault
+    from streams.control.page.hosts import HostRow
     from workers.manifest_form import Conversion
 
 folder_argument = click.argument("package", type=click.Path(path_type=Path, exists=True, file_okay=False))

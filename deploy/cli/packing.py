@@ -7,16 +7,22 @@ from __future__ import annotations
 
 import importlib
 import json
+from collections import deque
+from contextlib import suppress
 from pathlib import Path
 from pickle import UnpicklingError
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Final, TypedDict
 
 import numpy as np
 
 from deploy.errors import UsageError
-from schemas.errors import SchemaError
+from policies.graph import QUERY
+from schemas import topics
+from schemas.codec import Codec
+from schemas.errors import DecodeError, SchemaError
 from schemas.jsonable import query_from_json
-from schemas.records import Tensor
+from schemas.records import Application, Input, Query, Tensor
+from streams.trace.reader import Trace
 from workers.extras import install
 from workers.manifest import sha256
 from workers.packages import samples, warm_up
@@ -158,7 +164,6 @@ def warm_up_rows(text: str, name: str, rows: Rows | Frame, *, allow_nan: bool = 
         return ()
     if not Path(text).is_dir():
         return sample(text, "--warm-up")
-    from deploy.asked import asked_rows
 
     signature = samples.signature(samples.batch(rows), allow_nan=allow_nan)
     found = warm_up.fitting(signature, asked_rows(Path(text), name))[-warm_up.MOST_ROWS :]
@@ -263,3 +268,44 @@ def argument(text: str) -> tuple[str, object]:
         return name, json.loads(value)
     except ValueError as error:
         raise UsageError(f"--argument {text}: write NAME=JSON, such as hidden=[16]") from error
+
+
+# The last ones: ten times what a package keeps, as some may not fit the model.
+_MOST_ROWS: Final = 10_000
+
+
+def asked_rows(folder: Path, model: str) -> list[Input]:
+    """Return the inputs of the last queries to applications that ask a model, in order of time.
+
+    If the trace knows no such application, those of all queries.
+
+    Raises:
+        TraceError: there is no trace, or it is damaged.
+    """
+    trace, codec = Trace.open(folder), Codec(max_bytes=1 << 24)
+    asking = _asking(trace, codec, model)
+    found: deque[Input] = deque(maxlen=_MOST_ROWS)
+    for record in trace.records(topics.QUERIES) if topics.QUERIES in trace.topics() else ():
+        with suppress(DecodeError):
+            query = codec.decode(Query, record.value)
+            if not asking or query.application in asking:
+                found.append(query.input)
+    return list(found)
+
+
+def _asking(trace: Trace, codec: Codec, model: str) -> set[str]:
+    """Return the applications that ask a model."""
+    found = set()
+    for record in trace.records(topics.APPLICATIONS) if topics.APPLICATIONS in trace.topics() else ():
+        with suppress(DecodeError):
+            if record.value is not None and model in _asked_as_they_are(codec.decode(Application, record.value)):
+                found.add((record.key or b"").decode(errors="replace"))
+    return found
+
+
+def _asked_as_they_are(application: Application) -> set[str]:
+    """Return the models that are given the queries' inputs, and no parts or answers."""
+    if not application.stages:
+        return {*application.models}
+    given = [stage for stage in application.stages if stage.input == QUERY and not stage.crop]
+    return {name for stage in given for name in ((stage.model,) if stage.model else application.models)}

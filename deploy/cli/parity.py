@@ -14,7 +14,7 @@ import numpy as np
 from deploy.cli.common import Verb, VerbGroup, json_option, print_json
 from deploy.cli.packing import argument
 from deploy.errors import UsageError
-from deploy.interrupts import named_extras
+from deploy.process.interrupts import named_extras
 from deploy.terminal import echo
 from workers import manifest as manifests
 from workers.packages.parity import Judged, Training, package_parity

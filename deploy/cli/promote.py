@@ -12,7 +12,7 @@ from rich.console import Console
 from deploy.cli.common import print_json, print_table
 from deploy.cli.states import Age
 from deploy.errors import UsageError
-from deploy.progress import shown
+from deploy.process.progress import shown
 from deploy.state import candidates, catalog, desired
 from deploy.state.evidence import compared
 from deploy.terminal import echo

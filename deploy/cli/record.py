@@ -17,10 +17,10 @@ from rich.progress import Progress
 from deploy.cli.common import Verb, json_option, print_json, with_settings
 from deploy.cli.trace import print_contents, summary
 from deploy.config.addresses import connection
+from deploy.config.recorded import about
 from deploy.connect.clients import answering
 from deploy.connect.schema_registry import codec_for
 from deploy.errors import UsageError
-from deploy.recording import about
 from deploy.state.topics import partition_counts
 from streams.recorder.recorder import FETCHING, Recorder
 from streams.recorder.span import Offset, Span, Time

@@ -17,10 +17,10 @@ from deploy.config.settings import Role
 from deploy.connect.forked import aside
 from deploy.connect.schema_registry import codec_for
 from deploy.errors import UsageError
-from deploy.installed import require_installed
-from deploy.log_roles import WithRole
-from deploy.log_throttle import Seldom
-from deploy.niceness import give_way, niceness
+from deploy.placement.niceness import give_way, niceness
+from deploy.process.installed import require_installed
+from deploy.process.log_roles import WithRole
+from deploy.process.log_throttle import Seldom
 from deploy.roles import run as run_roles
 from deploy.terminal import PlainFormatter, echo
 

@@ -3,36 +3,44 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 import signal
 from contextlib import AsyncExitStack, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import uvloop
 from rich.console import Console
 
-from deploy.alone import require_alone
+from deploy.config.addresses import connection
 from deploy.config.folder import held
+from deploy.config.settings import Settings
 from deploy.connect.clients import check_redis
+from deploy.diagnose.alone import require_alone
+from deploy.errors import DeployError
 from deploy.launch import System
 from deploy.local.logs import cut, size
-from deploy.log_throttle import Quoted
-from deploy.new_models import follow
-from deploy.progress import shown
+from deploy.process.log_throttle import Quoted
+from deploy.process.progress import shown
 from deploy.state import catalog, desired
 from deploy.terminal import echo
+from schemas import topics
+from schemas.codec import Codec
 from schemas.records import Model
+from streams.runtime.errors import StreamError
+from streams.runtime.kafka.log_reader import KafkaTail
 
 _LOOK_S = 1.0
 _ERROR = re.compile(r"\S+ \S+ (ERROR|CRITICAL) ")  # after date and time, see `run.LOG_FORMAT`
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable
     from pathlib import Path
 
     from deploy.config.folder import Place
     from deploy.config.settings import Settings
     from schemas.codec import Codec
+    from streams.operators.contract import Record
 
 
 def supervise(settings: Settings, codec: Codec, told: str) -> None:
@@ -116,3 +124,41 @@ def tell(settings: Settings, system: System, deployed: Collection[str]) -> None:
     for stranger in desired.strangers(desired.applications(settings), deployed):
         echo(f"warning: {stranger}")  # said at the start, too, and a screenful of progress ago
     echo("ready; Ctrl-C stops everything")
+
+
+_log = logging.getLogger(__name__)
+
+POLL_MS = 1_000
+AGAIN_S = 2.0
+
+
+async def follow(settings: Settings, codec: Codec, system: System) -> NoReturn:
+    """Start workers for new models and stop those of removed ones, until cancelled; waits for an absent broker."""
+    while True:
+        try:
+            await _follow(settings, codec, system)
+        except (DeployError, StreamError) as error:
+            _log.info("cannot read which models are deployed, retrying: %s", error)
+        await asyncio.sleep(AGAIN_S)
+
+
+async def _follow(settings: Settings, codec: Codec, system: System) -> NoReturn:
+    reader = KafkaTail(connection(settings, "skysail-models"), (topics.MODELS,))
+    await reader.start()
+    removed: set[str] = set()
+    try:
+        while True:  # the first time for what came while this started
+            deployed = await asyncio.to_thread(catalog.read, settings, codec, Model)
+            await system.serve(deployed)
+            await system.retire(removed.difference(deployed))
+            while not (records := await reader.poll(POLL_MS)):
+                await system.serve(deployed)  # a package may still be on its way to this machine
+            removed = removed_by(records)
+    finally:
+        await reader.stop()
+
+
+def removed_by(records: Iterable[Record]) -> set[str]:
+    """Return the models that the records remove; a model with an unreadable record keeps its worker."""
+    keys = {(record.key or b"").decode(errors="replace") for record in records if record.value is None}
+    return {key for key in keys if topics.MODEL_VERSION not in key}

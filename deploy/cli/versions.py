@@ -13,7 +13,7 @@ from deploy.cli.common import print_json, print_table
 from deploy.state.labels import labels_of, loaded
 from deploy.terminal import echo
 from workers.errors import PackageError
-from workers.kernel.routing import STABLE, label
+from workers.kernel.model.routing import STABLE, label
 from workers.manifest import pinned
 from workers.packages.loading import checked
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from deploy.whereabouts import Whereabouts
     from schemas.records import Model, Profile
-    from streams.control.alerts import LoadFault
-    from streams.control.hosts import HostRow
+    from streams.control.page.alerts import LoadFault
+    from streams.control.page.hosts import HostRow
     from workers.manifest import Manifest
     from workers.manifest_form import Timings
 

@@ -13,7 +13,7 @@ from rich.console import Console
 from deploy.cli.common import Verb, json_option, print_json, with_settings
 from deploy.connect.schema_registry import codec_for
 from deploy.errors import DeployError, UsageError
-from deploy.progress import shown
+from deploy.process.progress import shown
 from deploy.state.labels import loaded
 from deploy.terminal import echo
 from deploy.watch.aspired import Policy

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from importlib import metadata
 from typing import TYPE_CHECKING
 
+from deploy.config.configuration import masked
 from deploy.errors import SettingsError
 from schemas import topics
 from schemas.codec import Codec
 from schemas.errors import DecodeError
 from schemas.records import ModelPredictions, Prediction, Query
 from schemas.sizes import MOST_BYTES
-from streams.trace.manifest import TraceError
+from streams.trace.manifest import Manifest, TraceError
 from streams.trace.reader import Trace
 from workers.simulation.calibration import Answer, Stamped
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import TypeVar
 
+    from deploy.config.settings import Settings
     from streams.operators.contract import Record
 
     R = TypeVar("R", Query, Prediction, ModelPredictions)
@@ -56,3 +59,8 @@ def _decoded(folder: Path, topic: str, kind: type[R]) -> Iterator[tuple[R, Recor
                 continue
     except TraceError as error:
         raise SettingsError(str(error)) from error
+
+
+def about(settings: Settings) -> Manifest:
+    """Return the manifest of a new trace of this deployment."""
+    return Manifest(settings.prefix, metadata.version("skysail"), masked(settings))

@@ -17,10 +17,10 @@ import psutil
 
 from deploy.config.cores import cores
 from deploy.errors import MissingError
-from deploy.installed import is_built
 from deploy.local.jars import cache_folder, missing, pinned, verify
 from deploy.local.java import find_java
 from deploy.local.redis import find_redis
+from deploy.process.installed import is_built
 from schemas.compiling import IS_COMPILED
 from workers.extras import install
 

@@ -11,15 +11,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from deploy import placement
 from deploy.config.addresses import connection
 from deploy.config.folder import run_folder
 from deploy.connect.clients import Unreachable
 from deploy.connect.schema_registry import codec_for
 from deploy.diagnose.doctor import Check, Level
 from deploy.diagnose.servers import check_kafka, check_page, check_redis_answers, check_redis_keeps
-from deploy.grouping import plan
 from deploy.launch import PAGE
+from deploy.placement import placement
+from deploy.placement.grouping import plan
 from deploy.state import catalog, desired, topics
 from deploy.state.labels import labels_of, loaded
 from deploy.whereabouts import Whereabouts, whereabouts
@@ -27,14 +27,13 @@ from schemas import topics as names
 from schemas.errors import DecodeError, RegistryError
 from schemas.records import Application, Model, Report
 from schemas.topics import MODEL_VERSION
-from streams.control.alerts import failing, not_beside, not_loaded
 from streams.control.figures import fold, is_silent, parse
 from streams.control.history import History
-from streams.control.hosts import Heard, host_rows
-from streams.control.load_faults import load_faults
-from streams.control.mute_models import mute
-from streams.control.report_filter import sound
-from streams.control.rivals import from_gauges
+from streams.control.page.alerts import failing, load_faults, not_beside, not_loaded
+from streams.control.page.hosts import Heard, host_rows
+from streams.control.page.mute_models import mute
+from streams.control.page.report_filter import sound
+from streams.control.page.rivals import from_gauges
 from streams.operators.selection.coding import code_of
 from streams.operators.selection.times import span
 from streams.operators.statistics import BY_COLUMNS, NOT_BY_COLUMNS, SENT_AGO
@@ -42,16 +41,16 @@ from streams.runtime.errors import BrokerUnavailableError
 from streams.runtime.kafka.log_reader import KafkaRecent, KafkaTail
 from workers import manifest as manifests
 from workers.errors import PackageError
-from workers.kernel.routing import CANARY, SHADOW, STANDBY, label
+from workers.kernel.model.routing import CANARY, SHADOW, STANDBY, label
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from deploy.config.settings import Settings
     from schemas.codec import Codec
-    from streams.control.alerts import LoadFault
     from streams.control.figures import Figures
-    from streams.control.hosts import HostRow
+    from streams.control.page.alerts import LoadFault
+    from streams.control.page.hosts import HostRow
     from streams.operators.contract import Record
 
 CLOCK_MS = 250.0  # beyond that a process follows its machine's clock, which takes twice as long

@@ -13,8 +13,8 @@ from deploy.connect.clients import Unreachable, admin, check_redis, redis_evicti
 from deploy.diagnose.doctor import Check, Level
 from deploy.errors import RefusedError
 from deploy.local import daemons as background
-from deploy.ports import owner
-from streams.control.outages import LOCAL
+from deploy.process.ports import owner
+from streams.control.page.outages import LOCAL
 
 if TYPE_CHECKING:
     from deploy.config.settings import Settings

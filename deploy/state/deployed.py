@@ -1,4 +1,4 @@
-"""The deployment as the control role changes it; implements `streams.control.promoting.Deployment`.
+"""The deployment as the control role changes it; implements `streams.control.carry.promoting.Deployment`.
 
 What it calls loads librdkafka, 9 MB, which a page without candidates never needs: so it is imported at the first step.
 """

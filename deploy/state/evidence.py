@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from deploy.connect.clients import answering
-from deploy.progress import Silent
+from deploy.process.progress import Silent
 from deploy.state.messages import records
 from schemas import topics
 from schemas.errors import DecodeError
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from deploy.config.settings import Settings
-    from deploy.progress import Progress
+    from deploy.process.progress import Progress
     from schemas.codec import Codec
     from schemas.records import Candidate, Observation
     from streams.operators.contract import Record

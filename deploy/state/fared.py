@@ -11,7 +11,7 @@ from streams.promotion.versions import VersionEvidence
 
 if TYPE_CHECKING:
     from deploy.config.settings import Settings
-    from deploy.progress import Progress
+    from deploy.process.progress import Progress
     from schemas.codec import Codec
     from schemas.records import Model, Observation
     from streams.promotion.evidence import Evidence

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from deploy.errors import UsageError
 from schemas.errors import SchemaError
 from schemas.topics import check_name
-from workers.kernel.routing import CANARY, SHADOW, STABLE, STANDBY
+from workers.kernel.model.routing import CANARY, SHADOW, STABLE, STANDBY
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from deploy.config.settings import Settings
-    from deploy.progress import Progress
+    from deploy.process.progress import Progress
     from deploy.state.desired import CreateTopics
     from deploy.watch.aspired import Aspired, Policy
     from deploy.watch.folder import Package

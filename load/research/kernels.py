@@ -26,7 +26,7 @@ from streams.operators.join.kernel import Joiner, JoinerSettings
 from streams.operators.learn.kernel import Learner
 from streams.operators.selection.kernel import Selection, SelectionSettings
 from workers.inputs.rows import predict_rows
-from workers.kernel.worker import ModelWorker
+from workers.kernel.model.worker import ModelWorker
 from workers.manifest import Manifest, Signature
 from workers.runtimes.contract import Outputs, Rows
 from workers.settings import WorkerSettings

@@ -18,19 +18,19 @@ from faust.web.drivers.aiohttp import Web
 from schemas import topics
 from schemas.errors import DecodeError
 from schemas.records import Report
-from streams.control import rivals
+from streams.control.carry.guards import measured
+from streams.control.carry.planning import asked
 from streams.control.faust_kafka import FaustTransport
 from streams.control.figures import Figures, fold, heard_lately, is_silent, status
-from streams.control.guards import measured
 from streams.control.history import History
-from streams.control.host_guard import guard, headers, runner
-from streams.control.hosts import heard, host_rows
-from streams.control.outages import fails
-from streams.control.overview import overview
-from streams.control.planning import asked
-from streams.control.promotion_rows import promotion_rows
-from streams.control.report_filter import make_room, sound
-from streams.control.visibility import Deployment, Visibility
+from streams.control.page import rivals
+from streams.control.page.host_guard import guard, headers, runner
+from streams.control.page.hosts import heard, host_rows
+from streams.control.page.outages import fails
+from streams.control.page.overview import overview
+from streams.control.page.promotion_rows import promotion_rows
+from streams.control.page.report_filter import make_room, sound
+from streams.control.page.visibility import Deployment, Visibility
 from streams.runtime.metrics import Composer
 from streams.runtime.process.host_names import names
 
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from faust.web import Request, Response, View
 
     from schemas.codec import Codec
-    from streams.control.planning import Planning
-    from streams.control.promoting import Promoting
+    from streams.control.carry.planning import Planning
+    from streams.control.carry.promoting import Promoting
     from streams.runtime.metrics import MetricsHook
 
 _log = logging.getLogger(__name__)

@@ -15,7 +15,7 @@ from streams.replay.outcomes import Outcome
 from streams.testing import Driver, Pace
 from streams.topology import build, worker_role
 from streams.trace.manifest import TraceError
-from workers.kernel.worker import ModelWorker
+from workers.kernel.model.worker import ModelWorker
 from workers.settings import WorkerSettings
 
 if TYPE_CHECKING:

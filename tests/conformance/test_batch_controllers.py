@@ -10,7 +10,7 @@ import pytest
 
 from policies.allowed_sizes import AllowedSizes
 from policies.batching import CONTROLLERS, BatchController, create_controller
-from workers.kernel.batcher import Batcher
+from workers.kernel.model.batcher import Batcher
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def test_roles_load_nothing_that_only_other_roles_need() -> None:
     """Selection, joiner and learner carry neither Faust (40 MB) nor librdkafka (9 MB) nor scikit-learn nor torch."""
     unwanted = ("aiohttp", "confluent_kafka", "faust", "matplotlib", "prometheus_client", "redis", "rich", "scipy")
-    unwanted += ("sklearn", "torch", "workers.kernel.worker")
+    unwanted += ("sklearn", "torch", "workers.kernel.model.worker")
     script = f"import sys, deploy.cli.run; print([name for name in {unwanted} if name in sys.modules])"
     assert subprocess.run([sys.executable, "-c", script], capture_output=True, check=True, cwd=ROOT).stdout == b"[]\n"
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from sklearn.naive_bayes import GaussianNB
 
-from deploy import placement
 from deploy.errors import UsageError
+from deploy.placement import placement
 from deploy.preflight import require_workers
 from deploy.state import desired
 from schemas import topics

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from deploy import placement
 from deploy.config import configuration
 from deploy.config.settings import Settings
 from deploy.connect.schema_registry import codec_for
 from deploy.local.process import free_port
+from deploy.placement import placement
 from deploy.state import desired
 from workers.packages.packaging import package_function
 

@@ -21,7 +21,7 @@ from streams.runtime.kafka.producer import KafkaTransport
 from streams.runtime.role.definition import Ports
 from streams.topology import worker_role
 from tests.samples import model_query
-from workers.kernel.warm_up import asked_in
+from workers.kernel.model.warm_up import asked_in
 from workers.manifest import digest
 from workers.packages.packaging import package_function
 from workers.runner import Worker

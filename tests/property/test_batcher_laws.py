@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies.aimd import Aimd
-from workers.kernel.batcher import Batcher
+from workers.kernel.model.batcher import Batcher
 
 # A step: offer rows due after so many microseconds; then take, and the batch lasts so long.
 STEPS = st.lists(st.tuples(st.lists(st.integers(-5_000, 50_000), max_size=12), st.integers(0, 30_000)), max_size=30)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from policies.deferred import Deferred
 from policies.quantile import Quantile
-from workers.kernel.batcher import Batcher
+from workers.kernel.model.batcher import Batcher
 
 if TYPE_CHECKING:
     from policies.batching import BatchController

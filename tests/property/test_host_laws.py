@@ -17,7 +17,7 @@ from streams.testing import Crash, Driver, Service
 from streams.topology import build, host_role
 from tests.loops import CODEC, row, served
 from tests.samples import model_query
-from workers.kernel.host import Host
+from workers.kernel.host.kernel import Host
 from workers.kernel.schedule.profiles import Profiles
 from workers.kernel.schedule.registry import SCHEDULES
 from workers.kernel.schedule.residency import Residency

@@ -15,7 +15,7 @@ from streams.testing import Crash, Driver
 from streams.topology import build
 from tests.loops import CODEC, row, served, version
 from tests.samples import model_query
-from workers.kernel.worker import ModelWorker
+from workers.kernel.model.worker import ModelWorker
 from workers.settings import WorkerSettings
 
 if TYPE_CHECKING:

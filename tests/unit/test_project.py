@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from deploy.installed import EXTENSIONS
+from deploy.process.installed import EXTENSIONS
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 
 from policies.clockwork import SAMPLES
-from workers.kernel.service_times import QUICK_US, ServiceTimes
+from workers.kernel.model.service_times import QUICK_US, ServiceTimes
 
 # Where more rows wait, this replaces `QUICK_US`. It is the least that handing over costs, because the loop writes the
 # last answers meanwhile.

@@ -7,7 +7,7 @@ plan        what is simulated: applications, models, legs between them
 arrivals    when queries come: Poisson, constant, or a trace
 service     how long a batch takes: a + b * rows, or recorded batches
 legs        how long a record is on its way: constants, or recorded ones
-worker      one replica of a model, around `workers.kernel.batcher`
+worker      one replica of a model, around `workers.kernel.model.batcher`
 selection   one process of the role `selection`: its polls, and which partition gets the rows
 simulator   events in order of time
 host        many models in one process: the real schedules and residency

@@ -12,7 +12,7 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from policies.batching import create_controller
-from workers.kernel.batcher import Batcher
+from workers.kernel.model.batcher import Batcher
 from workers.kernel.schedule.contract import Queue
 from workers.kernel.schedule.fifo import Fifo
 from workers.kernel.schedule.profiles import Profiles

@@ -9,7 +9,7 @@ from policies.batching import create_controller
 from policies.contract import is_contextual
 from policies.registry import create
 from schemas.topics import MODEL_PARTITIONS
-from workers.kernel.batcher import Batcher
+from workers.kernel.model.batcher import Batcher
 from workers.simulation.errors import PlanError
 from workers.simulation.legs import Legs
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from policies.batching import create_controller
-from workers.kernel.batcher import Batcher
+from workers.kernel.model.batcher import Batcher
 from workers.simulation.events import Events
 
 if TYPE_CHECKING:

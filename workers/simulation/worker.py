@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from workers.kernel.batcher import Batcher, Take
+    from workers.kernel.model.batcher import Batcher, Take
     from workers.simulation.events import Events
     from workers.simulation.service import Draw
 

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from workers.executors.factory import executor_of
-from workers.kernel.batcher import Batcher
+from workers.kernel.model.batcher import Batcher
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -34,7 +34,7 @@ from schemas.records import (
 from streams.operators.contract import Emit, FetchStates, Record
 from streams.operators.selection.kernel import Selection, SelectionSettings
 from streams.runtime.role.local import LocalCodec
-from workers.kernel.batcher import Batcher
+from workers.kernel.model.batcher import Batcher
 from workers.simulation.events import Events
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from policies.packing.work import Times
     from policies.stage_split import Split
     from streams.operators.contract import Effects
-    from workers.kernel.batcher import Waiting
+    from workers.kernel.model.batcher import Waiting
 
 LEG_US: Final = 1_200  # the median leg over one broker, as measured (`selection.kernel`)
 MARGIN_US: Final = 2_400  # before the deadline: the leg back, and as much again

@@ -26,7 +26,7 @@ from streams.testing.packing import Packing
 from streams.testing.stores import SimulatedStore
 from workers.executors.factory import executors_of
 from workers.hosting import Hosting
-from workers.kernel.worker import ModelWorker
+from workers.kernel.model.worker import ModelWorker
 from workers.runner import Worker
 from workers.settings import WorkerSettings
 

@@ -28,7 +28,7 @@ from deploy.errors import SettingsError, UsageError
 from load.results import results
 from load.results.results import Result
 from schemas.records import Application, Decision, LabelSet, ModelOutput, Outcome, Prediction, Status, Tensor
-from streams.control.advice import REASONS
+from streams.control.page.advice import REASONS
 from workers.errors import PackageError
 from workers.manifest import sha256
 from workers.packages.loading import load_package

@@ -15,7 +15,7 @@ from deploy.cli import skysail
 from deploy.cli.run import EXAMPLES
 from deploy.config.configuration import load
 from deploy.config.settings import ROLES
-from deploy.installed import absent
+from deploy.process.installed import absent
 
 ROOT = Path(__file__).resolve().parents[3]
 SERVICES: dict[str, dict[str, Any]] = yaml.safe_load((ROOT / "deploy/compose.yaml").read_text(encoding="utf-8"))[
@@ -103,7 +103,7 @@ def test_the_image_is_built_with_a_compiler_and_not_without_the_extensions() -> 
     """An installation without a compiler works, and is slow: the build says so."""
     build, _, final = DOCKERFILE.rpartition("\nFROM ")
     assert re.search(r"apt-get install .*\bgcc\b", build)
-    check = "cd / && /opt/skysail/bin/python -P -m deploy.installed"
+    check = "cd / && /opt/skysail/bin/python -P -m deploy.process.installed"
     assert re.search(r"^COPY .*\bpyproject.toml\b.*\bsetup.py\b", build, re.MULTILINE)
     assert build.index("pip install") < build.index(check)
     assert "gcc" not in final

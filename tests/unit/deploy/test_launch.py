@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 from pydantic import ValidationError
 
-from deploy import grouping, launch
+from deploy import launch
+from deploy.cli.supervise import removed_by
 from deploy.config.settings import Settings
 from deploy.errors import StartError
-from deploy.grouping import plan
 from deploy.launch import System
 from deploy.local.supervisor import ChildStatus
-from deploy.new_models import removed_by
+from deploy.placement import grouping
+from deploy.placement.grouping import plan
 from deploy.state import desired
 from schemas.codec import Codec
 from schemas.records import Application, Model, Report

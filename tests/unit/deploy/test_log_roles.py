@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from deploy.log_roles import Named, WithRole
+from deploy.process.log_roles import Named, WithRole
 
 
 class Talking:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from deploy.log_throttle import Quoted, Seldom
+from deploy.process.log_throttle import Quoted, Seldom
 
 
 def said(name: str, line: int, at_s: float) -> logging.LogRecord:

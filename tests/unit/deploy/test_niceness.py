@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from deploy.niceness import give_way, niceness
+from deploy.placement.niceness import give_way, niceness
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,7 +35,7 @@ def test_who_does_not_answer_gives_way_where_cores_are_few(
     monkeypatch: pytest.MonkeyPatch, roles: tuple[str, ...], count: float, found: int
 ) -> None:
     """A process that also answers must not, and where there are many cores nobody needs to."""
-    monkeypatch.setattr("deploy.niceness.cores", lambda: count)
+    monkeypatch.setattr("deploy.placement.niceness.cores", lambda: count)
     assert niceness(roles, 5) == found
 
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from deploy import placement
 from deploy.config.settings import Settings
+from deploy.placement import placement
 from deploy.state import desired
 from workers.manifest import Manifest, Signature
 from workers.packages.packaging import package_function

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from deploy import placement, pooling
 from deploy.config import configuration
 from deploy.config.settings import Settings
-from deploy.grouping import plan
 from deploy.launch import System
 from deploy.local.supervisor import ChildStatus
-from deploy.placement import Placement
+from deploy.placement import placement, pooling
+from deploy.placement.grouping import plan
+from deploy.placement.placement import Placement
 from deploy.state import catalog
 from schemas.codec import Codec
 from schemas.records import Application, Model

@@ -10,7 +10,7 @@ import pytest
 
 from deploy.errors import StartError
 from deploy.local.process import free_port
-from deploy.ports import fault_of, owner, require_free
+from deploy.process.ports import fault_of, owner, require_free
 
 
 def test_every_port_that_is_taken_is_named_with_its_owner() -> None:

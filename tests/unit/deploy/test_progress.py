@@ -6,7 +6,7 @@ import io
 
 from rich.console import Console
 
-from deploy.progress import shown
+from deploy.process.progress import shown
 
 
 def told(*, terminal: bool) -> str:

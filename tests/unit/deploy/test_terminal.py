@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deploy.cli.common import print_table
-from deploy.progress import Shown
+from deploy.process.progress import Shown
 from deploy.terminal import PlainFormatter, behind_margin, echo, plain
 
 OSC, CSI, C1, NEWLINE = "\x1b]0;owned\x07", "\x1b[2J", "\x9b2J", "a\nskysail: all is well"

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from deploy import placement
 from deploy.cli.versions import print_columns, print_versions
 from deploy.config.settings import Settings
-from deploy.placement import Placement
+from deploy.placement import placement
+from deploy.placement.placement import Placement
 from deploy.whereabouts import Whereabouts
 from schemas.records import Model
-from streams.control.hosts import Heard, host_rows
+from streams.control.page.hosts import Heard, host_rows
 from workers.manifest import digest
 from workers.packages.packaging import package_function
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from streams.control.hosts import HostRow
+    from streams.control.page.hosts import HostRow
 
 SERVING = Model("m", "1", "linear", "m-1", "digest-1", "label", "float32", (2,), shares={"2": 0.1})
 OTHERS = [replace(SERVING, version=version, digest=f"digest-{version}", shares={}) for version in ("2", "3")]

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from deploy.cli import skysail
 from deploy.config.settings import Settings
 from deploy.errors import DeployError, UsageError
-from deploy.progress import Silent
+from deploy.process.progress import Silent
 from deploy.state import catalog
 from deploy.watch import watcher as watching
 from deploy.watch.aspired import Policy

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from deploy.config.settings import Settings
-from deploy.progress import Silent
+from deploy.process.progress import Silent
 from deploy.state import catalog
 from deploy.watch.aspired import Policy
 from deploy.watch.watcher import Watcher

@@ -8,7 +8,7 @@ import pytest
 
 from policies.deferred import Deferral, Deferred, reckon
 from policies.errors import PolicyError
-from workers.kernel.batcher import Batcher, Take
+from workers.kernel.model.batcher import Batcher, Take
 
 MS = 1_000
 SECOND = 1_000_000

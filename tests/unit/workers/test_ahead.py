@@ -16,7 +16,7 @@ from schemas.records import Model, ModelPredictions, Outcome, Place, Plan, Profi
 from streams.operators.contract import Emit, Load, Predict, Predicted, Record, Unload
 from tests.loops import row
 from tests.samples import model_query
-from workers.kernel.host import Host
+from workers.kernel.host.kernel import Host
 from workers.kernel.schedule.profiles import Profiles
 from workers.kernel.schedule.registry import SCHEDULES
 from workers.kernel.schedule.residency import Residency

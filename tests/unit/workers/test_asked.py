@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from workers.kernel.asked import LATELY_US, MOST, AskedLately
+from workers.kernel.host.figures import LATELY_US, MOST, AskedLately
 
 S = 1_000_000
 

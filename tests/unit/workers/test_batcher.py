@@ -9,8 +9,8 @@ import pytest
 
 from policies.aimd import Aimd
 from policies.fixed import Fixed
-from workers.kernel.batcher import Batcher, Take
-from workers.kernel.service_times import (
+from workers.kernel.model.batcher import Batcher, Take
+from workers.kernel.model.service_times import (
     DEFAULT_OBJECTIVE_US,
     MIN_OBJECTIVE_US,
     REMEMBERED,

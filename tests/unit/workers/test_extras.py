@@ -16,8 +16,8 @@ from click.testing import CliRunner
 
 from deploy.cli import VERBS, skysail
 from deploy.errors import UsageError
-from deploy.installed import NEEDS, require_installed
-from deploy.interrupts import named_extras
+from deploy.process.installed import NEEDS, require_installed
+from deploy.process.interrupts import named_extras
 from workers.errors import PackageError, refusing
 from workers.extras import EXTRAS, remedy
 from workers.packages.variants import runtime_module
@@ -113,7 +113,7 @@ def test_a_library_that_is_missed_while_a_model_loads_is_named_with_its_extra() 
 
 def test_a_role_whose_packages_are_not_there_is_refused_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else the supervisor would start it again and again."""
-    monkeypatch.setattr("deploy.installed.find_spec", lambda name: None if name == "faust" else object())
+    monkeypatch.setattr("deploy.process.installed.find_spec", lambda name: None if name == "faust" else object())
     require_installed(("selection", "worker"))
     with pytest.raises(UsageError, match=r"role control needs faust: pip install 'skysail\[control\]'"):
         require_installed(("selection", "control"))

@@ -16,11 +16,11 @@ from schemas.records import Model, ModelPredictions, Outcome, Tensor
 from streams.operators.contract import Emit, Load, Predict, Predicted, Record, Unload
 from streams.operators.statistics import as_label
 from tests.samples import model_query
-from workers.kernel.host import Host
+from workers.kernel.host.kernel import Host
+from workers.kernel.model.worker import ModelWorker
 from workers.kernel.schedule.profiles import Profiles
 from workers.kernel.schedule.registry import SCHEDULES
 from workers.kernel.schedule.residency import Residency
-from workers.kernel.worker import ModelWorker
 from workers.settings import WorkerSettings
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from streams.testing import Crash, Driver
 from streams.topology import build, host_role
 from tests.loops import CODEC, row, served
 from tests.samples import model_query
-from workers.kernel.host import Host
-from workers.kernel.profile_log import FIRST_US, WRITTEN_US, ProfileLog
+from workers.kernel.host.kernel import Host
+from workers.kernel.host.profiles import FIRST_US, WRITTEN_US, ProfileLog
 from workers.kernel.schedule.fifo import Fifo
 from workers.kernel.schedule.profiles import Profiles
 from workers.kernel.schedule.residency import Residency

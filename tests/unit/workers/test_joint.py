@@ -5,10 +5,10 @@ from __future__ import annotations
 from policies.fixed import Fixed
 from schemas.codec import Codec
 from schemas.records import Model
-from workers.kernel.batcher import Batcher
-from workers.kernel.joint import Trunks
-from workers.kernel.lane import Lane, lane_of
-from workers.kernel.results import Identity
+from workers.kernel.host.joint_batches import Trunks
+from workers.kernel.model.batcher import Batcher
+from workers.kernel.model.lane import Lane, lane_of
+from workers.kernel.model.results import Identity
 from workers.settings import WorkerSettings
 
 MS = 1_000

@@ -8,8 +8,8 @@ from schemas.codec import Codec
 from schemas.records import Tensor
 from streams.operators.contract import Position
 from tests.samples import model_query
-from workers.kernel.lane import Lane, lane_of
-from workers.kernel.results import Identity, asked_of
+from workers.kernel.model.lane import Lane, lane_of
+from workers.kernel.model.results import Identity, asked_of
 from workers.settings import WorkerSettings
 
 DUE_US = 1_000_000

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from deploy import placement
 from deploy.config.settings import Settings
+from deploy.placement import placement
 from schemas.records import Model
 from streams.runtime.clock import SystemClock
 from workers.errors import PackageError

@@ -6,7 +6,7 @@ from schemas import topics
 from schemas.codec import Codec
 from schemas.records import Place, Plan
 from streams.operators.contract import Log, Record
-from workers.kernel.plan_follower import MOST_US, PlanFollower
+from workers.kernel.host.plan import MOST_US, PlanFollower
 
 CODEC = Codec()
 S = 1_000_000

@@ -19,8 +19,8 @@ from streams.operators.contract import Emit, Predicted, Record
 from tests.virtual import VirtualClock, elapse, run
 from tests.workers import Replica
 from workers.executors.thread import Timed
-from workers.kernel.lane import patience_us
-from workers.kernel.worker import ModelWorker
+from workers.kernel.model.lane import patience_us
+from workers.kernel.model.worker import ModelWorker
 from workers.settings import WorkerSettings
 
 if TYPE_CHECKING:

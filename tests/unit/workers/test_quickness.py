@@ -22,7 +22,7 @@ from workers.executors.loop_budget import (
     Quickness,
 )
 from workers.executors.thread import ThreadExecutor
-from workers.kernel.service_times import ServiceTimes
+from workers.kernel.model.service_times import ServiceTimes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

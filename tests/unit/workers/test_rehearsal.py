@@ -12,8 +12,8 @@ from schemas.records import ModelQueries, Outcome, Tensor
 from streams.operators.contract import Load, Predict, Predicted, Record, Unload
 from tests.workers import model
 from workers.inputs.columns import Column
-from workers.kernel.loading import Loader
-from workers.kernel.warm_up import Recent, Trial, asked_in
+from workers.kernel.model.loading import Loader
+from workers.kernel.model.warm_up import Recent, Trial, asked_in
 from workers.settings import WARM_UP_ROWS
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from deploy.asked import asked_rows
-from deploy.cli.packing import warm_up_rows
+from deploy.cli.packing import asked_rows, warm_up_rows
 from deploy.errors import UsageError
 from schemas import topics
 from schemas.codec import Codec
@@ -31,7 +30,7 @@ from workers.executors.factory import executor_of
 from workers.executors.models import ModelExecutors
 from workers.executors.predictor import WARM_UP_S, warm_up
 from workers.executors.thread import Elsewhere, Timed
-from workers.kernel.worker import ModelWorker
+from workers.kernel.model.worker import ModelWorker
 from workers.packages.loading import checked, load_package
 from workers.packages.packaging import package_function
 from workers.packages.warm_up import FILE, MOST_ROWS

@@ -17,7 +17,7 @@ from tests.workers import MS, NOW, answer, batch_of, emits, load, model, start, 
 from workers.settings import WorkerSettings
 
 if TYPE_CHECKING:
-    from workers.kernel.worker import ModelWorker
+    from workers.kernel.model.worker import ModelWorker
 
 CODEC = Codec()
 TOPIC = topics.model_queries("digits")

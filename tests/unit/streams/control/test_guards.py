@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from schemas.records import Report
+from streams.control.carry.guards import measured
 from streams.control.figures import fold
-from streams.control.guards import measured
 from streams.control.history import History
 from tests.comparisons import SECOND_US, plan
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 from aiohttp import ClientSession, web
 
-from streams.control import host_guard as guarded
 from streams.control.app import PAGE
-from streams.control.host_guard import guard, headers, runner
+from streams.control.page import host_guard as guarded
+from streams.control.page.host_guard import guard, headers, runner
 from streams.runtime.process.host_names import is_ours, names
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from deploy.cli.versions import print_versions
 from deploy.whereabouts import Whereabouts
 from schemas.records import Model, Profile
-from streams.control.hosts import Heard, host_rows
+from streams.control.page.hosts import Heard, host_rows
 from streams.operators.statistics import as_label
 
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ from deploy.local.process import free_port
 from schemas.records import STOPPED, Report
 from streams.control.figures import Figures, fold, heard_lately
 from streams.control.history import STEP_US, STEPS, History, Key, keys
-from streams.control.overview import overview
-from streams.control.visibility import Deployment, Visibility
+from streams.control.page.overview import overview
+from streams.control.page.visibility import Deployment, Visibility
 
 if TYPE_CHECKING:
-    from streams.control.page_types import Overview
+    from streams.control.page.page_types import Overview
 
 SECOND = 1_000_000
 START = 1_000 * SECOND

@@ -8,9 +8,9 @@ from policies.packing.epochs import Pace
 from schemas import topics
 from schemas.codec import Codec
 from schemas.records import Application, Model, Plan, Profile, Report
+from streams.control.carry.planning import Asked, Planning, asked
 from streams.control.figures import fold
 from streams.control.history import History
-from streams.control.planning import Asked, Planning, asked
 from streams.operators.contract import Record
 from streams.planning.planner import Planner, Pool
 from streams.runtime.errors import BrokerUnavailableError

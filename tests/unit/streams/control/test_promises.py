@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import binom
 
 from policies.conformal import aim, observe, start
-from streams.control.promises import CHANCE, at_most
+from streams.control.page.advice import CHANCE, at_most
 
 WINDOW = 300  # sets that are judged in five minutes
 

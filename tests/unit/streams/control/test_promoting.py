@@ -11,8 +11,8 @@ import pytest
 from schemas import topics
 from schemas.codec import Codec
 from schemas.records import Decision, JoinStatus, Observation
-from streams.control.promoting import Promoting
-from streams.control.promotion_rows import promotion_rows
+from streams.control.carry.promoting import Promoting
+from streams.control.page.promotion_rows import promotion_rows
 from streams.operators.contract import Record
 from streams.operators.ids import ID_BYTES
 from streams.runtime.errors import BrokerUnavailableError

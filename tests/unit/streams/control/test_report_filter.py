@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from schemas.records import Report
 from streams.control.figures import FORGOTTEN_AFTER_US, SILENT_AFTER_US, Figures, fold, heard_lately, status
 from streams.control.history import MOST_KEYS, History
-from streams.control.overview import overview
-from streams.control.report_filter import FEW_FIGURES, MOST_FIGURES, MOST_PROCESSES, make_room, sound
+from streams.control.page.overview import overview
+from streams.control.page.report_filter import FEW_FIGURES, MOST_FIGURES, MOST_PROCESSES, make_room, sound
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -11,11 +11,11 @@ from deploy.diagnose.doctor import Level
 from deploy.diagnose.health import check_evidence
 from schemas import topics
 from schemas.records import Application, Decision, Model, Report, Service
-from streams.control import rivals
 from streams.control.figures import Figures, fold
 from streams.control.history import History
-from streams.control.overview import overview
-from streams.control.promotion_rows import promotion_rows
+from streams.control.page import rivals
+from streams.control.page.overview import overview
+from streams.control.page.promotion_rows import promotion_rows
 from tests.comparisons import SECOND_US, canary, plan, seen, shadow
 from tests.unit.streams.control.test_promoting import KEY, Place
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from schemas.records import Observation
-    from streams.control.page_types import Alert
+    from streams.control.page.page_types import Alert
 
 FOREST = Model("forest", "1", "function", "", "", "label", None, ())
 DIGITS = Application("digits", ("forest",))

@@ -14,7 +14,7 @@ import pytest
 
 from deploy.config.settings import Metrics
 from deploy.errors import StartError
-from deploy.metrics import exporting, ports
+from deploy.process.metrics import exporting, ports
 from schemas.records import Report
 from streams.runtime.metrics import Composer, is_counter
 from streams.runtime.process.prometheus import MEANINGS, PrometheusExporter, meaning, parse
@@ -143,7 +143,7 @@ def test_a_port_that_is_taken_is_an_error_that_names_the_setting() -> None:
 
 def test_a_port_that_another_role_has_is_left_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker that is started by hand beside a deployment shows its figures at the next free port."""
-    monkeypatch.setattr("deploy.metrics.is_ours", lambda port: True)
+    monkeypatch.setattr("deploy.process.metrics.is_ours", lambda port: True)
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()

@@ -1,0 +1,1 @@
+"""Which process and machine each role and model runs in."""

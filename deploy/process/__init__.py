@@ -1,0 +1,1 @@
+"""What every process of Skysail does: logs, metrics, ports, progress, interrupts."""

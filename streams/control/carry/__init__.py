@@ -1,0 +1,1 @@
+"""What the control role carries on: promotions and plans."""

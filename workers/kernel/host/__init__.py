@@ -1,0 +1,1 @@
+"""A process of many models: memory, turns, and what comes of loading."""

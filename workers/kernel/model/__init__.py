@@ -1,0 +1,1 @@
+"""What runs one model: rows, batches, versions."""
