@@ -36,7 +36,7 @@ _HALF_US = 30_000_000
 # Losses from which on their share says something.
 _TELLING = 50
 # Beyond these nothing stands in a label that the page takes, nor so much (`control.page.report_filter`).
-_UNFIT, _LONGEST = re.compile(r"[^A-Za-z0-9_.:+()-]", re.ASCII), 200
+_UNFIT, _LONGEST = re.compile(r"[^A-Za-z0-9_.@:+()-]", re.ASCII), 200
 # Figures of a kind in a report, from which on no more are added: it must stay far below what a record may hold.
 MAX_LABELS = 1_024
 
