@@ -14,7 +14,7 @@ COPY load load
 RUN python -m venv /opt/skysail \
     && /opt/skysail/bin/pip install --no-cache-dir --constraint deploy/constraints.txt ".[worker,${EXTRAS}]"
 # Without a compiler an installation works, slowly: an image that does is not built. Not in /src, which has no extensions.
-RUN cd / && /opt/skysail/bin/python -P -m deploy.installed
+RUN cd / && /opt/skysail/bin/python -P -m deploy.process.installed
 
 FROM python:3.12-slim
 RUN useradd --create-home --uid 10001 skysail

@@ -9,6 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from deploy import launch
+from deploy.cli import load_stage
 from deploy.cli.supervise import removed_by
 from deploy.config.settings import Settings
 from deploy.errors import StartError
@@ -173,5 +174,5 @@ async def test_a_taken_port_is_found_before_anything_is_published(
 def test_an_application_of_a_scenario_comes_out_of_the_settings_as_it_was(versions: dict[str, str]) -> None:
     """Settings write a version that is asked for as MODEL@VERSION."""
     application = Application("digits", ("forest", "bayes"), "exp3", versions=versions)
-    settings = Settings.model_validate({"applications": {"digits": launch._without_name(application)}})
+    settings = Settings.model_validate({"applications": {"digits": load_stage._without_name(application)}})
     assert desired.applications(settings) == [application]
