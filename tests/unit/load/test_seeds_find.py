@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from streams.runtime.ports import TopicPartition
     from streams.runtime.stores.base import StatesRead
 
-LEARNT_TWICE = (5, 10)  # seeds of `busy_learners`
+LEARNT_TWICE = (5, 36, 44)  # seeds of `busy_learners`
 IDLE = {
     "a transaction's end": Fault(20.0, "transaction", target="queries-0"),
     "retention": Fault(10.0, "overtaken", 20.0, "worker.good"),
