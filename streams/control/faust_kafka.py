@@ -77,7 +77,7 @@ class _Thread(driver.AIOKafkaConsumerThread):
         return consumer
 
 
-class _Consumer(driver.Consumer):
+class _FaustConsumer(driver.Consumer):
     def _new_consumer_thread(self) -> _Thread:
         return _Thread(self, loop=self.loop, beacon=self.beacon)
 
@@ -92,5 +92,5 @@ class _Producer(driver.Producer):
 class FaustTransport(driver.Transport):
     """For `app.transport`."""
 
-    Consumer = _Consumer
+    Consumer = _FaustConsumer
     Producer = _Producer

@@ -25,7 +25,7 @@ ALWAYS = "always:"
 _ROUNDED = 1e-6
 
 
-class Candidate(Protocol):
+class JudgedPolicy(Protocol):
     """A policy that is judged.
 
     Attributes:
@@ -50,7 +50,7 @@ class Candidate(Protocol):
         ...
 
 
-def candidate(text: str) -> Candidate:
+def candidate(text: str) -> JudgedPolicy:
     """Return the candidate that a text names: `always:MODEL`, `exp3`, `exp3:eta=0.1,gamma=0.1` or `exp3(eta=0.1)`.
 
     Raises:

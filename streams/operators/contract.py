@@ -254,7 +254,7 @@ class AskNow(Protocol):
         ...
 
 
-class Log(NamedTuple):
+class LogMessage(NamedTuple):
     """Log a message."""
 
     message: str
@@ -262,7 +262,17 @@ class Log(NamedTuple):
 
 
 Effect: TypeAlias = (
-    Emit | EmitBatch | DeadLetter | Skip | FetchStates | FetchFeatures | WriteStates | Load | Unload | Predict | Log
+    Emit
+    | EmitBatch
+    | DeadLetter
+    | Skip
+    | FetchStates
+    | FetchFeatures
+    | WriteStates
+    | Load
+    | Unload
+    | Predict
+    | LogMessage
 )
 Effects: TypeAlias = list[Effect]
 

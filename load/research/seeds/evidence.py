@@ -114,7 +114,8 @@ class Truth:
             true = self._cost(one, output)
             # One may have been drawn by one of the records, and a shadow by another.
             own = [its for its, loss in found if its in drawn and loss == true]
-            if not any({other for other, _ in found} - {its} <= shadows for its in own):
+            named = {other for other, _ in found}
+            if len(named) < len(found) or not any(named - {its} <= shadows for its in own):
                 yield f"{output.model} has cost {true} as one of {sorted(drawn)}, observed is {found}"
 
     def _in_force(self, model: str, one: Told) -> Sequence[Model]:

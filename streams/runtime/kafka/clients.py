@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from streams.operators.contract import Record
     from streams.runtime.kafka.connection import KafkaConnection
-    from streams.runtime.kafka.ways import FetchSettings, Source
+    from streams.runtime.kafka.ways import FetchSettings, RecordSource
 
 _log = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ def source_of(
     names: Mapping[str, str],
     settings: FetchSettings,
     batched: frozenset[str] = frozenset(),
-) -> Source:
+) -> RecordSource:
     """Return where the records of a consumer come from.
 
     Args:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streams.operators.contract import Log, Unload
+from streams.operators.contract import LogMessage, Unload
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -137,7 +137,7 @@ class Outcomes:
         wait_s = (hosted.take_out(model, fault, now_us) - now_us) / 1e6
         message = f"{model.name} {model.version} is taken out for {wait_s:g} s, the other models go on: {fault}"
         told = self.refused(hosted, copy.load.copy, hosted.why_out(model), now_us)
-        return [Log(message, is_fault=True), *told]
+        return [LogMessage(message, is_fault=True), *told]
 
     def _too_large(self, size_bytes: int) -> str:
         needed, there = size_bytes / (1 << 20), self._memory.residency.budget_bytes / (1 << 20)

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 from schemas import topics
 from schemas.errors import DecodeError
 from schemas.records import Model
-from streams.operators.contract import NONE_UNREAD, Load, Log, Needs, Operator, Predict, Unload
+from streams.operators.contract import NONE_UNREAD, Load, LogMessage, Needs, Operator, Predict, Unload
 from workers.kernel.alarms import Alarms
 from workers.kernel.host.ahead import Ahead
 from workers.kernel.host.failures import Outcomes
@@ -37,7 +37,7 @@ from workers.kernel.host.memory import Memory
 from workers.kernel.host.models import Hosted
 from workers.kernel.host.plan import PlanFollower
 from workers.kernel.host.profiles import ProfileLog
-from workers.kernel.host.turns import Turns
+from workers.kernel.host.turns import HostTurns
 from workers.kernel.model.worker import ModelWorker
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class Host(Operator):
         self._profiles = schedule.profiles
         self._profile_log = ProfileLog(codec, schedule.profiles)
         memory = self._memory = Memory(residency, schedule.profiles, self.counters)
-        self._turns = Turns(schedule, memory, settings, lanes, self._touch, self.counters)
+        self._turns = HostTurns(schedule, memory, settings, lanes, self._touch, self.counters)
         self._outcomes = Outcomes(memory, self._measured, self._of_worker)
         self._follower = PlanFollower(codec, pool, instance)
         self._ahead = Ahead(self._follower, self._profile_log)
@@ -260,7 +260,7 @@ class Host(Operator):
             try:
                 model = self._codec.decode(Model, record.value)
             except DecodeError as fault:
-                return [Log(f"a record about model {name} cannot be read: {fault}", is_fault=True)]
+                return [LogMessage(f"a record about model {name} cannot be read: {fault}", is_fault=True)]
         records = self._records.setdefault(name, {})
         records.pop(key, None)  # in the order in which they were written last
         records[key] = record

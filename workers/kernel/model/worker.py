@@ -28,7 +28,7 @@ from workers.kernel.model.loading import Loader
 from workers.kernel.model.results import Identity, asked_of
 from workers.kernel.model.rollout import Rollout
 from workers.kernel.model.routing import label, named
-from workers.kernel.model.warm_up import Recent
+from workers.kernel.model.warm_up import RecentRows
 from workers.settings import WorkerSettings
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class ModelWorker(Operator):
         identity = Identity(model.name, model.version, instance)
         batcher = queue() if queue is not None else None
         self._serving = lane_of(codec, identity, settings, batcher, copy=self._loader.first)
-        self._recent = Recent(settings.warm_up_rows, recalls=recalls)
+        self._recent = RecentRows(settings.warm_up_rows, recalls=recalls)
         self._rollout = Rollout(model, self._serving, self._loader, self._lane_beside, self._recent, settings)
         self._beside = self._rollout.beside
         self._running: dict[int, tuple[Lane, Sequence[Input]]] = {}
