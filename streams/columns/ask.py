@@ -20,8 +20,8 @@ from schemas.errors import DecodeError, SchemaError
 from schemas.records import ModelPredictions, ModelQueries, Outcome, Tensor
 from schemas.wire import ITEM_BYTES
 from streams.columns import asking as compiled
+from streams.columns.answer_columns import KINDS, AnswerColumn, said
 from streams.columns.pieces import ArmPieces, Uncut, answer_form, decided
-from streams.columns.said import KINDS, Said, said
 from streams.operators.contract import BEHIND, Emit, EmitBatch, Position, Skip, Span
 from streams.operators.selection.dispatch import RECORD_BYTES, ROW_BYTES
 from streams.operators.selection.plain import WaitingQuery
@@ -86,7 +86,7 @@ class WorkerAnswers(NamedTuple):
     """What a worker has answered."""
 
     batch: ModelPredictions
-    said: Said
+    said: AnswerColumn
 
 
 class AskedElsewhere:
@@ -195,7 +195,7 @@ class AskedElsewhere:
         self,
         found: Found,
         forms: list[Pieces],
-        answers: Said,
+        answers: AnswerColumn,
         record: Record,
         now_us: int,
         effects: Effects,

@@ -22,11 +22,11 @@ from schemas import topics
 from schemas.errors import DecodeError, SchemaError
 from schemas.records import Decision, ModelOutput, Outcome, Query, Status, Tensor
 from streams.columns import selection as compiled
+from streams.columns.answer_columns import KINDS, said
 from streams.columns.ask import AskedElsewhere, Decides, TakenRows
 from streams.columns.batches import Slices
 from streams.columns.behind import Behind
 from streams.columns.pieces import ArmPieces, Uncut, answer_form, decided, query_form, together_form
-from streams.columns.said import KINDS, said
 from streams.operators.contract import NONE_UNREAD, Batch, EmitBatch, Load, Position, Predict, Skip, Span, Unload
 from streams.operators.selection.kernel import MARGIN_PART, MARGIN_US
 from streams.operators.selection.plain import Answers, asks_all

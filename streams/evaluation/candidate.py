@@ -9,9 +9,9 @@ import numpy as np
 from policies import registry
 from policies.cascade import ASKED
 from policies.contract import Situation, is_choosing, is_contextual, is_stepwise
-from streams.evaluation.along import fold_along
 from streams.evaluation.errors import EvaluationError
 from streams.evaluation.items import Choosing
+from streams.evaluation.replayed_states import fold_along
 from streams.operators.cold_start import lesson, started
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from streams.recorder.span import RecordedSpan, Time, ends, starts
 from streams.runtime.corrupt import readable
 from streams.runtime.errors import BrokerUnavailableError, MisconfiguredError
-from streams.runtime.kafka.ways import FetchSettings
+from streams.runtime.kafka.transport_ports import FetchSettings
 from streams.trace.manifest import TraceError
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from streams.promotion.copies import Copies
 from streams.replay.configurations import Timeline
 from streams.replay.coverage import Coverage, SecondLook
 from streams.replay.decisions import Decisions
-from streams.replay.held import ENTRY_BYTES, HeldRecords
+from streams.replay.held_records import ENTRY_BYTES, HeldRecords
 from streams.replay.joins import Joins, RecordedObservation, joined_by
 from streams.replay.missing_answers import MissingAnswers
 from streams.replay.missing_observations import MissingObservations
@@ -25,7 +25,7 @@ from streams.replay.run_again import RunAgain
 from streams.replay.states import StateHistory
 from streams.replay.steps import WISHED, StepChecks
 from streams.replay.terms import terms_of
-from streams.runtime.process.gc_schedule import seldom
+from streams.runtime.process.gc_schedule import gc_less_often
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -355,5 +355,5 @@ def replay(
 
     What is held is many and has no cycles: looking for them as often as usual took a fifth of the time.
     """
-    with seldom():
+    with gc_less_often():
         return AsItWas(trace, deployment, codec).run(tell)

@@ -13,7 +13,7 @@ from schemas import topics
 from schemas.errors import DecodeError
 from schemas.framing import peek_texts
 from schemas.records import Prediction, Query
-from streams.replay.held import HeldRecords
+from streams.replay.held_records import HeldRecords
 from streams.replay.marks import Marks
 from streams.replay.report import ANSWERS
 

@@ -15,8 +15,8 @@ from schemas import topics
 from schemas.errors import DecodeError
 from schemas.records import JoinStatus, Prediction
 from streams.operators.join.buffer import is_long
-from streams.operators.join.shared_room import USUAL_BYTES
-from streams.replay.held import HeldRecords
+from streams.operators.join.shared_buffer import USUAL_BYTES
+from streams.replay.held_records import HeldRecords
 from streams.replay.marks import Marks
 from streams.replay.report import OBSERVATIONS
 

@@ -24,7 +24,7 @@ from schemas.records import Model, ModelPredictions, Outcome, is_ranked, outputs
 from schemas.topics import model_version
 from streams.operators.contract import BEHIND
 from streams.operators.selection.coding import curve_of
-from streams.replay.held import HeldRecords
+from streams.replay.held_records import HeldRecords
 from streams.replay.report import ANSWERS, OUTPUTS
 from streams.replay.stages import outputs_with_ids
 from streams.replay.sums import Sums

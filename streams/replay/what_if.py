@@ -22,12 +22,12 @@ from schemas.framing import peek_texts
 from schemas.records import Application, Model, ModelPredictions, Observations, Prediction, Query
 from streams.replay.changes import ChangeError, changed
 from streams.replay.configurations import Timeline
-from streams.replay.copied import Copied
 from streams.replay.difference import difference
+from streams.replay.forked import Copied
 from streams.replay.loop import Inputs, Loop, poll_us_of
 from streams.replay.outcomes import QueryOutcomes
 from streams.replay.recorded_models import RecordedModels, key_of
-from streams.runtime.process.gc_schedule import seldom
+from streams.runtime.process.gc_schedule import gc_less_often
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -171,7 +171,7 @@ class WhatIf:
     def play(self, application: Application, poll_us: int) -> PlayOutcome:
         """Play all queries to an application; see `Loop`."""
         inputs = Inputs(self._numbers, self._keys, self._outputs, self._models, self._start_us)
-        with seldom():
+        with gc_less_often():
             loop = Loop(application, inputs, self._deployment, self._codec, poll_us)
             for record, number in self._played():
                 if record.topic == topics.QUERIES or not loop.left_out[number]:
@@ -206,7 +206,7 @@ class WhatIf:
     def _gather(self) -> None:
         """Number the queries, and learn what models have answered, how long they took, and what came of it."""
         beside = self._copied(self._beside)
-        with seldom():
+        with gc_less_often():
             for record in self._merged(topics.QUERIES, topics.PREDICTIONS):
                 with suppress(DecodeError):
                     self._take(record)
@@ -234,7 +234,7 @@ class WhatIf:
     def _beside(self) -> Beside:
         """Read losses and times."""
         models, found = RecordedModels(), Beside([], array("d"), {})
-        with seldom():
+        with gc_less_often():
             for record in self._merged(topics.OBSERVATIONS, topics.MODEL_PREDICTIONS):
                 with suppress(DecodeError):
                     if record.topic == topics.MODEL_PREDICTIONS:

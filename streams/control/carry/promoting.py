@@ -30,7 +30,7 @@ from streams.promotion.copies import Copies
 from streams.promotion.hindrance import Heard, hindrance
 from streams.promotion.lifecycle import Lifecycle, step
 from streams.promotion.rivals import Rivals
-from streams.promotion.serving import ServingLosses
+from streams.promotion.serving_losses import ServingLosses
 from streams.promotion.verdict import Action, Verdict
 from streams.runtime.errors import BrokerUnavailableError, StuckError
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from schemas.records import Observation
     from streams.operators.contract import Record
     from streams.promotion.lifecycle import Course
-    from streams.promotion.serving import Served
+    from streams.promotion.serving_losses import Served
     from streams.promotion.verdict import CandidateStage
     from streams.runtime.ports import Broadcast
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from schemas.errors import DecodeError
 from schemas.inputs import MAX_FEATURES
 from schemas.records import Features
-from streams.operators.shelves import Shelves
+from streams.operators.fair_cache import FairCache
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -67,7 +67,7 @@ class FeatureTable:
     __slots__ = ("_means", "_shelves")
 
     def __init__(self, capacity_bytes: int) -> None:
-        self._shelves: Shelves[tuple[str, bool], str, Known] = Shelves(_size, capacity_bytes=capacity_bytes)
+        self._shelves: FairCache[tuple[str, bool], str, Known] = FairCache(_size, capacity_bytes=capacity_bytes)
         self._means: dict[str, _RunningMean] = {}
 
     def __len__(self) -> int:

@@ -37,7 +37,7 @@ from streams.runtime.kafka import private
 from streams.runtime.kafka.clients import consumer_on, source_of
 from streams.runtime.kafka.connection import LOST
 from streams.runtime.kafka.served import Unserved, served
-from streams.runtime.kafka.ways import NOWHERE, FetchSettings
+from streams.runtime.kafka.transport_ports import NOWHERE, FetchSettings
 from streams.runtime.ports import Vitals
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from streams.operators.contract import Batch, Record
     from streams.runtime.clock import Clock
     from streams.runtime.kafka.connection import KafkaConnection
-    from streams.runtime.kafka.ways import RecordSource
+    from streams.runtime.kafka.transport_ports import RecordSource
     from streams.runtime.ports import Rebalanced, TopicPartition
 
 _T = TypeVar("_T")

@@ -19,8 +19,8 @@ from deploy.config.settings import Settings
 from deploy.errors import UsageError
 from deploy.state import catalog, desired
 from deploy.state.candidates import carry_out
-from deploy.state.fared import Fared
 from deploy.state.history import MOST, following, last_served, way_back
+from deploy.state.version_losses import Fared
 from deploy.watch.aspired import AspirePolicy, aspired
 from schemas.codec import Codec
 from schemas.records import Model, Service

@@ -37,7 +37,7 @@ from workers.kernel.host.memory import Memory
 from workers.kernel.host.models import Hosted
 from workers.kernel.host.plan import PlanFollower
 from workers.kernel.host.profiles import ProfileLog
-from workers.kernel.host.turns import HostTurns
+from workers.kernel.host.scheduler import HostScheduler
 from workers.kernel.model.worker import ModelWorker
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class Host(Operator):
         self._profiles = schedule.profiles
         self._profile_log = ProfileLog(codec, schedule.profiles)
         memory = self._memory = Memory(residency, schedule.profiles, self.counters)
-        self._turns = HostTurns(schedule, memory, settings, lanes, self._touch, self.counters)
+        self._turns = HostScheduler(schedule, memory, settings, lanes, self._touch, self.counters)
         self._outcomes = Outcomes(memory, self._measured, self._of_worker)
         self._follower = PlanFollower(codec, pool, instance)
         self._ahead = Ahead(self._follower, self._profile_log)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from streams.operators.contract import Batch, Record
     from streams.runtime.kafka.fast.protocol import FetchAnswer, Fetched, Place
     from streams.runtime.kafka.fast.requests import Calls
-    from streams.runtime.kafka.ways import FetchSettings
+    from streams.runtime.kafka.transport_ports import FetchSettings
 
 _log = logging.getLogger(__name__)
 

@@ -20,10 +20,10 @@ from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import KafkaError, LeaderNotAvailableError
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
+from streams.runtime.kafka.aiokafka_fixes import mend
 from streams.runtime.kafka.fast.protocol import PRODUCE, produce_request
 from streams.runtime.kafka.fast.requests import Calls
-from streams.runtime.kafka.mends import mend
-from streams.runtime.kafka.ways import InvalidRecordError
+from streams.runtime.kafka.transport_ports import InvalidRecordError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from streams.runtime.clock import Clock
     from streams.runtime.kafka.connection import KafkaConnection
     from streams.runtime.kafka.fast.protocol import Place
-    from streams.runtime.kafka.ways import ProducerSettings
+    from streams.runtime.kafka.transport_ports import ProducerSettings
 
 # aiokafka's numbers for compression, as they stand in a batch's attributes.
 _COMPRESSION = {None: 0, "snappy": 2, "zstd": 4}

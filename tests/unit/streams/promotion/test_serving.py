@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from schemas.records import Decision, JoinStatus, Observation
-from streams.promotion.serving import MOST, ServingLosses
+from streams.promotion.serving_losses import MOST, ServingLosses
 from streams.promotion.trail import MOST as MOMENTS
 from streams.promotion.trail import Trail
 from tests.comparisons import SECOND_US

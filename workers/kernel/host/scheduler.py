@@ -46,7 +46,7 @@ class RunningBatch(NamedTuple):
     batch: JointBatch
 
 
-class HostTurns:
+class HostScheduler:
     """The lanes of one host."""
 
     def __init__(
