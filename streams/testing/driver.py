@@ -196,7 +196,7 @@ class Driver:
         return [(name, p) for name in names for p in range(self._topology.topics[name].partitions)]
 
     def _start(self, role: _DrivenRole) -> None:
-        """Start a role, perhaps again: what it had asked of the store and of models is nobody's any more."""
+        """Start a role, perhaps again. Answers to what it asked before its end are dropped."""
         if role.starts and not self._pace.keeps:
             raise RuntimeError(f"{role.node.role} cannot be started again: what it would read has not been kept")
         self._asked = [asked for asked in self._asked if asked[0] is not role]

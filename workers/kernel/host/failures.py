@@ -1,4 +1,4 @@
-"""What comes of loading a host's copies, and of losing them: who is told, what is tried again, what is taken out.
+"""What a host does when a copy is loaded, fails to load or is lost: whom it tells, what it tries again or takes out.
 
 loaded ─▶ its worker hears of it once; it does not notice when the copy leaves memory and comes back
 fault  ─▶ its worker is refused the copy ─▶ it tries again, or the version is taken out for a while

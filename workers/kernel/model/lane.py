@@ -160,7 +160,7 @@ class Lane:
         self.recover()
 
     def recover(self) -> None:
-        """Ask the model again, which has been loaded again: nothing is left to wait for of when there was none."""
+        """Take that the model is loaded again: rows may be asked at once."""
         self.is_ready, self.fault, self._wait_until_us = True, None, None
 
     def offer(self, items: Sequence[tuple[int, Asked]], now_us: int, ranks: Mapping[int, int]) -> Effects:
