@@ -15,7 +15,7 @@ from itertools import count
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from schemas import topics
-from streams.operators.contract import LOOKED_UP, FetchFeatures, Load, Predict, Predicted, Record
+from streams.operators.contract import LOOKED_UP, FetchFeatures, Load, Loaded, Predict, Predicted, Ran, Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -95,7 +95,7 @@ class Services:
         fault, took_us = self._service(model.name).load(load)
 
         def tell(operator: Operator, now_us: int) -> Effects:
-            return operator.on_loaded(model.name, model.version, fault, took_us, now_us, copy=load.copy)
+            return operator.on_loaded(Loaded.of(load, fault, took_us), now_us)
 
         self._later(now_us + took_us, ToldOutcome(role, start, tell))
 
@@ -120,7 +120,7 @@ class Services:
         results, took_us = found
 
         def tell(operator: Operator, now_us: int) -> Effects:
-            return operator.on_predicted(batch.batch_id, results, took_us, now_us, is_blocking=service.is_blocking)
+            return operator.on_predicted(batch.batch_id, Ran(results, took_us, service.is_blocking), now_us)
 
         self._later(now_us + took_us, ToldOutcome(role, start, tell, service.is_blocking))
         return service.is_blocking
@@ -147,8 +147,8 @@ class Services:
         results = Predicted.failed(len(batch.rows), fault)
 
         def tell(operator: Operator, now_us: int) -> Effects:
-            told = operator.on_predicted(batch.batch_id, results, batch.patience_us, now_us, is_lost=True)
-            return told + operator.on_loaded(batch.model, batch.version, fault, 0, now_us, copy=batch.copy)
+            told = operator.on_predicted(batch.batch_id, Ran(results, batch.patience_us, is_lost=True), now_us)
+            return told + operator.on_loaded(Loaded(batch.model, batch.version, batch.copy, fault), now_us)
 
         self._later(at_us, ToldOutcome(role, start, None if batch.is_vital else tell))
 
@@ -165,7 +165,7 @@ def _told(
     part: Predict, results: Predicted, took_us: int, operator: Operator, now_us: int, *, is_lost: bool = False
 ) -> Effects:
     """Tell an operator of a part of a batch."""
-    return operator.on_predicted(part.batch_id, results, took_us, now_us, is_lost=is_lost)
+    return operator.on_predicted(part.batch_id, Ran(results, took_us, is_lost=is_lost), now_us)
 
 
 def _read(record: Record, operator: Operator, now_us: int) -> Effects:

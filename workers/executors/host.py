@@ -23,8 +23,7 @@ from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 
-from streams.operators.contract import Predicted
-from streams.runtime.ports import Loaded, Ran
+from streams.operators.contract import Loaded, Predicted, Ran
 from workers.errors import OutputError, PackageError
 from workers.executors import frames
 from workers.executors.host_child import BESIDE, LOAD, NUMBER, PREDICT, UNLOAD
@@ -234,10 +233,10 @@ class HostExecutors:
             refused = await self._refused(load)
             child = await self._started()
         except OSError as error:
-            self._events.loaded(load, Loaded(_not_started(error), 0))
+            self._events.loaded(Loaded.of(load, _not_started(error)))
             return
         if refused:
-            self._events.loaded(load, Loaded(refused, 0))
+            self._events.loaded(Loaded.of(load, refused))
             return
         if self._wanted.get(copy) is not load:
             return
@@ -248,7 +247,7 @@ class HostExecutors:
         found = await _within(self._load_s, child, copy, future, "it was not loaded")
         if isinstance(found, _Lost):
             self._note_death(digest, found.fault)
-            self._events.loaded(load, Loaded(found.fault or None, 0, is_lost=True))
+            self._events.loaded(Loaded.of(load, found.fault or None, is_lost=True))
             return
         try:
             choice, size_bytes, took_us = frames.unpack_hosted(found)
@@ -260,7 +259,7 @@ class HostExecutors:
                 self._notes.good(digest)
             if choice is not None:
                 _log.info("%s %s runs under %s", load.model.name, load.model.version, choice)
-        self._events.loaded(load, Loaded(fault, took_us, size_bytes))
+        self._events.loaded(Loaded.of(load, fault, took_us, size_bytes))
 
     async def _refused(self, load: Load) -> str:
         """Return why a version is not loaded where the others are; "" = it may be: it was once, or in the other child.
@@ -377,7 +376,7 @@ class HostExecutors:
         child.end(None, _ENDED.format(how_ended(await child.process.wait())))
         if is_idle and child.holds:
             load = next(iter(child.holds.values()))
-            self._events.loaded(load, Loaded(None, 0, is_lost=True))
+            self._events.loaded(Loaded.of(load, is_lost=True))
 
 
 async def _within(

@@ -18,8 +18,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from policies.foreign import pass_on_interrupt, told
-from streams.operators.contract import Predicted
-from streams.runtime.ports import Loaded, Ran
+from streams.operators.contract import Loaded, Predicted, Ran
 from workers.errors import HungError, WorkerError, refusing
 from workers.executors.joining import joined
 from workers.executors.thread import Timed
@@ -189,7 +188,7 @@ class ModelExecutors:
             self._vital -= 1
             if not self._vital:
                 self._loaded.set()
-        self._events.loaded(load, Loaded(fault, took_us))
+        self._events.loaded(Loaded.of(load, fault, took_us))
 
     async def _start(self, copy: _LoadedCopy) -> None:
         load, executor = copy
@@ -270,7 +269,7 @@ class ModelExecutors:
         copy = self._copies[predict.model, predict.copy]
         await self._drop(copy)
         self._events.predicted(predict, Ran(Predicted.failed(len(predict.rows), fault), 0, is_lost=True))
-        self._events.loaded(copy.load, Loaded(fault, 0))
+        self._events.loaded(Loaded.of(copy.load, fault))
 
     async def _load_again(self, predict: Predict) -> None:
         copy = self._copies.get((predict.model, predict.copy))
