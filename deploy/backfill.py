@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from deploy.errors import DeployError
 from deploy.state import catalog
 from deploy.state.desired import model_record
-from deploy.state.learnt import PATIENCE_S, await_learnt
+from deploy.state.learning_progress import PATIENCE_S, await_learnt
 from deploy.state.messages import records
 from deploy.state.topics import partition_counts
 from policies.errors import PolicyError

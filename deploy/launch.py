@@ -28,7 +28,7 @@ from deploy.local.logs import tail
 from deploy.local.process import ending
 from deploy.local.supervisor import Child, Supervisor
 from deploy.placement import placement, pooling
-from deploy.placement.grouping import Process, host, is_shared, plan, worker
+from deploy.placement.grouping import RoleProcess, host, is_shared, plan, worker
 from deploy.process import metrics
 from deploy.process.ports import fault_of, require_free
 from deploy.process.progress import Silent
@@ -257,7 +257,7 @@ class System:
                 self._progress.done(f"model {name} runs {its}")
         return {name: its.digest for name, its in placed.items() if its.is_inside and its.is_measured}
 
-    def _plan(self, models: Mapping[str, Model]) -> list[Process]:
+    def _plan(self, models: Mapping[str, Model]) -> list[RoleProcess]:
         """Return the processes of new models, and at first those of the roles."""
         news = {name: model for name, model in models.items() if name not in self._served}
         here = present(news, self._absent)
@@ -332,7 +332,7 @@ class System:
         wanted |= {f"metrics of {name} (metrics.port)": (figures.host, p) for name, p in self.metrics_ports.items()}
         require_free(wanted)
 
-    def _child(self, process: Process) -> Child:
+    def _child(self, process: RoleProcess) -> Child:
         file, name, number = self.settings_file, process.name, process.number
         # -P: a file in the present folder must not shadow a module of ours; the child searches that folder last.
         argv = [sys.executable, "-P", "-m", "deploy.cli", "run", "--config", str(file), "--quiet"]

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from deploy.config.settings import Settings
     from schemas.codec import Codec
     from schemas.records import Model
-    from streams.control.app import Options
+    from streams.control.app import ControlOptions
     from streams.control.carry.planning import Planning
     from streams.control.carry.promoting import Follow, Promoting
     from streams.operators.contract import Operator
@@ -251,7 +251,7 @@ def record(common: Shared) -> RecordRole:
     from deploy.config.recorded import about
     from streams.recorder.recorder import FETCHING, Recorder
     from streams.recorder.role import RecordRole, Reporting
-    from streams.recorder.span import Span
+    from streams.recorder.span import RecordedSpan
     from streams.runtime.kafka.log_reader import KafkaLogs
     from streams.trace.writer import MIB, Limits, TraceWriter
 
@@ -261,7 +261,7 @@ def record(common: Shared) -> RecordRole:
     limits = Limits(given.rotate_mib * MIB, None if given.keep_gib is None else int(given.keep_gib * 1024 * MIB))
     writer = TraceWriter(given.folder, about(common.settings), common.codec, limits)
     logs = KafkaLogs(common.kafka, given.topics or topology.RECORDED, FETCHING)
-    recorder = Recorder(logs, writer, Span(follows=True), now_us, is_patient=True)
+    recorder = Recorder(logs, writer, RecordedSpan(follows=True), now_us, is_patient=True)
     tells = common.tells_process("record")
     reporting = Reporting(common.name("record"), common.transport, common.codec.encode, now_us, common.hooks, tells)
     return RecordRole(recorder, reporting, writer.close)
@@ -522,9 +522,9 @@ async def control(common: Shared, stop: asyncio.Event) -> bool:
         return leaving.done()
 
 
-def _page(common: Shared, data: Path) -> Options:
+def _page(common: Shared, data: Path) -> ControlOptions:
     """Return what the Faust app is given, with its data in this folder."""
-    from streams.control.app import Options
+    from streams.control.app import ControlOptions
     from streams.control.faust_kafka import credentials
 
     given = common.settings
@@ -532,7 +532,7 @@ def _page(common: Shared, data: Path) -> Options:
         login = credentials(common.kafka.options())
     except ValueError as error:
         raise UsageError(str(error)) from error
-    return Options(
+    return ControlOptions(
         bootstrap=given.kafka.bootstrap,
         prefix=given.prefix,
         instance=common.name("control"),
@@ -551,19 +551,19 @@ def _page(common: Shared, data: Path) -> Options:
 
 
 def _promoting(common: Shared) -> Promoting:
-    from deploy.state.deployed import Deployed
+    from deploy.state.deployed import DeployedState
     from streams.control.carry.promoting import Promoting
 
     given = common.settings
     memory_us, ids_bytes = joiner_settings(given).memory_us, given.control.ids_mib << 20
-    deployed, prepare = Deployed(given, common.codec), preparing(common.codec)
+    deployed, prepare = DeployedState(given, common.codec), preparing(common.codec)
     return Promoting(_follow(common), common.codec, memory_us, ids_bytes, deployed, prepare)
 
 
 def _planning(common: Shared) -> Planning | None:
     """Return what plans the hosts of pools; None = there are no pools."""
-    from policies.packing.epochs import Pace
-    from policies.packing.moving import Terms
+    from policies.packing.epochs import PlanPace
+    from policies.packing.moving import MoveTerms
     from streams.control.carry.planning import Planning
     from streams.planning.planner import Planner, Pool
 
@@ -571,7 +571,7 @@ def _planning(common: Shared) -> Planning | None:
     if not given.hosts:
         return None
     pools = [Pool(name, host.memory_mib << 20, host.replicas) for name, host in sorted(given.hosts.items())]
-    pace = Pace(terms=Terms(pause_us=REBALANCE_US))
+    pace = PlanPace(terms=MoveTerms(pause_us=REBALANCE_US))
     return Planning(_follow(common), common.codec, lambda: Planner(pools, given.pool_of, pace))
 
 

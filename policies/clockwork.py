@@ -33,7 +33,7 @@ class Size(NamedTuple):
         return p99(self.took_us)
 
 
-class Profile(NamedTuple):
+class CapProfile(NamedTuple):
     """The state: the cap, what the sizes took, how many batches there were, and whether the last was late."""
 
     cap: int
@@ -73,29 +73,29 @@ class Clockwork(Linger):
         self.require_linger(self.name)
         require(self.max_rows >= 1, f"clockwork: max_rows is {self.max_rows}; it must be at least 1")
 
-    def init(self) -> Profile:
+    def init(self) -> CapProfile:
         """Return a cap of one row and no times."""
-        return Profile(1)
+        return CapProfile(1)
 
-    def cap(self, state: Profile) -> int:
+    def cap(self, state: CapProfile) -> int:
         """Return the cap."""
         return state.cap
 
-    def observe(self, state: Profile, rows: int, duration_us: int, objective_us: int) -> Profile:
+    def observe(self, state: CapProfile, rows: int, duration_us: int, objective_us: int) -> CapProfile:
         """Return the state after one batch."""
         if rows < 1:
             return state
         number, size = state.batches + 1, SIZES[min(bisect_left(SIZES, rows), len(SIZES) - 1)]
         if duration_us > objective_us and state.is_late:
-            return Profile(max(1, state.cap // 2), (), number, is_late=True)
+            return CapProfile(max(1, state.cap // 2), (), number, is_late=True)
         is_known = any(each.rows == size for each in state.sizes)
         sizes = state.sizes
         if duration_us <= objective_us or not is_known:
             sizes = _noted(state.sizes, size, duration_us, number)
         if duration_us > objective_us:
-            return Profile(_below(state.cap), sizes, number, is_late=True)
+            return CapProfile(_below(state.cap), sizes, number, is_late=True)
         cap = self._raised(state.cap, sizes, objective_us) if rows >= state.cap else state.cap
-        return Profile(cap, sizes, number)
+        return CapProfile(cap, sizes, number)
 
     def _raised(self, cap: int, sizes: tuple[Size, ...], objective_us: int) -> int:
         """Return the largest size that is in time and no more than a step above the cap."""

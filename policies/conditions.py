@@ -26,7 +26,7 @@ _ORDERS: Mapping[str, Callable[[Any, Any], bool]] = {
 }
 
 
-class Comparison(NamedTuple):
+class FieldCondition(NamedTuple):
     """One field against one value."""
 
     field: str
@@ -45,7 +45,7 @@ class Comparison(NamedTuple):
 class Condition(NamedTuple):
     """Comparisons that all must hold; without one everything fulfils it."""
 
-    comparisons: tuple[Comparison, ...] = ()
+    comparisons: tuple[FieldCondition, ...] = ()
 
     def holds(self, fields: Mapping[str, object]) -> bool:
         """Tell whether an item with these fields fulfils it.
@@ -67,14 +67,14 @@ def parse(text: str) -> Condition:
     return Condition(tuple([_comparison(part, text) for part in _AND.split(text)])) if text.strip() else Condition()
 
 
-def _comparison(part: str, text: str) -> Comparison:
+def _comparison(part: str, text: str) -> FieldCondition:
     match = _COMPARISON.fullmatch(part)
     if match is None:
         raise PolicyError(f"{text!r} is no condition: write FIELD == VALUE, and `and` between several")
     field, how, written = match.groups()
     if len(written) > 1 and written[0] == written[-1] and written[0] in "'\"":
-        return Comparison(field, how, written[1:-1])
+        return FieldCondition(field, how, written[1:-1])
     try:
-        return Comparison(field, how, float(written))
+        return FieldCondition(field, how, float(written))
     except ValueError:
-        return Comparison(field, how, written)
+        return FieldCondition(field, how, written)

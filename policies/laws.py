@@ -37,7 +37,7 @@ class BrokenLawError(AssertionError):
     """A policy does not obey; the message says where."""
 
 
-class Verdict(NamedTuple):
+class LawVerdict(NamedTuple):
     """What became of one law; an empty fault = obeyed, None = the policy makes no claim of that kind."""
 
     law: str
@@ -76,19 +76,19 @@ class _Draws:
         return values[int(self.random() * len(values))]
 
 
-def verdicts(policy: Policy) -> Iterator[Verdict]:
+def verdicts(policy: Policy) -> Iterator[LawVerdict]:
     """Yield what becomes of each law, one after the other."""
     own = getattr(policy, "policy", policy)
     for law in LAWS:
         if law.needs and not hasattr(own, law.needs):
-            yield Verdict(law.says, None)
+            yield LawVerdict(law.says, None)
             continue
         try:
             law.check(policy)
         except (BrokenLawError, PolicyError) as error:
-            yield Verdict(law.says, str(error))
+            yield LawVerdict(law.says, str(error))
         else:
-            yield Verdict(law.says, "")
+            yield LawVerdict(law.says, "")
 
 
 def played(policy: Policy, arms: int, steps: int, seed: int = 7) -> State:

@@ -19,7 +19,7 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from policies.stage_times import Graph
+from policies.stage_times import TimedGraph
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 STEPS: Final = 200  # that the time is split into: half a percent of it is the finest
 
 
-class Load(NamedTuple):
+class StageLoad(NamedTuple):
     """One stage, its model and how often it is asked.
 
     Attributes:
@@ -71,7 +71,7 @@ class Split(NamedTuple):
     budgets_us: Mapping[str, int]
     workers: float
 
-    def until_us(self, loads: Sequence[Load]) -> dict[str, int]:
+    def until_us(self, loads: Sequence[StageLoad]) -> dict[str, int]:
         """Return when each stage must have answered, counted from the query."""
         found: dict[str, int] = {}
         for load in loads:  # each stands behind those before it
@@ -79,7 +79,7 @@ class Split(NamedTuple):
         return found
 
 
-def split(loads: Sequence[Load], objective_us: int, steps: int = STEPS) -> Split:
+def split(loads: Sequence[StageLoad], objective_us: int, steps: int = STEPS) -> Split:
     """Return the budgets with which the stages need the fewest workers.
 
     Args:
@@ -88,7 +88,7 @@ def split(loads: Sequence[Load], objective_us: int, steps: int = STEPS) -> Split
         steps: that the objective is split into. There are fewer where many stages wait for several others; then an
             even split may be better, and is returned.
     """
-    graph = Graph({load.name: load.before for load in loads})
+    graph = TimedGraph({load.name: load.before for load in loads})
     fewer = graph.steps(steps)
     if fewer < max(_depths(loads).values()):
         return evenly(loads, objective_us)
@@ -98,7 +98,7 @@ def split(loads: Sequence[Load], objective_us: int, steps: int = STEPS) -> Split
     return found if fewer == steps else min(found, evenly(loads, objective_us), key=lambda one: one.workers)
 
 
-def evenly(loads: Sequence[Load], objective_us: int) -> Split:
+def evenly(loads: Sequence[StageLoad], objective_us: int) -> Split:
     """Return the same budget for each stage of a path: the longest path through a stage says how much that is."""
     depths, longest = _depths(loads), _depths(loads)
     for load in reversed(loads):
@@ -113,7 +113,7 @@ def evenly(loads: Sequence[Load], objective_us: int) -> Split:
     return _split(loads, {load.name: ends[load.name] - _begin(load, ends) for load in loads})
 
 
-def _depths(loads: Sequence[Load]) -> dict[str, int]:
+def _depths(loads: Sequence[StageLoad]) -> dict[str, int]:
     """Return how many stages there are up to each."""
     found: dict[str, int] = {}
     for load in loads:
@@ -121,9 +121,9 @@ def _depths(loads: Sequence[Load]) -> dict[str, int]:
     return found
 
 
-def _begin(load: Load, ends: Mapping[str, int]) -> int:
+def _begin(load: StageLoad, ends: Mapping[str, int]) -> int:
     return max((ends[name] for name in load.before), default=0)
 
 
-def _split(loads: Sequence[Load], budgets_us: Mapping[str, int]) -> Split:
+def _split(loads: Sequence[StageLoad], budgets_us: Mapping[str, int]) -> Split:
     return Split(budgets_us, sum([load.workers(budgets_us[load.name]) for load in loads]))

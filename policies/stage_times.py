@@ -36,7 +36,7 @@ class _Table(NamedTuple):
     costs: NDArray[np.float64]
 
 
-class Graph:
+class TimedGraph:
     """The times of a graph, and in which order they are taken out.
 
     Args:

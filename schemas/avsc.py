@@ -70,7 +70,7 @@ class Field:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class AvroRecord:
     """Named fields in wire order."""
 
     name: str
@@ -81,7 +81,7 @@ class Record:
         return next((one for one in self.fields if one.name == name), None)
 
 
-Type: TypeAlias = Primitive | Enumeration | Array | Map | Union | Record
+Type: TypeAlias = Primitive | Enumeration | Array | Map | Union | AvroRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class Schema:
         fingerprint: CRC-64-AVRO of the canonical form, 8 bytes in the order of the single-object encoding.
     """
 
-    record: Record
+    record: AvroRecord
     text: str
     fingerprint: bytes
 
@@ -104,15 +104,15 @@ def load(text: str) -> Schema:
     raw = json.loads(text)
     parse_schema(raw)
     record = _parse(raw, {})
-    if not isinstance(record, Record):
+    if not isinstance(record, AvroRecord):
         raise SchemaError(f"the top level must be a record, not {raw!r}")
     return Schema(record, text, bytes.fromhex(fingerprint(to_parsing_canonical_form(raw), "CRC-64-AVRO")))
 
 
-def records_within(kind: Type) -> tuple[Record, ...]:
+def records_within(kind: Type) -> tuple[AvroRecord, ...]:
     """Return every record type inside a type and itself, once each, inner ones first."""
     match kind:
-        case Record(fields=fields):
+        case AvroRecord(fields=fields):
             inner = [*(record for one in fields for record in records_within(one.type)), kind]
         case Union(branches):
             inner = [record for branch in branches for record in records_within(branch)]
@@ -140,7 +140,7 @@ def _parse(raw: Json, known: dict[str, Type]) -> Type:
             default = rest.get("default")
             known[name] = Enumeration(name, tuple(map(str, symbols)), None if default is None else str(default))
         case {"type": "record", "name": str(name), "fields": list(fields)}:
-            known[name] = Record(name, tuple([_parse_field(one, known) for one in fields]))
+            known[name] = AvroRecord(name, tuple([_parse_field(one, known) for one in fields]))
         case _:
             known_names = sorted(PRIMITIVES | COLUMNS)
             raise SchemaError(f"schema type not supported: {raw!r}; known are {known_names} and nested types")

@@ -28,7 +28,7 @@ def faults(reader: avsc.Type, writer: avsc.Type, path: str) -> Iterator[str]:
     match reader, writer:
         case avsc.Union(), _:
             yield from _union_faults(reader, writer, path)
-        case avsc.Record(), avsc.Record() if reader.name == writer.name != "Tensor":
+        case avsc.AvroRecord(), avsc.AvroRecord() if reader.name == writer.name != "Tensor":
             yield from _field_faults(reader, writer, path)
         case avsc.Enumeration(), avsc.Enumeration() if reader.name == writer.name:
             if reader.symbols[: len(writer.symbols)] != writer.symbols:
@@ -55,7 +55,7 @@ def _branch_faults(read: tuple[avsc.Type, ...], written: tuple[avsc.Type, ...], 
         yield from faults(mine, theirs, f"{path}<{index}>")
 
 
-def _field_faults(read: avsc.Record, written: avsc.Record, path: str) -> Iterator[str]:
+def _field_faults(read: avsc.AvroRecord, written: avsc.AvroRecord, path: str) -> Iterator[str]:
     """Yield the faults between two versions of a record."""
     for field in written.fields:
         mine = read.field(field.name)
@@ -74,7 +74,7 @@ def _field_faults(read: avsc.Record, written: avsc.Record, path: str) -> Iterato
 def _describe(kind: avsc.Type) -> str:
     """Return a type in a word or two."""
     match kind:
-        case avsc.Primitive(name) | avsc.Record(name) | avsc.Enumeration(name):
+        case avsc.Primitive(name) | avsc.AvroRecord(name) | avsc.Enumeration(name):
             return name
     return type(kind).__name__.lower()
 

@@ -50,7 +50,7 @@ def reader(schema: avsc.Schema, record: type, *, is_compiled: bool = IS_COMPILED
 
 
 @cache
-def writer(schema: avsc.Record, *, is_compiled: bool = IS_COMPILED) -> Write:
+def writer(schema: avsc.AvroRecord, *, is_compiled: bool = IS_COMPILED) -> Write:
     """Return the writer of a current schema; see `encoders.writer`."""
     write: Write = encoders.writer(schema)
     if not is_compiled or not _is_covered(schema) or not _is_in_order(schema):
@@ -78,7 +78,7 @@ def values(readers: dict[type, dict[bytes, Read]], max_bytes: int, python: Expla
     return compiled.Values(readers, max_bytes, python) if IS_COMPILED else python
 
 
-def _is_covered(record: avsc.Record) -> bool:
+def _is_covered(record: avsc.AvroRecord) -> bool:
     """Tell whether all of a record is what the extension knows: tuples, tensors, no maps."""
     return all(
         one.name == "Tensor"
@@ -87,7 +87,7 @@ def _is_covered(record: avsc.Record) -> bool:
     )
 
 
-def _is_in_order(record: avsc.Record) -> bool:
+def _is_in_order(record: avsc.AvroRecord) -> bool:
     """Tell whether classes and schema name the same fields in the same order."""
     return all(
         one.name == "Tensor" or field_names(getattr(records, one.name)) == tuple(part.name for part in one.fields)
@@ -116,14 +116,14 @@ def _node(kind: avsc.Type, record: type | None = None) -> compiled.Node:
             return compiled.Node("doubles") if is_numbers else compiled.Node("array", (_node(items),))
         case avsc.Union(branches):
             return compiled.Node("union", tuple(map(_node, branches)))
-        case avsc.Record(name="Tensor"):
+        case avsc.AvroRecord(name="Tensor"):
             return compiled.Node("tensor", (), records.DTYPES, records.Tensor, widths=_WIDTHS)
-        case avsc.Record():
+        case avsc.AvroRecord():
             return _record(kind, record or getattr(records, kind.name))
     raise AssertionError("maps are left to Python")
 
 
-def _record(writer: avsc.Record, made: type) -> compiled.Node:
+def _record(writer: avsc.AvroRecord, made: type) -> compiled.Node:
     names = field_names(made)
     places = tuple(names.index(field.name) if field.name in names else -1 for field in writer.fields)
     written = {field.name for field in writer.fields}

@@ -134,7 +134,7 @@ def reader(schema: avsc.Schema, record: type[R]) -> Callable[[bytes, int], tuple
     return cast("Callable[[bytes, int], tuple[R, int]]", source.compile(f"read_{schema.record.name}"))
 
 
-def _define(source: SourceCode, writer: avsc.Record, record: type) -> None:
+def _define(source: SourceCode, writer: avsc.AvroRecord, record: type) -> None:
     """Append the reader of one record type."""
     made = source.constant(record)
     with source.block(f"def read_{writer.name}(b, p):"):
@@ -154,7 +154,7 @@ def _define(source: SourceCode, writer: avsc.Record, record: type) -> None:
         source.add("read_<name> = memoising_reader(read_<name>)", name=writer.name)
 
 
-def _fields(source: SourceCode, writer: avsc.Record, record: type) -> list[str]:
+def _fields(source: SourceCode, writer: avsc.AvroRecord, record: type) -> list[str]:
     """Append the reading of every field the writer wrote; returns what stands for each field of the class."""
     values: dict[str, str] = {}
     for field in writer.fields:
@@ -190,7 +190,7 @@ def _read(source: SourceCode, kind: avsc.Type, value: str) -> None:
             _read_blocks(source, value, "{}", values, "<v>[<k>] = <i>", keyed=True)
         case avsc.Union(branches):
             _read_union(source, value, branches)
-        case avsc.Record(name):
+        case avsc.AvroRecord(name):
             source.add(f"<v>, p = read_{'tensor' if name == 'Tensor' else name}(b, p)", v=value)
 
 

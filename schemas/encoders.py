@@ -98,7 +98,7 @@ _PYTHON_TYPES = {"null": "NoneType", "long": "int", "double": "float", "string":
 
 
 @cache
-def writer(record: avsc.Record) -> Callable[[object, bytes], bytes]:
+def writer(record: avsc.AvroRecord) -> Callable[[object, bytes], bytes]:
     """Return `write(record, head) -> bytes`; raises one of FAILURES where a value does not fit."""
     source = SourceCode(_SCOPE)
     for inner in avsc.records_within(record):
@@ -107,17 +107,17 @@ def writer(record: avsc.Record) -> Callable[[object, bytes], bytes]:
     return cast("Callable[[object, bytes], bytes]", source.compile(f"write_{record.name}"))
 
 
-def explain(record: object, schema: avsc.Record, error: Exception) -> SchemaError:
+def explain(record: object, schema: avsc.AvroRecord, error: Exception) -> SchemaError:
     """Find the field that a writer failed on, by writing them one by one."""
     for field in schema.fields:
         try:
-            writer(avsc.Record(schema.name, (field,)))(record, b"")
+            writer(avsc.AvroRecord(schema.name, (field,)))(record, b"")
         except FAILURES as fault:
             return SchemaError(f"{schema.name}.{field.name}: {fault}")
     return SchemaError(f"{schema.name}: {error}")
 
 
-def _define(source: SourceCode, record: avsc.Record) -> None:
+def _define(source: SourceCode, record: avsc.AvroRecord) -> None:
     """Append the writer of one record type."""
     with source.block(f"def write_{record.name}(r, head):"):
         values = _unpack(source, record)
@@ -130,7 +130,7 @@ def _define(source: SourceCode, record: avsc.Record) -> None:
         source.add("write_<name> = memoising_writer(write_<name>)", name=record.name)
 
 
-def _unpack(source: SourceCode, record: avsc.Record) -> dict[str, str]:
+def _unpack(source: SourceCode, record: avsc.AvroRecord) -> dict[str, str]:
     """Append the taking apart of record `r`; a tuple's fields cost less all at once than one as an attribute does."""
     known = getattr(records, record.name)
     values = {field.name: source.fresh() for field in record.fields}
@@ -159,9 +159,9 @@ def _write(source: SourceCode, kind: avsc.Type, value: str, out: str) -> None:
             _write_block(source, f"<k>, <i> in {value}.items()", values, value, out)
         case avsc.Union(branches):
             _write_union(source, branches, value, out)
-        case avsc.Record(name="Tensor"):
+        case avsc.AvroRecord(name="Tensor"):
             source.add("<o> = write_tensor(<x>)", x=value, o=out)
-        case avsc.Record(name):
+        case avsc.AvroRecord(name):
             source.add(f"<o> = write_{name}(<x>, b'')", x=value, o=out)
 
 
@@ -219,6 +219,6 @@ def _python_type(branch: avsc.Type) -> str:
             return _PYTHON_TYPES[name]
         case avsc.Array():
             return "tuple"
-        case avsc.Record(name="Tensor"):
+        case avsc.AvroRecord(name="Tensor"):
             return "Tensor"
     raise SchemaError(f"no Python type tells this branch of a union apart: {branch}")

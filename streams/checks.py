@@ -90,7 +90,7 @@ def check(
         replication: copies that were asked for.
         prefix: of the deployment, for names that can be pasted into Kafka's own tools.
     """
-    comparison = _Comparison(topology, found, replication, prefix)
+    comparison = _TopicComparison(topology, found, replication, prefix)
     return sorted(comparison.findings(), key=lambda finding: not finding.fault)
 
 
@@ -99,7 +99,7 @@ def _looked_at(topic: Topic) -> frozenset[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Comparison:
+class _TopicComparison:
     topology: Topology
     found: Mapping[str, Found]
     replication: int

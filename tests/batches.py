@@ -9,10 +9,10 @@ import cramjam
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.record.util import calc_crc32c
 
-Said = tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]
+AnswerColumn = tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]
 
 
-def batch(base: int, said: list[Said], compression: int = 0) -> bytes:
+def batch(base: int, said: list[AnswerColumn], compression: int = 0) -> bytes:
     """Build a batch as a broker has it: with its first offset."""
     builder = DefaultRecordBatchBuilder(2, compression, 0, -1, -1, 0, 1 << 20)
     for number, (key, value, headers) in enumerate(said):
@@ -25,7 +25,7 @@ def with_checksum(data: bytes) -> bytes:
     return data[:17] + struct.pack(">I", calc_crc32c(data[21:])) + data[21:]
 
 
-def compressed(base: int, said: list[Said], codec: int, records: bytes | None = None) -> bytes:
+def compressed(base: int, said: list[AnswerColumn], codec: int, records: bytes | None = None) -> bytes:
     """Build a compressed batch; its records may be these bytes, whatever they are."""
     if records is None:
         return batch(base, said, codec)
@@ -35,7 +35,7 @@ def compressed(base: int, said: list[Said], codec: int, records: bytes | None = 
     return with_checksum(bytes(head) + records)
 
 
-TWO: list[Said] = [(None, b"a", []), (None, b"b", [])]
+TWO: list[AnswerColumn] = [(None, b"a", []), (None, b"b", [])]
 
 
 MEBIBYTES = 256

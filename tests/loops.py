@@ -28,7 +28,7 @@ from streams.operators.join.kernel import Joiner, JoinerSettings
 from streams.operators.learn.kernel import Learner
 from streams.operators.selection.kernel import Selection, SelectionSettings
 from streams.runtime.kafka.fast.whole_batches import records_of
-from streams.testing import START_US, Driver, Service
+from streams.testing import START_US, Driver, ModelBehaviour
 from streams.testing.packing import Packing
 from streams.topology import build, worker_role
 from tests.whole import WholeKernel
@@ -137,7 +137,7 @@ def version(model: str, name: str = "1", shares: Mapping[str, float] | None = No
 
 def served(
     answer: Callable[[Row], Value | Sure | Slow | Outcome | None], call_us: int = 1_000, row_us: int = 100, **more: Any
-) -> Service:
+) -> ModelBehaviour:
     """Return a model that takes so long for each batch, and for each of its rows; None for a row: it hangs.
 
     Rows come without the ids of their queries.
@@ -155,7 +155,7 @@ def served(
         said = tuple(labels.tolist()) if labels.dtype.kind == "U" else labels
         return Predicted(outcomes, said, np.array(scores) if scores else None), took_us
 
-    return Service(predict, **more)
+    return ModelBehaviour(predict, **more)
 
 
 def _label(answer: Value | Sure | Slow | Outcome) -> Value:

@@ -6,7 +6,7 @@ from functools import cache
 from math import ceil
 from typing import TYPE_CHECKING
 
-from policies.packing.work import Share, Times, Work
+from policies.packing.work import BatchTimes, Share, Work
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -23,7 +23,7 @@ def drawn(random: np.random.Generator, models: int, partitions: int = 2) -> list
 
 def _drawn(random: np.random.Generator, model: str, partitions: int) -> Work:
     call_us, row_us = random.uniform(1_000, 20_000), random.uniform(100, 4_000)
-    times = Times(SIZES, tuple(float(call_us + row_us * rows) for rows in SIZES))
+    times = BatchTimes(SIZES, tuple(float(call_us + row_us * rows) for rows in SIZES))
     work = Work(model, 0.0, float(random.uniform(2.5, 20) * times.of(1)), times, int(random.integers(1, 5)))
     return Work(
         model,

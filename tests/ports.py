@@ -21,7 +21,7 @@ from streams.testing import virtual
 from streams.testing.broker import FakeBroker
 from streams.testing.connections import Process, SimulatedTransport
 from streams.testing.consumers import SimulatedConsumer
-from tests.batches import Said, batch
+from tests.batches import AnswerColumn, batch
 from tests.kafka import CLOCK, put_batch
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class Place(Protocol):
         """Return a transport that is connected."""
         ...
 
-    async def write(self, topic: str, partition: int, said: list[Said]) -> None:
+    async def write(self, topic: str, partition: int, said: list[AnswerColumn]) -> None:
         """Append records as a foreign producer may write them."""
         ...
 
@@ -103,7 +103,7 @@ class Memory:
         """Return a transport; see `Place`."""
         return SimulatedTransport(self._process())
 
-    async def write(self, topic: str, partition: int, said: list[Said]) -> None:
+    async def write(self, topic: str, partition: int, said: list[AnswerColumn]) -> None:
         """Append records; see `Place`."""
         for number, (key, value, headers) in enumerate(said):
             self.broker.append(topic, partition, key, value, (1_000 + number) * 1_000, tuple(headers))  # type: ignore[arg-type]
@@ -164,7 +164,7 @@ class OnKafka:
         self.started.append(transport)
         return transport
 
-    async def write(self, topic: str, partition: int, said: list[Said]) -> None:
+    async def write(self, topic: str, partition: int, said: list[AnswerColumn]) -> None:
         """Append one batch of records; see `Place`."""
         await put_batch(self.connection, batch(0, said), partition, topic)
 

@@ -51,9 +51,9 @@ def values(kind: avsc.Type) -> st.SearchStrategy[Any]:  # noqa: PLR0911  (a tabl
             return st.dictionaries(TEXT, values(items), max_size=4)
         case avsc.Union(branches):
             return st.one_of([values(branch) for branch in branches])
-        case avsc.Record(name="Tensor"):
+        case avsc.AvroRecord(name="Tensor"):
             return tensors()
-        case avsc.Record(name, fields):
+        case avsc.AvroRecord(name, fields):
             return st.builds(getattr(records, name), **{field.name: values(field.type) for field in fields})
 
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Self
 from policies.fixed import Fixed
 from schemas.codec import Codec
 from schemas.records import Model
-from streams.operators.contract import NONE_UNREAD, Emit, Load, Predict, Predicted
-from streams.runtime.ports import ExecutorEvents, Loaded, Ran
+from streams.operators.contract import NONE_UNREAD, Emit, Load, Loaded, Predict, Predicted, Ran
+from streams.runtime.ports import ExecutorEvents
 from streams.runtime.role.kernel_calls import Guard, Timer
 from tests.virtual import VirtualClock
 from workers.executors.models import ModelExecutors
@@ -54,7 +54,7 @@ def worker(
 
 def load(kernel: ModelWorker, now_us: int = NOW) -> Effects:
     """Have the model be loaded."""
-    return kernel.on_loaded("", "7", None, 0, now_us)
+    return kernel.on_loaded(Loaded("", "7"), now_us)
 
 
 def start(kernel: ModelWorker, now_us: int = NOW) -> Predict:
@@ -70,7 +70,7 @@ def batch_of(effects: Effects) -> Predict:
 
 def answer(kernel: ModelWorker, batch: Predict, results: Predicted, took_us: int = MS, now_us: int = NOW) -> Effects:
     """Return what the kernel does about a batch's results, sooner or later."""
-    return kernel.on_predicted(batch.batch_id, results, took_us, now_us) + kernel.on_timer(now_us)
+    return kernel.on_predicted(batch.batch_id, Ran(results, took_us), now_us) + kernel.on_timer(now_us)
 
 
 def emits(effects: Effects) -> list[Emit]:
@@ -125,20 +125,10 @@ class Replica:
         self._guard.call("records", lambda: self._kernel.on_records(records, self._clock.now_us()))
 
     def _predicted(self, batch: Predict, ran: Ran) -> None:
-        results, took_us, is_blocking, is_lost = ran
-        self._guard.call(
-            "a batch",
-            lambda: self._kernel.on_predicted(
-                batch.batch_id, results, took_us, self._clock.now_us(), is_blocking=is_blocking, is_lost=is_lost
-            ),
-        )
+        self._guard.call("a batch", lambda: self._kernel.on_predicted(batch.batch_id, ran, self._clock.now_us()))
 
-    def _loaded(self, load: Load, loaded: Loaded) -> None:
-        name, version, fault, took_us = load.model.name, load.model.version, loaded.fault, loaded.took_us
-        self._guard.call(
-            "a model",
-            lambda: self._kernel.on_loaded(name, version, fault, took_us, self._clock.now_us(), copy=load.copy),
-        )
+    def _loaded(self, loaded: Loaded) -> None:
+        self._guard.call("a model", lambda: self._kernel.on_loaded(loaded, self._clock.now_us()))
 
     def _perform(self, effects: Effects) -> None:
         for effect in effects:

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from deploy.cli.common import Verb
 from deploy.demo.run import demo as run_demo
-from deploy.demo.stage import Plan
+from deploy.demo.stage import DemoPlan
 
 EXAMPLES = """\
 skysail demo
@@ -41,4 +41,4 @@ def demo(broker: str, seconds: float, rate: float, seed: int, reports: Path) -> 
     The demo starts a broker, Redis and every role, sends queries and feedback, writes a report and stops everything.
     Ctrl-C ends it early, with a report of what ran so far. A second Ctrl-C ends it at once.
     """
-    run_demo(Plan(broker, seconds, rate, seed, reports), Console())
+    run_demo(DemoPlan(broker, seconds, rate, seed, reports), Console())

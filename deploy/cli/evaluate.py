@@ -21,7 +21,7 @@ from streams.evaluation.evaluation import evaluate as judged
 if TYPE_CHECKING:
     from deploy.config.settings import Settings
     from streams.evaluation.evaluation import Evaluation
-    from streams.evaluation.history import History
+    from streams.evaluation.history import KnownApplication
 
 EXAMPLES = """\
 skysail evaluate traces/monday --policy thompson
@@ -94,7 +94,7 @@ def evaluate(
             echo(f"page: {html}")
 
 
-def _history(settings: Settings, folder: Path | None, of_live: str | None, application: str | None) -> History:
+def _history(settings: Settings, folder: Path | None, of_live: str | None, application: str | None) -> KnownApplication:
     if (folder is None) == (of_live is None):
         raise UsageError("name either the folder of a trace or --live APP (`skysail evaluate --help`)")
     if of_live is not None:

@@ -11,7 +11,7 @@ from deploy.cli.common import print_json
 from deploy.errors import UsageError
 from deploy.process.progress import shown
 from deploy.state import desired
-from deploy.state.fared import Fared, fared
+from deploy.state.version_losses import Fared, fared
 from deploy.terminal import echo
 from streams.promotion.verdict import bounds
 

@@ -12,13 +12,13 @@ from rich.progress import Progress
 
 from deploy.cli.common import print_json, print_table
 from deploy.config.addresses import redis_url
-from deploy.config.settings import Control, Joiner, Selection, Settings
+from deploy.config.settings import Control, JoinerSection, SelectionSection, Settings
 from deploy.connect.schema_registry import codec_for
 from deploy.terminal import echo
 from schemas import topics
 from streams.operators.join.kernel import JoinerSettings
 from streams.operators.selection.kernel import SelectionSettings
-from streams.replay.as_it_was import READ, Deployment, replay
+from streams.replay.as_it_was import READ, RecordedDeployment, replay
 from streams.replay.report import HOW, KINDS, MISSING, STATES, WAITING, WHY
 from streams.trace.reader import Trace
 
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from schemas.codec import Codec
     from schemas.records import PolicyState
     from streams.operators.contract import StateKey
-    from streams.replay.report import Report
+    from streams.replay.report import ReplayReport
     from streams.replay.run_again import Running
-    from streams.trace.manifest import Manifest
+    from streams.trace.manifest import TraceManifest
 
 DIFFERENT = 1  # exit status
 SHOWN = 10  # differences that are printed; all are in --json, up to 1,000
@@ -56,16 +56,16 @@ def as_it_was(settings: Settings, folder: Path, packages: Sequence[Path], *, sto
         raise SystemExit(DIFFERENT)
 
 
-def deployment(manifest: Manifest) -> Deployment:
+def deployment(manifest: TraceManifest) -> RecordedDeployment:
     """Return what a replay must know of the deployment that was recorded, by its settings."""
     known = manifest.topics.get(topics.OBSERVATIONS) or manifest.topics.get(topics.PREDICTIONS)
     there = Settings().partitions if known is None else known.partitions
     partitions = int(manifest.settings.get("partitions", there))  # somebody may have added some, which are not served
-    selection = Selection.model_validate(manifest.settings.get("selection", {}))
-    joiner = Joiner.model_validate(manifest.settings.get("joiner", {}))
+    selection = SelectionSection.model_validate(manifest.settings.get("selection", {}))
+    joiner = JoinerSection.model_validate(manifest.settings.get("joiner", {}))
     margin_us = None if selection.margin_ms is None else int(selection.margin_ms * 1_000)
     first = {} if known is None or known.name != topics.OBSERVATIONS else known.first
-    return Deployment(
+    return RecordedDeployment(
         SelectionSettings(partitions, margin_us=margin_us, cache_bytes=selection.cache_bytes),
         JoinerSettings(
             partitions,
@@ -94,7 +94,7 @@ def _running(packages: Sequence[Path]) -> Running:
     return {(model.name, model.version): answer for model, answer in models}
 
 
-def summary(report: Report, took_s: float) -> dict[str, Any]:
+def summary(report: ReplayReport, took_s: float) -> dict[str, Any]:
     """Return what a replay has shown, for scripts."""
     return {
         "seconds": report.span_s,
@@ -118,11 +118,11 @@ def _read(trace: Trace) -> Iterator[str]:
     return (name for name in READ if name in trace.topics())
 
 
-def _show(bar: Progress, task: Any, report: Report) -> None:
+def _show(bar: Progress, task: Any, report: ReplayReport) -> None:
     bar.update(task, completed=report.records.total(), description=f"replaying: {report.different.total()} differences")
 
 
-async def _stored(settings: Settings, codec: Codec, report: Report) -> Mapping[StateKey, PolicyState]:
+async def _stored(settings: Settings, codec: Codec, report: ReplayReport) -> Mapping[StateKey, PolicyState]:
     """Return the states that Redis has now under the names that the trace has states for."""
     from streams.runtime.stores.redis import RedisSettings, RedisStore
 
@@ -134,7 +134,7 @@ async def _stored(settings: Settings, codec: Codec, report: Report) -> Mapping[S
     return {key: state for key, state in found.states.items() if state is not None}
 
 
-def _print(report: Report, took_s: float) -> None:
+def _print(report: ReplayReport, took_s: float) -> None:
     queries = report.records[topics.QUERIES]
     times = report.span_s / took_s
     echo(f"{queries:,} queries of {report.span_s:,.1f} s in {took_s:,.1f} s: {times:,.1f} times real time")

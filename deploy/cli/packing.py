@@ -35,22 +35,22 @@ if TYPE_CHECKING:
 
     from workers.manifest import Manifest
     from workers.runtimes.contract import Rows
-    from workers.runtimes.tables import Frame
+    from workers.runtimes.tables import PandasFrame
 
 SAFETENSORS, ONNX = ".safetensors", ".onnx"
 
 
-class _Known(TypedDict):
+class _PackageFacts(TypedDict):
     """What every package is told."""
 
     name: str
     version: str
-    sample_input: Rows | Frame
+    sample_input: Rows | PandasFrame
     allow_nan: bool
-    warm_up: Rows | Frame | None
+    warm_up: Rows | PandasFrame | None
 
 
-class _Answers(TypedDict):
+class _FunctionForm(TypedDict):
     """What a function, network or graph takes and answers; an estimator knows it by itself."""
 
     output: str
@@ -61,7 +61,7 @@ class _Answers(TypedDict):
 def package(
     source: str,
     folder: Path,
-    rows: Rows | Frame,
+    rows: Rows | PandasFrame,
     *,
     classes: str | None,
     architecture: str | None,
@@ -109,14 +109,14 @@ def package(
     file = Path(source)
     _check_trunk(architecture, trunk, trunk_architecture)
     warm = None if warm_up is None else warm_up_rows(warm_up, name, rows, allow_nan=allow_nan)
-    known: _Known = {
+    known: _PackageFacts = {
         "name": name,
         "version": version,
         "sample_input": rows,
         "allow_nan": allow_nan,
         "warm_up": warm,
     }
-    answers: _Answers = {"output": output or "label", "classes": labels(classes), "by_reference": by_reference}
+    answers: _FunctionForm = {"output": output or "label", "classes": labels(classes), "by_reference": by_reference}
     if not file.exists():
         if ":" not in source:
             raise UsageError(f"{source} is neither a file nor a function, module:name")
@@ -148,7 +148,7 @@ def package(
     )
 
 
-def warm_up_rows(text: str, name: str, rows: Rows | Frame, *, allow_nan: bool = False) -> Rows | Frame:
+def warm_up_rows(text: str, name: str, rows: Rows | PandasFrame, *, allow_nan: bool = False) -> Rows | PandasFrame:
     """Return the rows in a file or a JSON text, or those that a model was asked in a recorded trace, the last ones.
 
     Args:
@@ -173,7 +173,7 @@ def warm_up_rows(text: str, name: str, rows: Rows | Frame, *, allow_nan: bool = 
     return np.stack(tensors) if tensors else found  # type: ignore[return-value] # texts, or byte strings
 
 
-def sample(text: str, option: str = "--sample") -> Rows | Frame:
+def sample(text: str, option: str = "--sample") -> Rows | PandasFrame:
     """Return the rows in a file or a JSON text: strings, or numbers, which are float32 unless they say otherwise.
 
     Objects, and a .csv file, are the rows of a data frame.
@@ -200,12 +200,12 @@ def sample(text: str, option: str = "--sample") -> Rows | Frame:
     return found.numpy()
 
 
-def _frame(make: str, source: object) -> Frame:
+def _frame(make: str, source: object) -> PandasFrame:
     try:
         pandas = importlib.import_module("pandas")
     except ModuleNotFoundError as error:
         raise UsageError(f"a sample of a data frame needs pandas: {install('pandas')}") from error
-    frame: Frame = getattr(pandas, make)(source)
+    frame: PandasFrame = getattr(pandas, make)(source)
     return frame
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from deploy.config.settings import Settings
-    from policies.laws import Verdict
+    from policies.laws import LawVerdict
 
 EXAMPLES = """\
 skysail policy check my_pkg.mine:MyPolicy                        the module is installed, or in this folder
@@ -52,7 +52,7 @@ def check(settings: Settings, named: str, *, as_json: bool) -> None:  # noqa: AR
         raise SystemExit(1)
 
 
-def _told(found: Iterable[Verdict], *, quiet: bool) -> Iterator[Verdict]:
+def _told(found: Iterable[LawVerdict], *, quiet: bool) -> Iterator[LawVerdict]:
     for verdict in found:
         if not quiet:
             mark = "-" if verdict.fault is None else "BROKEN" if verdict.fault else "ok"

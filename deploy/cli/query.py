@@ -66,7 +66,7 @@ _UNASKED = frozenset({Outcome.UNKNOWN_VERSION, Outcome.OVERLOADED})
 MISTAKES = frozenset({"invalid_input", "too_many_features", "unknown_model", "unknown_version"})
 
 
-class _Options(TypedDict):
+class _QueryOptions(TypedDict):
     """What a query says besides its input and features."""
 
     context: str | None
@@ -107,7 +107,7 @@ def query(
     print_bytes: bool,
     query_id: str | None,
     as_json: bool,
-    **options: Unpack[_Options],
+    **options: Unpack[_QueryOptions],
 ) -> None:
     """Ask APPLICATION and print the prediction.
 
@@ -188,7 +188,7 @@ async def _ask(
     features: tuple[float, ...],
     candidates: Tensor | tuple[str, ...] | None,
     timeout_s: float,
-    options: _Options,
+    options: _QueryOptions,
 ) -> Prediction:
     async with asking(settings, codec) as client:
         return await client.predict(

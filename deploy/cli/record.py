@@ -23,7 +23,7 @@ from deploy.connect.schema_registry import codec_for
 from deploy.errors import UsageError
 from deploy.state.topics import partition_counts
 from streams.recorder.recorder import FETCHING, Recorder
-from streams.recorder.span import Offset, Span, Time
+from streams.recorder.span import Offset, RecordedSpan, Time
 from streams.runtime.clock import SystemClock
 from streams.runtime.kafka.log_reader import KafkaLogs
 from streams.topology import RECORDED
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from deploy.config.settings import Settings
     from streams.recorder.span import Place
-    from streams.trace.manifest import Manifest
+    from streams.trace.manifest import TraceManifest
 
 EXAMPLES = """\
 skysail record yesterday --since 24h
@@ -79,7 +79,7 @@ def since(text: str, now_us: int) -> Time:
     return Time(now_us - int(float(match[1]) * UNITS_S[match[2]] * 1e6))
 
 
-def span_of(begin: str | None, ago: str | None, end: str | None, *, follow: bool, now_us: int) -> Span:
+def span_of(begin: str | None, ago: str | None, end: str | None, *, follow: bool, now_us: int) -> RecordedSpan:
     """Return the span that the options name.
 
     Raises:
@@ -91,7 +91,7 @@ def span_of(begin: str | None, ago: str | None, end: str | None, *, follow: bool
     last = place_of(end, now_us) if end else None
     if follow and isinstance(last, Offset):
         raise UsageError("--follow goes with --until TIME, not with an offset")
-    return Span(first, last, follow)
+    return RecordedSpan(first, last, follow)
 
 
 @click.command(cls=Verb, epilog=EXAMPLES)
@@ -141,7 +141,7 @@ def _present(settings: Settings, names: str | None) -> Sequence[str]:
     return wanted
 
 
-async def _recorded(settings: Settings, folder: Path, topics: Sequence[str], span: Span) -> Manifest:
+async def _recorded(settings: Settings, folder: Path, topics: Sequence[str], span: RecordedSpan) -> TraceManifest:
     """Record until the span ends or a signal comes; return what the trace holds then."""
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

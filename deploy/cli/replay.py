@@ -14,7 +14,7 @@ from rich.progress import Progress
 
 from deploy.cli.common import Verb, json_option, print_json, with_settings
 from deploy.cli.offline import as_it_was
-from deploy.cli.what_if import Asked, what_if
+from deploy.cli.what_if import WhatIfQuestion, what_if
 from deploy.connect.clients import asking
 from deploy.connect.schema_registry import codec_for
 from deploy.errors import UsageError
@@ -92,7 +92,7 @@ def replay(
     if changes and not offline:
         raise UsageError("--set goes with --offline: a running deployment is what it is")
     if changes:
-        what_if(settings, folder, Asked(changes, application, html, packages, as_json))
+        what_if(settings, folder, WhatIfQuestion(changes, application, html, packages, as_json))
         return
     if offline:
         as_it_was(settings, folder, packages, stored=stored, as_json=as_json)

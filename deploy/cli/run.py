@@ -20,7 +20,7 @@ from deploy.errors import UsageError
 from deploy.placement.niceness import give_way, niceness
 from deploy.process.installed import require_installed
 from deploy.process.log_roles import WithRole
-from deploy.process.log_throttle import Seldom
+from deploy.process.log_throttle import RateLimitFilter
 from deploy.roles import run as run_roles
 from deploy.terminal import PlainFormatter, echo
 
@@ -85,7 +85,7 @@ def run(
     handler = logging.StreamHandler()
     handler.setFormatter(PlainFormatter(LOG_FORMAT))
     handler.addFilter(WithRole())
-    handler.addFilter(Seldom("aiokafka"))
+    handler.addFilter(RateLimitFilter("aiokafka"))
     logging.basicConfig(level=settings.log_level.upper(), handlers=[handler])
     # At DEBUG aiokafka would write keys and values into the log, at INFO it writes every assignment.
     logging.getLogger("aiokafka").setLevel(max(logging.WARNING, logging.getLogger().level))

@@ -18,7 +18,7 @@ from deploy.local import redis as redis_server
 from deploy.terminal import echo
 
 if TYPE_CHECKING:
-    from deploy.local.daemons import Running
+    from deploy.local.daemons import RunningServer
 
 folder_option = click.option(
     "--folder",
@@ -128,7 +128,7 @@ def stop_redis(folder: Path, *, as_json: bool) -> None:
     _stop(folder / "redis.json", "Redis", as_json=as_json)
 
 
-def _started(running: Running, what: str, verb: str, folder: Path, *, as_json: bool) -> None:
+def _started(running: RunningServer, what: str, verb: str, folder: Path, *, as_json: bool) -> None:
     if as_json:
         print_json({"address": running.address, "pid": running.pid, "data": str((folder / verb).resolve())})
         return

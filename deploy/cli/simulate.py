@@ -20,7 +20,7 @@ from workers.simulation.errors import PlanError
 from workers.simulation.simulator import simulate as simulated
 
 if TYPE_CHECKING:
-    from workers.simulation.plan import Plan
+    from workers.simulation.plan import SimulationPlan
     from workers.simulation.run import Run
 
 EXAMPLES = """\
@@ -97,7 +97,7 @@ def _run(given: plans.PlanOf, folder: Path, seed: int | None, sweep: Sweep | Non
     return simulated(plan if sweep is None else _with(plan, sweep, count), random)
 
 
-def _with(plan: Plan, sweep: Sweep, count: int) -> Plan:
+def _with(plan: SimulationPlan, sweep: Sweep, count: int) -> SimulationPlan:
     try:
         return plan.with_workers(count, sweep.model)
     except PlanError as error:

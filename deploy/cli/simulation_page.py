@@ -9,7 +9,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from workers.simulation.plan import Plan
+    from workers.simulation.plan import SimulationPlan
     from workers.simulation.run import Run
 
 _BARS = "▁▂▃▄▅▆▇█"
@@ -25,7 +25,7 @@ def describe(run: Run) -> str:
     )
 
 
-def left_out(plan: Plan) -> list[str]:
+def left_out(plan: SimulationPlan) -> list[str]:
     """Say how much of a trace is played, if it is not all."""
     if not plan.left_out:
         return []

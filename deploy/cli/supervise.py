@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
     from pathlib import Path
 
-    from deploy.config.folder import Place
+    from deploy.config.folder import RunFolder
     from deploy.config.settings import Settings
     from schemas.codec import Codec
     from streams.operators.contract import Record
@@ -60,7 +60,7 @@ def supervise(settings: Settings, codec: Codec, told: str) -> None:
         uvloop.run(_supervise(settings, codec, place))
 
 
-async def _supervise(settings: Settings, codec: Codec, place: Place) -> None:
+async def _supervise(settings: Settings, codec: Codec, place: RunFolder) -> None:
     """Run every role as a child process until a signal comes, also while they start."""
     task = asyncio.current_task()
     assert task is not None

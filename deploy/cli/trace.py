@@ -17,7 +17,7 @@ from deploy.terminal import echo
 from schemas import topics
 from streams.trace.contents import contents, plot
 from streams.trace.importing import imported
-from streams.trace.manifest import Manifest
+from streams.trace.manifest import TraceManifest
 from streams.trace.mapping import TraceMapping
 from streams.trace.reader import Trace
 
@@ -105,7 +105,7 @@ def import_(settings: Settings, file: Path, place: Path, folder: Path, *, as_jso
     except (OSError, yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         message = f"{place} is not a readable YAML file: {error}"
         raise UsageError(message) from error
-    about = Manifest("imported", metadata.version("skysail"), source=file.name)
+    about = TraceManifest("imported", metadata.version("skysail"), source=file.name)
     manifest = imported(file, mapping, folder, about, codec_for(settings))
     if as_json:
         print_json(summary(folder, manifest))
@@ -113,7 +113,7 @@ def import_(settings: Settings, file: Path, place: Path, folder: Path, *, as_jso
         print_contents(folder, manifest)
 
 
-def summary(folder: Path, manifest: Manifest) -> dict[str, object]:
+def summary(folder: Path, manifest: TraceManifest) -> dict[str, object]:
     """Return what a trace holds, as JSON values; times are microseconds since the epoch."""
     return {
         "folder": str(folder),
@@ -140,7 +140,7 @@ def summary(folder: Path, manifest: Manifest) -> dict[str, object]:
     }
 
 
-def print_contents(folder: Path, manifest: Manifest, observations: int = 0) -> None:
+def print_contents(folder: Path, manifest: TraceManifest, observations: int = 0) -> None:
     """Print what a trace holds as a table; observations that were counted stand beside their records."""
     inside = {topics.OBSERVATIONS: f" ({observations:,} observations)"} if observations else {}
     rows = [

@@ -16,7 +16,7 @@ from deploy.errors import DeployError, UsageError
 from deploy.process.progress import shown
 from deploy.state.labels import loaded
 from deploy.terminal import echo
-from deploy.watch.aspired import Policy
+from deploy.watch.aspired import AspirePolicy
 from deploy.watch.watcher import Watcher
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def watch(
     """
     if sum((latest is not None, is_all, bool(versions))) > 1:
         raise UsageError("say one of --latest, --all and --version")
-    policy = Policy(0 if is_all else latest or 1, versions, force)
+    policy = AspirePolicy(0 if is_all else latest or 1, versions, force)
     watcher = Watcher(settings, codec_for(settings), folder, policy)
     if once:
         look = _looked(watcher, is_quiet=as_json, is_patient=False)

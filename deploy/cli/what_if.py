@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from deploy.config.settings import Settings
     from schemas.records import Input
     from streams.operators.contract import Predicted
-    from streams.replay.what_if import Comparison
+    from streams.replay.what_if import ChangeComparison
 
 COLUMNS: Final = ("recorded", "unchanged", "changed")
 COLOURS: Final = {"recorded": "#888", "unchanged": "#36c", "changed": "#c33"}
@@ -37,7 +37,7 @@ NOTE: Final = (
 WIDTH, HEIGHT = 720, 220  # of a plot, in pixels
 
 
-class Asked(NamedTuple):
+class WhatIfQuestion(NamedTuple):
     """What the command line asks."""
 
     changes: tuple[str, ...]
@@ -47,7 +47,7 @@ class Asked(NamedTuple):
     as_json: bool
 
 
-def what_if(settings: Settings, folder: Path, asked: Asked) -> None:
+def what_if(settings: Settings, folder: Path, asked: WhatIfQuestion) -> None:
     """Play a trace with a change and without, and print what the change does."""
     trace = Trace.open(folder)
     begun_s = time.monotonic()
@@ -63,7 +63,7 @@ def what_if(settings: Settings, folder: Path, asked: Asked) -> None:
         _print(given)
 
 
-def summary(found: Comparison, application: str, changes: Sequence[str], took_s: float) -> dict[str, Any]:
+def summary(found: ChangeComparison, application: str, changes: Sequence[str], took_s: float) -> dict[str, Any]:
     """Return what a change does, for scripts and for the page."""
     outcomes = found.columns
     last = found.difference[-1] if found.difference else None

@@ -29,7 +29,7 @@ PRIVATE = 0o700
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RunFolder:
     """Where a deployment's processes find their settings and leave their logs."""
 
     folder: Path
@@ -81,7 +81,7 @@ def load_notes(state: Path = STATE) -> Path:
 
 
 @contextmanager
-def held(prefix: str, state: Path = STATE) -> Iterator[Place]:
+def held(prefix: str, state: Path = STATE) -> Iterator[RunFolder]:
     """Hold a deployment for the time of a block, as the only one that was started from this folder.
 
     Raises:
@@ -89,7 +89,7 @@ def held(prefix: str, state: Path = STATE) -> Iterator[Place]:
         StartError: the folder cannot be written.
     """
     root = private(state.absolute())
-    place = Place(private(run_folder(prefix, state)), private(root / "logs" / prefix))
+    place = RunFolder(private(run_folder(prefix, state)), private(root / "logs" / prefix))
     descriptor = os.open(place.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         try:

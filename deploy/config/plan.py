@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from workers.simulation.service import Service
+    from workers.simulation.service import SimulatedService
 
 Positive = Annotated[float, Field(gt=0)]
 NotNegative = Annotated[float, Field(ge=0)]
@@ -187,7 +187,7 @@ def read(path: Path) -> PlanOf:
         raise SettingsError("\n".join(_explain(item, path) for item in error.errors())) from None
 
 
-def made(given: PlanOf, folder: Path, seed: int | None = None) -> tuple[plan.Plan, np.random.Generator]:
+def made(given: PlanOf, folder: Path, seed: int | None = None) -> tuple[plan.SimulationPlan, np.random.Generator]:
     """Return what is simulated, and the generator that decides its draws.
 
     Args:
@@ -203,7 +203,7 @@ def made(given: PlanOf, folder: Path, seed: int | None = None) -> tuple[plan.Pla
         arrivals_us, seconds, left_out = _arrivals(given, folder, of_arrivals)
         legs = _legs(given.overheads, folder)
         models = tuple(_model(name, model, folder) for name, model in given.models.items())
-        found = plan.Plan(
+        found = plan.SimulationPlan(
             arrivals_us,
             seconds,
             models,
@@ -284,8 +284,8 @@ def _legs(given: OverheadsOf, folder: Path) -> Legs:
     return Legs(ask, dispatch, reply, answer, call_us, _us(given.turnaround_ms or 0.0), given.source)
 
 
-def _model(name: str, given: ModelOf, folder: Path) -> plan.Model:
-    return plan.Model(
+def _model(name: str, given: ModelOf, folder: Path) -> plan.SimulatedModel:
+    return plan.SimulatedModel(
         name,
         _service(name, given.service, folder),
         given.replicas,
@@ -298,7 +298,7 @@ def _model(name: str, given: ModelOf, folder: Path) -> plan.Model:
     )
 
 
-def _service(name: str, given: ServiceOf, folder: Path) -> Service:
+def _service(name: str, given: ServiceOf, folder: Path) -> SimulatedService:
     if given.calibration is not None:
         return calibration(folder / given.calibration.expanduser()).service(name)
     if given.samples is not None:
@@ -306,9 +306,9 @@ def _service(name: str, given: ServiceOf, folder: Path) -> Service:
     return Line((given.a_ms or 0.0) * 1e3, given.b_ms * 1e3, given.noise)
 
 
-def _application(given: ApplicationOf) -> plan.Application:
+def _application(given: ApplicationOf) -> plan.SimulatedApplication:
     margin_us = None if given.margin_ms is None else _us(given.margin_ms)
-    return plan.Application(given.policy, given.parameters, _us(given.slo_ms), margin_us, given.wanted)
+    return plan.SimulatedApplication(given.policy, given.parameters, _us(given.slo_ms), margin_us, given.wanted)
 
 
 def _us(ms: float) -> int:

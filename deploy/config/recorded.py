@@ -12,7 +12,7 @@ from schemas.codec import Codec
 from schemas.errors import DecodeError
 from schemas.records import ModelPredictions, Prediction, Query
 from schemas.sizes import MOST_BYTES
-from streams.trace.manifest import Manifest, TraceError
+from streams.trace.manifest import TraceError, TraceManifest
 from streams.trace.reader import Trace
 from workers.simulation.calibration import Answer, Stamped
 
@@ -61,6 +61,6 @@ def _decoded(folder: Path, topic: str, kind: type[R]) -> Iterator[tuple[R, Recor
         raise SettingsError(str(error)) from error
 
 
-def about(settings: Settings) -> Manifest:
+def about(settings: Settings) -> TraceManifest:
     """Return the manifest of a new trace of this deployment."""
-    return Manifest(settings.prefix, metadata.version("skysail"), masked(settings))
+    return TraceManifest(settings.prefix, metadata.version("skysail"), masked(settings))

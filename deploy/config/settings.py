@@ -185,7 +185,7 @@ class Redis(Section):
         return url
 
 
-class Registry(Section):
+class RegistrySection(Section):
     """The schema registry."""
 
     url: str | None = None
@@ -196,7 +196,7 @@ class Registry(Section):
     """Its password; better `password_file`."""
 
 
-class Worker(Section):
+class WorkerSection(Section):
     """How workers run and batch their models."""
 
     controller: Literal["aimd", "clockwork", "deferred", "fixed", "quantile"] = "aimd"
@@ -298,7 +298,7 @@ class Worker(Section):
         return self.partitions.get(model) or max(now, self.replicas.get(model, 1))
 
 
-class Host(Section):
+class HostSection(Section):
     """One pool of models that share a process."""
 
     models: Literal["all others"] | tuple[Name, ...] = "all others"
@@ -323,7 +323,7 @@ class Host(Section):
     (docs/planning.md)."""
 
 
-class Selection(Section):
+class SelectionSection(Section):
     """How queries are answered."""
 
     margin_ms: float | None = Field(default=None, ge=0)
@@ -366,7 +366,7 @@ class Selection(Section):
         return () if self.inline == "auto" else self.inline
 
 
-class Joiner(Section):
+class JoinerSection(Section):
     """How long predictions and feedback wait to be joined."""
 
     early_s: float = Field(default=60.0, gt=0)
@@ -389,7 +389,7 @@ class Joiner(Section):
     times the window."""
 
 
-class Learner(Section):
+class LearnerSection(Section):
     """How many policy states stay in memory."""
 
     states: int = Field(default=100_000, gt=0)
@@ -400,7 +400,7 @@ class Learner(Section):
     states that it has not taught for longest."""
 
 
-class Record(Section):
+class RecordSection(Section):
     """What the role `record` keeps of the topics, to be replayed and evaluated. It does not run by default."""
 
     folder: Path | None = None
@@ -600,15 +600,15 @@ class Settings(Section):
     time."""
     kafka: Kafka = Kafka()
     redis: Redis = Redis()
-    registry: Registry = Registry()
-    selection: Selection = Selection()
-    worker: Worker = Worker()
-    joiner: Joiner = Joiner()
-    learner: Learner = Learner()
+    registry: RegistrySection = RegistrySection()
+    selection: SelectionSection = SelectionSection()
+    worker: WorkerSection = WorkerSection()
+    joiner: JoinerSection = JoinerSection()
+    learner: LearnerSection = LearnerSection()
     control: Control = Control()
-    record: Record = Record()
+    record: RecordSection = RecordSection()
     metrics: Metrics = Metrics()
-    hosts: dict[Name, Host] = Field(default_factory=dict)
+    hosts: dict[Name, HostSection] = Field(default_factory=dict)
     """Pools of models that share a process each, by name. `skysail run` makes one by itself, `others`, where more than
     8 models of an application would each get a process (docs/hosts.md)."""
     models: dict[Name, Path] = Field(default_factory=dict)

@@ -46,7 +46,7 @@ SUBJECTS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Ids:
+class SchemaIds:
     """What `Codec(ids.ids, ids.accepted)` takes.
 
     Attributes:
@@ -92,7 +92,7 @@ class Registry:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def resolve(self, prefix: str = "") -> Ids:
+    def resolve(self, prefix: str = "") -> SchemaIds:
         """Register the current schemas and read which ids stand for schemas we may read.
 
         Registering what is there already returns its id and changes nothing. `prefix` is the deployment's topic prefix.
@@ -106,7 +106,7 @@ class Registry:
             accepted = dict(pair for name, subject in subjects.items() for pair in self._readable(name, subject))
         except self._failures as error:
             raise RegistryError(f"schema registry: {error}; check `registry.url` and what it has registered") from error
-        return Ids(ids, accepted)
+        return SchemaIds(ids, accepted)
 
     def _register(self, name: str, subject: str) -> int:
         """Register a record's current schema; returns its id."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
-    from deploy.demo.tally import Trial
+    from deploy.demo.tally import DemoTrial
 
 SIZE_INCHES = (8.6, 2.7)
 PLACE = (0.075, 0.17, 0.75, 0.73)  # left, bottom, width, height: the same in every plot, so that their times align
@@ -36,7 +36,7 @@ _MANY_DEFAULTS = 0.2  # from this share on the defaults are the story
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
+class PlottedSeries:
     """What is plotted, by second from the start; arrays of shape (seconds,), NaN where nothing is known."""
 
     broken_s: tuple[float, float]
@@ -49,7 +49,7 @@ class Series:
     cap_by_model: Mapping[str, NDArray[np.float64]]
     latency_ms: Mapping[str, NDArray[np.float64]]  # by quantile, from the intended send time
     slo_ms: float
-    trial: Trial
+    trial: DemoTrial
     answered_by_version: Mapping[str, NDArray[np.float64]]  # by the versions of the model of which one is tried
 
 
@@ -60,7 +60,7 @@ def smooth(counts: NDArray[np.float64], seconds: int = SMOOTHED_S) -> NDArray[np
     return sums[1:] - sums[first]
 
 
-def traffic(series: Series) -> str:
+def traffic(series: PlottedSeries) -> str:
     """Stack each model's share of the model queries."""
     figure, axes = _axes(series, "share of traffic")
     counts = np.stack([smooth(counts, 2) for counts in series.asked_by_model.values()])
@@ -72,7 +72,7 @@ def traffic(series: Series) -> str:
     return _svg(figure, axes)
 
 
-def versions(series: Series) -> str:
+def versions(series: PlottedSeries) -> str:
     """Stack each version's share of what one model answered."""
     figure, axes = _axes(series, f"answers of {series.trial.model}")
     counts = np.stack([smooth(counts, 2) for counts in series.answered_by_version.values()])
@@ -99,7 +99,7 @@ def pen_shares(shares: Mapping[str, Mapping[str, NDArray[np.float64]]]) -> str:
     return _svg(figure, panes[-1])
 
 
-def error(series: Series) -> str:
+def error(series: PlottedSeries) -> str:
     """Draw the error over the last seconds: the answers, and each model had it been alone."""
     figure, axes = _axes(series, f"error, last {SMOOTHED_S} s")
     asked = np.maximum(smooth(series.asked), 1)
@@ -109,7 +109,7 @@ def error(series: Series) -> str:
     return _svg(figure, axes)
 
 
-def total_error(series: Series) -> str:
+def total_error(series: PlottedSeries) -> str:
     """Draw the error since the start, with the best single model in hindsight dashed."""
     figure, axes = _axes(series, "error since the start")
     asked = np.maximum(np.cumsum(series.asked), 1)
@@ -121,7 +121,7 @@ def total_error(series: Series) -> str:
     return _svg(figure, axes)
 
 
-def latency(series: Series) -> str:
+def latency(series: PlottedSeries) -> str:
     """Draw latency quantiles against the objective."""
     figure, axes = _axes(series, "latency (ms)")
     for (name, values), colour in zip(series.latency_ms.items(), COLOURS, strict=False):
@@ -134,7 +134,7 @@ def latency(series: Series) -> str:
     return _svg(figure, axes)
 
 
-def batch_cap(series: Series) -> str:
+def batch_cap(series: PlottedSeries) -> str:
     """Draw each worker's batch cap."""
     figure, axes = _axes(series, "batch cap (rows)")
     _lines(axes, series, series.cap_by_model)
@@ -143,7 +143,7 @@ def batch_cap(series: Series) -> str:
     return _svg(figure, axes)
 
 
-def _axes(series: Series, label: str) -> tuple[Figure, Axes]:
+def _axes(series: PlottedSeries, label: str) -> tuple[Figure, Axes]:
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=SIZE_INCHES)
         axes = figure.add_axes(PLACE)
@@ -159,12 +159,12 @@ def _axes(series: Series, label: str) -> tuple[Figure, Axes]:
     return figure, axes
 
 
-def _lines(axes: Axes, series: Series, values: Mapping[str, Sequence[float] | NDArray[np.float64]]) -> None:
+def _lines(axes: Axes, series: PlottedSeries, values: Mapping[str, Sequence[float] | NDArray[np.float64]]) -> None:
     for (name, line), colour in zip(values.items(), COLOURS, strict=False):
         axes.plot(_seconds(series), line, color=colour, linewidth=1.3, label=name)
 
 
-def _seconds(series: Series) -> NDArray[np.float64]:
+def _seconds(series: PlottedSeries) -> NDArray[np.float64]:
     """Return the ends of the seconds: what is shown at 8 was counted until then."""
     return np.arange(1, len(series.asked) + 1, dtype=np.float64)
 
@@ -175,7 +175,9 @@ def _svg(figure: Figure, axes: Axes) -> str:
     return svg(figure)
 
 
-def page(report: Mapping[str, Any], series: Series, pens: Mapping[str, Mapping[str, NDArray[np.float64]]]) -> str:
+def page(
+    report: Mapping[str, Any], series: PlottedSeries, pens: Mapping[str, Mapping[str, NDArray[np.float64]]]
+) -> str:
     """Return the page for a report as `report.json` holds it, and its series.
 
     Args:

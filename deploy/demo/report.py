@@ -13,7 +13,7 @@ from rich.table import Table
 from deploy.demo import contexts, models
 from deploy.demo.contexts import PENS, sentence
 from deploy.demo.models import ENSEMBLE, INNER, Says, alone, best, broken, voting_error
-from deploy.demo.page import Series, page, story, trial
+from deploy.demo.page import PlottedSeries, page, story, trial
 from deploy.demo.stage import POLICY
 from deploy.demo.tally import tried
 from deploy.evaluation.words import judgement
@@ -22,7 +22,7 @@ from policies.registry import create, parse, spec
 from streams.evaluation.candidate import candidate
 from streams.evaluation.errors import EvaluationError
 from streams.evaluation.evaluation import evaluate
-from streams.evaluation.history import History
+from streams.evaluation.history import KnownApplication
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from deploy.demo.contexts import Pens
     from deploy.demo.models import Alone
-    from deploy.demo.stage import Plan, Stage
+    from deploy.demo.stage import DemoPlan, DemoStage
     from deploy.demo.tally import Phase, Tally
     from load.harness.recorder import Recorder
 
@@ -86,7 +86,7 @@ NOTES = {
 }
 
 
-class Ran(NamedTuple):
+class DemoCounts(NamedTuple):
     """The counts of one run."""
 
     tally: Tally
@@ -98,7 +98,7 @@ class Ran(NamedTuple):
     pens: Pens | None = None  # of the second act, if there was one
 
 
-def write(plan: Plan, stage: Stage, ran: Ran, folder: Path) -> dict[str, Any]:
+def write(plan: DemoPlan, stage: DemoStage, ran: DemoCounts, folder: Path) -> dict[str, Any]:
     """Write the folder; returns the content of `report.json`."""
     says, questions = _says(stage, ran.tally), ran.tally.questions.values()
     judged = {name: alone(questions, model) for name, model in says.items()}
@@ -133,7 +133,7 @@ def write(plan: Plan, stage: Stage, ran: Ran, folder: Path) -> dict[str, Any]:
     return content
 
 
-def figures(ran: Ran, error_by_model: Mapping[str, float]) -> dict[str, Any]:
+def figures(ran: DemoCounts, error_by_model: Mapping[str, float]) -> dict[str, Any]:
     """Return what the client counted, rates and shares rounded to five digits."""
     tally, counted = ran.tally, ran.recorder.figures()
     return {
@@ -208,7 +208,7 @@ def what_if(tally: Tally) -> dict[str, Any]:
     }
 
 
-def history(tally: Tally) -> History:
+def history(tally: Tally) -> KnownApplication:
     """Return what was observed; all of it is old enough to be judged.
 
     Raises:
@@ -217,7 +217,7 @@ def history(tally: Tally) -> History:
     if not tally.log:
         raise EvaluationError("no feedback was joined")
     until_us = max(seen.observed_us for seen in tally.log)
-    return History(tally.application, tally.log, predicted_us=None, until_us=until_us, window_s=None)
+    return KnownApplication(tally.application, tally.log, predicted_us=None, until_us=until_us, window_s=None)
 
 
 def keep_logs(scratch: Path, folder: Path) -> Path | None:
@@ -229,7 +229,7 @@ def keep_logs(scratch: Path, folder: Path) -> Path | None:
     return logs if logs.is_dir() else None
 
 
-def _says(stage: Stage, tally: Tally) -> dict[str, Says]:
+def _says(stage: DemoStage, tally: Tally) -> dict[str, Says]:
     """Run every package offline on the held-out rows."""
     says = {}
     for name, package in stage.packages.items():
@@ -242,7 +242,7 @@ def _says(stage: Stage, tally: Tally) -> dict[str, Says]:
     return says
 
 
-def _errors_by_pen(stage: Stage) -> dict[str, dict[str, float]]:
+def _errors_by_pen(stage: DemoStage) -> dict[str, dict[str, float]]:
     """Run every package offline on the held-out rows as each pen writes them: what serves in the second act."""
     packages = {**stage.packages, models.BREAKING: stage.scratch / INNER, models.RETRAINED: stage.candidate}
     rows, labels = stage.data.asked_rows, stage.data.asked_labels
@@ -255,11 +255,11 @@ def _errors_by_pen(stage: Stage) -> dict[str, dict[str, float]]:
     }
 
 
-def series(tally: Tally, recorder: Recorder, judged: Mapping[str, Alone], breaking: str) -> Series:
+def series(tally: Tally, recorder: Recorder, judged: Mapping[str, Alone], breaking: str) -> PlottedSeries:
     """Return what is plotted, one value a second."""
     seconds = 1 + max(tally.judged_by_second, default=0)
     quantiles = [recorder.recent_ms(second, second + 1) for second in range(seconds)]
-    return Series(
+    return PlottedSeries(
         broken_s=tally.broken_s,
         broken_model=breaking,
         best_model=best(judged),

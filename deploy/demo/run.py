@@ -29,12 +29,12 @@ from deploy.connect.schema_registry import codec_for
 from deploy.demo import models, report
 from deploy.demo.contexts import Pens
 from deploy.demo.models import repeating, sample
-from deploy.demo.report import Ran
+from deploy.demo.report import DemoCounts
 from deploy.demo.report import say as say_summary
 from deploy.demo.screen import display, take
-from deploy.demo.stage import APPLICATION, SLO_MS, Plan, Stage, Steps, prepare, promote
+from deploy.demo.stage import APPLICATION, SLO_MS, DemoPlan, DemoStage, DemoSteps, prepare, promote
 from deploy.demo.tally import Tally
-from deploy.demo.traffic import Link, Queries, Traffic, WarmUp, followed
+from deploy.demo.traffic import DemoTraffic, Link, Queries, WarmUp, followed
 from deploy.launch import System
 from deploy.state.desired import build
 from load.harness import arrivals
@@ -158,17 +158,17 @@ def _give_terminal(group: int) -> None:
         signal.signal(signal.SIGTTOU, before)
 
 
-class Run(NamedTuple):
+class DemoRun(NamedTuple):
     """What one demo is made of."""
 
-    plan: Plan
-    stage: Stage
+    plan: DemoPlan
+    stage: DemoStage
     console: Console
-    steps: Steps
+    steps: DemoSteps
     interrupts: Interrupts
 
 
-def demo(plan: Plan, console: Console) -> Path | None:
+def demo(plan: DemoPlan, console: Console) -> Path | None:
     """Run the demo; returns the report's folder, None if it was ended before the first query.
 
     Nothing that was started is left, whatever happens. Ctrl-C and SIGTERM end it early, with a report of what ran so
@@ -197,12 +197,12 @@ def demo(plan: Plan, console: Console) -> Path | None:
     return None
 
 
-def _demo(plan: Plan, folder: Path, scratch: Path, interrupts: Interrupts, console: Console) -> bool:
+def _demo(plan: DemoPlan, folder: Path, scratch: Path, interrupts: Interrupts, console: Console) -> bool:
     """Run it and report; tells whether there was anything to report."""
-    steps = Steps(console)
+    steps = DemoSteps(console)
     with ExitStack() as stack:
         stage = prepare(plan, folder.name, steps, scratch, stack)
-        ran = uvloop.run(_perform(Run(plan, stage, console, steps, interrupts), folder))
+        ran = uvloop.run(_perform(DemoRun(plan, stage, console, steps, interrupts), folder))
         if not ran.tally.questions:
             return False
         with steps.step("report", "writing the report"):
@@ -211,7 +211,7 @@ def _demo(plan: Plan, folder: Path, scratch: Path, interrupts: Interrupts, conso
     return True
 
 
-async def _perform(run: Run, folder: Path) -> Ran:
+async def _perform(run: DemoRun, folder: Path) -> DemoCounts:
     """Start the roles, send the traffic, stop the roles; returns what was counted."""
     loop, main = asyncio.get_running_loop(), asyncio.current_task()
     assert main is not None
@@ -251,7 +251,7 @@ def _nothing() -> None:
 
 
 async def _watch(
-    run: Run, link: Link, traffic: Traffic, tally: Tally, recorder: Recorder, sending: asyncio.Task[None]
+    run: DemoRun, link: Link, traffic: DemoTraffic, tally: Tally, recorder: Recorder, sending: asyncio.Task[None]
 ) -> None:
     """Show what happens at each full second, until all is sent; nothing more once an interrupt asks for the end."""
     with display(run.console) as show:
@@ -263,7 +263,7 @@ async def _watch(
     await sending
 
 
-async def _send(run: Run, link: Link, topology: Topology) -> Ran:
+async def _send(run: DemoRun, link: Link, topology: Topology) -> DemoCounts:
     """Run the client in a thread, break the model on time, show what happens."""
     plan, data = run.plan, run.stage.data
     await asyncio.to_thread(link.wire.follow, followed(topology))
@@ -273,7 +273,7 @@ async def _send(run: Run, link: Link, topology: Topology) -> Ran:
     recorder = Recorder(start_us, int(SLO_MS * 1000))
     order = repeating(sample(SAMPLED, len(data.asked_rows), plan.seed), REPEATED, WITHIN, plan.seed)
     queries = Queries(APPLICATION, data, order, tally, plan.seed)
-    traffic = Traffic(link, queries, recorder, tally, topology)
+    traffic = DemoTraffic(link, queries, recorder, tally, topology)
     offsets = arrivals.until(arrivals.poisson(plan.rate, plan.seed), plan.seconds)
     sending = asyncio.create_task(asyncio.to_thread(traffic.run, offsets))
     _end_early(run, traffic)
@@ -289,10 +289,10 @@ async def _send(run: Run, link: Link, topology: Topology) -> Ran:
         await asyncio.wait([sending, promoting])
     if not promoting.cancelled():
         promoting.result()
-    return Ran(tally, recorder, traffic.feedback_sent, run.steps.done_s, interrupted=run.interrupts.asked)
+    return DemoCounts(tally, recorder, traffic.feedback_sent, run.steps.done_s, interrupted=run.interrupts.asked)
 
 
-async def _warm_up(run: Run, link: Link) -> None:
+async def _warm_up(run: DemoRun, link: Link) -> None:
     offsets = arrivals.until(arrivals.poisson(run.plan.rate, run.plan.seed), WARM_UP_S)
     warm = WarmUp(link, APPLICATION, run.stage.data, lambda: run.steps.note("first_prediction"))
     run.interrupts.then(warm.stop)
@@ -303,7 +303,7 @@ async def _warm_up(run: Run, link: Link) -> None:
         say(f"{first}; warmed up with {warmed} queries that are not counted")
 
 
-async def _ask_with_pens(run: Run, link: Link) -> Pens:
+async def _ask_with_pens(run: DemoRun, link: Link) -> Pens:
     """Perform the second act."""
     plan, data = run.plan, run.stage.data
     seed = plan.seed + 1  # other rows at other times than in the first act
@@ -316,7 +316,7 @@ async def _ask_with_pens(run: Run, link: Link) -> Pens:
     return pens
 
 
-def _end_early(run: Run, traffic: Traffic | Pens) -> None:
+def _end_early(run: DemoRun, traffic: DemoTraffic | Pens) -> None:
     """Make the first signal end the sending, and say so from the loop: a handler must not print."""
     loop = asyncio.get_running_loop()
 
@@ -327,7 +327,7 @@ def _end_early(run: Run, traffic: Traffic | Pens) -> None:
     run.interrupts.then(end)
 
 
-def _break_on_time(run: Run, start_s: float) -> list[asyncio.TimerHandle]:
+def _break_on_time(run: DemoRun, start_s: float) -> list[asyncio.TimerHandle]:
     """Break the model after a third of the time, mend it after two, and say so."""
     flag, name = run.stage.flag, models.BREAKING
     begin_s, end_s = run.plan.broken_s
@@ -343,7 +343,7 @@ def _break_on_time(run: Run, start_s: float) -> list[asyncio.TimerHandle]:
     ]
 
 
-def _promote_on_time(run: Run, link: Link, start_s: float) -> asyncio.Task[None]:
+def _promote_on_time(run: DemoRun, link: Link, start_s: float) -> asyncio.Task[None]:
     """Have a new version of another model tried, and then serve."""
     return asyncio.create_task(
         promote(run.plan.trial, run.stage, link.codec, start_s, lambda words: _announce(run.console, words))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console, RenderableType
 
-    from deploy.demo.tally import Tally, Trial, Tried
+    from deploy.demo.tally import DemoTrial, Tally, TrialOutcome
     from load.harness.recorder import Recorder
 
 WINDOW_S = 5
@@ -69,8 +69,8 @@ class Snapshot:
     applied: int
     dead_letters: int
     cached: float | None  # share of the models' outputs that they were not asked for
-    trial: Trial  # of a new version of a model
-    tried: Tried  # so far
+    trial: DemoTrial  # of a new version of a model
+    tried: TrialOutcome  # so far
     models: tuple[ModelLine, ...]
 
 

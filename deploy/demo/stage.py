@@ -16,7 +16,7 @@ from deploy.config.settings import Settings
 from deploy.connect.clients import librdkafka
 from deploy.demo import contexts, models
 from deploy.demo.models import FLAG, FOLDER_VARIABLE, Digits, digits
-from deploy.demo.tally import Trial
+from deploy.demo.tally import DemoTrial
 from deploy.errors import DeployError
 from deploy.local.embedded import EmbeddedBroker
 from deploy.local.process import free_port
@@ -49,7 +49,7 @@ CANARY_SHARE = 0.2
 EMBEDDED_WAITS = {"fetch_wait_ms": 10, "linger_ms": 0}
 
 
-class Steps:
+class DemoSteps:
     """The way to the first prediction; seconds count from the start of this process.
 
     Args:
@@ -91,7 +91,7 @@ def age_s() -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class DemoPlan:
     """What the demo is asked to do; `broker` is `apache`, `embedded` or HOST:PORT."""
 
     broker: str
@@ -111,14 +111,14 @@ class Plan:
         return self.seconds / 4
 
     @property
-    def trial(self) -> Trial:
+    def trial(self) -> DemoTrial:
         """A new version of one model, tried once the broken one is mended."""
         # Loading takes seconds where cores are busy, as a canary and again to serve.
         begin_s, end_s = self.broken_s[0], 0.86 * self.seconds  # a busy machine takes seconds to load and try it
-        return Trial(models.RETRAINED, models.VERSION, models.NEW_VERSION, CANARY_SHARE, begin_s, end_s)
+        return DemoTrial(models.RETRAINED, models.VERSION, models.NEW_VERSION, CANARY_SHARE, begin_s, end_s)
 
 
-class Stage(NamedTuple):
+class DemoStage(NamedTuple):
     """What stands, and how the roles and the client reach it; `scratch` is gone after the demo."""
 
     scratch: Path
@@ -159,7 +159,7 @@ class Stage(NamedTuple):
         return create_embedded
 
 
-def prepare(plan: Plan, name: str, steps: Steps, scratch: Path, stack: ExitStack) -> Stage:
+def prepare(plan: DemoPlan, name: str, steps: DemoSteps, scratch: Path, stack: ExitStack) -> DemoStage:
     """Start the services and train the models; everything is stopped with the stack.
 
     Args:
@@ -187,7 +187,7 @@ def prepare(plan: Plan, name: str, steps: Steps, scratch: Path, stack: ExitStack
     settings = _settings(name, broker, redis, packages)
     if isinstance(broker, RunningBroker):
         stack.callback(delete, broker.bootstrap, settings.prefix)
-    return Stage(scratch, broker, redis, data, packages, candidate, settings)
+    return DemoStage(scratch, broker, redis, data, packages, candidate, settings)
 
 
 def _settings(name: str, broker: Broker, redis: RedisServer, packages: Mapping[str, Path]) -> Settings:
@@ -209,7 +209,7 @@ def _settings(name: str, broker: Broker, redis: RedisServer, packages: Mapping[s
     )
 
 
-async def promote(trial: Trial, stage: Stage, codec: Codec, start_s: float, say: Callable[[str], None]) -> None:
+async def promote(trial: DemoTrial, stage: DemoStage, codec: Codec, start_s: float, say: Callable[[str], None]) -> None:
     """Give the new version its share when the trial begins, and all queries when it ends.
 
     Args:

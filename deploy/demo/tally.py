@@ -28,7 +28,7 @@ class VersionCount:
     wrong: Counter[int] = field(default_factory=Counter)
 
 
-class Trial(NamedTuple):
+class DemoTrial(NamedTuple):
     """What is tried, and when; seconds from the start of the load."""
 
     model: str
@@ -50,7 +50,7 @@ class Trial(NamedTuple):
         return f"canary {self.share:.0%}" if second < self.end_s else "serves"
 
 
-class Tried(NamedTuple):
+class TrialOutcome(NamedTuple):
     """What came of it, by the second in which queries were meant to be sent; the error of no answers is None."""
 
     answered: int  # as a canary
@@ -60,7 +60,7 @@ class Tried(NamedTuple):
     since: int  # by the new version, since it serves
 
 
-def tried(versions: Mapping[str, VersionCount], trial: Trial) -> Tried:
+def tried(versions: Mapping[str, VersionCount], trial: DemoTrial) -> TrialOutcome:
     """Return what came of a trial.
 
     Args:
@@ -69,10 +69,10 @@ def tried(versions: Mapping[str, VersionCount], trial: Trial) -> Tried:
     """
     canary, beside = (_during(versions.get(name), trial) for name in (trial.version, trial.before))
     new = versions.get(trial.version)
-    return Tried(*canary, *beside, since=new.answered.total() - canary[0] if new else 0)
+    return TrialOutcome(*canary, *beside, since=new.answered.total() - canary[0] if new else 0)
 
 
-def _during(count: VersionCount | None, trial: Trial) -> tuple[int, float | None]:
+def _during(count: VersionCount | None, trial: DemoTrial) -> tuple[int, float | None]:
     """Return how many queries a version answered during the trial, and the share of them that was wrong."""
     if count is None:
         return 0, None
@@ -81,7 +81,7 @@ def _during(count: VersionCount | None, trial: Trial) -> tuple[int, float | None
     return answered, wrong / answered if answered else None
 
 
-class Source(NamedTuple):
+class AnswerSource(NamedTuple):
     """What an output follows from: a model's version, and the number of a row."""
 
     model: str
@@ -94,10 +94,10 @@ class Remembered:
 
     def __init__(self) -> None:
         self._predicted: set[tuple[str, str]] = set()
-        self._unpredicted: dict[tuple[str, str], Source] = {}
-        self._sources: set[Source] = set()
+        self._unpredicted: dict[tuple[str, str], AnswerSource] = {}
+        self._sources: set[AnswerSource] = set()
 
-    def output(self, query_id: str, source: Source) -> bool:
+    def output(self, query_id: str, source: AnswerSource) -> bool:
         """Note a fine output of an answer; tells whether nobody is known to have predicted it for this query."""
         key = query_id, source.model
         if key in self._predicted:
@@ -105,7 +105,7 @@ class Remembered:
         self._unpredicted[key] = source
         return True
 
-    def predicted(self, query_id: str, source: Source) -> bool:
+    def predicted(self, query_id: str, source: AnswerSource) -> bool:
         """Note a row that a worker predicted; tells whether its output has been taken for a remembered one."""
         key = query_id, source.model
         self._predicted.add(key)
@@ -165,7 +165,7 @@ class Tally:
     """
 
     def __init__(
-        self, application: str, models: Sequence[str], start_us: int, broken_s: tuple[float, float], trial: Trial
+        self, application: str, models: Sequence[str], start_us: int, broken_s: tuple[float, float], trial: DemoTrial
     ) -> None:
         self.application = application
         self.start_us = start_us
@@ -238,7 +238,7 @@ class Tally:
         model.wrong_by_second[second] += is_wrong
         model.versions[output.version].answered[second] += 1
         model.versions[output.version].wrong[second] += is_wrong
-        source = Source(output.model, output.version, question.row)
+        source = AnswerSource(output.model, output.version, question.row)
         model.cached_by_second[second] += self._remembered.output(query_id, source)
 
     def decided(self, decision: Decision | None) -> None:
@@ -262,7 +262,7 @@ class Tally:
                     model.rows_by_second[second] += 1
                     model.batches_by_second[second] += 1 / record.batch_rows
                 if outcome is Outcome.OK:
-                    source = Source(record.model, record.version, question.row)
+                    source = AnswerSource(record.model, record.version, question.row)
                     model.cached_by_second[second] -= self._remembered.predicted(query_id, source)
 
     def observations(self, records: Iterable[Observation]) -> None:

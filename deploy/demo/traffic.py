@@ -110,7 +110,7 @@ class Queries:
         return self._closing(index, now_us)
 
 
-class Traffic:
+class DemoTraffic:
     """Sends and reads in one thread; see `run`.
 
     Args:

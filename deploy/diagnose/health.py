@@ -30,7 +30,7 @@ from schemas.topics import MODEL_VERSION
 from streams.control.figures import fold, is_silent, parse
 from streams.control.history import History
 from streams.control.page.alerts import failing, load_faults, not_beside, not_loaded
-from streams.control.page.hosts import Heard, host_rows
+from streams.control.page.hosts import HeardProcess, host_rows
 from streams.control.page.mute_models import mute
 from streams.control.page.report_filter import sound
 from streams.control.page.rivals import from_gauges
@@ -100,7 +100,9 @@ def _deployed(settings: Settings, codec: Codec) -> Iterator[Check]:
 
 
 def _whereabouts(settings: Settings, reports: Mapping[str, Sequence[Report]]) -> Whereabouts:
-    heard = (Heard(each.instance, each.role, each.counters, each.gauges) for its in reports.values() for each in its)
+    heard = (
+        HeardProcess(each.instance, each.role, each.counters, each.gauges) for its in reports.values() for each in its
+    )
     return whereabouts(settings, host_rows(heard))
 
 
@@ -389,7 +391,7 @@ def load_faults_lately(settings: Settings, codec: Codec) -> dict[tuple[str, str]
 def hosts_lately(settings: Settings, codec: Codec) -> list[HostRow]:
     """Return what hosts have in memory, by the last reports."""
     reports = _lately(settings, codec)
-    return host_rows(Heard(each.instance, each.role, each.counters, each.gauges) for each in reports)
+    return host_rows(HeardProcess(each.instance, each.role, each.counters, each.gauges) for each in reports)
 
 
 def running_inside(settings: Settings, codec: Codec, now_us: int) -> set[str]:

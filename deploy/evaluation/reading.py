@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
     from deploy.config.settings import Settings
     from schemas.codec import Codec
-    from streams.evaluation.history import History
+    from streams.evaluation.history import KnownApplication
 
 
-def recorded(folder: Path, codec: Codec, application: str | None) -> History:
+def recorded(folder: Path, codec: Codec, application: str | None) -> KnownApplication:
     """Return the history in a trace.
 
     Raises:
@@ -39,7 +39,7 @@ def recorded(folder: Path, codec: Codec, application: str | None) -> History:
     return found
 
 
-def live(settings: Settings, codec: Codec, application: str) -> History:
+def live(settings: Settings, codec: Codec, application: str) -> KnownApplication:
     """Return the history that Kafka holds of a running deployment, up to now.
 
     Raises:

@@ -30,7 +30,7 @@ _STATE_BYTES = 64 << 10
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class RunningServer:
     """A server that was started earlier."""
 
     pid: int
@@ -38,10 +38,10 @@ class Running:
     address: str
 
 
-def find(state: Path) -> Running | None:
+def find(state: Path) -> RunningServer | None:
     """Return the server that the file remembers, if it still runs."""
     try:
-        running = Running(**json.loads(plain.content(state, _STATE_BYTES)))
+        running = RunningServer(**json.loads(plain.content(state, _STATE_BYTES)))
         alive = psutil.Process(running.pid).create_time() == running.started
     except (OSError, ValueError, TypeError, OverflowError, RecursionError, psutil.Error):
         return None
@@ -55,7 +55,7 @@ def start(
     taken: Callable[[], bool],
     ready: Callable[[], bool],
     timeout_s: float = 120.0,
-) -> Running:
+) -> RunningServer:
     """Start a server in a session of its own and wait until it answers.
 
     Args:
@@ -87,7 +87,7 @@ def start(
         undo.callback(process.terminate)
         _await_ready(process, ready, log, timeout_s)
         undo.pop_all()
-    running = Running(process.pid, psutil.Process(process.pid).create_time(), address)
+    running = RunningServer(process.pid, psutil.Process(process.pid).create_time(), address)
     state.write_text(json.dumps(asdict(running)), encoding="utf-8")
     return running
 
@@ -101,7 +101,7 @@ def _await_ready(process: subprocess.Popen[bytes], ready: Callable[[], bool], lo
         time.sleep(POLL_S)
 
 
-def stop(state: Path) -> Running | None:
+def stop(state: Path) -> RunningServer | None:
     """Stop what the file remembers; returns it, or None if nothing runs."""
     running = find(state)
     if running is not None:

@@ -31,7 +31,7 @@ _TETHER = str(Path(__file__).with_name("die_with_parent.py"))
 _POLL_S = 0.02
 
 
-class Process(subprocess.Popen[bytes]):
+class ChildProcess(subprocess.Popen[bytes]):
     """A child that leads its own session, hence its own process group."""
 
     def kill_group(self) -> None:
@@ -41,7 +41,7 @@ class Process(subprocess.Popen[bytes]):
         self.wait()
 
 
-def spawn(argv: Sequence[str], *, log: Path, env: Mapping[str, str] | None = None, umask: int = -1) -> Process:
+def spawn(argv: Sequence[str], *, log: Path, env: Mapping[str, str] | None = None, umask: int = -1) -> ChildProcess:
     """Start a program in its own session, its output appended to `log`, tied to the life of this process.
 
     Args:
@@ -53,9 +53,9 @@ def spawn(argv: Sequence[str], *, log: Path, env: Mapping[str, str] | None = Non
     log.parent.mkdir(parents=True, exist_ok=True)
     full = [sys.executable, "-I", "-S", _TETHER, str(os.getpid()), *argv]
 
-    def start() -> Process:
+    def start() -> ChildProcess:
         with log.open("ab") as sink:
-            return Process(
+            return ChildProcess(
                 full,
                 stdin=subprocess.DEVNULL,
                 stdout=sink,
@@ -67,12 +67,12 @@ def spawn(argv: Sequence[str], *, log: Path, env: Mapping[str, str] | None = Non
 
     # A thread that ends takes the children it started with it (PR_SET_PDEATHSIG is about the thread, not the process),
     # so one thread that never ends starts them all.
-    future: Future[Process] = Future()
+    future: Future[ChildProcess] = Future()
     _spawner(os.getpid()).put((start, future))
     return future.result()
 
 
-def stop(process: Process, grace_s: float = 10.0) -> int:
+def stop(process: ChildProcess, grace_s: float = 10.0) -> int:
     """Stop one child and whatever it started; return its exit code."""
     stop_all([process], grace_s)
     return process.wait()
@@ -83,7 +83,7 @@ def ending(code: int) -> str:
     return f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
 
 
-def stop_all(processes: Iterable[Process], grace_s: float = 10.0) -> None:
+def stop_all(processes: Iterable[ChildProcess], grace_s: float = 10.0) -> None:
     """Stop children together: SIGTERM to each, then, at the latest after `grace_s`, SIGKILL to each one's group."""
     processes = list(processes)
     try:
@@ -98,7 +98,7 @@ def stop_all(processes: Iterable[Process], grace_s: float = 10.0) -> None:
             process.kill_group()
 
 
-def wait_ready(process: Process, ready: Callable[[], bool], *, name: str, log: Path, timeout_s: float) -> None:
+def wait_ready(process: ChildProcess, ready: Callable[[], bool], *, name: str, log: Path, timeout_s: float) -> None:
     """Wait until `ready()`.
 
     Raises:
@@ -144,7 +144,7 @@ def interrupted_by_sigterm() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-_Request: TypeAlias = "tuple[Callable[[], Process], Future[Process]]"
+_Request: TypeAlias = "tuple[Callable[[], ChildProcess], Future[ChildProcess]]"
 
 
 @cache

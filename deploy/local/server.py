@@ -16,7 +16,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Self
 
-from deploy.local.process import Process, free_port, interrupted_by_sigterm, spawn, stop, wait_ready
+from deploy.local.process import ChildProcess, free_port, interrupted_by_sigterm, spawn, stop, wait_ready
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -41,7 +41,7 @@ class LocalServer(ABC):
         self.port = port or free_port()
         self._given = data.resolve() if data is not None else None
         self._data: Path | None = None
-        self._process: Process | None = None
+        self._process: ChildProcess | None = None
 
     @property
     def data(self) -> Path:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, Self
 
 from deploy.local import logs
-from deploy.local.process import Process, ending, spawn, stop_all
+from deploy.local.process import ChildProcess, ending, spawn, stop_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -69,7 +69,7 @@ class ChildStatus:
 class Launch(Protocol):
     """Starts a command; `process.spawn` outside tests."""
 
-    def __call__(self, argv: Sequence[str], *, log: Path, env: Mapping[str, str]) -> Process:
+    def __call__(self, argv: Sequence[str], *, log: Path, env: Mapping[str, str]) -> ChildProcess:
         """Return the running process."""
         ...
 
@@ -79,7 +79,7 @@ class _Slot:
     """One child's place: its process if it has one, and when to start the next."""
 
     child: Child
-    process: Process | None = None
+    process: ChildProcess | None = None
     started_s: float = 0.0
     due_s: float = 0.0
     deaths: int = 0
@@ -110,7 +110,7 @@ class _Slot:
         except OSError as error:
             self._retry_later(f"could not be started: {error}", now_s, backoff)
 
-    def _died(self, process: Process, code: int, now_s: float, backoff: Backoff) -> None:
+    def _died(self, process: ChildProcess, code: int, now_s: float, backoff: Backoff) -> None:
         process.kill_group()  # what it had started itself must not outlive it
         self.process, self.exit_code = None, code
         self._retry_later(f"(pid {process.pid}) {ending(code)}", now_s, backoff)

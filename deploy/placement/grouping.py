@@ -27,7 +27,7 @@ TOGETHER: Final = ("selection", "joiner", "learner")
 FEW_CORES: Final = 4
 
 
-class Process(NamedTuple):
+class RoleProcess(NamedTuple):
     """One process of a deployment.
 
     Attributes:
@@ -61,7 +61,7 @@ def plan(
     replicas: Mapping[str, int] | None = None,
     inside: Collection[str] = (),
     several: Mapping[str, int] | None = None,
-) -> list[Process]:
+) -> list[RoleProcess]:
     """Return what to start, in the order of `roles`.
 
     Args:
@@ -72,7 +72,7 @@ def plan(
         several: processes by role, where it is not one; a role that shares its process has one anyway.
     """
     together = [role for role in settings.roles if role in TOGETHER] if is_shared(settings) else []
-    found: list[Process] = []
+    found: list[RoleProcess] = []
     asked = {settings.pool_of(model) for model in models}
     hosts = [
         host(pool, number)
@@ -93,22 +93,22 @@ def plan(
         elif len(together) < 2 or role not in together:
             found += [_numbered(role, number) for number in range(1, 1 + (several or {}).get(role, 1))]
         elif role == together[0]:
-            found.append(Process(LOOP, tuple(together)))
+            found.append(RoleProcess(LOOP, tuple(together)))
     return found
 
 
-def worker(model: str, number: int = 1) -> Process:
+def worker(model: str, number: int = 1) -> RoleProcess:
     """Return the process of one worker."""
     name = worker_role(model)
-    return Process(name if number == 1 else f"{name}@{number}", (WORKER,), model, number)
+    return RoleProcess(name if number == 1 else f"{name}@{number}", (WORKER,), model, number)
 
 
-def host(pool: str, number: int = 1) -> Process:
+def host(pool: str, number: int = 1) -> RoleProcess:
     """Return the process of one host of a pool."""
     name = host_role(pool)
-    return Process(name if number == 1 else f"{name}@{number}", (HOST,), number=number, pool=pool)
+    return RoleProcess(name if number == 1 else f"{name}@{number}", (HOST,), number=number, pool=pool)
 
 
-def _numbered(role: str, number: int) -> Process:
+def _numbered(role: str, number: int) -> RoleProcess:
     """Return one of a role's processes."""
-    return Process(role if number == 1 else f"{role}@{number}", (role,), number=number)
+    return RoleProcess(role if number == 1 else f"{role}@{number}", (role,), number=number)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Final
 
-from deploy.config.settings import Host
+from deploy.config.settings import HostSection
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -57,4 +57,4 @@ def pooled(settings: Settings, isolated: Iterable[str]) -> Settings:
     given = settings.worker.isolated
     kept = given if isinstance(given, bool) else tuple(sorted({*given, *isolated}))
     worker = settings.worker.model_copy(update={"isolated": kept})
-    return settings.model_copy(update={"hosts": {**settings.hosts, OTHERS: Host()}, "worker": worker})
+    return settings.model_copy(update={"hosts": {**settings.hosts, OTHERS: HostSection()}, "worker": worker})

@@ -8,7 +8,7 @@ import re
 _EVERY_S = 10.0
 
 
-class Seldom(logging.Filter):
+class RateLimitFilter(logging.Filter):
     """Passes a library's messages from one source line once in ten seconds.
 
     While a broker is away each of aiokafka's tasks logs ten times a second.

@@ -19,7 +19,7 @@ from streams.topology import build
 if TYPE_CHECKING:
     from deploy.config.settings import Settings
     from schemas.codec import Codec
-    from streams.promotion.verdict import Stage
+    from streams.promotion.verdict import CandidateStage
 
 
 def want(settings: Settings, codec: Codec, plan: Candidate) -> None:
@@ -183,7 +183,9 @@ def with_policy(application: Application, spec: str) -> Application:
     return replace(application, **registry.fields_of(registry.parse(spec)))
 
 
-def fault_of(settings: Settings, codec: Codec, plan: Candidate, stage: Stage, due: Promotion | None = None) -> str:
+def fault_of(
+    settings: Settings, codec: Codec, plan: Candidate, stage: CandidateStage, due: Promotion | None = None
+) -> str:
     """Say what somebody has changed so that a candidate is no longer where its last step left it; empty = nothing.
 
     Args:

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from deploy.config.settings import Settings
     from schemas.codec import Codec
     from schemas.records import Candidate, Promotion
-    from streams.promotion.verdict import Stage
+    from streams.promotion.verdict import CandidateStage
 
 
-class Deployed:
+class DeployedState:
     """Reads and writes what is wanted.
 
     Args:
@@ -34,7 +34,7 @@ class Deployed:
         self._settings = settings
         self._codec = codec
 
-    def fault_of(self, plan: Candidate, stage: Stage, due: Promotion | None) -> str:
+    def fault_of(self, plan: Candidate, stage: CandidateStage, due: Promotion | None) -> str:
         """See `Deployment`."""
         from deploy.state import candidates
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from deploy.errors import UsageError
 from policies.graph import before, faults, needed, ordered
-from policies.stage_split import Load, evenly, split
+from policies.stage_split import StageLoad, evenly, split
 from schemas.records import Stage
 from schemas.topics import MODEL_VERSION
 
@@ -86,7 +86,7 @@ def _input(its: StageSettings) -> str:
     return its.input if isinstance(its.input, str) else ", ".join(its.input)
 
 
-def _shares(loads: Sequence[Load], objective_us: int) -> dict[str, float]:
+def _shares(loads: Sequence[StageLoad], objective_us: int) -> dict[str, float]:
     """Return by when each stage must have answered, as a share of the time."""
     found = (split if all(load.profile for load in loads) else evenly)(loads, objective_us)
     last = {load.name for load in loads}.difference(*[load.before for load in loads])
@@ -94,7 +94,7 @@ def _shares(loads: Sequence[Load], objective_us: int) -> dict[str, float]:
     return {name: 1.0 if name in last else until_us[name] / objective_us for name in until_us}
 
 
-def _loads(app: ApplicationSettings, stages: Sequence[Stage], profiles: Mapping[str, Profile]) -> list[Load]:
+def _loads(app: ApplicationSettings, stages: Sequence[Stage], profiles: Mapping[str, Profile]) -> list[StageLoad]:
     """Return the stages, each behind those before it, with the rows a second that the queries make."""
     rates = {"": app.rate}
     loads = []
@@ -103,7 +103,7 @@ def _loads(app: ApplicationSettings, stages: Sequence[Stage], profiles: Mapping[
         rates[stage.name] = rates[before(stage)] * its.items
         profile = tuple((rows, int(took_ms * 1e3)) for rows, took_ms in sorted(its.profile_ms.items()))
         profile = profile or _measured((stage.model,) if stage.model else app.models, profiles)
-        loads.append(Load(stage.name, needed(stage), rates[stage.name], profile, WAY_US))
+        loads.append(StageLoad(stage.name, needed(stage), rates[stage.name], profile, WAY_US))
     return loads
 
 

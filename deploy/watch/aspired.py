@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from schemas.records import Model
 
 
-class Policy(NamedTuple):
+class AspirePolicy(NamedTuple):
     """Which versions of a folder are aspired.
 
     Attributes:
@@ -61,7 +61,7 @@ class Aspired(NamedTuple):
 
 
 def aspired(
-    found: Sequence[Model], listed: Sequence[Model], serving: Model | None, policy: Policy, now_us: int = 0
+    found: Sequence[Model], listed: Sequence[Model], serving: Model | None, policy: AspirePolicy, now_us: int = 0
 ) -> Aspired:
     """Return what becomes of a model; if none of its versions is aspired, what runs goes on.
 

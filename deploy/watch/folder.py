@@ -26,7 +26,7 @@ _State: TypeAlias = "tuple[tuple[str, int, int], ...]"
 _DEPTH = 2
 
 
-class Package(NamedTuple):
+class FoundPackage(NamedTuple):
     """A package as it was found.
 
     Attributes:
@@ -58,16 +58,16 @@ class Packages:
         if not folder.is_dir():
             raise UsageError(f"there is no folder {folder}")
         self.folder = folder
-        self._known: dict[Path, Package] = {}
+        self._known: dict[Path, FoundPackage] = {}
 
-    def look(self, tell: Callable[[int, int, Path], None]) -> list[Package]:
+    def look(self, tell: Callable[[int, int, Path], None]) -> list[FoundPackage]:
         """Return the packages, in the order of their folders.
 
         Args:
             tell: called for each before it is read, with its number, how many there are, and its folder.
         """
         folders = [path.parent for depth in range(_DEPTH + 1) for path in self.folder.glob("[!.]*/" * depth + MANIFEST)]
-        found: dict[Path, Package] = {}
+        found: dict[Path, FoundPackage] = {}
         for number, folder in enumerate(sorted(folders), 1):
             tell(number, len(folders), folder)
             state, known = _state(folder), self._known.get(folder)
@@ -85,9 +85,9 @@ def _state(folder: Path) -> _State:
     return tuple((name, stat.st_size, stat.st_mtime_ns) for name, stat in stats)
 
 
-def _read(folder: Path, state: _State) -> Package:
+def _read(folder: Path, state: _State) -> FoundPackage:
     """Check a package: every file against its digest."""
     try:
-        return Package(folder, state, model_record(folder))
+        return FoundPackage(folder, state, model_record(folder))
     except (PackageError, OSError) as fault:
-        return Package(folder, state, None, str(fault))
+        return FoundPackage(folder, state, None, str(fault))

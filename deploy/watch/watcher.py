@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from deploy.config.settings import Settings
     from deploy.process.progress import Progress
     from deploy.state.desired import CreateTopics
-    from deploy.watch.aspired import Aspired, Policy
-    from deploy.watch.folder import Package
+    from deploy.watch.aspired import Aspired, AspirePolicy
+    from deploy.watch.folder import FoundPackage
     from schemas.codec import Codec
 
 
@@ -57,7 +57,7 @@ class Watcher:
         settings: Settings,
         codec: Codec,
         folder: Path,
-        policy: Policy,
+        policy: AspirePolicy,
         create_topics: CreateTopics = topics.create,
     ) -> None:
         self._settings = settings
@@ -65,8 +65,8 @@ class Watcher:
         self._packages = Packages(folder)
         self._policy = policy
         self._create_topics = create_topics
-        self._seen: dict[str, list[Package]] = {}  # by model, what was published
-        self._last: list[Package] = []
+        self._seen: dict[str, list[FoundPackage]] = {}  # by model, what was published
+        self._last: list[FoundPackage] = []
 
     def look(self, progress: Progress, *, is_patient: bool = True) -> Look | None:
         """Publish what the folder holds now; None if nothing has changed since the last look.
@@ -90,7 +90,7 @@ class Watcher:
         self._last = found
         return look._replace(faults={**faults, **look.faults})
 
-    def _publish(self, found: Sequence[Package]) -> Look:
+    def _publish(self, found: Sequence[FoundPackage]) -> Look:
         """Publish what has changed, all in one go: the topics of new models first."""
         listed = catalog.versions(self._settings, self._codec)
         published = catalog.read(self._settings, self._codec, Model)
@@ -114,7 +114,7 @@ class Watcher:
         self._seen = by_model
         return Look(changes, sorted(by_model.keys() - changed), len(found), faults, empty)
 
-    def _deadly(self, packages: Iterable[Package], listed: Sequence[Model]) -> dict[Path, str]:
+    def _deadly(self, packages: Iterable[FoundPackage], listed: Sequence[Model]) -> dict[Path, str]:
         """Return which packages that are new end the process which loads them, and how."""
         known = {model.digest for model in listed}
         new = {each.folder: each.record for each in packages if each.record and each.record.digest not in known}
@@ -133,10 +133,10 @@ class Watcher:
             catalog.aspire(settings, codec, added, news)
 
 
-def _by_model(found: Iterable[Package], listed: Mapping[str, Sequence[Model]]) -> dict[str, list[Package]]:
+def _by_model(found: Iterable[FoundPackage], listed: Mapping[str, Sequence[Model]]) -> dict[str, list[FoundPackage]]:
     """Return packages by model; a known version whose package is damaged now stays one: it may be loaded."""
     places = {model.path: model for versions in listed.values() for model in versions}
-    groups: dict[str, list[Package]] = {}
+    groups: dict[str, list[FoundPackage]] = {}
     for package in found:
         record = package.record or places.get(str(package.folder.resolve()))
         if record is not None:
@@ -144,10 +144,10 @@ def _by_model(found: Iterable[Package], listed: Mapping[str, Sequence[Model]]) -
     return groups
 
 
-def _reason(package: Package, outcome: Aspired) -> str:
+def _reason(package: FoundPackage, outcome: Aspired) -> str:
     return "" if package.record is None else outcome.refused.get(package.record.version, "")
 
 
-def _differ(found: Iterable[Package], before: Iterable[Package]) -> bool:
+def _differ(found: Iterable[FoundPackage], before: Iterable[FoundPackage]) -> bool:
     """Tell whether packages came, went or were changed."""
     return [package[:2] for package in found] != [package[:2] for package in before]

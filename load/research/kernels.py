@@ -21,7 +21,7 @@ from schemas import topics
 from schemas.codec import Codec
 from schemas.framing import peek_id
 from schemas.records import Application, Feedback, Model, Prediction, Query, Tensor
-from streams.operators.contract import Effects, Emit, FetchStates, Predict, Record, WriteStates
+from streams.operators.contract import Effects, Emit, FetchStates, Loaded, Predict, Ran, Record, WriteStates
 from streams.operators.join.kernel import Joiner, JoinerSettings
 from streams.operators.learn.kernel import Learner
 from streams.operators.selection.kernel import Selection, SelectionSettings
@@ -71,7 +71,7 @@ class Bench:
         self._workers = {name: ModelWorker(codec, _model(name), "bench", how) for name in MODELS}
         for name, worker in self._workers.items():
             worker.on_timer(NOW_US)
-            worker.on_loaded(name, "1", None, 0, NOW_US)
+            worker.on_loaded(Loaded(name, "1"), NOW_US)
         for kernel in (self._selection, self._joiner, self._learner):
             kernel.on_assigned(dict.fromkeys(range(PARTITIONS), 0))
             kernel.on_records(self._configuration(), NOW_US)
@@ -111,7 +111,7 @@ class Bench:
                 with self._timed("work: rows"):
                     predicted = predict_rows(Zero(), self._manifest, batch.rows)
                 with self._timed("work: answer"):
-                    effects += worker.on_predicted(batch.batch_id, predicted, 1_000, NOW_US, is_blocking=True)
+                    effects += worker.on_predicted(batch.batch_id, Ran(predicted, 1_000, is_blocking=True), NOW_US)
 
     def _through(self, step: str, kernel: Operator, records: list[Record]) -> list[Record]:
         """Hand records to a kernel by polls; what it wants to know of the store is answered untimed."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from math import sqrt
 from typing import TYPE_CHECKING
 
-from policies.packing.moving import Placement, Terms, moved
+from policies.packing.moving import HostPlacement, MoveTerms, moved
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 LOW, HIGH = 0.8, 1.1
 _DEVIATIONS = 3.0
-_TERMS = Terms()
+_TERMS = MoveTerms()
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class PlanPace:
     """How often a pool is planned, and what for.
 
     Attributes:
@@ -35,7 +35,7 @@ class Pace:
     """
 
     least_us: int = 10_000_000
-    terms: Terms = _TERMS
+    terms: MoveTerms = _TERMS
     counted_us: int = 10_000_000
     headroom: float = 1.1
 
@@ -60,10 +60,12 @@ class Planned:
     at_us: int
     changed_us: int
     why: str
-    placement: Placement | None = None
+    placement: HostPlacement | None = None
 
 
-def planned(before: Planned | None, works: Sequence[Work], hosts: Sequence[str], now_us: int, pace: Pace) -> Planned:
+def planned(
+    before: Planned | None, works: Sequence[Work], hosts: Sequence[str], now_us: int, pace: PlanPace
+) -> Planned:
     """Return the plan for now; the same object as before if nothing is to be planned.
 
     Args:
@@ -86,7 +88,7 @@ def planned(before: Planned | None, works: Sequence[Work], hosts: Sequence[str],
     return Planned(homes, tuple(hosts), per_s, now_us, changed_us, why, placement)
 
 
-def _why(before: Planned | None, works: Sequence[Work], hosts: Sequence[str], now_us: int, pace: Pace) -> str:
+def _why(before: Planned | None, works: Sequence[Work], hosts: Sequence[str], now_us: int, pace: PlanPace) -> str:
     """Say why it is to be planned now; empty = it is not."""
     if before is None:
         return "the first plan"
@@ -107,6 +109,6 @@ def _why(before: Planned | None, works: Sequence[Work], hosts: Sequence[str], no
     )
 
 
-def _has_moved(rate: float, given: float, pace: Pace) -> bool:
+def _has_moved(rate: float, given: float, pace: PlanPace) -> bool:
     chance = _DEVIATIONS * sqrt(max(rate, given) / pace.counted_us * 1e6)
     return not LOW * given - chance <= rate <= HIGH * given + chance

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from policies.packing.squishy import best, fault_of, ordered, pack, saturated
-from policies.packing.work import Node, Share
+from policies.packing.work import HostShare, Share
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from policies.packing.work import Work
 
 
-class Terms(NamedTuple):
+class MoveTerms(NamedTuple):
     """When a move pays.
 
     Attributes:
@@ -48,10 +48,10 @@ class Terms(NamedTuple):
     least: int = 1
 
 
-class Placement(NamedTuple):
+class HostPlacement(NamedTuple):
     """What each host does, by the host's name; how many hosts it takes; and why it is not as before."""
 
-    nodes: Mapping[str, Node]
+    nodes: Mapping[str, HostShare]
     needed: int
     reasons: tuple[str, ...] = ()
 
@@ -69,9 +69,9 @@ def moved(
     before: Mapping[tuple[str, int], str],
     works: Iterable[Work],
     hosts: Sequence[str],
-    terms: Terms,
+    terms: MoveTerms,
     since_us: int = 1 << 62,
-) -> Placement:
+) -> HostPlacement:
     """Return the next placement.
 
     Args:
@@ -96,7 +96,7 @@ def moved(
     moving.fill()
     if moving.missing:
         faults.append(f"{used + moving.missing} hosts are needed, and there are {len(hosts)}: some rows will be late")
-    return Placement(moving.nodes, used + moving.missing, (*moving.reasons(), *faults))
+    return HostPlacement(moving.nodes, used + moving.missing, (*moving.reasons(), *faults))
 
 
 @dataclass(slots=True)
@@ -106,8 +106,8 @@ class _Moving:
     before: Mapping[tuple[str, int], str]
     works: Mapping[str, Work]
     hosts: Sequence[str]
-    terms: Terms
-    nodes: dict[str, Node] = field(init=False)
+    terms: MoveTerms
+    nodes: dict[str, HostShare] = field(init=False)
     homeless: list[Share] = field(init=False)
     why: dict[str, str] = field(default_factory=dict)
     missing: int = 0
@@ -129,7 +129,7 @@ class _Moving:
 
     def place(self) -> None:
         """Find a host for what has none, the most demanding first."""
-        extra: list[Node] = []  # hosts that there are not
+        extra: list[HostShare] = []  # hosts that there are not
         for share in ordered(self.homeless):
             used = [host for host in self.hosts if self.nodes[host].shares]
             at = best([self.nodes[host] for host in used], share, self.terms.memory_bytes)
@@ -138,7 +138,7 @@ class _Moving:
             host = used[at] if at is not None and not is_spread else free
             if host is None:
                 there = best(extra, share, self.terms.memory_bytes)
-                extra = [*extra, Node((share,))] if there is None else _with(extra, there, share)
+                extra = [*extra, HostShare((share,))] if there is None else _with(extra, there, share)
                 host = min(self.hosts, key=lambda each: self._strain(each, share))
             self.nodes[host] = self.nodes[host].plus(share)
         self.missing = len(extra)
@@ -170,7 +170,7 @@ class _Moving:
                 continue
             why = f"{host} is freed, for which the others stand still for {cost_us / 1e6:.1f} s"
             self.why |= {share.work.model: why for share in self.nodes[host].shares}
-            self.nodes |= {**dict(zip(others, nodes, strict=True)), host: Node()}
+            self.nodes |= {**dict(zip(others, nodes, strict=True)), host: HostShare()}
             return
 
     def anew(self) -> None:
@@ -179,7 +179,7 @@ class _Moving:
         if len(nodes) > len(self.hosts):
             return
         free = [*self.hosts]
-        placed = dict.fromkeys(self.hosts, Node())
+        placed = dict.fromkeys(self.hosts, HostShare())
         while nodes:
             _, at, host = max((self._had(node, host), -at, host) for at, node in enumerate(nodes) for host in free)
             placed[host] = nodes.pop(-at)
@@ -188,7 +188,7 @@ class _Moving:
         for work in self.works.values():
             self.why.setdefault(work.model, "all hosts are packed anew, because there were too few")
 
-    def _had(self, node: Node, host: str) -> int:
+    def _had(self, node: HostShare, host: str) -> int:
         """Return how long loading would take of what a host has of a node already (us)."""
         its = [
             share
@@ -212,7 +212,7 @@ class _Moving:
     def reasons(self) -> list[str]:
         """Say which models have another host now, and why."""
         moves: dict[tuple[str, str, str], None] = {}
-        for place, host in Placement(self.nodes, 0).hosts_of().items():
+        for place, host in HostPlacement(self.nodes, 0).hosts_of().items():
             if self.before.get(place) != host:
                 moves[place[0], self.before.get(place, ""), host] = None
         return [
@@ -222,16 +222,16 @@ class _Moving:
             for model, old, new in sorted(moves)
         ]
 
-    def _kept(self, host: str) -> Node:
+    def _kept(self, host: str) -> HostShare:
         """Return what a host had before, at the present rates."""
         held: dict[str, list[int]] = {}
         for (model, number), its in self.before.items():
             work = self.works.get(model)
             if its == host and work is not None and work.per_s and number < work.partitions:
                 held.setdefault(model, []).append(number)
-        return Node(tuple(Share(self.works[model], tuple(sorted(held[model]))) for model in sorted(held)))
+        return HostShare(tuple(Share(self.works[model], tuple(sorted(held[model]))) for model in sorted(held)))
 
-    def _dearest_to_keep(self, node: Node) -> Share | None:
+    def _dearest_to_keep(self, node: HostShare) -> Share | None:
         """Return what leaves an overloaded host: the cheapest to load that relieves it, one partition of the largest.
 
         None = nothing has to: all is in time, a single partition is left, or moving costs more than being late.
@@ -254,7 +254,7 @@ class _Moving:
         is_move = self.before.get((share.work.model, share.partitions[0]), host) != host
         return is_over, is_move, node.occupancy
 
-    def _taken_over(self, nodes: list[Node], node: Node) -> list[Node] | None:
+    def _taken_over(self, nodes: list[HostShare], node: HostShare) -> list[HostShare] | None:
         """Return the nodes with all shares of another; None = they have no room for them."""
         for share in ordered(node.shares):
             at = best(nodes, share, self.terms.memory_bytes)
@@ -264,5 +264,5 @@ class _Moving:
         return nodes
 
 
-def _with(nodes: Sequence[Node], at: int, share: Share) -> list[Node]:
+def _with(nodes: Sequence[HostShare], at: int, share: Share) -> list[HostShare]:
     return [node.plus(share) if number == at else node for number, node in enumerate(nodes)]

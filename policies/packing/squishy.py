@@ -20,27 +20,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from policies.packing.work import Node, Share, Work
+from policies.packing.work import HostShare, Share, Work
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 
-class Packing(NamedTuple):
+class HostPacking(NamedTuple):
     """What each host does; and the models that no host can do in time, each with the reason."""
 
-    nodes: tuple[Node, ...]
+    nodes: tuple[HostShare, ...]
     refused: tuple[tuple[str, str], ...] = ()
 
 
-def pack(works: Iterable[Work], memory_bytes: int | None = None) -> Packing:
+def pack(works: Iterable[Work], memory_bytes: int | None = None) -> HostPacking:
     """Return a placement from nothing.
 
     Args:
         works: of different models; those that are not asked take no time.
         memory_bytes: that the models of a host may take; None = any.
     """
-    nodes: list[Node] = []
+    nodes: list[HostShare] = []
     refused: list[tuple[str, str]] = []
     shares: list[Share] = []
     for work in works:
@@ -50,10 +50,10 @@ def pack(works: Iterable[Work], memory_bytes: int | None = None) -> Packing:
     for share in ordered(shares):
         at = best(nodes, share, memory_bytes)
         if at is None:
-            nodes.append(Node((share,)))
+            nodes.append(HostShare((share,)))
         else:
             nodes[at] = nodes[at].plus(share)
-    return Packing(tuple(nodes), tuple(refused))
+    return HostPacking(tuple(nodes), tuple(refused))
 
 
 def fault_of(work: Work, memory_bytes: int | None = None) -> str:
@@ -92,7 +92,7 @@ def ordered(shares: Iterable[Share]) -> list[Share]:
     return sorted(shares, key=lambda share: (-share.occupancy, share.work.model, share.partitions))
 
 
-def best(nodes: Sequence[Node], share: Share, memory_bytes: int | None) -> int | None:
+def best(nodes: Sequence[HostShare], share: Share, memory_bytes: int | None) -> int | None:
     """Return the number of the node where a share leaves the least time unused; None = it fits into none."""
     found, most = None, 0.0
     for number, node in enumerate(nodes):

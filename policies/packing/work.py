@@ -20,7 +20,7 @@ _EPSILON = 1e-9
 
 
 @dataclass(frozen=True)
-class Times:
+class BatchTimes:
     """What batches of a model take.
 
     Attributes:
@@ -80,7 +80,7 @@ class Work:
     model: str
     per_s: float
     objective_us: float
-    times: Times
+    times: BatchTimes
     bytes: int = 0
     load_us: int = 0
     partitions: int = 1
@@ -128,7 +128,7 @@ class Share:
     @cached_property
     def occupancy(self) -> float:
         """The part of a node's time that it takes by itself."""
-        return Node((self,)).occupancy
+        return HostShare((self,)).occupancy
 
     def rows(self, duty_us: float) -> int:
         """Return the rows of its batch in such a cycle."""
@@ -140,7 +140,7 @@ class Share:
 
 
 @dataclass(frozen=True)
-class Node:
+class HostShare:
     """What one host does in turns; of each model one share. Those that are not asked take neither time nor memory."""
 
     shares: tuple[Share, ...] = field(default=())
@@ -181,15 +181,15 @@ class Node:
         """Tell whether everything is in time, and in memory (None = that is no bound)."""
         return self.occupancy <= 1 + _EPSILON and (memory_bytes is None or self.bytes <= memory_bytes)
 
-    def plus(self, share: Share) -> Node:
+    def plus(self, share: Share) -> HostShare:
         """Return the node with one more share; partitions of a model that it has make one batch with those."""
         same = next((each for each in self.shares if each.work.model == share.work.model), None)
         if same is None:
-            return Node((*self.shares, share))
+            return HostShare((*self.shares, share))
         more = Share(share.work, tuple(sorted({*same.partitions, *share.partitions})))
-        return Node(tuple(more if each is same else each for each in self.shares))
+        return HostShare(tuple(more if each is same else each for each in self.shares))
 
-    def minus(self, share: Share) -> Node:
+    def minus(self, share: Share) -> HostShare:
         """Return the node without these partitions of a model."""
         kept = []
         for each in self.shares:
@@ -198,4 +198,4 @@ class Node:
                 kept.append(each)
             elif left:
                 kept.append(Share(each.work, left))
-        return Node(tuple(kept))
+        return HostShare(tuple(kept))

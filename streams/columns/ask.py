@@ -20,11 +20,11 @@ from schemas.errors import DecodeError, SchemaError
 from schemas.records import ModelPredictions, ModelQueries, Outcome, Tensor
 from schemas.wire import ITEM_BYTES
 from streams.columns import asking as compiled
-from streams.columns.pieces import Asked, Uncut, answer_form, decided
-from streams.columns.said import KINDS, Said, said
+from streams.columns.answer_columns import KINDS, AnswerColumn, said
+from streams.columns.pieces import ArmPieces, Uncut, answer_form, decided
 from streams.operators.contract import BEHIND, Emit, EmitBatch, Position, Skip, Span
 from streams.operators.selection.dispatch import RECORD_BYTES, ROW_BYTES
-from streams.operators.selection.plain import Waits
+from streams.operators.selection.plain import WaitingQuery
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -73,7 +73,7 @@ class Owner(NamedTuple):
     by: Sequence[Decides]
 
 
-class Taken(NamedTuple):
+class TakenRows(NamedTuple):
     """Rows that `Poll.take` has taken."""
 
     numbers: bytes
@@ -82,14 +82,14 @@ class Taken(NamedTuple):
     copies: Sequence[tuple[int, int]]
 
 
-class Answers(NamedTuple):
+class WorkerAnswers(NamedTuple):
     """What a worker has answered."""
 
     batch: ModelPredictions
-    said: Said
+    said: AnswerColumn
 
 
-class Elsewhere:
+class AskedElsewhere:
     """Queries that wait for models in workers.
 
     Args:
@@ -117,7 +117,7 @@ class Elsewhere:
         deployed: Deployed,
         by: Sequence[Decides],
         form: tuple[str, tuple[int, ...]],
-        taken: Taken,
+        taken: TakenRows,
         now_us: int,
         effects: Effects,
     ) -> None:
@@ -168,7 +168,7 @@ class Elsewhere:
         else:
             effects.append(Emit(topic, self._plain.place(topic), None, value))
 
-    def read(self, record: Record) -> Answers | None:
+    def read(self, record: Record) -> WorkerAnswers | None:
         """Return what a worker has answered; None: it is the kernel's."""
         if not self._waiting or BEHIND in record.headers:
             return None
@@ -177,9 +177,9 @@ class Elsewhere:
         except DecodeError:
             return None
         answers = said(batch.answers, batch.outcomes) if _is_plain(batch) else None
-        return None if answers is None else Answers(batch, answers)
+        return None if answers is None else WorkerAnswers(batch, answers)
 
-    def on_outputs(self, record: Record, given: Answers, now_us: int, effects: Effects) -> bool:
+    def on_outputs(self, record: Record, given: WorkerAnswers, now_us: int, effects: Effects) -> bool:
         """Answer by a worker batch, which was read; False: it is the kernel's."""
         batch, answers = given
         is_ours = self._plain.takes_outputs()
@@ -195,7 +195,7 @@ class Elsewhere:
         self,
         found: Found,
         forms: list[Pieces],
-        answers: Said,
+        answers: AnswerColumn,
         record: Record,
         now_us: int,
         effects: Effects,
@@ -219,7 +219,7 @@ class Elsewhere:
             owner: Owner = rows.of
             name = owner.deployed.application.name
             arms, decisions = owner.by[state]
-            asked = Asked(arms.choices[arm].decision, batch.model, batch.version)
+            asked = ArmPieces(arms.choices[arm].decision, batch.model, batch.version)
             try:
                 form = self._form(name, asked, kind)
                 decision = decisions.get((arm, kind))
@@ -230,7 +230,7 @@ class Elsewhere:
             pieces.append((name.encode(), tuple(form), decision))
         return pieces
 
-    def _form(self, name: str, asked: Asked, kind: int) -> AnswerForm:
+    def _form(self, name: str, asked: ArmPieces, kind: int) -> AnswerForm:
         key = name, asked.model, asked.version, kind
         form = self._forms.get(key)
         if form is None:
@@ -251,14 +251,14 @@ class Elsewhere:
     def drop(self, partitions: Collection[int]) -> None:
         """Forget the queries of these partitions."""
         for owner, row in self._waiting.rows(partitions):
-            owner.quota.places -= Waits(*row).places
+            owner.quota.places -= WaitingQuery(*row).places
 
     def _fetch(self, wanted: Iterable[tuple[int, str]]) -> None:
         if self._waiting:
             self._give(self._waiting.claim(wanted))
 
     def _give(self, rows: Iterable[tuple[Owner, tuple[object, ...]]]) -> None:
-        found = [(owner, Waits(*row)) for owner, row in rows]  # type: ignore[arg-type] # as the table gives them
+        found = [(owner, WaitingQuery(*row)) for owner, row in rows]  # type: ignore[arg-type] # as the table gives them
         if found:
             self._plain.resume([(o.deployed, o.quota, o.by[waits.state].arms, waits) for o, waits in found])
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streams.operators.contract import NONE_UNREAD, Batch, Operator
+from streams.operators.contract import NONE_UNREAD, Batch, Loaded, Operator, Ran
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from schemas.records import PolicyState
-    from streams.operators.contract import AskNow, Effects, Needs, Predicted, Record, StateKey, Unread
+    from streams.operators.contract import AskNow, Effects, Needs, Record, StateKey, Unread
 
     Unpack = Callable[[Batch], list[Record]]  # the wanted records of a batch
 
@@ -45,35 +45,13 @@ class Behind(Operator):
         """Pass them on."""
         return self._kernel.on_states(states, now_us)
 
-    def on_predicted(
-        self,
-        batch_id: int,
-        results: Predicted,
-        took_us: int,
-        now_us: int,
-        *,
-        is_blocking: bool = False,
-        is_lost: bool = False,
-    ) -> Effects:
+    def on_predicted(self, batch_id: int, ran: Ran, now_us: int) -> Effects:
         """Pass it on."""
-        return self._kernel.on_predicted(batch_id, results, took_us, now_us, is_blocking=is_blocking, is_lost=is_lost)
+        return self._kernel.on_predicted(batch_id, ran, now_us)
 
-    def on_loaded(
-        self,
-        model: str,
-        version: str,
-        fault: str | None,
-        took_us: int,
-        now_us: int,
-        *,
-        copy: int = 0,
-        size_bytes: int = 0,
-        is_lost: bool = False,
-    ) -> Effects:
+    def on_loaded(self, loaded: Loaded, now_us: int) -> Effects:
         """Pass it on."""
-        return self._kernel.on_loaded(
-            model, version, fault, took_us, now_us, copy=copy, size_bytes=size_bytes, is_lost=is_lost
-        )
+        return self._kernel.on_loaded(loaded, now_us)
 
     def on_assigned(self, starts: Mapping[int, int]) -> None:
         """Pass it on."""

@@ -5,7 +5,7 @@ from streams.operators.contract import Batch, Effects, Record
 from streams.operators.ids import IdTimes
 from streams.operators.join.buffer import JoinBuffer
 from streams.operators.join.observation import ErrorSpans
-from streams.operators.join.shared_room import SharedRoom
+from streams.operators.join.shared_buffer import SharedBuffer
 
 KINDS: Mapping[str, int]
 TEACHES: Mapping[str, int]
@@ -36,7 +36,7 @@ class Joining:
         self,
         run: Sequence[Record | Batch],
         partition: JoinBuffer,
-        room: SharedRoom,
+        room: SharedBuffer,
         now_us: int,
         observed: IdTimes,
         observed_us: int,
@@ -48,7 +48,7 @@ class Joining:
         self,
         run: Sequence[Record | Batch],
         partition: JoinBuffer,
-        room: SharedRoom,
+        room: SharedBuffer,
         now_us: int,
         oldest_s: int,
         effects: Effects,

@@ -30,7 +30,7 @@ from streams.columns.figures import figures
 from streams.columns.join_forms import example, join_forms, voted
 from streams.columns.learning import KINDS, Form, Learning
 from streams.operators.contract import Batch, FetchStates, WriteStates, end_of
-from streams.operators.learn.kernel import WRITE_NUMBERS, Learner, Run, gather
+from streams.operators.learn.kernel import WRITE_NUMBERS, FoldRun, Learner, gather
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from schemas.records import Observation, PolicyState
     from streams.columns.behind import Unpack
     from streams.operators.contract import Effects, Record
-    from streams.operators.learn.kernel import Partition
+    from streams.operators.learn.kernel import LearnerPartition
 
 _COMPILED: Final = (ClassVote, DiscountedUcb, EpsilonGreedy, Exp3, Exp4, Single, Thompson, Timely, Ucb1)
 
@@ -139,7 +139,7 @@ class ColumnLearner(Behind):
         states = learner.states.known(number, needed)
         if len(states) < len(needed):
             return False
-        folding = Run(learner, number, partition, states)
+        folding = FoldRun(learner, number, partition, states)
         self._columns.fold(folding, states, partition, learner, WRITE_NUMBERS, effects)
         end = end_of(run[-1])
         if end > partition.start:
@@ -148,8 +148,8 @@ class ColumnLearner(Behind):
         return True
 
     def _left(
-        self, partition: Partition, needed: dict[str, None], effects: Effects, record: Record
-    ) -> Callable[[Run], None]:
+        self, partition: LearnerPartition, needed: dict[str, None], effects: Effects, record: Record
+    ) -> Callable[[FoldRun], None]:
         """Return how the kernel folds a record, once all states are there; those that it needs are added."""
         is_read_back = record.offset < partition.start
         try:

@@ -2,7 +2,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from schemas.records import Observation, PolicyState
 from streams.operators.contract import Batch, Effects, Record
-from streams.operators.learn.kernel import Learner, Partition, Run
+from streams.operators.learn.kernel import FoldRun, Learner, LearnerPartition
 
 KINDS: Mapping[str, int]
 
@@ -23,13 +23,13 @@ class Learning:
         decode: Callable[[Record], Sequence[Observation]],
     ) -> None: ...
     def read(
-        self, run: list[Record | Batch], start: int, leave: Callable[[Record], Callable[[Run], None]]
+        self, run: list[Record | Batch], start: int, leave: Callable[[Record], Callable[[FoldRun], None]]
     ) -> dict[str, None]: ...
     def fold(
         self,
-        run: Run,
+        run: FoldRun,
         states: dict[str, PolicyState | None],
-        partition: Partition,
+        partition: LearnerPartition,
         learner: Learner,
         most_numbers: int,
         effects: Effects,

@@ -73,7 +73,7 @@ class AnswerForm(NamedTuple):
     tail: bytes
 
 
-class Asked(NamedTuple):
+class ArmPieces(NamedTuple):
     """What an arm stands for: whoever answers, and the decision that says so."""
 
     decision: Decision
@@ -104,7 +104,7 @@ def query_form(codec: Codec, application: str, dtype: str, shape: tuple[int, ...
     return QueryForm(head, given, width, middle, tail)
 
 
-def answer_form(codec: Codec, application: str, asked: Asked, kind: type[int | float | str]) -> AnswerForm:
+def answer_form(codec: Codec, application: str, asked: ArmPieces, kind: type[int | float | str]) -> AnswerForm:
     """Return how the answers of one arm are written.
 
     Args:
@@ -124,7 +124,7 @@ def answer_form(codec: Codec, application: str, asked: Asked, kind: type[int | f
     return AnswerForm(head, *rest)
 
 
-def decided(codec: Codec, application: str, asked: Asked, kind: type[int | float | str], form: AnswerForm) -> bytes:
+def decided(codec: Codec, application: str, asked: ArmPieces, kind: type[int | float | str], form: AnswerForm) -> bytes:
     """Return how a decision for the same arm is written, between context and answer: it differs by state.
 
     Raises:
@@ -181,7 +181,7 @@ def together_form(codec: Codec, application: str, answer: Callable[[Query], Pred
     return TogetherForm(*_only(pieces, (0, 3, 5)))
 
 
-def _answer(codec: Codec, application: str, asked: Asked, marks: _AnswerMarks) -> bytes:
+def _answer(codec: Codec, application: str, asked: ArmPieces, marks: _AnswerMarks) -> bytes:
     output = ModelOutput(asked.model, asked.version, Outcome.OK, marks.answer)
     prediction = Prediction(
         marks.id, application, marks.context, asked.decision, Status.COMPLETE, None, marks.answer, 1.0, (output,),

@@ -22,11 +22,11 @@ from schemas import topics
 from schemas.errors import DecodeError, SchemaError
 from schemas.records import Decision, ModelOutput, Outcome, Query, Status, Tensor
 from streams.columns import selection as compiled
-from streams.columns.ask import Decides, Elsewhere, Taken
+from streams.columns.answer_columns import KINDS, said
+from streams.columns.ask import AskedElsewhere, Decides, TakenRows
 from streams.columns.batches import Slices
 from streams.columns.behind import Behind
-from streams.columns.pieces import Asked, Uncut, answer_form, decided, query_form, together_form
-from streams.columns.said import KINDS, said
+from streams.columns.pieces import ArmPieces, Uncut, answer_form, decided, query_form, together_form
 from streams.operators.contract import NONE_UNREAD, Batch, EmitBatch, Load, Position, Predict, Skip, Span, Unload
 from streams.operators.selection.kernel import MARGIN_PART, MARGIN_US
 from streams.operators.selection.plain import Answers, asks_all
@@ -81,13 +81,13 @@ def columns_for_selection(
         return None
     try:
         query_form(codec, "sample", "float32", (4,))
-        answer_form(codec, "sample", Asked(_SAMPLE, "model", "1"), int)
+        answer_form(codec, "sample", ArmPieces(_SAMPLE, "model", "1"), int)
     except (Uncut, SchemaError):
         return None
     return ColumnSelection(kernel, selection, models, codec, unpack, margin_us)
 
 
-class Direct(Protocol):
+class DirectModel(Protocol):
     """Whom to ask at once."""
 
     @property
@@ -109,7 +109,7 @@ class Direct(Protocol):
 class Inside(Protocol):
     """The kernel of a model in this process."""
 
-    def direct(self, now_us: int) -> Direct | None:
+    def direct(self, now_us: int) -> DirectModel | None:
         """Return whom to ask beside the model's queue; None = nobody."""
         ...
 
@@ -121,7 +121,7 @@ class Inside(Protocol):
 _Given = tuple[str, "int | float | str"]  # a version, and its answer
 
 
-class _Ran(NamedTuple):
+class _ModelRun(NamedTuple):
     """What a model has answered: which version, its results, and how long it took."""
 
     version: str
@@ -129,7 +129,7 @@ class _Ran(NamedTuple):
     took_us: int
 
 
-class _Coded(NamedTuple):
+class _AnswerCodes(NamedTuple):
     """What all models have answered, row by row.
 
     Attributes:
@@ -158,7 +158,7 @@ class _Decider(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Application:
+class _ColumnApplication:
     """One that columns answer, as far as its form is known.
 
     Attributes:
@@ -208,12 +208,12 @@ class ColumnSelection(Behind):
         self._unpack = unpack
         self._margin_us = -1 if margin_us is None else margin_us
         self._ask: AskNow | None = None
-        self._applications: dict[str, _Application] = {}
+        self._applications: dict[str, _ColumnApplication] = {}
         self._whys: dict[str, str] = {}
         self._is_changed = True
         self._slices = Slices()
         self._answered: Counter[str] = Counter()  # by application
-        self._elsewhere = Elsewhere(selection.plain, codec)
+        self._elsewhere = AskedElsewhere(selection.plain, codec)
         self._left: Counter[str] = Counter()  # by why
         self._owed: Effects = []  # by models, from calls that failed
 
@@ -306,7 +306,7 @@ class ColumnSelection(Behind):
         self._selection.fetch(wanted, now_us, effects)
         self._note_left(poll, left)
 
-    def _draws(self, poll: Poll, number: int, its: _Application, now_us: int, wanted: list[StateKey]) -> bool:
+    def _draws(self, poll: Poll, number: int, its: _ColumnApplication, now_us: int, wanted: list[StateKey]) -> bool:
         """Tell whether an application answers now, and have it draw by its states as they were read last."""
         plain, application, lane = self._selection.plain, its.deployed.application, its.lane
         places = poll.places_of(number) if its.is_outside else 1
@@ -334,7 +334,9 @@ class ColumnSelection(Behind):
         recent = self._selection.plain.quotas.by_name[name].recent
         return any(recent.of(number).size + poll.count >= recent.capacity for number in poll.partitions())
 
-    def _decider(self, its: _Application, context: str | None, now_us: int, wanted: list[StateKey]) -> _Decider | None:
+    def _decider(
+        self, its: _ColumnApplication, context: str | None, now_us: int, wanted: list[StateKey]
+    ) -> _Decider | None:
         """Return what decides queries with a context; None: it has not been read, or asks otherwise."""
         arms = self._selection.plain.arms(its.deployed, context, now_us, wanted)
         if arms is None:
@@ -347,7 +349,9 @@ class ColumnSelection(Behind):
         its.states.move_to_end(context)
         return known
 
-    def _take_turns(self, poll: Poll, lanes: list[_Application], left: _Left, now_us: int, effects: Effects) -> None:
+    def _take_turns(
+        self, poll: Poll, lanes: list[_ColumnApplication], left: _Left, now_us: int, effects: Effects
+    ) -> None:
         """Answer the runs of plain rows, and give the kernel the others, in order."""
         if any(lanes[number].is_outside for number in poll.lanes_of(0, poll.count)):
             self._selection.plain.next_turn()
@@ -361,11 +365,11 @@ class ColumnSelection(Behind):
             if is_left:
                 effects += self._kernel.on_records(left.some(poll.hand_over(end)), now_us)
             else:
-                self._answer(poll, _Run(begin, end, lanes), left, now_us, effects)
+                self._answer(poll, _RowRun(begin, end, lanes), left, now_us, effects)
         if waiting := poll.hand_over(poll.count):
             effects += self._kernel.on_records(left.some(waiting), now_us)
 
-    def _answer(self, poll: Poll, run: _Run, left: _Left, now_us: int, effects: Effects) -> None:
+    def _answer(self, poll: Poll, run: _RowRun, left: _Left, now_us: int, effects: Effects) -> None:
         """Answer a run; applications whose models do not answer now are left to the kernel."""
         begin, end, _ = run
         took_us, answering = 0, list[int]()
@@ -384,15 +388,15 @@ class ColumnSelection(Behind):
         if poll.is_left(begin, end):
             effects += self._kernel.on_records(left.some(poll.hand_over(end)), now_us)
 
-    def _ask_elsewhere(self, poll: Poll, run: _Run, number: int, now_us: int, effects: Effects) -> None:
+    def _ask_elsewhere(self, poll: Poll, run: _RowRun, number: int, now_us: int, effects: Effects) -> None:
         """Ask the workers of an application's rows, which wait from now on."""
         its, held = run.lanes[number], _Recents(run.lanes, self._selection.plain.quotas)
-        taken = Taken(*poll.take(run.begin, run.end, number, held))
+        taken = TakenRows(*poll.take(run.begin, run.end, number, held))
         held.give_back()
         by = [decider.elsewhere for decider in its.deciding]
         self._elsewhere.ask(its.deployed, by, its.form, taken, now_us, effects)
 
-    def _ask_models(self, poll: Poll, run: _Run, number: int, now_us: int) -> int | None:
+    def _ask_models(self, poll: Poll, run: _RowRun, number: int, now_us: int) -> int | None:
         """Ask the models of an application's rows; returns how long they took (us), None = they are left."""
         its = run.lanes[number]
         found = poll.ask(run.begin, run.end, number)
@@ -413,7 +417,7 @@ class ColumnSelection(Behind):
                 return None
         return took_us
 
-    def _ask_arm(self, its: _Application, arm: int, rows: Tensor, now_us: int) -> tuple[int, str, int] | None:
+    def _ask_arm(self, its: _ColumnApplication, arm: int, rows: Tensor, now_us: int) -> tuple[int, str, int] | None:
         """Have a lane say what an arm's model answers.
 
         Returns:
@@ -428,7 +432,7 @@ class ColumnSelection(Behind):
             return None
         key = arm, ran.version, answered.kind
         if key not in its.forms:
-            asked = Asked(arms.choices[arm].decision, model, ran.version)
+            asked = ArmPieces(arms.choices[arm].decision, model, ran.version)
             try:
                 its.forms[key] = answer_form(self._codec, name, asked, KINDS[answered.kind])
             except (Uncut, SchemaError):
@@ -437,7 +441,7 @@ class ColumnSelection(Behind):
         self._models[model].on_answered(rows, ran.took_us, now_us)
         return ran.took_us, ran.version, answered.kind
 
-    def _ask_model(self, its: _Application, model: str, rows: Tensor, now_us: int) -> _Ran | None:
+    def _ask_model(self, its: _ColumnApplication, model: str, rows: Tensor, now_us: int) -> _ModelRun | None:
         """Ask a model at once; None: it does not answer now, or gives more than answers."""
         whom = self._models[model].direct(now_us)
         ran = None if whom is None or self._ask is None else self._ask(model, whom.copy, rows, whom.patience_us)
@@ -446,15 +450,15 @@ class ColumnSelection(Behind):
         if ran[0].scores is not None:
             self._give_up(its, "scores")
             return None
-        return _Ran(whom.version, *ran)
+        return _ModelRun(whom.version, *ran)
 
-    def _give_up(self, its: _Application, why: str) -> None:
+    def _give_up(self, its: _ColumnApplication, why: str) -> None:
         """Leave an application to the kernel until it changes: else its models would be asked twice each time."""
         name = its.deployed.application.name
         self._whys[name] = why
         self._applications.pop(name, None)
 
-    def _ask_all(self, poll: Poll, run: _Run, number: int, rows: Tensor, now_us: int) -> int | None:
+    def _ask_all(self, poll: Poll, run: _RowRun, number: int, rows: Tensor, now_us: int) -> int | None:
         """Ask all models about all rows; returns how long they took (us), None = the rows are left."""
         its = run.lanes[number]
         names = its.deciding[0].arms.names
@@ -485,7 +489,7 @@ class ColumnSelection(Behind):
             self._models[name].on_answered(rows, each.took_us, now_us)
         return sum([each.took_us for each in known])
 
-    def _together(self, its: _Application, decider: _Decider, given: tuple[_Given, ...]) -> TogetherForm | None:
+    def _together(self, its: _ColumnApplication, decider: _Decider, given: tuple[_Given, ...]) -> TogetherForm | None:
         """Return how an answer of all models is written, as the kernel makes it; None: it has no column form."""
         if given not in decider.together:
             arms, plain, name = decider.arms, self._selection.plain, its.deployed.application.name
@@ -504,18 +508,18 @@ class ColumnSelection(Behind):
             decider.together[given] = form
         return decider.together[given]
 
-    def _is_decided(self, its: _Application, decider: _Decider, arm: int, version: str, kind: int) -> bool:
+    def _is_decided(self, its: _ColumnApplication, decider: _Decider, arm: int, version: str, kind: int) -> bool:
         """Have a state's decision for an arm written once; False: it has no column form."""
         if not decider.state.is_decided(arm, kind):
             name, arms = its.deployed.application.name, decider.arms
-            asked, form = Asked(arms.choices[arm].decision, arms.names[arm], version), its.forms[arm, version, kind]
+            asked, form = ArmPieces(arms.choices[arm].decision, arms.names[arm], version), its.forms[arm, version, kind]
             try:
                 decider.state.decide(arm, kind, decided(self._codec, name, asked, KINDS[kind], form))
             except (Uncut, SchemaError):
                 return False
         return True
 
-    def _write(self, poll: Poll, run: _Run, lanes: Iterable[int], answered_us: int, effects: Effects) -> None:
+    def _write(self, poll: Poll, run: _RowRun, lanes: Iterable[int], answered_us: int, effects: Effects) -> None:
         """Write the answers of a run, and count them."""
         plain, held = self._selection.plain, _Recents(run.lanes, self._selection.plain.quotas)
         answered: Answered = poll.answer(run.begin, run.end, answered_us, held, MOST_BYTES)
@@ -557,9 +561,9 @@ class ColumnSelection(Behind):
                 form = known[name].form if name in known else ("", ())
                 self._applications[name] = self._made(deployed, form)
 
-    def _made(self, deployed: Deployed, form: tuple[str, tuple[int, ...]]) -> _Application:
+    def _made(self, deployed: Deployed, form: tuple[str, tuple[int, ...]]) -> _ColumnApplication:
         """Return an application whose inputs have this form, if it is known and can be read."""
-        made = _Application(deployed, form, self._selection.plain.is_outside(deployed))
+        made = _ColumnApplication(deployed, form, self._selection.plain.is_outside(deployed))
         if form[0] and not (made.is_outside and not self._elsewhere.fits(form)):
             name = deployed.application.name
             try:
@@ -595,12 +599,12 @@ class ColumnSelection(Behind):
         return {**figures, **waiting, **by_name, **dict([*whys.items()][:MAX_LABELS]), **left}
 
 
-class _Run(NamedTuple):
+class _RowRun(NamedTuple):
     """Rows of a poll, one behind the other, and the applications by their lanes' numbers."""
 
     begin: int
     end: int
-    lanes: list[_Application]
+    lanes: list[_ColumnApplication]
 
 
 class _Left:
@@ -628,7 +632,7 @@ class _Left:
 class _Recents:
     """The ids of applications by partition, lent to C while a run's answers are written."""
 
-    def __init__(self, lanes: Sequence[_Application], quotas: Quotas) -> None:
+    def __init__(self, lanes: Sequence[_ColumnApplication], quotas: Quotas) -> None:
         self._lanes = lanes
         self._quotas = quotas
         self._lent: dict[tuple[int, int], tuple[Recent, Generations]] = {}
@@ -660,7 +664,7 @@ def _complete(prediction: Prediction) -> Prediction:
     return prediction
 
 
-def _coded(results: Sequence[Predicted]) -> _Coded | None:
+def _coded(results: Sequence[Predicted]) -> _AnswerCodes | None:
     """Return what models have answered to the same rows; None: no labels, or too many are different."""
     rows = len(results[0].outcomes)
     if any(not isinstance(each.answers, tuple) and each.answers.dtype.kind == "f" for each in results):
@@ -670,4 +674,4 @@ def _coded(results: Sequence[Predicted]) -> _Coded | None:
     codes = [places.setdefault(given, len(places)) for given in zip(*answers, strict=True)]
     if len(places) > MOST_CODES + rows // 2:
         return None
-    return _Coded(np.array(codes, "<i8").tobytes(), [*places])
+    return _AnswerCodes(np.array(codes, "<i8").tobytes(), [*places])

@@ -30,7 +30,7 @@ from streams.control.page.outages import fails
 from streams.control.page.overview import overview
 from streams.control.page.promotion_rows import promotion_rows
 from streams.control.page.report_filter import make_room, sound
-from streams.control.page.visibility import Deployment, Visibility
+from streams.control.page.visibility import DeploymentSettings, Visibility
 from streams.runtime.metrics import Composer
 from streams.runtime.process.host_names import names
 
@@ -67,7 +67,7 @@ COMMIT_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class ControlOptions:
     """What the control app needs to know."""
 
     bootstrap: str  # host:port[,host:port...]
@@ -86,14 +86,14 @@ class Options:
     tells_process: bool = True  # its reports tell CPU and memory of the process
 
 
-def create(options: Options, codec: Codec) -> faust.App:
+def create(options: ControlOptions, codec: Codec) -> faust.App:
     """Build the app; `await app.start()` runs it on the current loop, `await app.stop()` ends it."""
     app = _bare(options)
     app.transport = FaustTransport(app.conf.broker_consumer, app)
     reports = app.topic(
         f"{options.prefix}.reports", key_type=bytes, value_type=bytes, key_serializer="raw", value_serializer="raw"
     )
-    place = Deployment(options.prefix, options.instance, options.bootstrap, options.redis)
+    place = DeploymentSettings(options.prefix, options.instance, options.bootstrap, options.redis)
     live = app.Table("live", key_type=str, partitions=1, help="figures of each process")
     state = _State(live, Visibility(place, _now_us()), options.promoting, options.planning)
     _read(app, reports, state, codec)
@@ -117,7 +117,7 @@ class _State:
     answer: tuple[int, dict[str, object]] | None = None  # the last, and when it was made
 
 
-def _bare(options: Options) -> faust.App:
+def _bare(options: ControlOptions) -> faust.App:
     page = PAGE.read_text(encoding="utf-8")
     known = names(options.host, options.names)
     app = faust.App(
@@ -241,7 +241,7 @@ def _promote(app: faust.App, state: _State) -> None:
     app.timer(PROMOTE_EVERY_S, name="promote")(promote)
 
 
-def _plan(app: faust.App, codec: Codec, options: Options, state: _State) -> None:
+def _plan(app: faust.App, codec: Codec, options: ControlOptions, state: _State) -> None:
     planning = state.planning
     if planning is None:
         return
@@ -266,7 +266,7 @@ def _plan(app: faust.App, codec: Codec, options: Options, state: _State) -> None
     app.timer(PLAN_EVERY_S, name="plan")(plan)
 
 
-def _report(app: faust.App, reports: TopicT, codec: Codec, options: Options, state: _State) -> None:
+def _report(app: faust.App, reports: TopicT, codec: Codec, options: ControlOptions, state: _State) -> None:
     composer = Composer(options.instance, "control", tells_process=options.tells_process)
 
     async def report() -> None:

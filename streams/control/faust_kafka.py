@@ -13,7 +13,7 @@ from faust.transport.drivers import aiokafka as driver
 from mode.threads import ServiceThread, WorkerThread
 
 from streams.runtime.kafka import private
-from streams.runtime.kafka.mends import mend
+from streams.runtime.kafka.aiokafka_fixes import mend
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -72,12 +72,12 @@ class _Thread(driver.AIOKafkaConsumerThread):
     def _create_worker_consumer(self, transport: driver.Transport) -> object:
         consumer = super()._create_worker_consumer(transport)
         if private.supported() is None:  # no setting of Faust's leads there
-            private.fetch_seldom(consumer, WAIT_MS, ENOUGH_BYTES)
+            private.fetch_less_often(consumer, WAIT_MS, ENOUGH_BYTES)
             mend(private.client_of(consumer), REST_S)
         return consumer
 
 
-class _Consumer(driver.Consumer):
+class _FaustConsumer(driver.Consumer):
     def _new_consumer_thread(self) -> _Thread:
         return _Thread(self, loop=self.loop, beacon=self.beacon)
 
@@ -92,5 +92,5 @@ class _Producer(driver.Producer):
 class FaustTransport(driver.Transport):
     """For `app.transport`."""
 
-    Consumer = _Consumer
+    Consumer = _FaustConsumer
     Producer = _Producer

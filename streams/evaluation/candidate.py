@@ -9,9 +9,9 @@ import numpy as np
 from policies import registry
 from policies.cascade import ASKED
 from policies.contract import Situation, is_choosing, is_contextual, is_stepwise
-from streams.evaluation.along import fold_along
 from streams.evaluation.errors import EvaluationError
 from streams.evaluation.items import Choosing
+from streams.evaluation.replayed_states import fold_along
 from streams.operators.cold_start import lesson, started
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ ALWAYS = "always:"
 _ROUNDED = 1e-6
 
 
-class Candidate(Protocol):
+class JudgedPolicy(Protocol):
     """A policy that is judged.
 
     Attributes:
@@ -50,7 +50,7 @@ class Candidate(Protocol):
         ...
 
 
-def candidate(text: str) -> Candidate:
+def candidate(text: str) -> JudgedPolicy:
     """Return the candidate that a text names: `always:MODEL`, `exp3`, `exp3:eta=0.1,gamma=0.1` or `exp3(eta=0.1)`.
 
     Raises:

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from policies.estimators.errors import EstimateError
     from policies.estimators.log import Floats
     from schemas.records import Observation
-    from streams.evaluation.candidate import Candidate
-    from streams.evaluation.history import History
+    from streams.evaluation.candidate import JudgedPolicy
+    from streams.evaluation.history import KnownApplication
 
 _MINUTE_US = 60_000_000
 _POINTS = 60  # of the course over time
@@ -44,7 +44,7 @@ class Interval(NamedTuple):
     high: float
 
 
-class Moment(NamedTuple):
+class EvaluationMoment(NamedTuple):
     """How things stood after some decisions: the difference is candidate - served, of mean losses."""
 
     time_us: int
@@ -93,7 +93,7 @@ class Evaluation:
     difference: Interval
     effective: float
     unsupported: float
-    course: tuple[Moment, ...]
+    course: tuple[EvaluationMoment, ...]
     delays: Delays
     window_s: float
     alpha: float
@@ -102,8 +102,8 @@ class Evaluation:
 
 
 def evaluate(
-    history: History,
-    candidate: Candidate,
+    history: KnownApplication,
+    candidate: JudgedPolicy,
     window_s: float,
     *,
     alpha: float = 0.05,
@@ -169,7 +169,7 @@ def evaluate(
     )
 
 
-def _why_none(history: History, closed: Sequence[Observation], window_s: float) -> str:
+def _why_none(history: KnownApplication, closed: Sequence[Observation], window_s: float) -> str:
     """Say why no decision can be judged, and what to do."""
     if closed:
         return f"no loss is known of the {len(closed):,} observations whose windows of {window_s:g} s have ended"
@@ -181,7 +181,7 @@ def _why_none(history: History, closed: Sequence[Observation], window_s: float) 
     )
 
 
-def delay_of(history: History, window_s: float) -> Delays:
+def delay_of(history: KnownApplication, window_s: float) -> Delays:
     """Estimate how late feedback comes; what waits or stayed without is known where predictions were read."""
     silent = sum(seen.status is JoinStatus.DEFAULT for seen in history.observations)
     ages_s = _ages_s(history)
@@ -190,7 +190,7 @@ def delay_of(history: History, window_s: float) -> Delays:
     return delays(np.array(seconds_late(history.observations)), np.full(silent, window_s), np.array(waiting))
 
 
-def _ages_s(history: History) -> list[float]:
+def _ages_s(history: KnownApplication) -> list[float]:
     """Return how long ago each prediction was made that has no observation."""
     return [(history.until_us - at) / 1e6 for at in (history.predicted_us or {}).values()]
 
@@ -248,7 +248,7 @@ def _averages(log: Log) -> Floats:
 
 def _course(
     judged: Sequence[Observation], log: Log, served: Floats, alpha: float
-) -> tuple[tuple[Moment, ...], ConfidenceSequence]:
+) -> tuple[tuple[EvaluationMoment, ...], ConfidenceSequence]:
     """Return how the paired difference stood at equal steps, and all of it.
 
     Where one model was asked, what was served and what the candidate is charged with are the same loss under two
@@ -266,7 +266,7 @@ def _course(
         else:
             sequence.extend(np.clip(log.costs[part] - served[part], -1.0, 1.0))
         means = float(paid[end - 1]) / end, float(charged[end - 1]) / end
-        course.append(Moment(judged[end - 1].predicted_us, end, *means, _interval(sequence, alpha)))
+        course.append(EvaluationMoment(judged[end - 1].predicted_us, end, *means, _interval(sequence, alpha)))
     return tuple(course), sequence
 
 

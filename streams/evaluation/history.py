@@ -21,7 +21,7 @@ TOPICS: Final = (OBSERVATIONS, "predictions", "applications")
 
 
 @dataclass(frozen=True, slots=True)
-class History:
+class KnownApplication:
     """What is known of one application.
 
     Attributes:
@@ -44,7 +44,7 @@ class History:
         return tuple([seen for seen in self.observations if seen.predicted_us <= end_us])
 
 
-def history(records: Iterable[Record], codec: Codec, application: str | None, until_us: int = 0) -> History:
+def history(records: Iterable[Record], codec: Codec, application: str | None, until_us: int = 0) -> KnownApplication:
     """Gather what the records of `TOPICS` say about an application; other topics and bytes are passed over.
 
     Args:
@@ -94,7 +94,7 @@ class _Gathered:
         except DecodeError:
             return  # a dead letter of the role that reads the topic: no decision of ours
 
-    def of(self, application: str | None) -> History:
+    def of(self, application: str | None) -> KnownApplication:
         """Return one application's."""
         names = sorted(self._observations)
         if application is None and len(names) == 1:
@@ -110,7 +110,7 @@ class _Gathered:
             made = self._predicted_us.get(application, {})
             waiting = {query_id: at for query_id, at in made.items() if query_id not in observed}
         window_s = self._windows_s.get(application)
-        return History(application, tuple(observed.values()), waiting, self._until_us, window_s)
+        return KnownApplication(application, tuple(observed.values()), waiting, self._until_us, window_s)
 
 
 def seconds_late(observations: Iterable[Observation]) -> list[float]:

@@ -12,8 +12,8 @@ import numpy as np
 from policies import registry
 from policies.contract import chooses_among, is_answering, is_choosing
 from policies.errors import PolicyError
-from streams.evaluation.along import fold_along
 from streams.evaluation.errors import EvaluationError
+from streams.evaluation.replayed_states import fold_along
 from streams.operators.cold_start import started
 
 if TYPE_CHECKING:

@@ -254,7 +254,7 @@ class AskNow(Protocol):
         ...
 
 
-class Log(NamedTuple):
+class LogMessage(NamedTuple):
     """Log a message."""
 
     message: str
@@ -262,7 +262,17 @@ class Log(NamedTuple):
 
 
 Effect: TypeAlias = (
-    Emit | EmitBatch | DeadLetter | Skip | FetchStates | FetchFeatures | WriteStates | Load | Unload | Predict | Log
+    Emit
+    | EmitBatch
+    | DeadLetter
+    | Skip
+    | FetchStates
+    | FetchFeatures
+    | WriteStates
+    | Load
+    | Unload
+    | Predict
+    | LogMessage
 )
 Effects: TypeAlias = list[Effect]
 
@@ -282,6 +292,51 @@ class Predicted:
     def failed(cls, rows: int, fault: str) -> Predicted:
         """Say that no row was answered, and why."""
         return cls((Outcome.FAILED,) * rows, np.zeros(rows, dtype=np.int64), fault=fault)
+
+
+class Ran(NamedTuple):
+    """The answer to a `Predict`.
+
+    Attributes:
+        results: an entry a row.
+        took_us: how long the model took.
+        is_blocking: nothing was read or written meanwhile.
+        is_lost: the model must be loaded again before it is asked again; `on_loaded` follows.
+    """
+
+    results: Predicted
+    took_us: int
+    is_blocking: bool = False
+    is_lost: bool = False
+
+
+class Loaded(NamedTuple):
+    """The answer to a `Load`; a copy with a `fault` cannot be used, and has been dropped.
+
+    Attributes:
+        model: whose.
+        version: that was loaded.
+        copy: of the version.
+        fault: why it was not; None = it was.
+        took_us: how long that took.
+        size_bytes: of the copy in memory; 0 = not known.
+        is_lost: all that was loaded beside it is lost, too.
+    """
+
+    model: str
+    version: str
+    copy: int = 0
+    fault: str | None = None
+    took_us: int = 0
+    size_bytes: int = 0
+    is_lost: bool = False
+
+    @classmethod
+    def of(
+        cls, load: Load, fault: str | None = None, took_us: int = 0, size_bytes: int = 0, *, is_lost: bool = False
+    ) -> Loaded:
+        """Answer a `Load`."""
+        return cls(load.model.name, load.model.version, load.copy, fault, took_us, size_bytes, is_lost)
 
 
 class Needs(NamedTuple):
@@ -356,52 +411,12 @@ class Operator(Protocol):
         """Take the answer to a `FetchStates`; None = nothing stored under that key."""
         return []
 
-    def on_predicted(
-        self,
-        batch_id: int,
-        results: Predicted,
-        took_us: int,
-        now_us: int,
-        *,
-        is_blocking: bool = False,
-        is_lost: bool = False,
-    ) -> Effects:
-        """Take the answer to a `Predict`.
-
-        Args:
-            batch_id: of the batch.
-            results: an entry a row.
-            took_us: how long the model took.
-            now_us: the time.
-            is_blocking: nothing was read or written meanwhile.
-            is_lost: the model must be loaded again before it is asked again; `on_loaded` follows.
-        """
+    def on_predicted(self, batch_id: int, ran: Ran, now_us: int) -> Effects:
+        """Take what became of a batch."""
         raise RuntimeError("who asks models overrides this; nobody else is answered")
 
-    def on_loaded(
-        self,
-        model: str,
-        version: str,
-        fault: str | None,
-        took_us: int,
-        now_us: int,
-        *,
-        copy: int = 0,
-        size_bytes: int = 0,
-        is_lost: bool = False,
-    ) -> Effects:
-        """Take the answer to a `Load`; a copy with a `fault` cannot be used, and has been dropped.
-
-        Args:
-            model: whose.
-            version: that was loaded.
-            fault: why it was not; None = it was.
-            took_us: how long that took.
-            now_us: the time.
-            copy: of the version.
-            size_bytes: of the copy in memory; 0 = not known.
-            is_lost: all that was loaded beside it is lost, too.
-        """
+    def on_loaded(self, loaded: Loaded, now_us: int) -> Effects:
+        """Take what became of a copy."""
         raise RuntimeError("who loads models overrides this; nobody else is answered")
 
     def on_assigned(self, starts: Mapping[int, int]) -> None:

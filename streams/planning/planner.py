@@ -13,8 +13,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from policies.graph import needed
-from policies.packing.epochs import Pace, Planned, planned
-from policies.packing.work import Share, Times, Work
+from policies.packing.epochs import Planned, PlanPace, planned
+from policies.packing.work import BatchTimes, Share, Work
 from schemas.records import Place, Plan
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _T = TypeVar("_T")
 HOPS_US: Final = 10_000
 _HOPS_PART: Final = 5
 # Of a model that was never run: it is small, until its first batches tell.
-UNKNOWN: Final = Times((1,), (1_000.0,))
+UNKNOWN: Final = BatchTimes((1,), (1_000.0,))
 # Of a model that no application names.
 USUAL_OBJECTIVE_US: Final = 100_000
 # What moves is loaded before it is read there. The first is for a plan to be read by all hosts, and for loading to
@@ -63,7 +63,7 @@ class Planner:
         plans: the last plan of each pool.
     """
 
-    def __init__(self, pools: Sequence[Pool], pool_of: Callable[[str], str | None], pace: Pace) -> None:
+    def __init__(self, pools: Sequence[Pool], pool_of: Callable[[str], str | None], pace: PlanPace) -> None:
         self._pools = tuple(pools)
         self._pool_of = pool_of
         self._pace = pace
@@ -187,10 +187,10 @@ def _place(host: str, share: Share, duty_us: float) -> Place:
     return Place(host, share.work.model, share.partitions, share.per_s, rows, int(duty_us) if share.per_s else 0)
 
 
-def _times(profile: Profile | None) -> Times:
+def _times(profile: Profile | None) -> BatchTimes:
     if profile is None or not profile.sizes:
         return UNKNOWN
-    return Times(profile.sizes, tuple(float(max(1, us)) for us in profile.p99_us))
+    return BatchTimes(profile.sizes, tuple(float(max(1, us)) for us in profile.p99_us))
 
 
 def _put(known: dict[str, _T], name: str, value: _T | None) -> None:

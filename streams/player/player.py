@@ -73,7 +73,7 @@ class Play:
 
 
 @dataclass(slots=True)
-class _Asked:
+class _PlayedQuery:
     """A query of the trace, and what is known of it.
 
     Attributes:
@@ -121,7 +121,7 @@ class Player:
         self._next: Record | None = None
         self._first_us = 0
         self._start_us = 0
-        self._asked: dict[str, _Asked] = {}
+        self._asked: dict[str, _PlayedQuery] = {}
         self._queries: deque[Query] = deque()
         self._due: list[_Due] = []
         self._number = 0
@@ -216,7 +216,7 @@ class Player:
         self._queries.append(query)
         if query.query_id in self._asked:
             return  # asked twice, as clients do that have seen no answer: one answer is due
-        self._asked[query.query_id] = _Asked(query.context, recorded_us, due_us)
+        self._asked[query.query_id] = _PlayedQuery(query.context, recorded_us, due_us)
         if len(self._asked) > REMEMBERED:
             forgotten = self._asked.pop(next(iter(self._asked)))
             self._waiting -= forgotten.seen_us is None
@@ -280,7 +280,7 @@ class Player:
             except DecodeError:
                 continue
 
-    def _answered(self, asked: _Asked, prediction: Prediction, now_us: int) -> None:
+    def _answered(self, asked: _PlayedQuery, prediction: Prediction, now_us: int) -> None:
         if prediction.reply_token != self._play.token:
             return  # an answer to somebody else's query of this id
         if asked.seen_us is not None:
@@ -294,7 +294,7 @@ class Player:
         self.score.heard(prediction.status, prediction.reason, took_us, is_late=now_us > deadline_us)
         self._schedule(asked)
 
-    def _schedule(self, asked: _Asked) -> None:
+    def _schedule(self, asked: _PlayedQuery) -> None:
         """Let feedback whose query has been answered go out after its recorded delay."""
         assert asked.seen_us is not None
         for feedback, at_us in asked.feedback:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 from schemas.records import Status
-from streams.trace.times import Times
+from streams.trace.times import LogTimes
 
 _REASONS: Final = 32  # that are told apart
 
@@ -43,8 +43,8 @@ class Score:
     without_answer: int = 0
     left_out: int = 0
     refused: int = 0
-    latency: Times = field(default_factory=Times)
-    behind: Times = field(default_factory=Times)
+    latency: LogTimes = field(default_factory=LogTimes)
+    behind: LogTimes = field(default_factory=LogTimes)
 
     def heard(self, status: Status, reason: str | None, took_us: int, *, is_late: bool) -> None:
         """Count a query's first answer."""

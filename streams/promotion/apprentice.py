@@ -29,7 +29,7 @@ from streams.operators.configuration import apprentice
 from streams.operators.learn.fold import checked, taught
 from streams.operators.selection.hedging import HEDGE
 from streams.promotion.evidence import Totals
-from streams.promotion.serving import served_loss
+from streams.promotion.serving_losses import served_loss
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -16,7 +16,7 @@ from schemas import topics
 from schemas.records import Promotion
 from streams.promotion.apprentice import ApprenticeEvidence
 from streams.promotion.trail import Trail
-from streams.promotion.verdict import Action, Stage, Verdict, fault_of_plan, judge
+from streams.promotion.verdict import Action, CandidateStage, Verdict, fault_of_plan, judge
 from streams.promotion.versions import VersionEvidence
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class Course:
 
     plan: Candidate
     window_us: int
-    stage: Stage | None
+    stage: CandidateStage | None
     comparison: Comparison
     from_us: int
     verdict: Verdict | None = None
@@ -202,7 +202,7 @@ class Lifecycle:
 
 
 def next_verdict(
-    plan: Candidate, stage: Stage | None, evidence: Evidence, now_us: int, guards: Mapping[str, float]
+    plan: Candidate, stage: CandidateStage | None, evidence: Evidence, now_us: int, guards: Mapping[str, float]
 ) -> Verdict:
     """Return what to do with a candidate; without a stage it has not begun. Arguments are those of `judge`."""
     if stage is None:
@@ -210,9 +210,9 @@ def next_verdict(
     return judge(plan, stage, evidence, now_us, guards)
 
 
-def next_stage(step: Promotion) -> Stage:
+def next_stage(step: Promotion) -> CandidateStage:
     """Return where a candidate is after a step; the comparisons of one that takes over begin anew."""
-    return Stage(step.share, step.time_us, 0 if step.action == Action.PROMOTE.value else step.pairs)
+    return CandidateStage(step.share, step.time_us, 0 if step.action == Action.PROMOTE.value else step.pairs)
 
 
 def step(

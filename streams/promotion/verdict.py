@@ -48,7 +48,7 @@ class Action(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class CandidateStage:
     """Where a candidate is.
 
     Attributes:
@@ -77,7 +77,7 @@ class Verdict:
 
 
 def judge(
-    plan: Candidate, stage: Stage, evidence: Evidence, now_us: int, guards: Mapping[str, float] | None = None
+    plan: Candidate, stage: CandidateStage, evidence: Evidence, now_us: int, guards: Mapping[str, float] | None = None
 ) -> Verdict:
     """Return what to do.
 
@@ -97,7 +97,7 @@ def judge(
     return _stay(stage, wait) if wait else _forward(plan, stage, evidence)
 
 
-def _wait(plan: Candidate, stage: Stage, evidence: Evidence, now_us: int) -> str:
+def _wait(plan: Candidate, stage: CandidateStage, evidence: Evidence, now_us: int) -> str:
     """Say how long a candidate stays at its share all the same; empty = no longer."""
     # After a restart the log may no longer have all that there was at the step: then what it has came about since.
     here = evidence.pairs - stage.pairs if evidence.pairs >= stage.pairs else evidence.pairs
@@ -107,7 +107,7 @@ def _wait(plan: Candidate, stage: Stage, evidence: Evidence, now_us: int) -> str
     return f"{waited_us / 1e6:.0f} of {plan.dwell_us / 1e6:g} s at this share" if waited_us < plan.dwell_us else ""
 
 
-def _forward(plan: Candidate, stage: Stage, evidence: Evidence) -> Verdict:
+def _forward(plan: Candidate, stage: CandidateStage, evidence: Evidence) -> Verdict:
     """Return the next step, if the evidence allows it."""
     following = next((share for share in plan.steps if share > stage.share), WHOLE)
     if following == WHOLE:
@@ -133,7 +133,7 @@ def _fault(plan: Candidate, evidence: Evidence, guards: Mapping[str, float]) -> 
     return "it is worse" if evidence.upper < -max(0.0, plan.tolerance) else ""
 
 
-def _stay(stage: Stage, reason: str) -> Verdict:
+def _stay(stage: CandidateStage, reason: str) -> Verdict:
     return Verdict(Action.STAY, stage.share, reason)
 
 

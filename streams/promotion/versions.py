@@ -40,7 +40,7 @@ class _Mean(NamedTuple):
         return self.total / self.losses
 
 
-class _Run:
+class _ApplicationRun:
     """The queries of one application since its last comparison, and all comparisons before.
 
     Attributes:
@@ -121,7 +121,7 @@ class VersionEvidence:
         self._names = candidate, incumbent
         self._application = application
         self._watch = watch
-        self._runs: dict[str, _Run] = {}  # by application, each in one partition
+        self._runs: dict[str, _ApplicationRun] = {}  # by application, each in one partition
 
     def take(self, seen: Observation, timestamp_us: int = 0) -> None:
         """Fold one observation; those of a partition come in its order."""
@@ -133,7 +133,7 @@ class VersionEvidence:
         }
         if candidate not in losses and incumbent not in losses:
             return
-        run = self._runs.setdefault(seen.application, _Run())
+        run = self._runs.setdefault(seen.application, _ApplicationRun())
         if candidate in losses and incumbent in losses:
             run.compare(losses[candidate], losses[incumbent])
         elif candidate in losses:
@@ -145,7 +145,7 @@ class VersionEvidence:
 
     def _renew(self, application: str, found: ConfidenceSequence, every: int, alpha: float) -> None:
         if found.count and found.count % every == 0 and found.below.is_above(0.0, alpha):
-            self._runs[application] = _Run()
+            self._runs[application] = _ApplicationRun()
 
     @property
     def applications(self) -> tuple[str, ...]:

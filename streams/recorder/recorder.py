@@ -7,10 +7,10 @@ import logging
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from streams.recorder.span import Span, Time, ends, starts
+from streams.recorder.span import RecordedSpan, Time, ends, starts
 from streams.runtime.corrupt import readable
 from streams.runtime.errors import BrokerUnavailableError, MisconfiguredError
-from streams.runtime.kafka.ways import FetchSettings
+from streams.runtime.kafka.transport_ports import FetchSettings
 from streams.trace.manifest import TraceError
 
 if TYPE_CHECKING:
@@ -44,7 +44,13 @@ class Recorder:
     """
 
     def __init__(
-        self, logs: Logs, writer: TraceWriter, span: Span, now_us: Callable[[], int], *, is_patient: bool = False
+        self,
+        logs: Logs,
+        writer: TraceWriter,
+        span: RecordedSpan,
+        now_us: Callable[[], int],
+        *,
+        is_patient: bool = False,
     ) -> None:
         self._logs = logs
         self._writer = writer

@@ -33,7 +33,7 @@ Place: TypeAlias = Offset | Time
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class RecordedSpan:
     """Which records of each partition.
 
     Attributes:
@@ -54,7 +54,7 @@ class Span:
 
 
 def starts(
-    span: Span, bounds: Mapping[TopicPartition, Bounds], found: Mapping[TopicPartition, int]
+    span: RecordedSpan, bounds: Mapping[TopicPartition, Bounds], found: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
     """Return where to begin; `found` are the places of the span's begin, if that is a time."""
     wanted = {place: None if place[0] in WHOLE else span.begin for place in bounds}
@@ -62,7 +62,7 @@ def starts(
 
 
 def ends(
-    span: Span, bounds: Mapping[TopicPartition, Bounds], found: Mapping[TopicPartition, int]
+    span: RecordedSpan, bounds: Mapping[TopicPartition, Bounds], found: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
     """Return the offsets behind the last ones; `found` are the places of the span's end, if that is a time."""
     return {place: _at(span.end, bounds[place], found.get(place), bounds[place].end) for place in bounds}

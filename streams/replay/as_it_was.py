@@ -15,17 +15,17 @@ from streams.promotion.copies import Copies
 from streams.replay.configurations import Timeline
 from streams.replay.coverage import Coverage, SecondLook
 from streams.replay.decisions import Decisions
-from streams.replay.held import ENTRY_BYTES, Held
-from streams.replay.joins import Joins, Seen, joined_by
+from streams.replay.held_records import ENTRY_BYTES, HeldRecords
+from streams.replay.joins import Joins, RecordedObservation, joined_by
 from streams.replay.missing_answers import MissingAnswers
 from streams.replay.missing_observations import MissingObservations
-from streams.replay.report import PREDICTIONS, QUERIES, Report
+from streams.replay.report import PREDICTIONS, QUERIES, ReplayReport
 from streams.replay.rows import Rows
 from streams.replay.run_again import RunAgain
 from streams.replay.states import StateHistory
-from streams.replay.steps import WISHED, Steps
+from streams.replay.steps import WISHED, StepChecks
 from streams.replay.terms import terms_of
-from streams.runtime.process.gc_schedule import seldom
+from streams.runtime.process.gc_schedule import gc_less_often
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -55,7 +55,7 @@ CLOCKS_US: Final = 5_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Deployment:
+class RecordedDeployment:
     """What a replay must know of the deployment beside its records.
 
     Attributes:
@@ -88,13 +88,13 @@ class AsItWas:
         codec: of its records.
     """
 
-    def __init__(self, trace: Recording, deployment: Deployment, codec: Codec) -> None:
+    def __init__(self, trace: Recording, deployment: RecordedDeployment, codec: Codec) -> None:
         self._codec = codec
         self._trace = trace
         held = set(trace.topics())
         changes = (r for topic in _CONFIGURATION if topic in held for r in trace.records(topic))
         timeline = Timeline(changes, deployment.clocks_us)
-        self.report = Report()
+        self.report = ReplayReport()
         partitions = deployment.joiner.partitions
         begun = deployment.begun
         if begun is None:
@@ -104,7 +104,7 @@ class AsItWas:
         self._joins = Joins(codec, deployment.joiner, timeline, self.report, self._side_outputs)
         wished = [record for topic in WISHED if topic in held for record in trace.records(topic)]
         copies = Copies(deployment.joiner.memory_us, deployment.copies_bytes)
-        self._steps = Steps(codec, wished, copies, begun, self.report)
+        self._steps = StepChecks(codec, wished, copies, begun, self.report)
         terms = terms_of(timeline.records, codec, deployment.joiner.window_us)
         self._coverage = Coverage()
         self._answers = MissingAnswers(codec, deployment.selection.remembered, terms, self._coverage, self.report)
@@ -116,16 +116,16 @@ class AsItWas:
         self._rows = Rows(codec, models, self._coverage, self.report, is_cached=is_cached)
         self._is_run_again = bool(deployment.running)
         self._run_again = RunAgain(codec, deployment.running, self.report)
-        self._queries: Held[Record] = Held(_QUERY_BYTES)
-        self._predictions: Held[Record] = Held(_JOIN_BYTES // 2)
-        self._feedback: Held[Record] = Held(_JOIN_BYTES // 4)
-        self._beside: Held[Record] = Held(_JOIN_BYTES // 4)
+        self._queries: HeldRecords[Record] = HeldRecords(_QUERY_BYTES)
+        self._predictions: HeldRecords[Record] = HeldRecords(_JOIN_BYTES // 2)
+        self._feedback: HeldRecords[Record] = HeldRecords(_JOIN_BYTES // 4)
+        self._beside: HeldRecords[Record] = HeldRecords(_JOIN_BYTES // 4)
         self._clocks_us = deployment.clocks_us
         self._again: list[Record] = []
         self._again_bytes, self._again_bound = 0, deployment.again_bytes
         self._topics = tuple(topic for topic in READ if topic in held)
 
-    def run(self, tell: Callable[[Report], None] = lambda _: None) -> Report:
+    def run(self, tell: Callable[[ReplayReport], None] = lambda _: None) -> ReplayReport:
         """Replay all of it.
 
         Args:
@@ -218,7 +218,7 @@ class AsItWas:
                 else:
                     self.report.unchecked["prediction_missing"] += 1
 
-    def _is_whole(self, topic: str, held: Held[Record]) -> bool:
+    def _is_whole(self, topic: str, held: HeldRecords[Record]) -> bool:
         """Tell whether the trace has all of a topic, and all of it was held."""
         coverage = self._coverage
         return topic in self._topics and coverage.has_begun(topic) and topic not in coverage.torn and not held.let_go
@@ -302,7 +302,7 @@ class AsItWas:
             self._lessons.made(one, record.timestamp_us)
         return True
 
-    def _seen(self, partition: int, seen: Observation, written_us: int) -> Seen | None:
+    def _seen(self, partition: int, seen: Observation, written_us: int) -> RecordedObservation | None:
         prediction = self._predicted(seen)
         if prediction is None:
             return None
@@ -310,9 +310,9 @@ class AsItWas:
         if feedback is None and seen.status is JoinStatus.JOINED:
             return None
         beside = tuple(record for record in self._beside.get(seen.query_id) if record.timestamp_us <= written_us)
-        return Seen(seen, partition, prediction, feedback, beside, written_us)
+        return RecordedObservation(seen, partition, prediction, feedback, beside, written_us)
 
-    def _side_outputs(self, seen: Seen) -> tuple[tuple[Record, ...], bool]:
+    def _side_outputs(self, seen: RecordedObservation) -> tuple[tuple[Record, ...], bool]:
         """Return the outputs beside a query's answer, by any clock, and whether the trace has all of its time."""
         coverage, topic = self._coverage, topics.SHADOWS
         is_there = topic in self._topics and self.report.records[topic] and topic not in coverage.torn
@@ -346,11 +346,14 @@ def _begun(trace: Recording, partitions: int) -> frozenset[int]:
 
 
 def replay(
-    trace: Recording, deployment: Deployment, codec: Codec, tell: Callable[[Report], None] = lambda _: None
-) -> Report:
+    trace: Recording,
+    deployment: RecordedDeployment,
+    codec: Codec,
+    tell: Callable[[ReplayReport], None] = lambda _: None,
+) -> ReplayReport:
     """Replay a trace as it was.
 
     What is held is many and has no cycles: looking for them as often as usual took a fifth of the time.
     """
-    with seldom():
+    with gc_less_often():
         return AsItWas(trace, deployment, codec).run(tell)

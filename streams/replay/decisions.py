@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from streams.operators.contract import Effects
     from streams.operators.selection.kernel import SelectionSettings
     from streams.replay.configurations import Timeline
-    from streams.replay.report import Report
+    from streams.replay.report import ReplayReport
     from streams.replay.states import StateHistory
 
 # Asked in one go: the kernel's calls then cost little beside what they do, and all of it is at hand.
@@ -53,7 +53,7 @@ _STARTS: Final = 512
 _States: TypeAlias = "tuple[tuple[StateKey, PolicyState | None], ...]"
 
 
-class Asked(NamedTuple):
+class RecordedDecision(NamedTuple):
     """A prediction as it was recorded, its query, and the states that decided.
 
     Attributes:
@@ -90,7 +90,7 @@ class Decisions:
     """
 
     def __init__(
-        self, codec: Codec, settings: SelectionSettings, timeline: Timeline, history: StateHistory, report: Report
+        self, codec: Codec, settings: SelectionSettings, timeline: Timeline, history: StateHistory, report: ReplayReport
     ) -> None:
         self._codec = codec
         self._local = LocalCodec(codec)
@@ -100,7 +100,7 @@ class Decisions:
         own = replace(settings, cache_bytes=0, admission=False, inside=frozenset())
         self._latencies, self._admission = RecordedLatencies(), RecordedAdmission()
         self._kernel = Configured(timeline, lambda: self._assuming(Selection(self._local, own)))
-        self._waiting: list[Asked] = []
+        self._waiting: list[RecordedDecision] = []
         self._ids: set[str] = set()
 
     def take(self, record: Record, prediction: Prediction, query: Record, names_version: bool) -> bool:
@@ -121,7 +121,7 @@ class Decisions:
             if prediction.query_id in self._ids:
                 self.flush()
             self._ids.add(prediction.query_id)
-            self._waiting.append(Asked(record, prediction, query, states))
+            self._waiting.append(RecordedDecision(record, prediction, query, states))
             if len(self._waiting) >= AT_ONCE:
                 self.flush()
         else:
@@ -132,13 +132,13 @@ class Decisions:
         """Check what waits."""
         asked, self._waiting = self._waiting, []
         self._ids.clear()
-        epoch: Callable[[Asked], int] = lambda one: self._timeline.at(one.prediction.received_us)  # noqa: E731
+        epoch: Callable[[RecordedDecision], int] = lambda one: self._timeline.at(one.prediction.received_us)  # noqa: E731
         for number, several in groupby(sorted(asked, key=epoch), key=epoch):
             its = [*several]
             for one, value in zip(its, self._replayed(its, number), strict=True):
                 self._judge(one, value)
 
-    def _judge(self, one: Asked, value: bytes | None) -> None:
+    def _judge(self, one: RecordedDecision, value: bytes | None) -> None:
         report, recorded = self._report, one.record.value
         report.checked[ANSWERS] += 1
         report.checked[DECISIONS] += one.prediction.decision is not None
@@ -164,10 +164,10 @@ class Decisions:
         else:
             self._differ(one, replayed)
 
-    def _fits(self, one: Asked, epoch: int) -> bool:
+    def _fits(self, one: RecordedDecision, epoch: int) -> bool:
         return self._is_same(one.prediction, self._decoded(self._replayed([one], epoch)[0]))
 
-    def _check_decision_alone(self, one: Asked, replayed: Prediction | None) -> None:
+    def _check_decision_alone(self, one: RecordedDecision, replayed: Prediction | None) -> None:
         """Leave the answer out: a running mean belongs to a process, and follows from all that it has seen."""
         if replayed is None or replayed.decision != one.prediction.decision:
             self._differ(one, replayed)
@@ -176,7 +176,7 @@ class Decisions:
             self._report.unchecked["reconstructed" if is_decoded else "running_mean"] += 1
             self._report.checked[ANSWERS] -= 1
 
-    def _differ(self, one: Asked, replayed: Prediction | None) -> None:
+    def _differ(self, one: RecordedDecision, replayed: Prediction | None) -> None:
         """Tell what differs, if it can be known what it should be."""
         report, prediction = self._report, one.prediction
         known = self._timeline.knows(prediction.application, self._timeline.at(prediction.received_us))
@@ -215,7 +215,7 @@ class Decisions:
         self._report.inferred["new_context"] += 1
         return next(self._starts_of(decision))
 
-    def _starts(self, one: Asked) -> Iterator[_States]:
+    def _starts(self, one: RecordedDecision) -> Iterator[_States]:
         """Yield what else a new context may have started from: propensities do not tell all of it.
 
         First none: where the store was slow at a start, contexts began without any, and of a policy whose propensities
@@ -251,7 +251,7 @@ class Decisions:
         kernel.assume(self._latencies, self._admission)
         return kernel
 
-    def _replayed(self, asked: Sequence[Asked], epoch: int) -> list[bytes | None]:
+    def _replayed(self, asked: Sequence[RecordedDecision], epoch: int) -> list[bytes | None]:
         """Return what selection writes for each, all of different ids."""
         kernel = self._kernel.at(epoch)
         whole = [one for one in asked if is_whole(one.prediction) and not _has_steps(one.prediction)]
@@ -267,8 +267,8 @@ class Decisions:
             self._drop(kernel, [one])  # and with it what its models refused
         return [found.get(one.query[1:3]) for one in asked]
 
-    def _ask(self, kernel: Selection, asked: Sequence[Asked], found: dict[tuple[int, int], bytes]) -> None:
-        key: Callable[[Asked], tuple[tuple[str, str, int], int]] = lambda one: (  # noqa: E731
+    def _ask(self, kernel: Selection, asked: Sequence[RecordedDecision], found: dict[tuple[int, int], bytes]) -> None:
+        key: Callable[[RecordedDecision], tuple[tuple[str, str, int], int]] = lambda one: (  # noqa: E731
             one.version,
             one.prediction.received_us,
         )
@@ -282,7 +282,7 @@ class Decisions:
             kernel.recall({one.prediction.query_id: _recalled(one.prediction) for one in its})
             _note(kernel.on_records([one.query for one in its], now_us), found)
 
-    def _ask_in_steps(self, kernel: Selection, one: Asked, found: dict[tuple[int, int], bytes]) -> None:
+    def _ask_in_steps(self, kernel: Selection, one: RecordedDecision, found: dict[tuple[int, int], bytes]) -> None:
         """Ask a query, and bring for each of its steps what had come by then."""
         its = one.prediction
         self._latencies.follow(its)
@@ -300,7 +300,7 @@ class Decisions:
                 self._tell(kernel, [one._replace(prediction=known)], found)
         self._tell(kernel, [one], found)
 
-    def _tell(self, kernel: Selection, asked: Sequence[Asked], found: dict[tuple[int, int], bytes]) -> None:
+    def _tell(self, kernel: Selection, asked: Sequence[RecordedDecision], found: dict[tuple[int, int], bytes]) -> None:
         for now_us, several in groupby(sorted(asked, key=_answered), key=_answered):
             its = ((one.query.partition, one.prediction) for one in several if not one.prediction.stages)
             self._bring(kernel, now_us, batches(its), found)
@@ -320,7 +320,7 @@ class Decisions:
         if records:
             _note(kernel.on_records(records, now_us), found)
 
-    def _drop(self, kernel: Selection, asked: Sequence[Asked]) -> None:
+    def _drop(self, kernel: Selection, asked: Sequence[RecordedDecision]) -> None:
         """Have the kernel forget the ids: each may be asked again."""
         kernel.on_revoked([*{one.query.partition for one in asked}])
 

@@ -10,12 +10,12 @@ from policies.estimators.sequence import ConfidenceSequence
 from streams.replay.outcomes import BINS
 
 if TYPE_CHECKING:
-    from streams.replay.outcomes import Numbers, Outcome
+    from streams.replay.outcomes import Numbers, QueryOutcomes
 
 ALPHA: Final = 0.05
 
 
-class Moment(NamedTuple):
+class DifferenceMoment(NamedTuple):
     """What the queries so far say of the difference.
 
     Attributes:
@@ -30,7 +30,7 @@ class Moment(NamedTuple):
     high: float
 
 
-def difference(unchanged: Outcome, changed: Outcome, order: Numbers) -> tuple[Moment, ...]:
+def difference(unchanged: QueryOutcomes, changed: QueryOutcomes, order: Numbers) -> tuple[DifferenceMoment, ...]:
     """Return what the queries say of the difference of errors, after each of `BINS` parts of them.
 
     The last moment is that of all queries; there is none if no query is told in both columns. The bounds hold at all
@@ -42,5 +42,5 @@ def difference(unchanged: Outcome, changed: Outcome, order: Numbers) -> tuple[Mo
         known = part[~np.isnan(part)]
         if len(known):
             sequence.extend(known)
-            found.append(Moment(sequence.count, sequence.mean, *sequence.bounds(ALPHA)))
+            found.append(DifferenceMoment(sequence.count, sequence.mean, *sequence.bounds(ALPHA)))
     return tuple(found)

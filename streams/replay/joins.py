@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from streams.operators.contract import Effects, Record
     from streams.operators.join.kernel import JoinerSettings
     from streams.replay.configurations import Timeline
-    from streams.replay.report import Report
+    from streams.replay.report import ReplayReport
 
 # Joined in one go; the joiner ends as many windows in one call.
 AT_ONCE: Final = 1_024
@@ -34,7 +34,7 @@ _SECOND_US: Final = 1_000_000
 _BESIDE: Final = 6  # outputs of one query beside its answer of which all subsets are tried
 
 
-class Seen(NamedTuple):
+class RecordedObservation(NamedTuple):
     """An observation as it was recorded, and what it was made from.
 
     Attributes:
@@ -75,20 +75,20 @@ class Joins:
         codec: Codec,
         settings: JoinerSettings,
         timeline: Timeline,
-        report: Report,
-        side_outputs: Callable[[Seen], tuple[tuple[Record, ...], bool]],
+        report: ReplayReport,
+        side_outputs: Callable[[RecordedObservation], tuple[tuple[Record, ...], bool]],
     ) -> None:
         self._codec = codec
         self._side_outputs = side_outputs
-        self._open: list[Seen] = []  # what does not fit yet: outputs beside the answer may still be read
+        self._open: list[RecordedObservation] = []  # what does not fit yet: outputs beside the answer may still be read
         self._settings = settings
         self._timeline = timeline
         self._report = report
         self._kernel = Configured(timeline, lambda: Joiner(codec, settings))
-        self._waiting: list[Seen] = []
+        self._waiting: list[RecordedObservation] = []
         self._ids: set[str] = set()
 
-    def take(self, seen: Seen) -> None:
+    def take(self, seen: RecordedObservation) -> None:
         """Take an observation to check."""
         query_id = seen.observation.query_id
         if query_id in self._ids:
@@ -102,7 +102,7 @@ class Joins:
         """Check what waits."""
         waiting, self._waiting = self._waiting, []
         self._ids.clear()
-        key: Callable[[Seen], tuple[int, bool]] = lambda one: (  # noqa: E731
+        key: Callable[[RecordedObservation], tuple[int, bool]] = lambda one: (  # noqa: E731
             self._timeline.at(one.time_us),
             one.feedback is None,
         )
@@ -112,10 +112,10 @@ class Joins:
                 for one in its:
                     self._judge(one, epoch, made.get(one.observation.query_id))
 
-    def _spanned(self, ended: list[Seen]) -> Iterator[list[Seen]]:
+    def _spanned(self, ended: list[RecordedObservation]) -> Iterator[list[RecordedObservation]]:
         """Yield windows that end about together: the joiner teaches nothing of one that was over long ago."""
         ended.sort(key=lambda one: one.observation.predicted_us)
-        part: list[Seen] = []
+        part: list[RecordedObservation] = []
         for one in ended:
             first_us = part[0].observation.predicted_us if part else one.observation.predicted_us
             if one.observation.predicted_us - first_us > self._settings.window_us // 2:
@@ -134,7 +134,7 @@ class Joins:
             else:
                 self._judge_again(one)
 
-    def _judge(self, one: Seen, epoch: int, made: Observation | None) -> None:
+    def _judge(self, one: RecordedObservation, epoch: int, made: Observation | None) -> None:
         self._report.checked[OBSERVATIONS] += 1
         if self._is_same(one, made):
             return
@@ -143,7 +143,7 @@ class Joins:
             return
         self._open.append(one)
 
-    def _judge_again(self, one: Seen) -> None:
+    def _judge_again(self, one: RecordedObservation) -> None:
         """Try configurations of about then, and which outputs beside the answer may have come before the feedback."""
         report, now = self._report, self._timeline.at(one.time_us)
         found, is_whole = self._side_outputs(one)
@@ -164,7 +164,7 @@ class Joins:
         report.checked[OBSERVATIONS] -= 1
         report.unchecked[why] += 1
 
-    def _fits(self, one: Seen, beside: tuple[Record, ...], epoch: int) -> bool:
+    def _fits(self, one: RecordedObservation, beside: tuple[Record, ...], epoch: int) -> bool:
         its = one._replace(beside=beside)
         if self._is_same(one, self._made([its], epoch).get(one.observation.query_id)):
             return True
@@ -173,7 +173,7 @@ class Joins:
         self._report.inferred["learnt_span"] += 1
         return True
 
-    def _lacks_side_outputs(self, one: Seen, made: Observation) -> bool:
+    def _lacks_side_outputs(self, one: RecordedObservation, made: Observation) -> bool:
         """Tell whether outputs beside the answer, which are not at hand, would make the observation as it was."""
         seen = one.observation
         if not {*made.versions} <= {*seen.versions}:
@@ -186,11 +186,11 @@ class Joins:
             made = made._replace(losses=seen.losses, answers=seen.answers, scores=seen.scores)
         return self._is_same(one, made)
 
-    def _is_same(self, one: Seen, made: Observation | None) -> bool:
+    def _is_same(self, one: RecordedObservation, made: Observation | None) -> bool:
         encode = self._codec.encode
         return made is not None and (made is one.observation or encode(made) == encode(one.observation))
 
-    def _made(self, seen: Sequence[Seen], epoch: int) -> dict[str, Observation]:
+    def _made(self, seen: Sequence[RecordedObservation], epoch: int) -> dict[str, Observation]:
         """Return what the joiner makes of them, by query: all of different ids, all joined or all over."""
         kernel = self._kernel.at(epoch)
         partitions = sorted({one.prediction.partition for one in seen})
@@ -219,7 +219,7 @@ class Joins:
             if effect.__class__ is Emit and effect.topic == topics.OBSERVATIONS:
                 yield from self._codec.decode(Observations, effect.value).items
 
-    def _with_span(self, one: Seen, epoch: int) -> Observation | None:
+    def _with_span(self, one: RecordedObservation, epoch: int) -> Observation | None:
         """Join with the span that was in force, where the joiner learns it; None where the application says it."""
         record = self._timeline.application(one.observation.application, epoch)
         if record is None or record.value is None:
@@ -241,7 +241,7 @@ def joined_by(observation: Observation, feedback: Iterable[Record]) -> Record | 
     return next((record for record in feedback if record.timestamp_us == observation.observed_us), None)
 
 
-def _end_us(one: Seen) -> int:
+def _end_us(one: RecordedObservation) -> int:
     """Return when a window has ended for sure: it begins with the record, or with what stands in it."""
     observation = one.observation
     begun_us = max(one.prediction.timestamp_us, observation.predicted_us)

@@ -11,7 +11,7 @@ from schemas.records import ModelPredictions, Observations, Prediction
 from streams.operators.join.kernel import Joiner
 from streams.operators.learn.kernel import Learner
 from streams.operators.selection.kernel import Selection
-from streams.replay.outcomes import Outcome
+from streams.replay.outcomes import QueryOutcomes
 from streams.testing import Driver, Pace
 from streams.topology import build, worker_role
 from streams.trace.manifest import TraceError
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from schemas.codec import Codec
     from schemas.records import Application, Model
     from streams.operators.contract import Operator, Record
-    from streams.replay.as_it_was import Deployment
+    from streams.replay.as_it_was import RecordedDeployment
     from streams.replay.recorded_models import RecordedModels
 
 # How often selection and workers poll: a twentieth of the objective, of 100 ms 5 ms. A query and its output wait for a
@@ -79,12 +79,12 @@ class Loop:
     """
 
     def __init__(
-        self, application: Application, inputs: Inputs, deployment: Deployment, codec: Codec, poll_us: int
+        self, application: Application, inputs: Inputs, deployment: RecordedDeployment, codec: Codec, poll_us: int
     ) -> None:
         self._codec = codec
         self._inputs = inputs
         self._application = application
-        self.outcome = Outcome.of(len(inputs.numbers))
+        self.outcome = QueryOutcomes.of(len(inputs.numbers))
         self.left_out = bytearray(len(inputs.numbers))
         names = application.models
         selection = replace(deployment.selection, partitions=1)

@@ -13,7 +13,7 @@ from schemas import topics
 from schemas.errors import DecodeError
 from schemas.framing import peek_texts
 from schemas.records import Prediction, Query
-from streams.replay.held import Held
+from streams.replay.held_records import HeldRecords
 from streams.replay.marks import Marks
 from streams.replay.report import ANSWERS
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from schemas.codec import Codec
     from streams.operators.contract import Record
     from streams.replay.coverage import Coverage, SecondLook
-    from streams.replay.report import Report
-    from streams.replay.terms import Terms
+    from streams.replay.report import ReplayReport
+    from streams.replay.terms import RecordedTerms
 
 _OPEN_BYTES: Final = 64 << 20
 # How long selection must have gone on answering: longer than it takes to send again what was not acknowledged.
@@ -45,14 +45,19 @@ class MissingAnswers:
     """
 
     def __init__(
-        self, codec: Codec, remembered: int, terms: Mapping[str, Terms], coverage: Coverage, report: Report
+        self,
+        codec: Codec,
+        remembered: int,
+        terms: Mapping[str, RecordedTerms],
+        coverage: Coverage,
+        report: ReplayReport,
     ) -> None:
         self._codec = codec
         self._remembered = remembered
         self._terms = terms
         self._coverage = coverage
         self._report = report
-        self._open: Held[Record] = Held(_OPEN_BYTES)
+        self._open: HeldRecords[Record] = HeldRecords(_OPEN_BYTES)
         self._marks: defaultdict[int, Marks] = defaultdict(Marks)
         self._settled: dict[int, int] = {}  # by partition, once all has been read
         self._asked: Counter[tuple[int, str]] = Counter()

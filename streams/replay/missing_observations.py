@@ -15,8 +15,8 @@ from schemas import topics
 from schemas.errors import DecodeError
 from schemas.records import JoinStatus, Prediction
 from streams.operators.join.buffer import is_long
-from streams.operators.join.shared_room import USUAL_BYTES
-from streams.replay.held import Held
+from streams.operators.join.shared_buffer import USUAL_BYTES
+from streams.replay.held_records import HeldRecords
 from streams.replay.marks import Marks
 from streams.replay.report import OBSERVATIONS
 
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
     from streams.operators.contract import Record
     from streams.operators.join.kernel import JoinerSettings
     from streams.replay.coverage import Coverage, SecondLook
-    from streams.replay.joins import Seen
-    from streams.replay.report import Report
-    from streams.replay.terms import Terms
+    from streams.replay.joins import RecordedObservation
+    from streams.replay.report import ReplayReport
+    from streams.replay.terms import RecordedTerms
 
 _TOLD_BYTES: Final = 64 << 20
 _SILENT_BYTES: Final = 256 << 20
 _MINUTE_US: Final = 60_000_000
 
 
-class _Window(NamedTuple):
+class _ObservationWindow(NamedTuple):
     """Of a prediction whose window teaches at its end."""
 
     partition: int
@@ -62,10 +62,10 @@ class MissingObservations:
         self,
         codec: Codec,
         settings: JoinerSettings,
-        terms: Mapping[str, Terms],
+        terms: Mapping[str, RecordedTerms],
         clocks_us: int,
         coverage: Coverage,
-        report: Report,
+        report: ReplayReport,
     ) -> None:
         self._codec = codec
         self._settings = settings
@@ -73,8 +73,8 @@ class MissingObservations:
         self._clocks_us = clocks_us
         self._coverage = coverage
         self._report = report
-        self._told: Held[Record] = Held(_TOLD_BYTES)
-        self._silent: Held[_Window] = Held(_SILENT_BYTES)
+        self._told: HeldRecords[Record] = HeldRecords(_TOLD_BYTES)
+        self._silent: HeldRecords[_ObservationWindow] = HeldRecords(_SILENT_BYTES)
         self._marks: defaultdict[int, Marks] = defaultdict(Marks)  # of observations, by partition of predictions
         self._joined: defaultdict[int, Marks] = defaultdict(Marks)  # offsets of feedback
         self._ended: defaultdict[tuple[int, str], Marks] = defaultdict(Marks)  # when windows began, by application
@@ -93,7 +93,7 @@ class MissingObservations:
         self._large[minute] += max(0, size - USUAL_BYTES)
         known = self._terms.get(prediction.application)
         if is_first and known is not None and known.has_default and known.window_us:
-            window = _Window(*record[1:4], prediction.answered_us, prediction.application)
+            window = _ObservationWindow(*record[1:4], prediction.answered_us, prediction.application)
             self._silent.add(prediction.query_id, window, 0)
 
     def told(self, record: Record, query_id: str, *, is_first: bool) -> None:
@@ -106,7 +106,7 @@ class MissingObservations:
         self._told.pop(query_id)
         self._silent.pop(query_id)
 
-    def made(self, seen: Seen, written_us: int) -> None:
+    def made(self, seen: RecordedObservation, written_us: int) -> None:
         """Take an observation with what it was made from."""
         prediction, observation = seen.prediction, seen.observation
         self._marks[prediction.partition].add(written_us, 0)
@@ -157,7 +157,7 @@ class MissingObservations:
             return "unobserved"
         return None if record.timestamp_us > self._from_us else "unobserved"
 
-    def _why_not_ended(self, window: _Window) -> str | None:
+    def _why_not_ended(self, window: _ObservationWindow) -> str | None:
         """Return why a window may have ended without teaching, or not at all; long after its end it teaches nothing."""
         until_us = window.answered_us + self._settings.memory_us - self._clocks_us
         until_us = min(until_us, self._settled_us(window.partition))

@@ -22,7 +22,7 @@ _UNANSWERED: Final = np.iinfo(np.int64).min
 
 
 @dataclass(slots=True)
-class Outcome:
+class QueryOutcomes:
     """What came of the queries: an entry for each, 21 bytes (a million queries are compared in three columns).
 
     Attributes:
@@ -41,7 +41,7 @@ class Outcome:
     _places: dict[tuple[str, ...], int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, queries: int) -> Outcome:
+    def of(cls, queries: int) -> QueryOutcomes:
         """Return what is known of so many queries before any is answered."""
         return cls(
             array("d", [nan]) * queries,

@@ -18,7 +18,7 @@ import numpy as np
 
 from schemas.records import ModelOutput, Outcome, Tensor
 from streams.operators.contract import Predicted
-from streams.testing import Service
+from streams.testing import ModelBehaviour
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -93,7 +93,7 @@ class RecordedModels:
         """Tell whether a model's answers to all these inputs are recorded."""
         return all(map(self._outputs[model].__contains__, keys))
 
-    def service(self, model: str) -> Service:
+    def service(self, model: str) -> ModelBehaviour:
         """Return a model for the driver; it begins with the first time that is recorded."""
         outputs, turn = self._outputs[model].get, count()
 
@@ -105,7 +105,7 @@ class RecordedModels:
                 found = [outputs(key) for key in keys]
             return _predicted(found), self._took_us(model, len(found), next(turn))
 
-        return Service(predict)
+        return ModelBehaviour(predict)
 
     def _run(self, model: str, batch: Predict, keys: Sequence[bytes]) -> None:
         """Have a model that is at hand answer what is not recorded; its times count where none are recorded."""

@@ -76,7 +76,7 @@ class Difference(NamedTuple):
 
 
 @dataclass(slots=True)
-class Report:
+class ReplayReport:
     """What was compared, and how it came out.
 
     Attributes:

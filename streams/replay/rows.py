@@ -24,7 +24,7 @@ from schemas.records import Model, ModelPredictions, Outcome, is_ranked, outputs
 from schemas.topics import model_version
 from streams.operators.contract import BEHIND
 from streams.operators.selection.coding import curve_of
-from streams.replay.held import Held
+from streams.replay.held_records import HeldRecords
 from streams.replay.report import ANSWERS, OUTPUTS
 from streams.replay.stages import outputs_with_ids
 from streams.replay.sums import Sums
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from schemas.records import ModelOutput, Prediction
     from streams.operators.contract import Record
     from streams.replay.coverage import Coverage
-    from streams.replay.report import Report
+    from streams.replay.report import ReplayReport
 
 _BYTES: Final = 64 << 20
 _SECOND_US: Final = 1_000_000
@@ -45,7 +45,7 @@ _AROUND_S: Final = 10
 _OWN: Final = (Outcome.MISSING, Outcome.OVERLOADED)
 
 
-class _Open(NamedTuple):
+class _OpenOutput(NamedTuple):
     """An output whose row has not come yet, as clocks disagree or the cache had it."""
 
     ids: tuple[str, ...]  # under which its row may have been asked
@@ -68,18 +68,18 @@ class Rows:
     """
 
     def __init__(
-        self, codec: Codec, models: Iterable[Record], coverage: Coverage, report: Report, *, is_cached: bool
+        self, codec: Codec, models: Iterable[Record], coverage: Coverage, report: ReplayReport, *, is_cached: bool
     ) -> None:
         self._codec = codec
         self._is_cached = is_cached
         self._coverage = coverage
         self._report = report
-        self._rows: Held[tuple[int, ModelOutput]] = Held(_BYTES)
+        self._rows: HeldRecords[tuple[int, ModelOutput]] = HeldRecords(_BYTES)
         deployed = _deployed(codec, models)
         self._versions = {(model.name, model.version) for model in deployed}
         self._curves = _curves(deployed)
         self._sums = Sums()
-        self._open: list[_Open] = []
+        self._open: list[_OpenOutput] = []
         self._written: set[tuple[str, str, int]] = set()  # model, version, second
 
     def take(self, record: Record) -> None:
@@ -102,14 +102,14 @@ class Rows:
         is_read = decision is not None and registry.answers(decision.policy)
         ids = (query_id,) if query is None else (query_id, f"{query_id}@{query.offset}")
         for row_ids, output in outputs_with_ids(prediction, "" if query is None else f"@{query.offset}"):
-            one = _Open(row_ids, partition, prediction.received_us, prediction.answered_us, output, is_read=False)
+            one = _OpenOutput(row_ids, partition, prediction.received_us, prediction.answered_us, output, is_read=False)
             if not self._is_found(one):
                 self._open.append(one)
         for output in () if prediction.stages else prediction.outputs:
             if output.reconstructed:
                 self._check_confidence(prediction, output)
             if output.outcome not in _OWN or output.reconstructed:
-                one = _Open(ids, partition, prediction.received_us, prediction.answered_us, output, is_read)
+                one = _OpenOutput(ids, partition, prediction.received_us, prediction.answered_us, output, is_read)
                 if not self._is_found(one):
                     self._open.append(one)
 
@@ -134,11 +134,11 @@ class Rows:
                 else:
                     self._open.append(one)
 
-    def _found(self, one: _Open) -> list[ModelOutput]:
+    def _found(self, one: _OpenOutput) -> list[ModelOutput]:
         rows = [found for query_id in one.ids for found in self._rows.get(query_id)]
         return [row for place, row in rows if place == one.partition and row.model == one.output.model]
 
-    def _is_found(self, one: _Open) -> bool:
+    def _is_found(self, one: _OpenOutput) -> bool:
         if one.output.reconstructed:
             is_found = _bytes_of(one.output) in self._decoded(one)
         else:
@@ -147,10 +147,10 @@ class Rows:
         self._report.checked[OUTPUTS] += is_found
         return is_found
 
-    def _decoded(self, one: _Open) -> list[bytes]:
+    def _decoded(self, one: _OpenOutput) -> list[bytes]:
         return [*self._sums.decoded(one.ids, one.partition, one.output, self._rows.get)]
 
-    def _give_up(self, one: _Open) -> None:
+    def _give_up(self, one: _OpenOutput) -> None:
         """Tell of an output that is none of the rows, if it must be."""
         report, rows = self._report, self._found(one)
         if one.output.reconstructed and self._decoded(one):
@@ -168,7 +168,7 @@ class Rows:
         else:
             report.unchecked["row_missing"] += 1
 
-    def _is_written(self, one: _Open) -> bool:
+    def _is_written(self, one: _OpenOutput) -> bool:
         """Tell whether a worker wrote rows of the same version shortly before and after."""
         model, version = one.output.model, one.output.version
         begin_s, end_s = one.received_us // _SECOND_US, one.answered_us // _SECOND_US

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from schemas.codec import Codec
     from schemas.records import Input, ModelOutput, Prediction, Value
     from streams.operators.contract import Predicted, Record
-    from streams.replay.report import Report
+    from streams.replay.report import ReplayReport
 
     # By name and version: what answers rows.
     Running: TypeAlias = Mapping[tuple[str, str], Callable[[Sequence[Input]], Predicted]]
@@ -35,7 +35,7 @@ _TELLING: Final = (Outcome.OK, Outcome.FAILED, Outcome.INVALID)
 _CLOSE: Final = 1e-5
 
 
-class _Row(NamedTuple):
+class _AgainRow(NamedTuple):
     query_id: str
     given: Input
     output: ModelOutput
@@ -50,11 +50,11 @@ class RunAgain:
         report: that is told what differs.
     """
 
-    def __init__(self, codec: Codec, running: Running, report: Report) -> None:
+    def __init__(self, codec: Codec, running: Running, report: ReplayReport) -> None:
         self._codec = codec
         self._running = running
         self._report = report
-        self._rows: defaultdict[tuple[str, str], list[_Row]] = defaultdict(list)
+        self._rows: defaultdict[tuple[str, str], list[_AgainRow]] = defaultdict(list)
 
     def take(self, prediction: Prediction, query: Record | None) -> None:
         """Take the outputs of a prediction to a query."""
@@ -71,7 +71,7 @@ class RunAgain:
             given = asked_about(given, prediction.decision.features)
         for output in asked:
             rows = self._rows[output.model, output.version]
-            rows.append(_Row(prediction.query_id, given, output))
+            rows.append(_AgainRow(prediction.query_id, given, output))
             if len(rows) >= _ROWS:
                 self.flush()
 
@@ -83,7 +83,7 @@ class RunAgain:
                 self._compare(row, made)
         self._rows.clear()
 
-    def _compare(self, row: _Row, made: ModelOutput) -> None:
+    def _compare(self, row: _AgainRow, made: ModelOutput) -> None:
         report = self._report
         report.checked[MODELS] += 1
         if row.output.answer is None and row.output.scores is not None:

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from streams.operators.contract import Record
     from streams.promotion.copies import Copies
     from streams.promotion.lifecycle import Comparison
-    from streams.promotion.verdict import Stage
-    from streams.replay.report import Report
+    from streams.promotion.verdict import CandidateStage
+    from streams.replay.report import ReplayReport
 
 WISHED: Final = (topics.CANDIDATES, topics.PROMOTIONS)
 # A step that goes by observations which come later than this is wrong: the clocks of broker and control role disagree
@@ -43,7 +43,7 @@ _Wish: TypeAlias = "tuple[str, int]"  # key and `since_us`
 
 
 @dataclass(slots=True)
-class _Part:
+class _CoursePart:
     """A part of a candidate's course.
 
     Attributes:
@@ -59,11 +59,11 @@ class _Part:
     from_us: int
     comparison: Comparison
     steps: deque[Promotion] = field(default_factory=deque)
-    stages: list[Stage | None] = field(default_factory=lambda: [None])
+    stages: list[CandidateStage | None] = field(default_factory=lambda: [None])
     held: deque[tuple[Record, Sequence[Observation]]] = field(default_factory=deque)
 
 
-class Steps:
+class StepChecks:
     """Checks the steps of a trace.
 
     Args:
@@ -75,7 +75,7 @@ class Steps:
     """
 
     def __init__(
-        self, codec: Codec, records: Iterable[Record], copies: Copies, begun: frozenset[int], report: Report
+        self, codec: Codec, records: Iterable[Record], copies: Copies, begun: frozenset[int], report: ReplayReport
     ) -> None:
         self._codec = codec
         self._copies = copies
@@ -106,7 +106,7 @@ class Steps:
             self._report.unchecked["observations_missing"] += len(part.steps)
         self._parts = []
 
-    def _fold(self, part: _Part, record: Record, items: Sequence[Observation]) -> None:
+    def _fold(self, part: _CoursePart, record: Record, items: Sequence[Observation]) -> None:
         part.held.append((record, items))
         while part.steps and (self._is_reached(part.steps[0]) or self._is_late(part, record)):
             self._take_up(part)
@@ -116,10 +116,10 @@ class Steps:
     def _is_reached(self, one: Promotion) -> bool:
         return all(self._next.get(number, 0) >= offset for number, offset in enumerate(one.offsets))
 
-    def _is_late(self, part: _Part, record: Record) -> bool:
+    def _is_late(self, part: _CoursePart, record: Record) -> bool:
         return record.timestamp_us > part.steps[0].time_us + _LATE_US
 
-    def _take_up(self, part: _Part) -> None:
+    def _take_up(self, part: _CoursePart) -> None:
         """Fold what lies before the next step's offsets; without a step nothing more is needed."""
         held, part.held = part.held, deque()
         offsets = part.steps[0].offsets if part.steps else ()
@@ -131,7 +131,7 @@ class Steps:
                 for seen in items:
                     part.comparison.take(seen, record.timestamp_us)
 
-    def _judge(self, part: _Part) -> None:
+    def _judge(self, part: _CoursePart) -> None:
         """Hold the next step against what the kernel says."""
         report, recorded = self._report, part.steps.popleft()
         if not recorded.offsets and recorded.pairs:
@@ -150,7 +150,7 @@ class Steps:
                 report.inferred["repeated"] += 1
         part.stages.append(next_stage(recorded))
 
-    def _made(self, part: _Part, stage: Stage | None, recorded: Promotion) -> Promotion:
+    def _made(self, part: _CoursePart, stage: CandidateStage | None, recorded: Promotion) -> Promotion:
         plan, now_us = part.plan, recorded.time_us
         evidence = part.comparison.evidence(plan.alpha)
         if recorded.action == Action.END.value:
@@ -173,7 +173,7 @@ class Steps:
         self._report.inferred["rounded"] += 1
         return True
 
-    def _is_whole(self, part: _Part, recorded: Promotion) -> bool:
+    def _is_whole(self, part: _CoursePart, recorded: Promotion) -> bool:
         """Tell whether the trace has all the observations that a step goes by."""
         return all(
             not offset or number in self._begun or self._first_us.get(number, part.from_us) < part.from_us
@@ -205,9 +205,9 @@ def _decoded(
 
 
 def _parts(
-    plans: Mapping[_Wish, Candidate], steps: Mapping[_Wish, Sequence[Promotion]], window_us: int, report: Report
-) -> list[_Part]:
-    found: list[_Part] = []
+    plans: Mapping[_Wish, Candidate], steps: Mapping[_Wish, Sequence[Promotion]], window_us: int, report: ReplayReport
+) -> list[_CoursePart]:
+    found: list[_CoursePart] = []
     for wish, taken in steps.items():
         plan = plans.get(wish)
         try:
@@ -220,11 +220,11 @@ def _parts(
     return found
 
 
-def _course(plan: Candidate, taken: Sequence[Promotion], window_us: int) -> list[_Part]:
-    parts = [_Part(plan, plan.since_us, comparison(plan, window_us))]
+def _course(plan: Candidate, taken: Sequence[Promotion], window_us: int) -> list[_CoursePart]:
+    parts = [_CoursePart(plan, plan.since_us, comparison(plan, window_us))]
     for one in taken:
         parts[-1].steps.append(one)
         if one.action == Action.PROMOTE.value and one.kind == VERSION:
             begun = comparison(plan, window_us, has_taken_over=True)
-            parts.append(_Part(plan, one.time_us, begun, stages=[next_stage(one)]))
+            parts.append(_CoursePart(plan, one.time_us, begun, stages=[next_stage(one)]))
     return [part for part in parts if part.steps]

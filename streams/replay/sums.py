@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from streams.operators.selection.coding import decoded, members_of, numbers_of
-from streams.replay.held import Held
+from streams.replay.held_records import HeldRecords
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -28,7 +28,9 @@ class Sums:
     """The groups of a trace."""
 
     def __init__(self) -> None:
-        self._groups: Held[tuple[int, str]] = Held(_BYTES)  # by the id of a member: where the sum's output is, its id
+        self._groups: HeldRecords[tuple[int, str]] = HeldRecords(
+            _BYTES
+        )  # by the id of a member: where the sum's output is, its id
 
     def take(self, partition: int, row_ids: Iterable[str]) -> None:
         """Note the groups among the rows of a batch."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from streams.operators.contract import Record
 
 
-class Terms(NamedTuple):
+class RecordedTerms(NamedTuple):
     """What can be relied on, however an application was configured at the time.
 
     Attributes:
@@ -29,9 +29,9 @@ class Terms(NamedTuple):
     has_default: bool
 
 
-def terms_of(records: Iterable[Record], codec: Codec, longest_us: int) -> Mapping[str, Terms]:
+def terms_of(records: Iterable[Record], codec: Codec, longest_us: int) -> Mapping[str, RecordedTerms]:
     """Return the terms of each application in a trace; `longest_us` bounds every window."""
-    found: dict[str, Terms] = {}
+    found: dict[str, RecordedTerms] = {}
     for record in records:
         if record.topic != topics.APPLICATIONS:
             continue
@@ -40,7 +40,7 @@ def terms_of(records: Iterable[Record], codec: Codec, longest_us: int) -> Mappin
         except DecodeError:
             continue
         before = found.get(name, now)
-        found[name] = Terms(
+        found[name] = RecordedTerms(
             max(before.slo_us, now.slo_us),
             min(before.window_us, now.window_us),
             before.has_default and now.has_default,
@@ -48,9 +48,9 @@ def terms_of(records: Iterable[Record], codec: Codec, longest_us: int) -> Mappin
     return found
 
 
-def _terms(record: Record, codec: Codec, longest_us: int) -> tuple[str, Terms]:
+def _terms(record: Record, codec: Codec, longest_us: int) -> tuple[str, RecordedTerms]:
     if record.value is None:
-        return (record.key or b"").decode(errors="replace"), Terms(0, 0, has_default=False)
+        return (record.key or b"").decode(errors="replace"), RecordedTerms(0, 0, has_default=False)
     known = codec.decode(Application, record.value)
     window_us = min(int(known.window_s * 1e6), longest_us)
-    return known.name, Terms(int(known.slo_ms * 1e3), window_us, known.default_loss is not None)
+    return known.name, RecordedTerms(int(known.slo_ms * 1e3), window_us, known.default_loss is not None)

@@ -22,12 +22,12 @@ from schemas.framing import peek_texts
 from schemas.records import Application, Model, ModelPredictions, Observations, Prediction, Query
 from streams.replay.changes import ChangeError, changed
 from streams.replay.configurations import Timeline
-from streams.replay.copied import Copied
 from streams.replay.difference import difference
+from streams.replay.forked import Copied
 from streams.replay.loop import Inputs, Loop, poll_us_of
-from streams.replay.outcomes import Outcome
+from streams.replay.outcomes import QueryOutcomes
 from streams.replay.recorded_models import RecordedModels, key_of
-from streams.runtime.process.gc_schedule import seldom
+from streams.runtime.process.gc_schedule import gc_less_often
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from schemas.codec import Codec
     from schemas.records import Input, Observation
     from streams.operators.contract import Predicted, Record
-    from streams.replay.as_it_was import Deployment
-    from streams.replay.difference import Moment
+    from streams.replay.as_it_was import RecordedDeployment
+    from streams.replay.difference import DifferenceMoment
     from streams.replay.outcomes import Numbers
     from streams.replay.recording import Recording
 
@@ -65,14 +65,14 @@ class AtHand(NamedTuple):
     predict: Callable[[Sequence[Input]], tuple[Predicted, int]]
 
 
-class Play(NamedTuple):
+class PlayOutcome(NamedTuple):
     """What came of a play: the outcome, and 1 for each query that is left out, by number."""
 
-    outcome: Outcome
+    outcome: QueryOutcomes
     left_out: bytearray
 
 
-class Comparison(NamedTuple):
+class ChangeComparison(NamedTuple):
     """What a change does.
 
     Attributes:
@@ -84,20 +84,20 @@ class Comparison(NamedTuple):
         order: the numbers of the queries that count.
     """
 
-    recorded: Outcome
-    unchanged: Outcome
-    changed: Outcome
+    recorded: QueryOutcomes
+    unchanged: QueryOutcomes
+    changed: QueryOutcomes
     queries: int
     left_out: int
     order: Numbers
 
     @property
-    def columns(self) -> dict[str, Outcome]:
+    def columns(self) -> dict[str, QueryOutcomes]:
         """What came of the queries, by name."""
         return {"recorded": self.recorded, "unchanged": self.unchanged, "changed": self.changed}
 
     @property
-    def difference(self) -> tuple[Moment, ...]:
+    def difference(self) -> tuple[DifferenceMoment, ...]:
         """What the change adds to the error, after each part of the queries; the last of all."""
         return difference(self.unchanged, self.changed, self.order)
 
@@ -122,7 +122,7 @@ class WhatIf:
         self,
         trace: Recording,
         application: str | None,
-        deployment: Deployment,
+        deployment: RecordedDeployment,
         codec: Codec,
         at_hand: Sequence[AtHand] = (),
     ) -> None:
@@ -136,10 +136,10 @@ class WhatIf:
         self._numbers: dict[str, int] = {}  # of queries, by id
         self._keys: list[bytes] = []  # of their inputs
         self._start_us = 0  # when the first was asked
-        self.recorded = Outcome.of(0)
+        self.recorded = QueryOutcomes.of(0)
         self._gather()
 
-    def compare(self, changes: Mapping[str, str], poll_us: int | None = None) -> Comparison:
+    def compare(self, changes: Mapping[str, str], poll_us: int | None = None) -> ChangeComparison:
         """Play the queries twice, and return what came of those that count.
 
         Both plays run at once, one of them in a copy of this process; see `_copied`.
@@ -164,18 +164,20 @@ class WhatIf:
         left_out = np.frombuffer(before.left_out, np.bool_) | np.frombuffer(after.left_out, np.bool_)
         answered = before.outcome.answered() & after.outcome.answered() & self.recorded.answered()
         order = np.flatnonzero(answered & ~left_out)
-        return Comparison(self.recorded, before.outcome, after.outcome, len(self._numbers), int(left_out.sum()), order)
+        return ChangeComparison(
+            self.recorded, before.outcome, after.outcome, len(self._numbers), int(left_out.sum()), order
+        )
 
-    def play(self, application: Application, poll_us: int) -> Play:
+    def play(self, application: Application, poll_us: int) -> PlayOutcome:
         """Play all queries to an application; see `Loop`."""
         inputs = Inputs(self._numbers, self._keys, self._outputs, self._models, self._start_us)
-        with seldom():
+        with gc_less_often():
             loop = Loop(application, inputs, self._deployment, self._codec, poll_us)
             for record, number in self._played():
                 if record.topic == topics.QUERIES or not loop.left_out[number]:
                     loop.take(record)
             loop.end()
-        return Play(loop.outcome, loop.left_out)
+        return PlayOutcome(loop.outcome, loop.left_out)
 
     def _played(self) -> Iterator[tuple[Record, int]]:
         """Yield the application's queries, each once, and the feedback on them, with the query's number."""
@@ -204,7 +206,7 @@ class WhatIf:
     def _gather(self) -> None:
         """Number the queries, and learn what models have answered, how long they took, and what came of it."""
         beside = self._copied(self._beside)
-        with seldom():
+        with gc_less_often():
             for record in self._merged(topics.QUERIES, topics.PREDICTIONS):
                 with suppress(DecodeError):
                     self._take(record)
@@ -232,7 +234,7 @@ class WhatIf:
     def _beside(self) -> Beside:
         """Read losses and times."""
         models, found = RecordedModels(), Beside([], array("d"), {})
-        with seldom():
+        with gc_less_often():
             for record in self._merged(topics.OBSERVATIONS, topics.MODEL_PREDICTIONS):
                 with suppress(DecodeError):
                     if record.topic == topics.MODEL_PREDICTIONS:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from schemas.records import Tensor
-    from streams.operators.contract import Batch, Emit, EmitBatch, Load, Predict, Predicted, Record, Unload
+    from streams.operators.contract import Batch, Emit, EmitBatch, Load, Loaded, Predict, Predicted, Ran, Record, Unload
 
 # A logical topic name (without the deployment's prefix) and a partition number.
 TopicPartition: TypeAlias = tuple[str, int]
@@ -290,24 +290,6 @@ class RecentRecords(Protocol):
         ...
 
 
-class Ran(NamedTuple):
-    """What became of a batch; see `Operator.on_predicted`."""
-
-    results: Predicted
-    took_us: int
-    is_blocking: bool = False
-    is_lost: bool = False
-
-
-class Loaded(NamedTuple):
-    """What became of a copy; see `Operator.on_loaded`."""
-
-    fault: str | None
-    took_us: int
-    size_bytes: int = 0
-    is_lost: bool = False
-
-
 class ExecutorEvents(NamedTuple):
     """What executors tell, on the event loop's thread.
 
@@ -317,7 +299,7 @@ class ExecutorEvents(NamedTuple):
     """
 
     predicted: Callable[[Predict, Ran], None]
-    loaded: Callable[[Load, Loaded], None]
+    loaded: Callable[[Loaded], None]
 
 
 class Executors(Protocol):

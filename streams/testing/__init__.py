@@ -13,7 +13,7 @@ validator    what must be true of every run
 
 from streams.testing.driver import START_US, Driver, Pace
 from streams.testing.faults import Crash, Delay, Duplicate, Fault, Reorder, StoreDown, StoreLoss
-from streams.testing.models import Service
+from streams.testing.models import ModelBehaviour
 
 __all__ = [
     "START_US",
@@ -22,9 +22,9 @@ __all__ = [
     "Driver",
     "Duplicate",
     "Fault",
+    "ModelBehaviour",
     "Pace",
     "Reorder",
-    "Service",
     "StoreDown",
     "StoreLoss",
 ]

@@ -31,7 +31,7 @@ from streams.operators.contract import (
     FetchFeatures,
     FetchStates,
     Load,
-    Log,
+    LogMessage,
     Predict,
     Record,
     Skip,
@@ -40,7 +40,7 @@ from streams.operators.contract import (
 )
 from streams.runtime.kafka.fast.whole_batches import emits_of
 from streams.runtime.offsets import OffsetTracker
-from streams.testing.faults import Crash, Logs, Store, StoreDown, StoreLoss
+from streams.testing.faults import Crash, FaultyLogs, FaultyStore, StoreDown, StoreLoss
 from streams.testing.models import Services
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
     from streams.operators.contract import Effects, Operator, Position, Span, Unread
     from streams.testing.faults import Fault
-    from streams.testing.models import Lookup, Service
+    from streams.testing.models import Lookup, ModelBehaviour
     from streams.testing.packing import Packing
     from streams.topology import Node, Topology
 
@@ -74,7 +74,7 @@ class Pace:
 
 
 @dataclass(slots=True)
-class _Role:
+class _DrivenRole:
     """A role that runs: its place in the topology, how to make its operator, and where that one stands."""
 
     node: Node
@@ -105,7 +105,7 @@ class Driver:
         topology: Topology,
         operators: Mapping[str, Callable[[], Operator]],
         faults: Iterable[Fault] = (),
-        models: Mapping[str, Service] | None = None,
+        models: Mapping[str, ModelBehaviour] | None = None,
         *,
         pace: Pace | None = None,
         hears: Mapping[str, Callable[[Record], None]] | None = None,
@@ -135,14 +135,14 @@ class Driver:
         self._faults = list(faults)
         if self._faults and not pace.keeps:
             raise ValueError("a driver that keeps nothing has no faults: no role could be started again")
-        self.store = Store(is_lossy=any(isinstance(fault, StoreLoss) for fault in self._faults))
+        self.store = FaultyStore(is_lossy=any(isinstance(fault, StoreLoss) for fault in self._faults))
         self._topology = _checked(topology, operators)
         self._roles = [_made(node, operators, pace) for node in topology.nodes if node.role in operators]
         self._committed: dict[str, dict[tuple[str, int], int]] = {role.node.group: {} for role in self._roles}
-        self._logs = Logs(self._places(topology.topics), self._faults, self._appended, hears or {})
-        self._readers: dict[tuple[str, int], list[_Role]] = defaultdict(list)
+        self._logs = FaultyLogs(self._places(topology.topics), self._faults, self._appended, hears or {})
+        self._readers: dict[tuple[str, int], list[_DrivenRole]] = defaultdict(list)
         self._packing = packing
-        self._asked: list[tuple[_Role, FetchStates | WriteStates]] = []
+        self._asked: list[tuple[_DrivenRole, FetchStates | WriteStates]] = []
         self._services = Services(dict(models or {}), features)
         self._next_commit_us = pace.start_us + COMMIT_US
         self._wakes_us = 0  # before it nothing happens
@@ -189,14 +189,14 @@ class Driver:
             self._wakes_us = self._next_event_us()
         self.now_us = end_us
 
-    def _role(self, name: str) -> _Role:
+    def _role(self, name: str) -> _DrivenRole:
         return next(role for role in self._roles if role.node.role == name)
 
     def _places(self, names: Iterable[str]) -> list[tuple[str, int]]:
         return [(name, p) for name in names for p in range(self._topology.topics[name].partitions)]
 
-    def _start(self, role: _Role) -> None:
-        """Start a role, perhaps again: what it had asked of the store and of models is nobody's any more."""
+    def _start(self, role: _DrivenRole) -> None:
+        """Start a role, perhaps again. Answers to what it asked before its end are dropped."""
         if role.starts and not self._pace.keeps:
             raise RuntimeError(f"{role.node.role} cannot be started again: what it would read has not been kept")
         self._asked = [asked for asked in self._asked if asked[0] is not role]
@@ -213,7 +213,7 @@ class Driver:
             starts = {p: self.store.offsets.get(p, 0) for p in starts}
         self._begin(role, starts)
 
-    def _begin(self, role: _Role, starts: Mapping[int, int]) -> None:
+    def _begin(self, role: _DrivenRole, starts: Mapping[int, int]) -> None:
         """Position the main topic before `starts` by what the operator wants to read back."""
         if role.node.states == "writes":
             role.states_at |= {number: start or None for number, start in starts.items()}
@@ -227,7 +227,7 @@ class Driver:
         role.unread = set(role.positions)
         role.due_us = role.operator.needs().deadline_us
 
-    def _back(self, role: _Role, topic: str, partition: int, start: int) -> int:
+    def _back(self, role: _DrivenRole, topic: str, partition: int, start: int) -> int:
         """Return where a window before `start` begins."""
         log, window_us = self._logs[topic, partition], role.operator.needs().read_back_us
         oldest_us = (log[start - 1].timestamp_us if start else 0) - window_us
@@ -254,7 +254,7 @@ class Driver:
             if self.now_us >= self._next_commit_us:
                 self._commit()
 
-    def _deliver(self, role: _Role) -> bool:
+    def _deliver(self, role: _DrivenRole) -> bool:
         followed: list[Record] = []
         consumed: list[Record] = []
         unread, positions, follows = role.unread, role.positions, role.node.follows
@@ -313,13 +313,13 @@ class Driver:
         self._perform(role, outcome.tell(role.operator, self.now_us))
         return True
 
-    def _unread(self, role: _Role) -> Unread:
+    def _unread(self, role: _DrivenRole) -> Unread:
         """Return how many records of consumed partitions are still to be delivered."""
         consumed = {place: at for place, at in role.positions.items() if place[0] in role.node.consumes}
         counts = {place: self._logs.end(place) - position for place, position in consumed.items()}
         return {place: count for place, count in counts.items() if count > 0}
 
-    def _perform(self, role: _Role, effects: Effects) -> None:
+    def _perform(self, role: _DrivenRole, effects: Effects) -> None:
         """Do what an operator asks after a call, and note when its timer is due."""
         role.due_us = role.operator.needs().deadline_us
         for effect in effects:
@@ -341,18 +341,18 @@ class Driver:
                 case Predict() | Load() | FetchFeatures():
                     if self._services.take(effect, role.node.role, role.starts, self.now_us):
                         role.is_blocked = True
-                case Unload() | Log():
+                case Unload() | LogMessage():
                     pass  # a copy that is let go of costs nothing here, and nobody reads a log
                 case _:
                     assert_never(effect)
 
-    def _emit(self, role: _Role, effect: Emit | EmitBatch) -> None:
+    def _emit(self, role: _DrivenRole, effect: Emit | EmitBatch) -> None:
         assert effect.topic in role.node.produces, f"{role.node.role} is not said to write {effect.topic}"
         for emit in [effect] if isinstance(effect, Emit) else emits_of(effect):
             self._logs.append(emit, emit.value, self.now_us)
             self._complete(role, emit.completes)
 
-    def _complete(self, role: _Role, positions: Iterable[Position], spans: Sequence[Span] = ()) -> None:
+    def _complete(self, role: _DrivenRole, positions: Iterable[Position], spans: Sequence[Span] = ()) -> None:
         if self._pace.keeps:
             role.tracker.complete(positions)
             role.tracker.complete_spans(spans)
@@ -370,7 +370,7 @@ class Driver:
                 refused.add(effect.partition)
         return True
 
-    def _read(self, role: _Role, fetch: FetchStates, refused: set[int]) -> None:
+    def _read(self, role: _DrivenRole, fetch: FetchStates, refused: set[int]) -> None:
         """Read states; a partition that they do not belong to any more starts over."""
         found = self.store.find(fetch.keys)
         wrong = {n for n, offset in found.offsets.items() if role.states_at.get(n, offset) != offset} - refused
@@ -381,7 +381,7 @@ class Driver:
         if known:
             self._perform(role, role.operator.on_states(known, self.now_us))
 
-    def _write(self, role: _Role, write: WriteStates) -> bool:
+    def _write(self, role: _DrivenRole, write: WriteStates) -> bool:
         """Write states; a refused partition starts over from what is stored."""
         if self.store.write(write, self.now_us):
             role.states_at[write.partition] = write.offset
@@ -390,7 +390,7 @@ class Driver:
         self._start_over(role, write.partition)
         return False
 
-    def _start_over(self, role: _Role, number: int) -> None:
+    def _start_over(self, role: _DrivenRole, number: int) -> None:
         stored = self.store.offsets.get(number)
         role.operator.on_revoked([number])
         self._begin(role, {number: stored or 0})
@@ -460,8 +460,8 @@ class Driver:
                 yield self._pace.start_us + fault.to_us
 
 
-def _made(node: Node, operators: Mapping[str, Callable[[], Operator]], pace: Pace) -> _Role:
-    return _Role(node, operators[node.role], every_us=pace.polls_us.get(node.role, 0))
+def _made(node: Node, operators: Mapping[str, Callable[[], Operator]], pace: Pace) -> _DrivenRole:
+    return _DrivenRole(node, operators[node.role], every_us=pace.polls_us.get(node.role, 0))
 
 
 def _checked(topology: Topology, operators: Iterable[str]) -> Topology:

@@ -75,7 +75,7 @@ class StoreLoss:
 Fault: TypeAlias = Crash | Duplicate | Delay | Reorder | StoreDown | StoreLoss
 
 
-class Logs:
+class FaultyLogs:
     """The records of every partition, appended and seen as faults let them be.
 
     Args:
@@ -172,7 +172,7 @@ class Logs:
         self._appended(place)
 
 
-class Store(StateTable):
+class FaultyStore(StateTable):
     """Policy states and offsets by partition, with their history if any of it is going to be lost.
 
     The history takes a copy of all states for each write.

@@ -23,16 +23,16 @@ REBALANCE_S = 12.0
 HEARTBEAT_S = 2.0
 
 
-class _Weather(Protocol):
+class _GroupWeather(Protocol):
     @property
     def away(self) -> int: ...
 
 
-class _Broker(Protocol):
+class _GroupBroker(Protocol):
     """What a group needs of its broker."""
 
     @property
-    def weather(self) -> _Weather: ...
+    def weather(self) -> _GroupWeather: ...
 
     def places(self, topic: str) -> list[TopicPartition]: ...
 
@@ -62,7 +62,7 @@ class Group:
     """
 
     name: str
-    broker: _Broker
+    broker: _GroupBroker
     committed: dict[TopicPartition, int] = field(default_factory=dict)
     watching: list[Callable[[str, Mapping[TopicPartition, int]], None]] = field(default_factory=list)
     generation: int = 0

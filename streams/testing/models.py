@@ -15,7 +15,7 @@ from itertools import count
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from schemas import topics
-from streams.operators.contract import LOOKED_UP, FetchFeatures, Load, Predict, Predicted, Record
+from streams.operators.contract import LOOKED_UP, FetchFeatures, Load, Loaded, Predict, Predicted, Ran, Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,7 +32,7 @@ def _at_once(_load: Load) -> tuple[str | None, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Service:
+class ModelBehaviour:
     """How one model behaves.
 
     Attributes:
@@ -46,7 +46,7 @@ class Service:
     is_blocking: bool = False
 
 
-class Outcome(NamedTuple):
+class ToldOutcome(NamedTuple):
     """What a role is told at a time.
 
     Attributes:
@@ -65,17 +65,17 @@ class Outcome(NamedTuple):
 class Services:
     """All models of a driver and its store of features, and what they will have done."""
 
-    def __init__(self, services: dict[str, Service], look_up: Lookup | None = None) -> None:
+    def __init__(self, services: dict[str, ModelBehaviour], look_up: Lookup | None = None) -> None:
         self._services = services
         self._look_up = look_up
-        self._outcomes: list[tuple[int, int, Outcome]] = []
+        self._outcomes: list[tuple[int, int, ToldOutcome]] = []
         self._order = count()
 
     def next_us(self) -> int | None:
         """Return when the next outcome is there."""
         return self._outcomes[0][0] if self._outcomes else None
 
-    def due(self, now_us: int) -> Outcome | None:
+    def due(self, now_us: int) -> ToldOutcome | None:
         """Return an outcome that is there."""
         return heappop(self._outcomes)[2] if self._outcomes and self._outcomes[0][0] <= now_us else None
 
@@ -95,9 +95,9 @@ class Services:
         fault, took_us = self._service(model.name).load(load)
 
         def tell(operator: Operator, now_us: int) -> Effects:
-            return operator.on_loaded(model.name, model.version, fault, took_us, now_us, copy=load.copy)
+            return operator.on_loaded(Loaded.of(load, fault, took_us), now_us)
 
-        self._later(now_us + took_us, Outcome(role, start, tell))
+        self._later(now_us + took_us, ToldOutcome(role, start, tell))
 
     def _features(self, fetch: FetchFeatures, role: str, start: int, now_us: int) -> None:
         """Look up features; each key is answered by itself."""
@@ -105,7 +105,7 @@ class Services:
             found = None if self._look_up is None else self._look_up(key)
             if found is not None:
                 record = Record(topics.FEATURES, LOOKED_UP, LOOKED_UP, now_us, key.encode(), found[0])
-                self._later(now_us + found[1], Outcome(role, start, partial(_read, record)))
+                self._later(now_us + found[1], ToldOutcome(role, start, partial(_read, record)))
 
     def _predict(self, batch: Predict, role: str, start: int, now_us: int) -> bool:
         """Predict a batch; returns whether its role does nothing else meanwhile."""
@@ -120,9 +120,9 @@ class Services:
         results, took_us = found
 
         def tell(operator: Operator, now_us: int) -> Effects:
-            return operator.on_predicted(batch.batch_id, results, took_us, now_us, is_blocking=service.is_blocking)
+            return operator.on_predicted(batch.batch_id, Ran(results, took_us, service.is_blocking), now_us)
 
-        self._later(now_us + took_us, Outcome(role, start, tell, service.is_blocking))
+        self._later(now_us + took_us, ToldOutcome(role, start, tell, service.is_blocking))
         return service.is_blocking
 
     def _together(self, batch: Predict, role: str, start: int, now_us: int) -> None:
@@ -132,10 +132,12 @@ class Services:
             found = None if is_lost else self._service(part.model).predict(part)
             if found is not None:
                 at_us = max(at_us, now_us + found[1])
-                self._later(at_us, Outcome(role, start, partial(_told, part, found[0], at_us - now_us)))
+                self._later(at_us, ToldOutcome(role, start, partial(_told, part, found[0], at_us - now_us)))
             elif is_lost:
                 results = replace(Predicted.failed(len(part.rows), ""), fault=None)
-                self._later(at_us, Outcome(role, start, partial(_told, part, results, at_us - now_us, is_lost=True)))
+                self._later(
+                    at_us, ToldOutcome(role, start, partial(_told, part, results, at_us - now_us, is_lost=True))
+                )
             else:
                 is_lost, at_us = True, at_us + part.patience_us
                 self._hang(part, role, start, at_us)
@@ -145,15 +147,15 @@ class Services:
         results = Predicted.failed(len(batch.rows), fault)
 
         def tell(operator: Operator, now_us: int) -> Effects:
-            told = operator.on_predicted(batch.batch_id, results, batch.patience_us, now_us, is_lost=True)
-            return told + operator.on_loaded(batch.model, batch.version, fault, 0, now_us, copy=batch.copy)
+            told = operator.on_predicted(batch.batch_id, Ran(results, batch.patience_us, is_lost=True), now_us)
+            return told + operator.on_loaded(Loaded(batch.model, batch.version, batch.copy, fault), now_us)
 
-        self._later(at_us, Outcome(role, start, None if batch.is_vital else tell))
+        self._later(at_us, ToldOutcome(role, start, None if batch.is_vital else tell))
 
-    def _later(self, at_us: int, outcome: Outcome) -> None:
+    def _later(self, at_us: int, outcome: ToldOutcome) -> None:
         heappush(self._outcomes, (at_us, next(self._order), outcome))
 
-    def _service(self, model: str) -> Service:
+    def _service(self, model: str) -> ModelBehaviour:
         if model not in self._services:
             raise LookupError(f"nothing says how model {model} behaves; name it in `models`")
         return self._services[model]
@@ -163,7 +165,7 @@ def _told(
     part: Predict, results: Predicted, took_us: int, operator: Operator, now_us: int, *, is_lost: bool = False
 ) -> Effects:
     """Tell an operator of a part of a batch."""
-    return operator.on_predicted(part.batch_id, results, took_us, now_us, is_lost=is_lost)
+    return operator.on_predicted(part.batch_id, Ran(results, took_us, is_lost=is_lost), now_us)
 
 
 def _read(record: Record, operator: Operator, now_us: int) -> Effects:

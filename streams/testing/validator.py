@@ -28,7 +28,7 @@ _CODEC = Codec()
 
 
 @dataclass(frozen=True, slots=True)
-class Log:
+class ObservationLog:
     """One partition of `observations`: each with its record's timestamp (µs), and the offset after the last."""
 
     observations: Sequence[tuple[int, Observation]] = ()
@@ -44,7 +44,7 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class RunEvidence:
     """What a run left behind.
 
     Attributes:
@@ -62,18 +62,18 @@ class Evidence:
     garbage: frozenset[bytes]
     told: Mapping[str, int]
     predictions: Sequence[Prediction]
-    log: Mapping[int, Log]
+    log: Mapping[int, ObservationLog]
     stored: Mapping[int, Stored]
     dead: Sequence[bytes]
     window_us: int
 
 
-def faults(evidence: Evidence) -> list[str]:
+def faults(evidence: RunEvidence) -> list[str]:
     """Return one sentence for each thing that is wrong; none if nothing was lost and nothing counted twice."""
     return [*_unanswered(evidence), *_mislearnt(evidence), *_misstored(evidence)]
 
 
-def _unanswered(evidence: Evidence) -> Iterator[str]:
+def _unanswered(evidence: RunEvidence) -> Iterator[str]:
     answered = {prediction.query_id for prediction in evidence.predictions}
     dead = set(evidence.dead)
     yield from _some(evidence.asked - answered, "queries have no answer")
@@ -82,7 +82,7 @@ def _unanswered(evidence: Evidence) -> Iterator[str]:
     yield from _some(dead - evidence.garbage, "good records are dead letters")
 
 
-def _mislearnt(evidence: Evidence) -> Iterator[str]:
+def _mislearnt(evidence: RunEvidence) -> Iterator[str]:
     """Compare learnt observations with feedback; feedback joins the first answer to its query."""
     first = {prediction.query_id: prediction for prediction in reversed(evidence.predictions)}
     decided = {query_id for query_id, prediction in first.items() if prediction.decision is not None}
@@ -108,9 +108,9 @@ def _states(observation: Observation) -> set[str]:
     return {observation.decision.state, observation.application}
 
 
-def _misstored(evidence: Evidence) -> Iterator[str]:
+def _misstored(evidence: RunEvidence) -> Iterator[str]:
     for number, stored in sorted(evidence.stored.items()):
-        log = evidence.log.get(number, Log())
+        log = evidence.log.get(number, ObservationLog())
         expected = {name: _CODEC.encode(state) for name, state in fold(log.observations, evidence.window_us).items()}
         names = expected.keys() | stored.states.keys()
         different = {name for name in names if expected.get(name) != stored.states.get(name)}

@@ -13,7 +13,7 @@ from schemas import topics
 from schemas.errors import DecodeError
 from schemas.framing import peek_id, peek_texts
 from schemas.records import Observations, Outcome, Prediction, Status
-from streams.trace.times import Times
+from streams.trace.times import LogTimes
 
 if TYPE_CHECKING:
     from schemas.codec import Codec
@@ -52,7 +52,7 @@ class Contents:
     statuses: Counter[str] = field(default_factory=Counter)
     models: dict[str, Counter[str]] = field(default_factory=dict)
     observations: int = 0
-    delays: Times = field(default_factory=Times)
+    delays: LogTimes = field(default_factory=LogTimes)
     unmatched: int = 0
     undecodable: int = 0
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from schemas.codec import Codec
-    from streams.trace.mapping import Source, TraceMapping
+    from streams.trace.mapping import FieldSource, TraceMapping
     from streams.trace.tables import Row
 
 LOGGED: Final = "logged"  # the name of the policy that decided
@@ -107,7 +107,7 @@ def _arms(given: Any, row: Row, mapping: TraceMapping) -> list[str]:
     return found
 
 
-def _place(chosen: Source, row: Row, arms: Sequence[str]) -> int:
+def _place(chosen: FieldSource, row: Row, arms: Sequence[str]) -> int:
     value = chosen.of(row)
     if chosen.by == PLACE:
         place = int(value)

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
     from schemas.codec import Codec
     from streams.operators.contract import Record
-    from streams.trace.manifest import Manifest
+    from streams.trace.manifest import TraceManifest
     from streams.trace.mapping import TraceMapping
 
 _AT_ONCE: Final = 10_000
 
 
-def imported(file: Path, mapping: TraceMapping, folder: Path, about: Manifest, codec: Codec) -> Manifest:
+def imported(file: Path, mapping: TraceMapping, folder: Path, about: TraceManifest, codec: Codec) -> TraceManifest:
     """Write a file's rows to a trace; return what that holds. One that was interrupted is completed.
 
     Args:

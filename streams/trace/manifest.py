@@ -128,7 +128,7 @@ class RecordedTopic:
 
 
 @dataclass(frozen=True, slots=True)
-class Manifest:
+class TraceManifest:
     """What a trace holds.
 
     Attributes:
@@ -165,7 +165,7 @@ class Manifest:
         """The latest timestamp, in microseconds since the epoch; None without any record."""
         return max((part.until_us for topic in self.topics.values() for part in topic.parts), default=None)
 
-    def trimmed(self, keep_bytes: int) -> Manifest:
+    def trimmed(self, keep_bytes: int) -> TraceManifest:
         """Return a manifest of at most so many bytes: without its oldest complete parts."""
         left = self
         while left.bytes > keep_bytes and (old := _oldest(left)) is not None:
@@ -173,12 +173,12 @@ class Manifest:
             left = left.with_topic(topic.without(part))
         return left
 
-    def with_topic(self, topic: RecordedTopic) -> Manifest:
+    def with_topic(self, topic: RecordedTopic) -> TraceManifest:
         """Return a manifest in which this topic is new, or replaced."""
         return replace(self, topics={**self.topics, topic.name: topic})
 
 
-def _oldest(manifest: Manifest) -> tuple[RecordedTopic, Part] | None:
+def _oldest(manifest: TraceManifest) -> tuple[RecordedTopic, Part] | None:
     """Return the complete part that ends first, among those that come first in their partitions."""
     firsts: dict[tuple[str, int], tuple[RecordedTopic, Part]] = {}
     for topic in manifest.topics.values():
@@ -188,7 +188,7 @@ def _oldest(manifest: Manifest) -> tuple[RecordedTopic, Part] | None:
     return min(complete, key=lambda pair: pair[1].until_us, default=None)
 
 
-def write(folder: Path, manifest: Manifest) -> None:
+def write(folder: Path, manifest: TraceManifest) -> None:
     """Write the manifest; after a crash of the machine either the old one is there or this one."""
     data = {"format": FORMAT, **asdict(manifest)}
     new = folder / (FILE + ".new")
@@ -205,7 +205,7 @@ def write(folder: Path, manifest: Manifest) -> None:
         os.close(descriptor)
 
 
-def read(folder: Path) -> Manifest:
+def read(folder: Path) -> TraceManifest:
     """Read a folder's manifest.
 
     Raises:
@@ -225,7 +225,7 @@ def read(folder: Path) -> Manifest:
         prefix, version, settings, source = (data[key] for key in ("prefix", "version", "settings", "source"))
         _check(str, prefix, version, source)
         _check(dict, settings)
-        return Manifest(prefix, version, settings, topics, source)
+        return TraceManifest(prefix, version, settings, topics, source)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise TraceError(f"{path} is damaged: {error!r}; take another copy of the trace") from error
 

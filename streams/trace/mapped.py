@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from schemas.codec import Codec
-    from streams.trace.mapping import Source, TraceMapping
+    from streams.trace.mapping import FieldSource, TraceMapping
     from streams.trace.tables import Row
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -145,7 +145,7 @@ def _feedback(later: _Later, told: Feedback, offset: int, codec: Codec) -> Recor
     return Record(topics.FEEDBACK, 0, offset, later.at_us, later.key, codec.encode(feedback))
 
 
-def _time_us(row: Row, source: Source | None, number: int) -> int:
+def _time_us(row: Row, source: FieldSource | None, number: int) -> int:
     """Return a time, or how long something takes, in microseconds; nothing takes none."""
     if source is None:
         return 0

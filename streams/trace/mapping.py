@@ -34,7 +34,7 @@ ISO: Final = "iso"
 _KEYS: Final = ("column", "columns", "value", "unit", "low", "high", "by")
 
 
-class Source(NamedTuple):
+class FieldSource(NamedTuple):
     """Where a value comes from: a column, several, or the same for all rows; and how it is to be read.
 
     Attributes:
@@ -83,22 +83,22 @@ def _cell(row: Row, name: str) -> Any:
 class TraceMapping:
     """Which columns make queries and feedback; see the head of this file."""
 
-    application: Source
-    time: Source
-    input: Source | None = None
-    id: Source | None = None
-    context: Source | None = None
-    features: Source | None = None
-    label: Source | None = None
-    loss: Source | None = None
-    delay: Source | None = None
-    count: Source | None = None
-    over: Source | None = None
-    chosen: Source | None = None
-    propensity: Source | None = None
-    arms: Source | None = None
-    cost: Source | None = None
-    reward: Source | None = None
+    application: FieldSource
+    time: FieldSource
+    input: FieldSource | None = None
+    id: FieldSource | None = None
+    context: FieldSource | None = None
+    features: FieldSource | None = None
+    label: FieldSource | None = None
+    loss: FieldSource | None = None
+    delay: FieldSource | None = None
+    count: FieldSource | None = None
+    over: FieldSource | None = None
+    chosen: FieldSource | None = None
+    propensity: FieldSource | None = None
+    arms: FieldSource | None = None
+    cost: FieldSource | None = None
+    reward: FieldSource | None = None
 
     @property
     def topics(self) -> tuple[str, ...]:
@@ -143,9 +143,9 @@ def _unknown(key: str, known: Iterable[str]) -> str:
     return f"the mapping has an unknown key {key!r}: did you mean {nearest!r}? There are: {', '.join(known)}"
 
 
-def _source(key: str, value: object) -> Source:
+def _source(key: str, value: object) -> FieldSource:
     if not isinstance(value, dict):
-        return Source(value=value)
+        return FieldSource(value=value)
     for name in value:
         if name not in _KEYS:
             raise TraceError(_unknown(f"{key}.{name}", [f"{key}.{known}" for known in _KEYS]))
@@ -155,7 +155,7 @@ def _source(key: str, value: object) -> Source:
     if (by := value.get("by")) not in (None, "name", "place"):
         raise TraceError(f"{key}.by is {by!r}; there are: name, place")
     columns = tuple(value.get("columns") or ())
-    return Source(value.get("column"), columns, value.get("value"), unit, _bounds(key, value), by)
+    return FieldSource(value.get("column"), columns, value.get("value"), unit, _bounds(key, value), by)
 
 
 def _bounds(key: str, value: Mapping[str, Any]) -> tuple[float, float] | None:

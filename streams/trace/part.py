@@ -32,7 +32,7 @@ class _Block(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Waiting:
+class _WaitingRecords:
     """Packed records that are not in the file yet."""
 
     packed: list[bytes] = field(default_factory=list)
@@ -81,7 +81,7 @@ class GrowingPart:
         self._partition = partition
         self._schema = schema_of(record)
         self._part = part
-        self._waiting = _Waiting()
+        self._waiting = _WaitingRecords()
         self._digest = hashlib.sha256()
         if part is not None:
             verify(path.parent, part)
@@ -119,7 +119,7 @@ class GrowingPart:
             self._digest.update(file.read())
             size = file.tell()
         self._part = self._grown(size)
-        self._waiting = _Waiting()
+        self._waiting = _WaitingRecords()
         return self._part
 
     def _grown(self, size: int) -> Part:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from streams.operators.contract import Record
-    from streams.trace.manifest import Manifest, Part
+    from streams.trace.manifest import Part, TraceManifest
 
 _TIME: Final = attrgetter("timestamp_us")
 _CHUNK_BYTES: Final = 1 << 20
@@ -36,7 +36,7 @@ class Trace:
         manifest: what it holds.
     """
 
-    def __init__(self, folder: Path, manifest: Manifest) -> None:
+    def __init__(self, folder: Path, manifest: TraceManifest) -> None:
         self.folder = folder
         self.manifest = manifest
 

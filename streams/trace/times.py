@@ -9,7 +9,7 @@ from typing import Final
 _RATIO: Final = math.log(1.01)  # a quantile is right to 1 %
 
 
-class Times:
+class LogTimes:
     """Times by their logarithm: quantiles without the times themselves."""
 
     def __init__(self) -> None:

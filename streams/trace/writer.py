@@ -12,7 +12,7 @@ from schemas.codec import Codec
 from schemas.definitions import CURRENT
 from streams.trace import manifest as manifests
 from streams.trace.layout import pack, record_of
-from streams.trace.manifest import Manifest, RecordedTopic, TraceError, file_name
+from streams.trace.manifest import RecordedTopic, TraceError, TraceManifest, file_name
 from streams.trace.part import GrowingPart
 
 if TYPE_CHECKING:
@@ -56,7 +56,9 @@ class TraceWriter:
         TraceError: the folder holds something else, another deployment's trace or a damaged one, or is in use.
     """
 
-    def __init__(self, folder: Path, about: Manifest, codec: Codec | None = None, limits: Limits | None = None) -> None:
+    def __init__(
+        self, folder: Path, about: TraceManifest, codec: Codec | None = None, limits: Limits | None = None
+    ) -> None:
         self._folder = folder
         self._codec = codec or Codec()
         self._limits = limits or Limits()
@@ -85,7 +87,7 @@ class TraceWriter:
         self._schemas: dict[str, set[str]] = {}
 
     @property
-    def manifest(self) -> Manifest:
+    def manifest(self) -> TraceManifest:
         """What is on disk, except where the last write has failed."""
         return self._manifest
 
@@ -187,7 +189,7 @@ def _class(name: str | None) -> type | None:
     return None if name is None else getattr(records, name)
 
 
-def _files(manifest: Manifest) -> set[str]:
+def _files(manifest: TraceManifest) -> set[str]:
     return {part.file for topic in manifest.topics.values() for part in topic.parts}
 
 
@@ -209,7 +211,7 @@ def _unusable(folder: Path, error: OSError) -> TraceError:
     return TraceError(f"{folder} cannot be recorded to: {error.filename}: {error.strerror}; name another folder")
 
 
-def _continued(folder: Path, about: Manifest) -> Manifest:
+def _continued(folder: Path, about: TraceManifest) -> TraceManifest:
     """Return the manifest to go on from, that of the folder if it has one."""
     if not (folder / manifests.FILE).exists():
         if any(entry.name != _LOCK for entry in folder.iterdir()):

@@ -9,7 +9,7 @@ import pytest
 
 from load.hostile.batches import lz4_with_a_wrong_checksum
 from streams.runtime.corrupt import CorruptBatch
-from tests.batches import TWO, Said, batch, bomb, compressed, with_checksum
+from tests.batches import TWO, AnswerColumn, batch, bomb, compressed, with_checksum
 from tests.kafka import put_batch
 from tests.ports import joined, play
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from tests.ports import Memory, OnEmbedded, OnKafka, Place
 
 
-def numbered(count: int, first: int = 0) -> list[Said]:
+def numbered(count: int, first: int = 0) -> list[AnswerColumn]:
     """Return records that tell their number."""
     return [(b"k", b"%d" % number, []) for number in range(first, first + count)]
 
 
 def test_records_come_in_order_and_whole(place: Place) -> None:
     """Tombstones, missing keys, headers with and without a value, and one as large as a batch may be."""
-    said: list[Said] = [
+    said: list[AnswerColumn] = [
         (b"k", b"v", [("name", b"value"), ("name", b"again"), ("none", None), ("", b"")]),
         (b"k", None, []),
         (None, b"v", []),

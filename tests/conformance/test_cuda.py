@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from workers.manifest import Manifest, Signature
-from workers.runtimes.pipeline import Pipeline
+from workers.runtimes.pipeline import DevicePipeline
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -153,7 +153,7 @@ def expected(rows: NDArray[Any]) -> NDArray[Any]:
 
 def test_batches_of_any_size_are_answered_whole_and_in_parts() -> None:
     """Buffers grow, and what a batch leaves in them is not an answer to the next one."""
-    pipeline = Pipeline(device(FakeCuda()), least_rows=2)
+    pipeline = DevicePipeline(device(FakeCuda()), least_rows=2)
     for rows in (3, 40, 1, 40, 9, 200, 40):
         for _ in range(10):
             assert np.allclose(pipeline.answer(batch(rows)), expected(batch(rows)))
@@ -161,7 +161,7 @@ def test_batches_of_any_size_are_answered_whole_and_in_parts() -> None:
 
 def test_answers_are_the_callers() -> None:
     """The pinned buffer is used again by the next batch."""
-    port = Pipeline(device(FakeCuda()))
+    port = DevicePipeline(device(FakeCuda()))
     first = port.answer(batch(2))
     port.answer(np.zeros((2, WIDTH), np.float32))
     assert np.allclose(first, expected(batch(2)))
@@ -187,7 +187,7 @@ def test_the_module_waits_for_the_copy_and_the_host_for_the_answers() -> None:
 def test_recorded_sizes_are_replayed_and_others_run() -> None:
     """Of a size between them the module is called."""
     cuda = FakeCuda()
-    pipeline = Pipeline(device(cuda))
+    pipeline = DevicePipeline(device(cuda))
     with torch.inference_mode():
         assert pipeline.prepare((1, 4)) == ""
         cuda.replays = 0
@@ -201,7 +201,7 @@ def test_recorded_sizes_are_replayed_and_others_run() -> None:
 def test_whole_numbers_are_recorded_too() -> None:
     """They may be places in a table, so that only zeros are sure to be allowed."""
     cuda = FakeCuda()
-    pipeline = Pipeline(device(cuda, dtype=torch.int64))
+    pipeline = DevicePipeline(device(cuda, dtype=torch.int64))
     rows = batch(4).astype(np.int64)
     assert pipeline.prepare((4,)) == ""
     assert np.allclose(pipeline.answer(rows), expected(rows))
@@ -216,7 +216,7 @@ def test_a_module_that_cannot_be_captured_runs_without_a_graph() -> None:
             raise RuntimeError("operation not permitted when stream is capturing")
         return doubled(rows)
 
-    pipeline = Pipeline(device(cuda, branching))
+    pipeline = DevicePipeline(device(cuda, branching))
     assert "not permitted" in pipeline.prepare((4,))
     assert np.allclose(pipeline.answer(batch(4)), expected(batch(4)))
 
@@ -231,7 +231,7 @@ def test_a_graph_that_answers_otherwise_is_not_kept() -> None:
             cuda.captured = rows, answers
         return answers
 
-    pipeline = Pipeline(device(cuda, counting))
+    pipeline = DevicePipeline(device(cuda, counting))
     assert pipeline.prepare((4,)) == "for 4 rows its graph answers otherwise than the module"
     replays = cuda.replays
     pipeline.answer(batch(4))

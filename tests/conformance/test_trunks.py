@@ -13,7 +13,7 @@ from schemas.records import Outcome, Tensor
 from workers.errors import PackageError
 from workers.executors.footprint import Footprint
 from workers.executors.predictor import predictor
-from workers.executors.together import Copy, headed, together
+from workers.executors.together import HeldModel, headed, together
 from workers.manifest import read
 from workers.packages.loading import load_package
 from workers.packages.packaging import package_sklearn, package_torch
@@ -55,9 +55,9 @@ def package(folder: Path, name: str, outputs: int = 3, seed: int = 0, head: str 
     return load_package(folder / name)
 
 
-def copy(model: LoadedModel) -> Copy:
+def copy(model: LoadedModel) -> HeldModel:
     """Return a model as the process of a host holds it."""
-    return Copy(predictor(model), headed(model, ()))
+    return HeldModel(predictor(model), headed(model, ()))
 
 
 def inputs(rows: NDArray[np.float32]) -> list[Tensor]:

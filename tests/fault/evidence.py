@@ -11,17 +11,17 @@ from schemas import topics
 from schemas.records import Observation, Observations, Prediction
 from streams.operators.join.kernel import JoinerSettings
 from streams.runtime.stores.redis import unstamped
-from streams.testing.validator import Evidence, Log, Stored
+from streams.testing.validator import ObservationLog, RunEvidence, Stored
 
 if TYPE_CHECKING:
     from tests.deployments import Deployed
     from tests.fault.traffic import Traffic
 
 
-async def collected(there: Deployed, traffic: Traffic) -> Evidence:
+async def collected(there: Deployed, traffic: Traffic) -> RunEvidence:
     """Return what there is at this moment."""
     dead = [records for topic, records in there.watch.records.items() if topic.endswith(topics.dead_letters(""))]
-    return Evidence(
+    return RunEvidence(
         asked=frozenset(traffic.asked),
         garbage=frozenset(traffic.garbage),
         told=dict(traffic.told),
@@ -33,14 +33,14 @@ async def collected(there: Deployed, traffic: Traffic) -> Evidence:
     )
 
 
-def _log(there: Deployed) -> dict[int, Log]:
+def _log(there: Deployed) -> dict[int, ObservationLog]:
     seen: dict[int, list[tuple[int, Observation]]] = {}
     ends: dict[int, int] = {}
     for record in there.watch.records[topics.OBSERVATIONS]:
         observations = there.codec.decode(Observations, record.value).items
         seen.setdefault(record.partition, []).extend((record.timestamp_us, each) for each in observations)
         ends[record.partition] = record.offset + 1
-    return {number: Log(seen[number], ends[number]) for number in seen}
+    return {number: ObservationLog(seen[number], ends[number]) for number in seen}
 
 
 async def _stored(there: Deployed) -> dict[int, Stored]:

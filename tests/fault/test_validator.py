@@ -11,7 +11,7 @@ import pytest
 from schemas.codec import Codec
 from schemas.records import Decision, JoinStatus, ModelOutput, Observation, Outcome, PolicyState, Prediction, Status
 from streams.operators.learn.fold import fold
-from streams.testing.validator import Evidence, Log, Stored, faults
+from streams.testing.validator import ObservationLog, RunEvidence, Stored, faults
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,12 +35,14 @@ def observation(query_id: str, label: int = 0) -> Observation:
     return Observation(query_id, "sums", None, DECISION, losses, losses[0], label, JoinStatus.JOINED, 0, 0)
 
 
-def logged(ids: list[str]) -> Log:
+def logged(ids: list[str]) -> ObservationLog:
     """Return a log of these ids, one a second."""
-    return Log([(number * 1_000_000, observation(query_id)) for number, query_id in enumerate(ids)], len(ids))
+    return ObservationLog(
+        [(number * 1_000_000, observation(query_id)) for number, query_id in enumerate(ids)], len(ids)
+    )
 
 
-def stored(log: Log) -> Stored:
+def stored(log: ObservationLog) -> Stored:
     """Return what a learner leaves behind."""
     states = fold(log.observations, WINDOW_US)
     return Stored(log.end, {name: CODEC.encode(state) for name, state in states.items()})
@@ -48,7 +50,7 @@ def stored(log: Log) -> Stored:
 
 # Six queries; the last one was answered without a decision, so that nothing can be learnt from it.
 LOG = logged(IDS[:5])
-CLEAN = Evidence(
+CLEAN = RunEvidence(
     asked=frozenset(IDS),
     garbage=frozenset({b"garbage"}),
     told=dict.fromkeys(IDS, 0),
@@ -88,13 +90,13 @@ def _recounted(state: bytes) -> bytes:
     return CODEC.encode(read._replace(version=read.version + 1))
 
 
-def _with_state(change: Callable[[bytes], bytes]) -> Evidence:
+def _with_state(change: Callable[[bytes], bytes]) -> RunEvidence:
     clean = CLEAN.stored[0]
     return replace(CLEAN, stored={0: Stored(clean.offset, {"sums": change(clean.states["sums"])})})
 
 
 TWICE = logged([*IDS[:5], IDS[0]])
-OTHER_LABEL = Log([*LOG.observations[:4], (4, observation(IDS[4], 1))], 5)
+OTHER_LABEL = ObservationLog([*LOG.observations[:4], (4, observation(IDS[4], 1))], 5)
 
 
 @pytest.mark.parametrize(
@@ -135,7 +137,7 @@ OTHER_LABEL = Log([*LOG.observations[:4], (4, observation(IDS[4], 1))], 5)
         ),
     ],
 )
-def test_every_fault_is_seen(evidence: Evidence, sentence: str) -> None:
+def test_every_fault_is_seen(evidence: RunEvidence, sentence: str) -> None:
     """Each is planted alone; the bits of one float count, too."""
     assert sentence in faults(evidence)
 

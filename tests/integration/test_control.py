@@ -13,7 +13,7 @@ from deploy.local.process import free_port
 from schemas import topics
 from schemas.codec import Codec
 from schemas.records import Report
-from streams.control.app import Options, create
+from streams.control.app import ControlOptions, create
 from streams.operators.contract import Emit
 from streams.runtime.clock import SystemClock
 from streams.runtime.kafka.connection import KafkaConnection
@@ -71,7 +71,7 @@ async def page(kafka: Broker, prefix: str, tmp_path: Path) -> AsyncIterator[Page
     """Run the app on topics of its own."""
     kafka.create_topics({f"{prefix}.{topics.REPORTS}": 1, f"{prefix}.{CONTROL_TABLE}": 1})
     port = free_port()
-    app = create(Options(kafka.bootstrap, prefix, "control@test", "127.0.0.1", port, tmp_path), CODEC)
+    app = create(ControlOptions(kafka.bootstrap, prefix, "control@test", "127.0.0.1", port, tmp_path), CODEC)
     transport = KafkaTransport(KafkaConnection(kafka.bootstrap, prefix), SystemClock())
     await transport.start()
     await app.start()

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from schemas.records import Model
-from streams.operators.contract import Load
+from streams.operators.contract import Load, Loaded
 from streams.runtime.clock import SystemClock
-from streams.runtime.ports import ExecutorEvents, Loaded
+from streams.runtime.ports import ExecutorEvents
 from workers.executors.factory import executors_of
 from workers.manifest import digest
 from workers.packages.packaging import package_lightgbm

@@ -13,7 +13,7 @@ import pytest
 
 from deploy.errors import StartError
 from deploy.local.logs import tail
-from deploy.local.process import Process, free_port, listens, spawn, stop, wait_ready
+from deploy.local.process import ChildProcess, free_port, listens, spawn, stop, wait_ready
 from deploy.local.supervisor import Child, Supervisor
 
 ROOT = Path(__file__).parents[2]
@@ -23,7 +23,7 @@ DEAF = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); prin
 PARENT = f"import subprocess, time; print(subprocess.Popen({SLEEP!r}).pid, flush=True); time.sleep(600)"
 
 
-def wait_for_line(process: Process, log: Path) -> str:
+def wait_for_line(process: ChildProcess, log: Path) -> str:
     """Return the first line the process wrote."""
     wait_ready(process, lambda: log.exists() and "\n" in log.read_text(), name="child", log=log, timeout_s=60)
     return log.read_text().splitlines()[0]
@@ -95,7 +95,7 @@ def test_what_a_child_started_ends_with_it(tmp_path: Path) -> None:
 
 def test_a_child_outlives_the_thread_that_started_it(tmp_path: Path) -> None:
     """The tie is to the process: a worker thread may start a child and end."""
-    started: list[Process] = []
+    started: list[ChildProcess] = []
     thread = threading.Thread(target=lambda: started.append(spawn(SLEEP, log=tmp_path / "log")))
     thread.start()
     thread.join()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from deploy.cli.load_stage import launcher
-from deploy.config.settings import Worker
+from deploy.config.settings import WorkerSection
 from deploy.state import desired
 from load.harness.backlog import Asker
 from load.harness.system import Deployment, Stage
@@ -120,7 +120,7 @@ async def test_partitions_that_are_added_while_everything_runs_are_used_and_no_q
     async with deployed(
         *(kafka, redis_server.url, prefix, tmp_path, models, applications), roles=("selection", "worker")
     ) as there:
-        wide = there.settings.model_copy(update={"worker": Worker(partitions={"slow": 7})})
+        wide = there.settings.model_copy(update={"worker": WorkerSection(partitions={"slow": 7})})
         told = [finding.message for finding in desired.unspread(wide, desired.known_models(wide, there.codec))]
         assert [message.rpartition(": ")[2] for message in told] == ["skysail topics create"]
         adding = asyncio.create_task(asyncio.to_thread(desired.spread_out, wide, there.codec))

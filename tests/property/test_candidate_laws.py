@@ -13,7 +13,7 @@ from streams.operators.contract import StateKey
 from streams.operators.join.kernel import JoinerSettings
 from streams.operators.learn.fold import fold
 from streams.operators.selection.kernel import SelectionSettings
-from streams.replay.as_it_was import Deployment, replay
+from streams.replay.as_it_was import RecordedDeployment, replay
 from tests.loops import CODEC, Loop, digits
 from tests.property.test_feature_laws import ANSWERS, ON_FEATURES
 from tests.property.test_loop_laws import FAULTS
@@ -141,7 +141,7 @@ def test_rankings_by_id_replay_bit_equal(script: Script, faults: list[Fault]) ->
     """And states are the fold of the log."""
     loop = run(script, faults)
     joiner = JoinerSettings(partitions=1, window_us=60_000_000, early_us=5_000_000)
-    report = replay(trace_of(loop.driver), Deployment(SelectionSettings(1), joiner), CODEC)
+    report = replay(trace_of(loop.driver), RecordedDeployment(SelectionSettings(1), joiner), CODEC)
     report.compare_states(loop.driver.store.states, CODEC)
     assert report.differences == []
     assert report.checked["answers"] + report.unchecked.total() == len(loop.predictions())

@@ -14,7 +14,7 @@ from streams.operators.contract import StateKey
 from streams.operators.join.kernel import JoinerSettings
 from streams.operators.learn.fold import fold
 from streams.operators.selection.kernel import SelectionSettings
-from streams.replay.as_it_was import Deployment, replay
+from streams.replay.as_it_was import RecordedDeployment, replay
 from tests.loops import CODEC, Loop, Slow, Sure, digits, row
 from tests.property.test_loop_laws import FAULTS
 from tests.traces import trace_of
@@ -125,7 +125,7 @@ def test_steps_are_folded_and_replayed_bit_for_bit(script: Script, faults: list[
     assert loop.driver.store.states == {StateKey(0, name): state for name, state in expected.items()}
     joiner = JoinerSettings(partitions=1, window_us=60_000_000, early_us=5_000_000)
     report = replay(
-        trace_of(loop.driver), Deployment(SelectionSettings(1, cache_bytes=script.cache_bytes), joiner), CODEC
+        trace_of(loop.driver), RecordedDeployment(SelectionSettings(1, cache_bytes=script.cache_bytes), joiner), CODEC
     )
     assert not report.differences
     assert report.checked["answers"] >= QUERIES
@@ -151,6 +151,6 @@ def test_hedged_queries_are_answered_and_replayed(took_us: list[int], faults: li
     loop.driver.run(70)
     assert {prediction.query_id for prediction in loop.predictions()} == {f"q{n}" for n in range(1, QUERIES + 1)}
     joiner = JoinerSettings(partitions=1, window_us=60_000_000, early_us=5_000_000)
-    report = replay(trace_of(loop.driver), Deployment(SelectionSettings(1), joiner), CODEC)
+    report = replay(trace_of(loop.driver), RecordedDeployment(SelectionSettings(1), joiner), CODEC)
     assert not report.differences
     assert report.checked["answers"] >= QUERIES

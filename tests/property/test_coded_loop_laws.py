@@ -17,7 +17,7 @@ from schemas.records import Application, ModelPredictions, ModelQueries, Outcome
 from streams.operators.contract import Emit, Needs, Operator, Skip
 from streams.operators.join.kernel import JoinerSettings
 from streams.operators.selection.kernel import Selection, SelectionSettings
-from streams.replay.as_it_was import Deployment, replay
+from streams.replay.as_it_was import RecordedDeployment, replay
 from streams.testing import Crash, Driver, Duplicate, Reorder
 from streams.topology import build, worker_role
 from tests.coded import CODEC, INTERCEPT, models, scores
@@ -156,7 +156,7 @@ def test_a_replay_computes_decoded_outputs_and_how_sure_they_are_again() -> None
     right = tuple(0.1 + 0.7 * knot for knot in KNOTS)
     driver = loop(2, lambda query_id: 5_000_000 if query_id == "q1" else QUICK_US, [], right)
     asked(driver, [(1, 2), (3, 4)], 0.002)
-    deployment = Deployment(SelectionSettings(2), JoinerSettings(2))
+    deployment = RecordedDeployment(SelectionSettings(2), JoinerSettings(2))
     report = replay(trace_of(driver), deployment, CODEC)
     assert report.is_equal
     assert report.unchecked == {"reconstructed": 1}
@@ -183,7 +183,7 @@ def test_a_curve_that_is_none_counts_as_none_in_a_replay_too(right: tuple[float,
     driver = loop(2, lambda query_id: 5_000_000 if query_id == "q1" else QUICK_US, [], right)
     asked(driver, [(1, 2), (3, 4)], 0.002)
     assert max(_prediction(record).confidence for record in driver.read(topics.PREDICTIONS)) <= 1.0
-    report = replay(trace_of(driver), Deployment(SelectionSettings(2), JoinerSettings(2)), CODEC)
+    report = replay(trace_of(driver), RecordedDeployment(SelectionSettings(2), JoinerSettings(2)), CODEC)
     assert report.is_equal
 
 

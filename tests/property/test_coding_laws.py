@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streams.operators.selection.coding import Code, CodedRow, decoded, parity_id
-from streams.operators.selection.groups import FILL_SHARE, Groups, Source
+from streams.operators.selection.groups import FILL_SHARE, CodedSource, Groups
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -88,13 +88,13 @@ class Circle:
         if self.rows:
             row = self.rows[place % len(self.rows)]
             output = np.ones(CLASSES) if ok else None
-            self._take(self.groups.on_output(Source(MODEL, "1", 0), row.row_id, output, now_us))
+            self._take(self.groups.on_output(CodedSource(MODEL, "1", 0), row.row_id, output, now_us))
 
     def answer_parity(self, place: int, now_us: int) -> None:
         """Let a parity model's output come."""
         if self.asked:
             row = self.asked[place % len(self.asked)]
-            self._take(self.groups.on_parity(Source(PARITY, "1", 0), row.row_id, np.ones(CLASSES), now_us))
+            self._take(self.groups.on_parity(CodedSource(PARITY, "1", 0), row.row_id, np.ones(CLASSES), now_us))
 
     def pass_to(self, now_us: int) -> None:
         """Let time pass, with the wakes that were asked for."""

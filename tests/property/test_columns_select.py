@@ -20,8 +20,10 @@ from streams.operators.contract import (
     Emit,
     EmitBatch,
     FetchStates,
+    Loaded,
     Predict,
     Predicted,
+    Ran,
     Record,
     Skip,
     Span,
@@ -105,7 +107,7 @@ class Twin:
             self.kernel = select.ColumnSelection(self.kernel, self.selection, self.models, CODEC, records_of)
         self.kernel.connect(self.ask_now)
         for name in MODELS:
-            self.perform(self.kernel.on_loaded(name, "7", None, 0, NOW), NOW)
+            self.perform(self.kernel.on_loaded(Loaded(name, "7"), NOW), NOW)
         self.kernel.on_assigned(dict.fromkeys(range(PARTITIONS), 0))
 
     def ask_now(self, name: str, copy: int, rows: Tensor, patience_us: int) -> tuple[Predicted, int] | None:
@@ -150,7 +152,7 @@ class Twin:
                 self.fetched |= {*effect.keys}
             elif isinstance(effect, Predict):
                 found = predicted(effect.model, effect.rows)
-                self.perform(self.kernel.on_predicted(effect.batch_id, found, 0, now_us, is_blocking=True), now_us)
+                self.perform(self.kernel.on_predicted(effect.batch_id, Ran(found, 0, is_blocking=True), now_us), now_us)
 
     def _perform_batch(self, effect: EmitBatch) -> None:
         records = records_of(Batch(effect.topic, effect.partition, 0, effect.count, effect.data))

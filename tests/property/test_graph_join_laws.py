@@ -18,7 +18,7 @@ from schemas import topics
 from schemas.records import Outcome, Stage, Status, Tensor
 from streams.operators.join.kernel import JoinerSettings
 from streams.operators.selection.kernel import SelectionSettings
-from streams.replay.as_it_was import Deployment, replay
+from streams.replay.as_it_was import RecordedDeployment, replay
 from streams.testing import Crash, Duplicate, Reorder
 from tests.graphs import loop, number_of, picture, traffic
 from tests.loops import CODEC, Slow
@@ -159,6 +159,8 @@ def test_each_row_is_given_the_answers_of_its_own_items_and_the_log_is_repeated_
         answer = answers[f"q{place + 1}"]
         assert answer.reason == "expired" or is_right(Graph(stages), answer, number_of(picture(number)))
     joiner = JoinerSettings(partitions=1, window_us=60_000_000, early_us=5_000_000)
-    report = replay(trace_of(its.driver), Deployment(SelectionSettings(1, cache_bytes=cache_bytes), joiner), CODEC)
+    report = replay(
+        trace_of(its.driver), RecordedDeployment(SelectionSettings(1, cache_bytes=cache_bytes), joiner), CODEC
+    )
     assert report.differences == []
     assert report.checked["answers"] >= len(its.predictions()) - report.unchecked["undecided"]

@@ -22,7 +22,7 @@ from schemas.records import Outcome, Stage, Status, Tensor
 from streams.operators.join.kernel import JoinerSettings
 from streams.operators.selection.kernel import SelectionSettings
 from streams.operators.selection.walk import ROOM
-from streams.replay.as_it_was import Deployment, replay
+from streams.replay.as_it_was import RecordedDeployment, replay
 from streams.testing import Crash, Duplicate, Reorder
 from streams.topology import worker_role
 from tests.graphs import CARS, DETECT, FACES, MODELS, kind_of, loop, number_of, picture, seen, traffic
@@ -106,7 +106,7 @@ def test_every_query_is_answered_rightly_and_the_log_is_repeated_bit_for_bit(
     told = [(one.query_id, one.stages) for one in its.predictions()]  # a crash may answer a query again
     assert all((seen.query_id, seen.stages) in told for _, seen in its.observations())
     joiner = JoinerSettings(partitions=1, window_us=60_000_000, early_us=5_000_000)
-    deployment = Deployment(SelectionSettings(1, cache_bytes=cache_bytes, admission=admission), joiner)
+    deployment = RecordedDeployment(SelectionSettings(1, cache_bytes=cache_bytes, admission=admission), joiner)
     report = replay(trace_of(its.driver), deployment, CODEC)
     assert report.differences == []
     assert report.checked["answers"] + sum(report.unchecked.values()) >= len(its.predictions())

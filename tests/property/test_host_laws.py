@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from schemas import topics
 from schemas.records import Model, ModelPredictions, Outcome
-from streams.testing import Crash, Driver, Service
+from streams.testing import Crash, Driver, ModelBehaviour
 from streams.topology import build, host_role
 from tests.loops import CODEC, row, served
 from tests.samples import model_query
@@ -117,7 +117,7 @@ class Bench:
         return found
 
 
-def _service(hangs: bool, batches: list[tuple[str, ...]]) -> Service:
+def _service(hangs: bool, batches: list[tuple[str, ...]]) -> ModelBehaviour:
     """Return a model, of which the batches are noted that it has begun: whose parts they have."""
     service = served(lambda _: None if hangs else 1, 900, 100, load=_load)
 
@@ -125,7 +125,7 @@ def _service(hangs: bool, batches: list[tuple[str, ...]]) -> Service:
         batches.append((batch.model, *(part.model for part in batch.joined)))
         return service.predict(batch)
 
-    return Service(predict, service.load)
+    return ModelBehaviour(predict, service.load)
 
 
 def _load(_load: Load) -> tuple[str | None, int]:

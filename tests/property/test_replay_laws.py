@@ -11,14 +11,14 @@ from schemas import topics
 from schemas.records import Outcome, Tensor, Value
 from streams.operators.join.kernel import JoinerSettings
 from streams.operators.selection.kernel import SelectionSettings
-from streams.replay.as_it_was import Deployment, replay
+from streams.replay.as_it_was import RecordedDeployment, replay
 from tests.loops import CODEC, Loop, Row, digits, row, version
 from tests.property.test_loop_laws import FAULTS
 from tests.traces import trace_of
 
 if TYPE_CHECKING:
     from streams.replay.memory import MemoryTrace
-    from streams.replay.report import Report
+    from streams.replay.report import ReplayReport
     from streams.testing import Fault
 
 POLICIES = ("exp3", "exp4", "thompson", "epsilon_greedy", "ucb1", "class_vote", "single", "cascade")
@@ -81,10 +81,10 @@ def recorded(
     return loop
 
 
-def replayed(trace: MemoryTrace, **options: Any) -> Report:
-    """Replay what a loop has logged; options are of the `Deployment`."""
+def replayed(trace: MemoryTrace, **options: Any) -> ReplayReport:
+    """Replay what a loop has logged; options are of the `RecordedDeployment`."""
     joiner = JoinerSettings(partitions=1, window_us=60_000_000, early_us=5_000_000)
-    return replay(trace, Deployment(SelectionSettings(1), joiner, **options), CODEC)
+    return replay(trace, RecordedDeployment(SelectionSettings(1), joiner, **options), CODEC)
 
 
 @settings(max_examples=25, deadline=None)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.clockworks import RESNET50, Lane, profiles, queue
-from workers.kernel.schedule.clockwork import Clockwork
+from workers.kernel.schedule.clockwork import ClockworkSchedule
 from workers.kernel.schedule.registry import SCHEDULES
 from workers.kernel.schedule.residency import Residency
 from workers.kernel.schedule.trunks import ByTrunk
@@ -20,7 +20,7 @@ ROWS = st.lists(st.tuples(st.integers(0, 9_000), st.sampled_from(MODELS), st.int
 
 def played(rows: list[tuple[int, str, int]]) -> tuple[Lane, Counter[tuple[str, int]]]:
     """Let rows come to a lane whose batches take what was estimated."""
-    lane, now_us = Lane(Clockwork(profiles(*MODELS))), 0
+    lane, now_us = Lane(ClockworkSchedule(profiles(*MODELS))), 0
     offered: Counter[tuple[str, int]] = Counter()
     for after_us, model, slack_us in rows:
         now_us += after_us
@@ -113,14 +113,14 @@ def test_heads_on_one_trunk_are_one_queue(rows: list[tuple[int, str, int]], name
     for start, _ in one.starts:
         assert bool(start.parts) == (start.model == "trunk t")
         assert not start.parts or start.rows == sum(count for _, count in start.parts)
-    if name == Clockwork.name:  # this lane does not say since when rows wait, by which the other one goes
+    if name == ClockworkSchedule.name:  # this lane does not say since when rows wait, by which the other one goes
         decided, wanted = ([(each._replace(parts=()), dues) for each, dues in lane.starts] for lane in (one, other))
         assert decided == wanted
 
 
 def test_a_head_that_is_not_in_memory_waits_alone() -> None:
     """It comes to the others when it is loaded, and leaves them when it makes room; demand is shared by rows."""
-    schedule = ByTrunk(Clockwork(profiles("a", "b")))
+    schedule = ByTrunk(ClockworkSchedule(profiles("a", "b")))
     schedule.changed(queue("a", 90_000, 91_000, trunk="t"), 0)
     schedule.changed(queue("b", 90_500, is_resident=False, trunk="t"), 0)
     assert schedule.demand("b", 0) > 0

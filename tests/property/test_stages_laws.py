@@ -45,7 +45,7 @@ def row_of(
         patch.setattr(texts, "grams", way)
         counting = texts.Counting.of(unpacked(packed(conversion._counting(vectorizer))))
         weighing = texts.Weighing.of(unpacked(packed(conversion._weighing(weigher or vectorizer))))
-        row = texts.Part("", counting, weighing, 1.0).grams.row(text)
+        row = texts.TextPart("", counting, weighing, 1.0).grams.row(text)
     count = len(row) // 12
     return np.frombuffer(row[8 * count :], np.int32), np.frombuffer(row[: 8 * count])
 

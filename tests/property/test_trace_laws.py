@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from schemas.codec import Codec
 from streams.operators.contract import Record
-from streams.trace.manifest import Manifest
+from streams.trace.manifest import TraceManifest
 from streams.trace.reader import Trace
 from streams.trace.writer import Limits, TraceWriter
 from tests.strategies import ANY_RECORD, LONGS, TEXT
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 CODEC = Codec()
-ABOUT = Manifest("p", "0")
+ABOUT = TraceManifest("p", "0")
 TOPICS = ("queries", "observations", "predictions.dlq", "reports", "unheard-of")
 VALUES = st.none() | st.binary(max_size=40) | ANY_RECORD.map(CODEC.encode)
 HEADERS = st.lists(st.tuples(TEXT, st.none() | st.binary(max_size=5)), max_size=3).map(tuple)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from schemas.records import Model
-    from streams.testing import Fault, Service
+    from streams.testing import Fault, ModelBehaviour
 
 MS = 1_000
 TOPIC = topics.model_queries("m")
@@ -31,7 +31,7 @@ TOPIC = topics.model_queries("m")
 class Bench:
     """One worker of model `m`, and queries for it."""
 
-    def __init__(self, service: Service, faults: Iterable[Fault] = (), **given: Any) -> None:
+    def __init__(self, service: ModelBehaviour, faults: Iterable[Fault] = (), **given: Any) -> None:
         how = WorkerSettings(1, **given)
         topology = build(["m"], 1, {"m": 1})
         make = {"worker.m": lambda: ModelWorker(CODEC, version("m"), "w", how)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import runpy
 import subprocess
@@ -40,6 +41,17 @@ def _matching(package: str, glob: str) -> list[Path]:
 def _is_data(file: Path) -> bool:
     compiled = {".py", ".pyc", ".pyx", ".c", ".so"}
     return file.is_file() and file.suffix not in compiled and RESEARCH not in file.parents
+
+
+def test_no_two_classes_of_the_product_share_a_name() -> None:
+    """Who reads one finds no other one by its name; an underscore tells nothing apart."""
+    places: dict[str, list[str]] = {}
+    for package in ("schemas", "policies", "streams", "workers", "deploy"):
+        for path in sorted((ROOT / package).rglob("*.py")):
+            for node in ast.parse(path.read_text(encoding="utf-8")).body:
+                if isinstance(node, ast.ClassDef):
+                    places.setdefault(node.name.lstrip("_"), []).append(str(path.relative_to(ROOT)))
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}
 
 
 def test_comparisons_and_tests_are_in_no_wheel() -> None:

@@ -23,8 +23,7 @@ from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 
-from streams.operators.contract import Predicted
-from streams.runtime.ports import Loaded, Ran
+from streams.operators.contract import Loaded, Predicted, Ran
 from workers.errors import OutputError, PackageError
 from workers.executors import frames
 from workers.executors.host_child import BESIDE, LOAD, NUMBER, PREDICT, UNLOAD
@@ -54,7 +53,7 @@ class _Lost(NamedTuple):
     fault: str
 
 
-class _Asked(NamedTuple):
+class _ChildCall(NamedTuple):
     """What a copy was asked: the number of the first part of its batch, the answer to come, and what for."""
 
     copy: tuple[str, int]
@@ -63,14 +62,14 @@ class _Asked(NamedTuple):
     what: str
 
 
-class _Child:
+class _HostChild:
     """A process, and what it has been asked."""
 
     def __init__(self, process: Process, proved: set[tuple[str, int]]) -> None:
         """Nothing is asked yet; `proved` are the copies that have answered, also in another process."""
         self.process = process
         self.proved = proved
-        self.asked: dict[int, _Asked] = {}
+        self.asked: dict[int, _ChildCall] = {}
         self.holds: dict[tuple[str, int], Load] = {}
         self.is_over = False
         self._numbers = count()
@@ -85,7 +84,7 @@ class _Child:
                 future.set_result(_Lost(""))
             return futures
         for number, (copy, _), future in zip(numbers, parts, futures, strict=True):
-            self.asked[number] = _Asked(copy, numbers[0], future, what)
+            self.asked[number] = _ChildCall(copy, numbers[0], future, what)
             future.add_done_callback(partial(self._forget, number))
         self._write(what, [(number, copy, argument) for number, (copy, argument) in zip(numbers, parts, strict=True)])
         return futures
@@ -110,9 +109,9 @@ class _Child:
             is_to_blame = asked.copy == guilty if guilty is not None else asked in suspects
             asked.future.set_result(_Lost(fault if is_to_blame else ""))
 
-    def _suspects(self, at_work: Sequence[_Asked]) -> list[_Asked]:
+    def _suspects(self, at_work: Sequence[_ChildCall]) -> list[_ChildCall]:
         """Return the first of each batch at work: those that have never answered, if there are any."""
-        first: dict[int, _Asked] = {}
+        first: dict[int, _ChildCall] = {}
         for asked in at_work:
             first.setdefault(asked.batch, asked)
         return [asked for asked in first.values() if asked.copy not in self.proved] or [*first.values()]
@@ -162,9 +161,9 @@ class HostExecutors:
         self._argv = (sys.executable, "-P", "-m", "workers.executors.host_child", str(lanes), *bounds)
         # Models are loaded in another thread than they are asked in, and OpenMP's limits belong to a thread.
         self._environment = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), str(threads))
-        self._child: _Child | None = None
+        self._child: _HostChild | None = None
         self._notes = notes
-        self._trying: _Child | None = None
+        self._trying: _HostChild | None = None
         self._to_try = 0
         self._trial = asyncio.Lock()
         self._proved: set[tuple[str, int]] = set()
@@ -234,10 +233,10 @@ class HostExecutors:
             refused = await self._refused(load)
             child = await self._started()
         except OSError as error:
-            self._events.loaded(load, Loaded(_not_started(error), 0))
+            self._events.loaded(Loaded.of(load, _not_started(error)))
             return
         if refused:
-            self._events.loaded(load, Loaded(refused, 0))
+            self._events.loaded(Loaded.of(load, refused))
             return
         if self._wanted.get(copy) is not load:
             return
@@ -248,7 +247,7 @@ class HostExecutors:
         found = await _within(self._load_s, child, copy, future, "it was not loaded")
         if isinstance(found, _Lost):
             self._note_death(digest, found.fault)
-            self._events.loaded(load, Loaded(found.fault or None, 0, is_lost=True))
+            self._events.loaded(Loaded.of(load, found.fault or None, is_lost=True))
             return
         try:
             choice, size_bytes, took_us = frames.unpack_hosted(found)
@@ -260,7 +259,7 @@ class HostExecutors:
                 self._notes.good(digest)
             if choice is not None:
                 _log.info("%s %s runs under %s", load.model.name, load.model.version, choice)
-        self._events.loaded(load, Loaded(fault, took_us, size_bytes))
+        self._events.loaded(Loaded.of(load, fault, took_us, size_bytes))
 
     async def _refused(self, load: Load) -> str:
         """Return why a version is not loaded where the others are; "" = it may be: it was once, or in the other child.
@@ -345,21 +344,21 @@ class HostExecutors:
         except OSError as error:
             _log.warning("%s; the next model that is loaded starts it", _not_started(error))
 
-    async def _started(self) -> _Child:
+    async def _started(self) -> _HostChild:
         async with self._starting:
             if self._child is None or self._child.is_over:
                 self._child = await self._spawned()
                 self._starts += 1
             return self._child
 
-    async def _spawned(self) -> _Child:
+    async def _spawned(self) -> _HostChild:
         pipe, environment = asyncio.subprocess.PIPE, {**os.environ, **self._environment}
         process = await asyncio.create_subprocess_exec(*self._argv, stdin=pipe, stdout=pipe, env=environment)
-        child = _Child(process, self._proved)
+        child = _HostChild(process, self._proved)
         self._do(self._read(child))
         return child
 
-    async def _read(self, child: _Child) -> None:
+    async def _read(self, child: _HostChild) -> None:
         """Hand out answers until the child ends; if it was idle then, one of its models says that all are lost."""
         stream = child.process.stdout
         assert stream is not None, "it is a pipe"
@@ -377,11 +376,11 @@ class HostExecutors:
         child.end(None, _ENDED.format(how_ended(await child.process.wait())))
         if is_idle and child.holds:
             load = next(iter(child.holds.values()))
-            self._events.loaded(load, Loaded(None, 0, is_lost=True))
+            self._events.loaded(Loaded.of(load, is_lost=True))
 
 
 async def _within(
-    patience_s: float, child: _Child, copy: tuple[str, int], answer: asyncio.Future[bytes | _Lost], late: str
+    patience_s: float, child: _HostChild, copy: tuple[str, int], answer: asyncio.Future[bytes | _Lost], late: str
 ) -> bytes | _Lost:
     """Wait for an answer; if there is none in time the copy hangs, and the child is killed."""
     done, _ = await asyncio.wait([answer], timeout=patience_s)

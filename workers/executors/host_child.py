@@ -36,7 +36,7 @@ from workers.executors import frames
 from workers.executors.child import given, leave_interrupts
 from workers.executors.footprint import Footprint, give_back
 from workers.executors.predictor import predictor
-from workers.executors.together import Copy, headed, together
+from workers.executors.together import HeldModel, headed, together
 from workers.inputs.references import References
 from workers.packages.autotune import SIZES
 from workers.packages.loading import load_package
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 NUMBER: Final = struct.Struct(">Q")
 LOAD, BESIDE, UNLOAD, PREDICT = "load", "load beside", "unload", "predict"  # the second: another one is still loaded
-_MISSING: Final = Copy(lambda rows: Predicted.failed(len(rows), "it is not in the models' process"))
+_MISSING: Final = HeldModel(lambda rows: Predicted.failed(len(rows), "it is not in the models' process"))
 
 
 class Package(NamedTuple):
@@ -76,7 +76,7 @@ class Models:
         self._output = output
         self._writing = threading.Lock()
         self._footprint = footprint
-        self._copies: dict[object, Copy] = {}
+        self._copies: dict[object, HeldModel] = {}
         self._trunks: Counter[str] = Counter()  # how many copies have each
         self._loads: queue.SimpleQueue[tuple[int, object, Package | None]] = queue.SimpleQueue()
         self._free = 1  # threads that wait for something to load, less what waits for a thread
@@ -141,19 +141,19 @@ class Models:
             for number, rows in reversed(left):
                 self._answer(number, frames.pack(Predicted.failed(rows, told(error))))
 
-    def _count(self, copy: Copy, change: int) -> None:
+    def _count(self, copy: HeldModel, change: int) -> None:
         """Note how many copies have a trunk."""
         if copy.headed is not None:
             self._trunks[copy.headed.trunk.digest] += change
 
-    def _shares(self, copy: Copy) -> bool:
+    def _shares(self, copy: HeldModel) -> bool:
         """Tell whether another copy has the same trunk."""
         return copy.headed is not None and self._trunks[copy.headed.trunk.digest] > 1
 
     def _loaded(self, copy: object, package: Package) -> bytes:
         """Load a copy, which is kept unless it has been let go of meanwhile; returns the answer."""
         self._unfinished.add(copy)
-        loaded: Copy | None = None
+        loaded: HeldModel | None = None
         try:
             with refusing("it cannot be loaded", but=(MemoryError,)):
                 (loaded, choice), *cost = self._footprint.measured(Path(package.folder), lambda: _copy(package))
@@ -165,7 +165,7 @@ class Models:
             self._keep(copy, loaded)
         return frames.pack_hosted(choice, *cost)
 
-    def _keep(self, copy: object, loaded: Copy | None) -> None:
+    def _keep(self, copy: object, loaded: HeldModel | None) -> None:
         """Note that a copy is not being loaded any more, and what was loaded."""
         with self._holding:
             self._unfinished.discard(copy)
@@ -210,7 +210,7 @@ def _to_the_end(work: Callable[[], None]) -> None:
         os._exit(1)
 
 
-def _copy(package: Package) -> tuple[Copy, Choice | None]:
+def _copy(package: Package) -> tuple[HeldModel, Choice | None]:
     """Return what answers batches by a package, and what was chosen of its forms."""
     model = load_package(
         package.folder,
@@ -222,7 +222,7 @@ def _copy(package: Package) -> tuple[Copy, Choice | None]:
         root=package.root,
         cache=package.cache,
     )
-    return Copy(predictor(model, package.sizes, package.references), headed(model, package.sizes)), model.choice
+    return HeldModel(predictor(model, package.sizes, package.references), headed(model, package.sizes)), model.choice
 
 
 if __name__ == "__main__":

@@ -18,8 +18,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from policies.foreign import pass_on_interrupt, told
-from streams.operators.contract import Predicted
-from streams.runtime.ports import Loaded, Ran
+from streams.operators.contract import Loaded, Predicted, Ran
 from workers.errors import HungError, WorkerError, refusing
 from workers.executors.joining import joined
 from workers.executors.thread import Timed
@@ -48,7 +47,7 @@ _ENDED: Final = (asyncio.CancelledError, GeneratorExit)
 COMPLAINT_S = 10.0
 
 
-class _Copy(NamedTuple):
+class _LoadedCopy(NamedTuple):
     """A copy of a version, loaded or being loaded."""
 
     load: Load
@@ -73,7 +72,7 @@ class ModelExecutors:
         self._make = make
         self._careful = careful
         self._now_s = now_s
-        self._copies: dict[tuple[str, int], _Copy] = {}
+        self._copies: dict[tuple[str, int], _LoadedCopy] = {}
         self._figures: dict[str, Mapping[str, float]] = {}
         self._running: set[asyncio.Task[None]] = set()
         self._leaving: dict[str, set[asyncio.Task[None]]] = {}
@@ -98,7 +97,7 @@ class ModelExecutors:
             if not load.is_beside:
                 self._figures[name] = choice.gauges(name)
 
-        copy = _Copy(load, self._make(load.model, chose))
+        copy = _LoadedCopy(load, self._make(load.model, chose))
         self._copies[name, load.copy] = copy
         if load.is_vital:
             self._vital += 1
@@ -168,7 +167,7 @@ class ModelExecutors:
         task.add_done_callback(self._running.discard)
         return task
 
-    async def _load(self, copy: _Copy, ends: tuple[type[Exception], ...]) -> None:
+    async def _load(self, copy: _LoadedCopy, ends: tuple[type[Exception], ...]) -> None:
         """Load a copy, or load it again; some faults end the role."""
         load = copy.load
         started_s = time.perf_counter()
@@ -189,9 +188,9 @@ class ModelExecutors:
             self._vital -= 1
             if not self._vital:
                 self._loaded.set()
-        self._events.loaded(load, Loaded(fault, took_us))
+        self._events.loaded(Loaded.of(load, fault, took_us))
 
-    async def _start(self, copy: _Copy) -> None:
+    async def _start(self, copy: _LoadedCopy) -> None:
         load, executor = copy
         if self._careful is None:
             await executor.start()
@@ -270,14 +269,14 @@ class ModelExecutors:
         copy = self._copies[predict.model, predict.copy]
         await self._drop(copy)
         self._events.predicted(predict, Ran(Predicted.failed(len(predict.rows), fault), 0, is_lost=True))
-        self._events.loaded(copy.load, Loaded(fault, 0))
+        self._events.loaded(Loaded.of(copy.load, fault))
 
     async def _load_again(self, predict: Predict) -> None:
         copy = self._copies.get((predict.model, predict.copy))
         if copy is not None:
             await self._load(copy, ends=(WorkerError, OSError) if predict.is_vital else ())
 
-    async def _drop(self, copy: _Copy) -> None:
+    async def _drop(self, copy: _LoadedCopy) -> None:
         self._copies.pop((copy.load.model.name, copy.load.copy), None)
         await copy.executor.stop()
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from policies.allowed_sizes import padded
 from workers.executors.joining import joined
-from workers.executors.thread import Elsewhere, Timed
+from workers.executors.thread import OffLoopExecutor, Timed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from workers.executors.process import ProcessExecutor
 
 
-class PoolExecutor(Elsewhere):
+class PoolExecutor(OffLoopExecutor):
     """Children that each hold the model."""
 
     def __init__(

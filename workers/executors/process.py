@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from streams.operators.contract import Predicted
 from workers.errors import DeadlyError, OutputError
 from workers.executors import frames
-from workers.executors.thread import LOAD_S, Elsewhere, Timed
+from workers.executors.thread import LOAD_S, OffLoopExecutor, Timed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-class ProcessExecutor(Elsewhere):
+class ProcessExecutor(OffLoopExecutor):
     """Runs the model in `python -m workers.executors.child`; kills and replaces it when it hangs or dies."""
 
     def __init__(

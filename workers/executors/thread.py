@@ -105,7 +105,7 @@ class Executor(Protocol):
         ...
 
 
-class Elsewhere:
+class OffLoopExecutor:
     """Base of executors that never predict in the event loop's thread, where a hang would end the worker."""
 
     def is_quick(self, rows: int, *, more: bool) -> bool:

@@ -40,7 +40,7 @@ class Headed(NamedTuple):
     head: Runtime
 
 
-class Copy(NamedTuple):
+class HeldModel(NamedTuple):
     """A loaded model.
 
     Attributes:
@@ -60,7 +60,7 @@ def headed(model: LoadedModel, sizes: Sequence[int]) -> Headed | None:
     return Headed(model.manifest, trunk, head)
 
 
-def together(parts: Sequence[tuple[Copy, Sequence[Input]]], recent: Recent | None = None) -> Iterator[Predicted]:
+def together(parts: Sequence[tuple[HeldModel, Sequence[Input]]], recent: Recent | None = None) -> Iterator[Predicted]:
     """Yield the results of each part, in order, as soon as they are there.
 
     Args:

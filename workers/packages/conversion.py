@@ -38,14 +38,14 @@ if TYPE_CHECKING:
     from workers.manifest import Manifest
     from workers.manifest_form import Conversion
     from workers.runtimes.contract import Rows, Runtime
-    from workers.runtimes.tables import Frame
+    from workers.runtimes.tables import PandasFrame
 
 _log = logging.getLogger(__name__)
 CONVERSIONS = ("load", "none", *CONVERTERS, "auto", STAGES)
 _STORED = tuple(name for name in CONVERTERS if name not in ON_REQUEST)
 
 
-def converted(path: Path, manifest: Manifest, estimator: object, sample: Rows | Frame, convert: str) -> Manifest:
+def converted(path: Path, manifest: Manifest, estimator: object, sample: Rows | PandasFrame, convert: str) -> Manifest:
     """Add other forms of the estimator, checked for agreement, and the rows that this was checked with.
 
     The times of each form for batches of these rows go into the manifest, for people to read.
@@ -72,7 +72,9 @@ def converted(path: Path, manifest: Manifest, estimator: object, sample: Rows | 
     )
 
 
-def convertible(path: Path, manifest: Manifest, estimator: object, sample: Rows | Frame, convert: str) -> Manifest:
+def convertible(
+    path: Path, manifest: Manifest, estimator: object, sample: Rows | PandasFrame, convert: str
+) -> Manifest:
     """Note the forms that are made when the package is loaded, and keep the rows to check them with.
 
     An estimator without a conversion, or without tensors as input, stays as it is, unless a form was asked for.
@@ -102,7 +104,7 @@ def convertible(path: Path, manifest: Manifest, estimator: object, sample: Rows 
     return _noted(path, manifest, forms, rows, {"at": "load"}) if forms else manifest
 
 
-def _examples(manifest: Manifest, sample: Rows | Frame) -> NDArray[np.generic]:
+def _examples(manifest: Manifest, sample: Rows | PandasFrame) -> NDArray[np.generic]:
     if not isinstance(sample, np.ndarray):
         raise PackageError("only models of tensors can be converted: package this one without conversion")
     return choices.examples(sample, allow_nan=manifest.input.allow_nan)

@@ -22,7 +22,7 @@ from workers.inputs.rows import predict_rows
 from workers.packages import autotune as choices
 from workers.packages import samples
 from workers.runtimes.contract import own
-from workers.runtimes.tables import Frame
+from workers.runtimes.tables import PandasFrame
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 # What an object answers to a batch: labels or values, and scores wherever it has them.
-Ask: TypeAlias = "Callable[[Rows | Frame], Outputs]"
+Ask: TypeAlias = "Callable[[Rows | PandasFrame], Outputs]"
 TOLERANCE: Final = choices.TOLERANCE  # of the largest number of a batch; sums of float32 depend on their order
 HALVES: Final = 0.02  # for networks that compute in 16 bits
 _SHOWN: Final = 60  # characters of an answer
@@ -58,7 +58,7 @@ class Original(NamedTuple):
     tolerance: float = TOLERANCE
 
 
-def expected_of(original: Original, sample: Rows | Frame) -> Outputs:
+def expected_of(original: Original, sample: Rows | PandasFrame) -> Outputs:
     """Return what the original answers to the sample.
 
     Raises:
@@ -69,7 +69,7 @@ def expected_of(original: Original, sample: Rows | Frame) -> Outputs:
 
 
 def require_same(
-    original: Original, expected: Outputs, found: Predicted, model: LoadedModel, sample: Rows | Frame
+    original: Original, expected: Outputs, found: Predicted, model: LoadedModel, sample: Rows | PandasFrame
 ) -> None:
     """Refuse a package that answers otherwise than what it was made of.
 
@@ -96,21 +96,21 @@ def require_same(
     _compare(original, expected, found, model.manifest, mixed, "rows mixed from the sample input")
 
 
-def probes(sample: Rows | Frame, *, allow_nan: bool = False) -> Rows | Frame | None:
+def probes(sample: Rows | PandasFrame, *, allow_nan: bool = False) -> Rows | PandasFrame | None:
     """Return the sample's rows and some that take each feature from any of them; None if they cannot be mixed."""
     if isinstance(sample, np.ndarray):
         return choices.examples(sample, allow_nan=allow_nan) if sample.dtype.kind in "biuf" and sample.size else None
-    if not isinstance(sample, Frame):
+    if not isinstance(sample, PandasFrame):
         return None
     frame: Any = sample
     picks = np.random.default_rng(0).integers(len(frame), size=(choices.EXAMPLES, len(frame.columns)))
     columns = {name: frame[name].take(picks[:, at]).reset_index(drop=True) for at, name in enumerate(frame.columns)}
-    found: Frame = importlib.import_module("pandas").DataFrame(columns)
+    found: PandasFrame = importlib.import_module("pandas").DataFrame(columns)
     return found
 
 
 def _compare(
-    original: Original, expected: Outputs, found: Predicted, manifest: Manifest, rows: Rows | Frame, what: str
+    original: Original, expected: Outputs, found: Predicted, manifest: Manifest, rows: Rows | PandasFrame, what: str
 ) -> None:
     differing = np.flatnonzero(_differ(original, expected, found, manifest))
     if not len(differing):

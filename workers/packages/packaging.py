@@ -43,7 +43,7 @@ from workers.packages.originals import HALVES, TOLERANCE, Original, expected_of,
 from workers.packages.variants import EXAMPLES_FILE, ON_REQUEST, STAGES, runtime_module, steps_of
 from workers.runtimes.contract import labels, own
 from workers.runtimes.estimators import ask
-from workers.runtimes.tables import Frame
+from workers.runtimes.tables import PandasFrame
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -65,13 +65,13 @@ def package_sklearn(
     folder: Path | str,
     name: str,
     version: str | int,
-    sample_input: Rows | Frame,
+    sample_input: Rows | PandasFrame,
     *,
     output: str | None = None,
     allow_nan: bool = False,
     allow_pickle: bool = False,
     convert: str = "load",
-    warm_up: Rows | Frame | None = None,
+    warm_up: Rows | PandasFrame | None = None,
 ) -> Manifest:
     """Package a fitted scikit-learn estimator.
 
@@ -119,7 +119,7 @@ def package_sklearn(
         return _finish(path, manifest, sample_input, warm_up, original, allow_pickle=allow_pickle)
 
 
-def _output(module: Any, estimator: object, output: str | None, sample: Rows | Frame, *, allow_nan: bool) -> str:
+def _output(module: Any, estimator: object, output: str | None, sample: Rows | PandasFrame, *, allow_nan: bool) -> str:
     """Return the output of an estimator.
 
     Raises:
@@ -149,8 +149,8 @@ def _package_steps(
     pipeline: object,
     folder: Path,
     manifest: Manifest,
-    sample: Rows | Frame,
-    warm_up: Rows | Frame | None,
+    sample: Rows | PandasFrame,
+    warm_up: Rows | PandasFrame | None,
     original: Original,
 ) -> Manifest:
     """Package a pipeline step by step.
@@ -158,7 +158,7 @@ def _package_steps(
     Raises:
         PackageError: it has a step that cannot be packaged so, or what was packaged answers otherwise.
     """
-    if manifest.input.kind not in {"string", "tensor"} or isinstance(sample, Frame):
+    if manifest.input.kind not in {"string", "tensor"} or isinstance(sample, PandasFrame):
         raise PackageError("a pipeline of texts or of arrays is packaged step by step: give such a sample")
     dtype = sample.dtype if isinstance(sample, np.ndarray) else None
     with refusing("it is not packaged step by step"):
@@ -176,7 +176,7 @@ def package_torch(
     folder: Path | str,
     name: str,
     version: str | int,
-    sample_input: Rows | Frame,
+    sample_input: Rows | PandasFrame,
     *,
     architecture: str,
     arguments: Mapping[str, object] | None = None,
@@ -190,7 +190,7 @@ def package_torch(
     trunk: object = None,
     trunk_architecture: str | None = None,
     trunk_arguments: Mapping[str, object] | None = None,
-    warm_up: Rows | Frame | None = None,
+    warm_up: Rows | PandasFrame | None = None,
 ) -> Manifest:
     """Package a torch module: its state as safetensors, its architecture as a dotted path.
 
@@ -262,13 +262,13 @@ def package_function(
     folder: Path | str,
     name: str,
     version: str | int,
-    sample_input: Rows | Frame,
+    sample_input: Rows | PandasFrame,
     *,
     output: str = "label",
     classes: Sequence[int | str] = (),
     allow_nan: bool = False,
     by_reference: bool = False,
-    warm_up: Rows | Frame | None = None,
+    warm_up: Rows | PandasFrame | None = None,
 ) -> Manifest:
     """Package a Python function by its dotted path; the function itself is not copied.
 
@@ -307,14 +307,14 @@ def package_onnx(
     folder: Path | str,
     name: str,
     version: str | int,
-    sample_input: Rows | Frame,
+    sample_input: Rows | PandasFrame,
     *,
     output: str = "label",
     classes: Sequence[int | str] = (),
     graph_output: str | None = None,
     allow_nan: bool = False,
     by_reference: bool = False,
-    warm_up: Rows | Frame | None = None,
+    warm_up: Rows | PandasFrame | None = None,
 ) -> Manifest:
     """Package an ONNX graph; the file is copied.
 
@@ -374,7 +374,7 @@ def package_files(
     folder: Path | str,
     name: str,
     version: str | int,
-    sample_input: Rows | Frame,
+    sample_input: Rows | PandasFrame,
     *,
     runtime: str,
     output: str = "label",
@@ -382,7 +382,7 @@ def package_files(
     options: Mapping[str, object] | None = None,
     allow_nan: bool = False,
     by_reference: bool = False,
-    warm_up: Rows | Frame | None = None,
+    warm_up: Rows | PandasFrame | None = None,
     original: Callable[[Manifest], Original] | None = None,
 ) -> Manifest:
     """Package files for a runtime of your own, or one of those that read such files.
@@ -424,7 +424,7 @@ def package_container(
     folder: Path | str,
     name: str,
     version: str | int,
-    sample_input: Rows | Frame,
+    sample_input: Rows | PandasFrame,
     **more: Any,
 ) -> Manifest:
     """Package a model class by its dotted path, with the files that it reads.
@@ -568,7 +568,7 @@ def _new_folder(folder: Path | str) -> Iterator[Path]:
         undo.pop_all()
 
 
-def _fitting(estimator: object, sample: Rows | Frame) -> Rows | Frame:
+def _fitting(estimator: object, sample: Rows | PandasFrame) -> Rows | PandasFrame:
     """Return the sample as the estimator takes it: a data frame if it was fitted on one, and only then.
 
     Raises:
@@ -576,7 +576,7 @@ def _fitting(estimator: object, sample: Rows | Frame) -> Rows | Frame:
     """
     names = [*map(str, getattr(estimator, "feature_names_in_", ()))]
     has_names = bool(names) and names != [f"Column_{at}" for at in range(len(names))]  # as LightGBM names an array's
-    if isinstance(sample, Frame):
+    if isinstance(sample, PandasFrame):
         return sample if has_names else samples.numbers_of(sample)
     if has_names:
         raise PackageError(
@@ -603,8 +603,8 @@ def _text(version: str | int) -> str:
 def _finish(
     path: Path,
     manifest: Manifest,
-    sample: Rows | Frame,
-    warm_up: Rows | Frame | None,
+    sample: Rows | PandasFrame,
+    warm_up: Rows | PandasFrame | None,
     original: Original | None = None,
     *,
     allow_pickle: bool = False,

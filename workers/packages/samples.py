@@ -13,7 +13,7 @@ from schemas.inputs import row_text
 from schemas.records import Tensor
 from workers.errors import PackageError
 from workers.manifest import MOMENT, Signature
-from workers.runtimes.tables import Frame
+from workers.runtimes.tables import PandasFrame
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -28,13 +28,13 @@ _log = logging.getLogger(__name__)
 _KINDS = {"f": "float64", "i": "int64", "u": "int64", "b": "bool"}  # of a column, by the kind of its dtype
 
 
-def batch(sample: object) -> Rows | Frame:
+def batch(sample: object) -> Rows | PandasFrame:
     """Return sample rows in one of the forms that are known: an array, texts or byte strings, or a data frame as it is.
 
     Raises:
         PackageError: these are no rows that can travel.
     """
-    if isinstance(sample, Frame):
+    if isinstance(sample, PandasFrame):
         return sample
     if hasattr(sample, "to_numpy"):  # a series
         sample = sample.to_numpy()
@@ -55,7 +55,7 @@ def batch(sample: object) -> Rows | Frame:
     )
 
 
-def numbers_of(frame: Frame) -> NDArray[np.generic]:
+def numbers_of(frame: PandasFrame) -> NDArray[np.generic]:
     """Return a data frame as an array, for an estimator that knows no columns.
 
     Raises:
@@ -69,7 +69,7 @@ def numbers_of(frame: Frame) -> NDArray[np.generic]:
 
 
 def signature(
-    sample: Rows | Frame, *, allow_nan: bool, by_reference: bool = False, unused: Collection[str] = ()
+    sample: Rows | PandasFrame, *, allow_nan: bool, by_reference: bool = False, unused: Collection[str] = ()
 ) -> Signature:
     """Return the signature of one row.
 
@@ -82,7 +82,7 @@ def signature(
     Raises:
         PackageError: these rows cannot travel.
     """
-    if isinstance(sample, Frame):
+    if isinstance(sample, PandasFrame):
         return replace(_table(sample, unused, allow_nan=allow_nan), by_reference=by_reference)
     if isinstance(sample, np.ndarray):
         if sample.ndim == 0 or len(sample) == 0:
@@ -91,16 +91,16 @@ def signature(
     return Signature("string" if isinstance(sample[0], str) else "bytes", by_reference=by_reference)
 
 
-def kept(sample: Rows | Frame, its: Signature) -> Rows | Frame:
+def kept(sample: Rows | PandasFrame, its: Signature) -> Rows | PandasFrame:
     """Return a sample without the columns that the model does not read."""
-    if not isinstance(sample, Frame):
+    if not isinstance(sample, PandasFrame):
         return sample
     frame: Any = sample
-    found: Frame = frame[[name for name, _ in its.read]]
+    found: PandasFrame = frame[[name for name, _ in its.read]]
     return found
 
 
-def inputs(sample: Rows | Frame) -> list[Input]:
+def inputs(sample: Rows | PandasFrame) -> list[Input]:
     """Return sample rows as they will travel.
 
     Raises:
@@ -108,7 +108,7 @@ def inputs(sample: Rows | Frame) -> list[Input]:
     """
     if isinstance(sample, np.ndarray):
         return [Tensor.of(row) for row in sample]
-    if not isinstance(sample, Frame):
+    if not isinstance(sample, PandasFrame):
         return [*sample]
     try:
         return [
@@ -119,7 +119,7 @@ def inputs(sample: Rows | Frame) -> list[Input]:
         raise PackageError(f"the sample input: {error}") from error
 
 
-def _table(frame: Frame, unused: Collection[str], *, allow_nan: bool) -> Signature:
+def _table(frame: PandasFrame, unused: Collection[str], *, allow_nan: bool) -> Signature:
     if not len(frame):
         raise PackageError("the sample input must be a batch of at least one row, such as X.head()")
     names = [name for name in frame.columns if isinstance(name, str)]

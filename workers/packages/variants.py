@@ -57,7 +57,7 @@ _STEPS = "workers.runtimes.stages.conversion"
 EXAMPLES_FILE = "examples.npy"
 
 
-class Steps(Protocol):
+class PipelineSteps(Protocol):
     """A pipeline in steps: their files by name, and its graph."""
 
     files: Mapping[str, bytes]
@@ -184,7 +184,7 @@ def answers(runtime: Runtime, rows: Rows) -> Outputs:
         return runtime.predict_batch(own(rows))
 
 
-def steps_of(pipeline: object, dtype: np.dtype[np.generic] | None) -> Steps:
+def steps_of(pipeline: object, dtype: np.dtype[np.generic] | None) -> PipelineSteps:
     """Return the steps and the graph of a pipeline.
 
     Args:
@@ -194,7 +194,7 @@ def steps_of(pipeline: object, dtype: np.dtype[np.generic] | None) -> Steps:
     Raises:
         PackageError: it has a step that cannot be read so.
     """
-    found: Steps = _imported(_STEPS, STAGES).Steps(pipeline, dtype)
+    found: PipelineSteps = _imported(_STEPS, STAGES).Steps(pipeline, dtype)
     return found
 
 

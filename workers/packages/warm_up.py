@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from schemas.records import Input
     from workers.manifest import Signature
     from workers.runtimes.contract import Files, Rows
-    from workers.runtimes.tables import Frame
+    from workers.runtimes.tables import PandasFrame
 
 FILE: Final = "warm-up.avro"
 MOST_ROWS: Final = 1_000
@@ -38,7 +38,7 @@ MOST_BYTES: Final = 32 << 20
 _FRAME_BYTES: Final = 64 << 10  # more than a record has beside its inputs: ids and due times of 1,000 rows
 
 
-def inputs(signature: Signature, rows: Rows | Frame) -> list[Input]:
+def inputs(signature: Signature, rows: Rows | PandasFrame) -> list[Input]:
     """Return rows as they are kept: the first ones, as many as a package may keep.
 
     Args:

@@ -30,7 +30,7 @@ _TOLERANCE = 1e-5
 
 
 @dataclass(slots=True)
-class _Graph:
+class _LaunchGraph:
     """Recorded launches: they read `rows` and write `answers`, wherever these lie in the device's memory."""
 
     launches: Any
@@ -39,7 +39,7 @@ class _Graph:
 
 
 @dataclass(slots=True)
-class _Slot:
+class _BufferSlot:
     """Buffers that grow to the largest part, and what is under way in them."""
 
     arrived: Any
@@ -49,7 +49,7 @@ class _Slot:
     host_answers: torch.Tensor | None = None
     answers: torch.Tensor | None = None
     count: int = 0
-    graphs: dict[int, _Graph] = field(default_factory=dict)
+    graphs: dict[int, _LaunchGraph] = field(default_factory=dict)
 
 
 class Cuda:
@@ -152,7 +152,7 @@ class Cuda:
         self._slots[slot].graphs[rows] = graph
         return ""
 
-    def _captured(self, rows: int) -> _Graph:
+    def _captured(self, rows: int) -> _LaunchGraph:
         static = torch.zeros((rows, *self._shape), dtype=self._dtype, device=self._device)
         self._cuda.synchronize(self._device)
         with self._cuda.stream(self._computing):
@@ -163,9 +163,9 @@ class Cuda:
         # Other models of this process may allocate meanwhile: only calls of this thread count.
         with self._cuda.graph(launches, pool=self._pool, stream=self._computing, capture_error_mode="thread_local"):
             answers = self._module(static)
-        return _Graph(launches, static, answers)
+        return _LaunchGraph(launches, static, answers)
 
-    def _is_right(self, graph: _Graph) -> bool:
+    def _is_right(self, graph: _LaunchGraph) -> bool:
         """Tell whether it answers other rows than those of the capture as the module does."""
         with self._cuda.stream(self._computing):
             if graph.rows.is_floating_point():
@@ -177,7 +177,7 @@ class Cuda:
         self._computing.synchronize()
         return alike
 
-    def _rows_of(self, place: _Slot) -> torch.Tensor:
+    def _rows_of(self, place: _BufferSlot) -> torch.Tensor:
         """Return where the rows of a part lie on the device."""
         graph = place.graphs.get(place.count)
         if graph is not None:
@@ -186,9 +186,9 @@ class Cuda:
             place.rows = torch.empty((place.count, *self._shape), dtype=self._dtype, device=self._device)
         return place.rows[: place.count]
 
-    def _slot(self) -> _Slot:
+    def _slot(self) -> _BufferSlot:
         none = torch.empty((0, *self._shape), dtype=self._dtype)
-        return _Slot(self._cuda.Event(), self._cuda.Event(blocking=True), none, none.to(self._device))
+        return _BufferSlot(self._cuda.Event(), self._cuda.Event(blocking=True), none, none.to(self._device))
 
     def _pinned(self, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
         return torch.empty(shape, dtype=dtype, pin_memory=self._is_pinned)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from workers.manifest import Manifest
     from workers.runtimes.contract import Files, Rows
-    from workers.runtimes.tables import Frame
+    from workers.runtimes.tables import PandasFrame
 
 
 class FunctionRuntime:
@@ -30,7 +30,7 @@ class FunctionRuntime:
         leaves_lock: it computes without Python's lock, as its attribute of that name says.
     """
 
-    def __init__(self, manifest: Manifest, function: Callable[[Rows | Frame], object]) -> None:
+    def __init__(self, manifest: Manifest, function: Callable[[Rows | PandasFrame], object]) -> None:
         self._manifest = manifest
         self._function = function
         self._shaped = shaper(manifest.input)

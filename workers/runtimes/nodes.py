@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 ROWS: Final = -1  # the number of what comes in
 
 
-class Node(NamedTuple):
+class PipelineNode(NamedTuple):
     """A node of the graph.
 
     Attributes:
@@ -29,14 +29,15 @@ class Node(NamedTuple):
     scale: float = 1.0
 
 
-def nodes_of(manifest: Manifest) -> list[Node]:
+def nodes_of(manifest: Manifest) -> list[PipelineNode]:
     """Return the nodes, in order.
 
     Raises:
         PackageError: one is made of nodes that do not come before it, or has a step that the package does not list.
     """
     nodes = [
-        Node(each["file"], tuple(each["of"]), each.get("scale", 1.0)) for each in manifest.options.get("graph", ())
+        PipelineNode(each["file"], tuple(each["of"]), each.get("scale", 1.0))
+        for each in manifest.options.get("graph", ())
     ]
     for number, node in enumerate(nodes):
         if not node.of or not all(ROWS <= source < number for source in node.of):
@@ -46,7 +47,7 @@ def nodes_of(manifest: Manifest) -> list[Node]:
     return nodes
 
 
-def identities(nodes: Sequence[Node], manifest: Manifest) -> list[str]:
+def identities(nodes: Sequence[PipelineNode], manifest: Manifest) -> list[str]:
     """Return for each node a name of all that leads to it: equal names, equal results."""
     found: list[str] = []
     for node in nodes:

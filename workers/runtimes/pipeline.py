@@ -94,7 +94,7 @@ class Splits:
             known.append(took_us / rows)
 
 
-class Pipeline:
+class DevicePipeline:
     """Answers batches through a device."""
 
     def __init__(

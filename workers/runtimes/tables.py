@@ -33,7 +33,7 @@ class Series(Protocol):
 
 
 @runtime_checkable
-class Frame(Protocol):
+class PandasFrame(Protocol):
     """What is read of a data frame of pandas, by which one is known, too."""
 
     columns: Iterable[object]
@@ -56,7 +56,7 @@ class Frame(Protocol):
         ...
 
 
-def shaper(signature: Signature) -> Callable[[Rows], Rows | Frame]:
+def shaper(signature: Signature) -> Callable[[Rows], Rows | PandasFrame]:
     """Return what makes of a batch what the model takes: of the rows of a table a data frame.
 
     Raises:
@@ -75,7 +75,7 @@ def shaper(signature: Signature) -> Callable[[Rows], Rows | Frame]:
     zones = {name: found[2] for name, kind in columns if (found := MOMENT.fullmatch(kind)) and found[2]}
     dtypes = [_dtype(kind) for _, kind in columns]
 
-    def shaped(rows: Rows) -> Frame:
+    def shaped(rows: Rows) -> PandasFrame:
         values = zip(columns, dtypes, zip(*rows, strict=True), strict=True)
         arrays = {name: np.array(column, dtype=dtype) for (name, _), dtype, column in values}
         frame: Any = pandas.DataFrame(arrays).astype(categories)

@@ -35,7 +35,7 @@ from workers.errors import OutputError, PackageError
 from workers.runtimes.compiled import Compiled
 from workers.runtimes.contract import part, scored, values
 from workers.runtimes.cuda import Cuda
-from workers.runtimes.pipeline import LEAST_ROWS, Pipeline
+from workers.runtimes.pipeline import LEAST_ROWS, DevicePipeline
 from workers.runtimes.stages.store import HERE
 from workers.runtimes.trunks import trunk_of
 
@@ -125,11 +125,13 @@ class TorchRuntime:
     def _name(self) -> str:
         return f"{self._manifest.name} {self._manifest.version}"
 
-    def _piped(self, device: torch.device) -> Pipeline:
+    def _piped(self, device: torch.device) -> DevicePipeline:
         signature = self._manifest.input
         dtype = torch.from_numpy(np.empty(0, signature.dtype)).dtype
         least_rows = max(LEAST_ROWS, self._min_rows)
-        return Pipeline(Cuda(device, lambda rows: _numbers(self._module(rows)), signature.shape, dtype), least_rows)
+        return DevicePipeline(
+            Cuda(device, lambda rows: _numbers(self._module(rows)), signature.shape, dtype), least_rows
+        )
 
     def _not_compiled(self, error: BaseException) -> None:
         _log.warning("%s cannot be compiled and runs as it is: %s", self._name, told(error, lines=1))

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from schemas.records import Profile
     from workers.kernel.schedule.contract import Start
     from workers.kernel.schedule.profiles import Errors
-    from workers.simulation.service import Draw, Service
+    from workers.simulation.service import Draw, SimulatedService
 
 _NEVER: Final = 1 << 62
 # What became of a query.
@@ -45,7 +45,7 @@ class HostModel(NamedTuple):
         profile: what is known of it before; None = nothing.
     """
 
-    service: Service
+    service: SimulatedService
     load_us: int
     bytes: int
     profile: Profile | None = None
@@ -103,10 +103,10 @@ class HostRun(NamedTuple):
 
 def simulate_host(plan: HostPlan, random: np.random.Generator) -> HostRun:
     """Return what becomes of a plan's queries; the same plan and seed give the same to the last bit."""
-    return _Host(plan, random).run()
+    return _HostSimulation(plan, random).run()
 
 
-class _Host:
+class _HostSimulation:
     """One run."""
 
     def __init__(self, plan: HostPlan, random: np.random.Generator) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from policies.contract import Policy
-    from workers.simulation.service import Service
+    from workers.simulation.service import SimulatedService
 
 # As in selection: what is left for the way back to the client where nothing else is said.
 _MARGIN_US, _MARGIN_PART = 5_000, 10
@@ -29,7 +29,7 @@ _NO_PARAMETERS: Mapping[str, float] = {}
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class SimulatedModel:
     """One model and its workers.
 
     Attributes:
@@ -45,7 +45,7 @@ class Model:
     """
 
     name: str
-    service: Service
+    service: SimulatedService
     replicas: int = 1
     controller: str = "aimd"
     parameters: Mapping[str, float] = field(default_factory=dict)
@@ -77,7 +77,7 @@ class Model:
 
 
 @dataclass(frozen=True, slots=True)
-class Application:
+class SimulatedApplication:
     """Who asks, and by when answers are wanted.
 
     Attributes:
@@ -102,7 +102,7 @@ class Application:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class SimulationPlan:
     """One simulation.
 
     Attributes:
@@ -119,15 +119,15 @@ class Plan:
 
     arrivals_us: NDArray[np.int64]
     seconds: float
-    models: tuple[Model, ...]
-    application: Application = field(default_factory=Application)
+    models: tuple[SimulatedModel, ...]
+    application: SimulatedApplication = field(default_factory=SimulatedApplication)
     legs: Legs = field(default_factory=Legs)
     selections: int = 1
     poll_us: int = 0
     warm_up_us: int = 0
     left_out: int = 0
 
-    def with_workers(self, replicas: int, model: str = "") -> Plan:
+    def with_workers(self, replicas: int, model: str = "") -> SimulationPlan:
         """Return the plan with so many workers of a model, or of each.
 
         Raises:

@@ -38,7 +38,7 @@ class Traffic(NamedTuple):
     arrivals_us: Mapping[str, Sequence[NDArray[np.int64]]]
 
 
-class Planner(Protocol):
+class PartitionPlanner(Protocol):
     """Says where partitions are read."""
 
     def homes(self, rates: Mapping[str, float], now_us: int) -> Homes:
@@ -94,7 +94,7 @@ class Played:
         return sum(self.in_time.values()) / max(1, sum(self.rows.values()))
 
 
-class _Partition:
+class _QueuePartition:
     """The rows of one partition: those before `read` are read; `open` ones among them are not answered."""
 
     __slots__ = ("dues", "open", "read", "times")
@@ -106,20 +106,20 @@ class _Partition:
         self.open: dict[int, None] = {}
 
 
-class _Host:
+class _PoolHost:
     """One host."""
 
     __slots__ = ("batchers", "free_us", "is_idle", "reads", "resident", "wake_us")
 
     def __init__(self) -> None:
-        self.reads: dict[str, list[_Partition]] = {}
-        self.batchers: dict[str, Batcher[tuple[_Partition, int]]] = {}
+        self.reads: dict[str, list[_QueuePartition]] = {}
+        self.batchers: dict[str, Batcher[tuple[_QueuePartition, int]]] = {}
         self.resident: dict[str, int] = {}  # bytes by model, the least lately used first
         self.free_us = 0
         self.wake_us = -1
 
 
-def play(traffic: Traffic, planner: Planner, until_us: int, controller: str, site: Site) -> Played:
+def play(traffic: Traffic, planner: PartitionPlanner, until_us: int, controller: str, site: Site) -> Played:
     """Return what a pool makes of some traffic; it draws nothing.
 
     Args:
@@ -129,22 +129,22 @@ def play(traffic: Traffic, planner: Planner, until_us: int, controller: str, sit
         controller: that sizes batches; `fixed` ones are as large as the objective allows.
         site: what the hosts are like.
     """
-    return _Pool(traffic, planner, until_us, controller, site).run()
+    return _PoolRun(traffic, planner, until_us, controller, site).run()
 
 
-class _Pool:
+class _PoolRun:
     """One run."""
 
-    def __init__(self, traffic: Traffic, planner: Planner, until_us: int, controller: str, site: Site) -> None:
+    def __init__(self, traffic: Traffic, planner: PartitionPlanner, until_us: int, controller: str, site: Site) -> None:
         self._works = {work.model: work for work in traffic.works}
         self._partitions = {
-            (model, number): _Partition(times_us, int(self._works[model].objective_us))
+            (model, number): _QueuePartition(times_us, int(self._works[model].objective_us))
             for model, several in traffic.arrivals_us.items()
             for number, times_us in enumerate(several)
         }
         self._planner, self._until_us, self._controller, self._site = planner, until_us, controller, site
         self._events = Events()
-        self._hosts: dict[str, _Host] = {}
+        self._hosts: dict[str, _PoolHost] = {}
         self._homes: Homes | None = None
         self._played = Played(rows=dict.fromkeys(self._works, 0), in_time=dict.fromkeys(self._works, 0))
 
@@ -182,11 +182,11 @@ class _Pool:
         if before is not None:
             self._played.changes += 1
             self._played.moves += len({(place[0], host) for place, host in homes.items() if before.get(place) != host})
-        reads: dict[str, dict[str, list[_Partition]]] = {}
+        reads: dict[str, dict[str, list[_QueuePartition]]] = {}
         for (model, number), name in homes.items():
             reads.setdefault(name, {}).setdefault(model, []).append(self._partitions[model, number])
         for name in reads.keys() | self._hosts.keys():
-            host = self._hosts.setdefault(name, _Host())
+            host = self._hosts.setdefault(name, _PoolHost())
             host.reads = reads.get(name, {})
             for batcher in host.batchers.values():
                 batcher.forget(lambda _: True)
@@ -197,7 +197,7 @@ class _Pool:
                     batcher.offer([(partition.dues[row], (partition, row)) for row in partition.open], host.free_us)
             self._look(host, host.free_us)
 
-    def _batcher(self, host: _Host, model: str) -> Batcher[tuple[_Partition, int]]:
+    def _batcher(self, host: _PoolHost, model: str) -> Batcher[tuple[_QueuePartition, int]]:
         found = host.batchers.get(model)
         if found is None:
             work = self._works[model]
@@ -205,13 +205,13 @@ class _Pool:
             found = host.batchers[model] = Batcher(create_controller(self._controller, rows), limit=1 << 40)
         return found
 
-    def _look(self, host: _Host, at_us: int) -> None:
+    def _look(self, host: _PoolHost, at_us: int) -> None:
         """Have a host look for work at a time."""
         if host.wake_us < 0 or at_us < host.wake_us or host.wake_us < host.free_us:
             host.wake_us = at_us
             self._events.add(at_us, self._awake, host)
 
-    def _awake(self, now_us: int, host: _Host) -> None:
+    def _awake(self, now_us: int, host: _PoolHost) -> None:
         if now_us != host.wake_us:
             return  # it looks at another time
         host.wake_us = -1
@@ -224,7 +224,7 @@ class _Pool:
         elif next_us is not None:
             self._look(host, next_us)
 
-    def _read(self, host: _Host, now_us: int) -> int | None:
+    def _read(self, host: _PoolHost, now_us: int) -> int | None:
         """Take what has come; return when the next row comes."""
         next_us: int | None = None
         for model, partitions in host.reads.items():
@@ -240,7 +240,7 @@ class _Pool:
                     next_us = times[last]
         return next_us
 
-    def _start(self, host: _Host, now_us: int) -> bool:
+    def _start(self, host: _PoolHost, now_us: int) -> bool:
         """Run the batch with the least slack; tell whether there is one."""
         waits = [model for model in host.reads if len(host.batchers[model])]
         waits.sort(key=lambda model: self._slack_us(host, model))
@@ -260,7 +260,7 @@ class _Pool:
             return True
         return False
 
-    def _load(self, host: _Host, model: str) -> int:
+    def _load(self, host: _PoolHost, model: str) -> int:
         """Make a model the most lately used; return how long it loads, 0 if it is there."""
         work, resident = self._works[model], host.resident
         is_there = resident.pop(model, None) is not None
@@ -271,6 +271,6 @@ class _Pool:
         self._played.loads += not is_there
         return 0 if is_there else work.load_us
 
-    def _slack_us(self, host: _Host, model: str) -> float:
+    def _slack_us(self, host: _PoolHost, model: str) -> float:
         batcher, work = host.batchers[model], self._works[model]
         return batcher.due_us(0) - work.times.of(min(len(batcher), max(1, work.most_rows)))

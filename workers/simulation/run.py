@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from workers.simulation.legs import Leg
-    from workers.simulation.plan import Plan
+    from workers.simulation.plan import SimulationPlan
     from workers.simulation.worker import Journal
 
 NEVER: Final = 1 << 62  # when an output is there that never comes (us)
@@ -44,7 +44,7 @@ class Run:
         journals: by model, what its workers did.
     """
 
-    plan: Plan
+    plan: SimulationPlan
     ended_us: int
     received_us: NDArray[np.int64]
     answer: Leg

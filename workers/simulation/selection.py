@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _FIRST_RETURN_US = 2_000.0
 
 
-class Outputs(NamedTuple):
+class SimulatedOutputs(NamedTuple):
     """A record of one batch: which model, when it was sent, the queries that were predicted, those given up."""
 
     model: int
@@ -30,7 +30,7 @@ class Outputs(NamedTuple):
     expired: Sequence[int]
 
 
-class Arms(NamedTuple):
+class SimulatedArms(NamedTuple):
     """Which models each query asks.
 
     Attributes:
@@ -42,14 +42,14 @@ class Arms(NamedTuple):
     drawn: bytes | None
 
 
-class Answers(NamedTuple):
+class SimulatedAnswers(NamedTuple):
     """When each query's output of a model was at selection (us), and whether it was given up; one entry a query."""
 
     at_us: array[int]
     is_expired: bytearray
 
 
-class Selection:
+class SimulatedSelection:
     """One process.
 
     Args:
@@ -71,8 +71,8 @@ class Selection:
         received_us: array[int],
         until_us: array[int],
         slack_us: int,
-        arms: Arms,
-        answers: Sequence[Answers],
+        arms: SimulatedArms,
+        answers: Sequence[SimulatedAnswers],
         ask: Callable[[int, int, int, list[tuple[int, int]]], None],
         events: Events,
         poll_us: int,
@@ -85,14 +85,14 @@ class Selection:
         self._poll_us = poll_us
         self._at = 0
         self._turn = turn
-        self._inbox: list[Outputs] = []
+        self._inbox: list[SimulatedOutputs] = []
         self._free_us = 0
         self._next_us = -1
         self._back = RunningQuantile(0.95, _FIRST_RETURN_US)
         self._most_back_us = int(slack_us * MAX_RETURN_SHARE)
         self._plan_poll()
 
-    def on_outputs(self, now_us: int, outputs: Outputs) -> None:
+    def on_outputs(self, now_us: int, outputs: SimulatedOutputs) -> None:
         """Take a record of a worker."""
         self._inbox.append(outputs)
         if now_us >= self._free_us:

@@ -17,7 +17,7 @@ Draw: TypeAlias = "Callable[[int], int]"  # rows of a batch to its time (us)
 _CHUNK = 1024  # numbers drawn at once
 
 
-class Service(Protocol):
+class SimulatedService(Protocol):
     """Service times of one model."""
 
     def sampler(self, random: np.random.Generator) -> Draw:
@@ -103,7 +103,7 @@ class Delayed:
         delays_us: drawn one for each batch.
     """
 
-    service: Service
+    service: SimulatedService
     delays_us: tuple[int, ...]
 
     def sampler(self, random: np.random.Generator) -> Draw:

@@ -13,18 +13,18 @@ import numpy as np
 
 from workers.simulation.events import Events
 from workers.simulation.run import NEVER, Run, column
-from workers.simulation.selection import Answers, Arms, Outputs, Selection
-from workers.simulation.worker import Journal, Times, Worker
+from workers.simulation.selection import SimulatedAnswers, SimulatedArms, SimulatedOutputs, SimulatedSelection
+from workers.simulation.worker import Journal, SimulatedTimes, SimulatedWorker
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from workers.simulation.plan import Model, Plan
+    from workers.simulation.plan import SimulatedModel, SimulationPlan
 
 
-def simulate(plan: Plan, random: np.random.Generator) -> Run:
+def simulate(plan: SimulationPlan, random: np.random.Generator) -> Run:
     """Return what becomes of a plan's queries; the same plan and seed give the same to the last bit.
 
     Args:
@@ -41,7 +41,7 @@ def simulate(plan: Plan, random: np.random.Generator) -> Run:
 class _Simulation:
     """One run: the processes, and what ties them together."""
 
-    def __init__(self, plan: Plan, random: np.random.Generator) -> None:
+    def __init__(self, plan: SimulationPlan, random: np.random.Generator) -> None:
         self._plan = plan
         of_legs, of_policy, of_selection, *of_models = random.spawn(3 + len(plan.models))
         span_us = plan.legs.span_us
@@ -50,7 +50,7 @@ class _Simulation:
         count = len(plan.arrivals_us)
         self._received_us = self._legs.ask.arrivals_us(plan.arrivals_us)
         self._arms = _drawn(plan, count, of_policy)
-        self._answers = [Answers(array("q", [NEVER]) * count, bytearray(count)) for _ in plan.models]
+        self._answers = [SimulatedAnswers(array("q", [NEVER]) * count, bytearray(count)) for _ in plan.models]
         self._journals = [Journal(count) for _ in plan.models]
         self._homes = _homes(count, plan.selections, of_selection)
         self._workers = [self._staff(index, its) for index, its in enumerate(of_models)]
@@ -71,13 +71,13 @@ class _Simulation:
             journals=tuple(self._journals),
         )
 
-    def _select(self, random: np.random.Generator) -> list[Selection]:
+    def _select(self, random: np.random.Generator) -> list[SimulatedSelection]:
         until = array("q", (self._plan.arrivals_us + self._plan.application.limit_us).tobytes())
         received = array("q", self._received_us.tobytes())
         slack_us = self._plan.application.slo_us
         turns = random.integers(max(map(len, self._owners)), size=self._plan.selections).tolist()
         return [
-            Selection(
+            SimulatedSelection(
                 queries,
                 received,
                 until,
@@ -94,17 +94,19 @@ class _Simulation:
             )
         ]
 
-    def _staff(self, index: int, random: np.random.Generator) -> list[Worker]:
+    def _staff(self, index: int, random: np.random.Generator) -> list[SimulatedWorker]:
         """Make the workers of a model, each with draws of its own."""
         model, legs = self._plan.models[index], self._legs
 
         def reply(sent_us: int, predicted: Sequence[int], expired: Sequence[int]) -> None:
             self._reply(index, sent_us, predicted, expired)
 
-        def worker(its: np.random.Generator) -> Worker:
-            times = Times(model.service.sampler(its), legs.call_us, legs.turnaround_us)
+        def worker(its: np.random.Generator) -> SimulatedWorker:
+            times = SimulatedTimes(model.service.sampler(its), legs.call_us, legs.turnaround_us)
             models = model.replicas if model.shared else 1
-            return Worker(model.batcher(), model.queue_rows, times, self._events, self._journals[index], reply, models)
+            return SimulatedWorker(
+                model.batcher(), model.queue_rows, times, self._events, self._journals[index], reply, models
+            )
 
         return [worker(its) for its in random.spawn(_queues(model))]
 
@@ -117,31 +119,33 @@ class _Simulation:
         at_us = sent_us + self._legs.reply.delay_us(sent_us)
         homes = self._homes
         if homes is None:
-            self._events.add(at_us, self._selections[0].on_outputs, Outputs(model, sent_us, predicted, expired))
+            self._events.add(
+                at_us, self._selections[0].on_outputs, SimulatedOutputs(model, sent_us, predicted, expired)
+            )
             return
         parts: dict[int, tuple[list[int], list[int]]] = {}
         for which, queries in enumerate((predicted, expired)):
             for query in queries:
                 parts.setdefault(homes[query], ([], []))[which].append(query)
         for home, part in parts.items():
-            self._events.add(at_us, self._selections[home].on_outputs, Outputs(model, sent_us, *part))
+            self._events.add(at_us, self._selections[home].on_outputs, SimulatedOutputs(model, sent_us, *part))
 
 
-def _queues(model: Model) -> int:
+def _queues(model: SimulatedModel) -> int:
     return 1 if model.shared else model.replicas
 
 
-def _drawn(plan: Plan, count: int, random: np.random.Generator) -> Arms:
+def _drawn(plan: SimulationPlan, count: int, random: np.random.Generator) -> SimulatedArms:
     """Draw the models that queries ask, by the policy's state before any feedback."""
     models = len(plan.models)
     policy = plan.policy()
     if policy.full_information:
-        return Arms(models, None)
+        return SimulatedArms(models, None)
     propensities = np.array(policy.propensities(policy.init(models), models))
     steps = np.cumsum(propensities)
     drawn = np.searchsorted(steps, random.random(count), side="right")
     last = int(np.flatnonzero(propensities)[-1])  # where the sum rounds to less than 1
-    return Arms(models, np.minimum(drawn, last).astype(np.uint8).tobytes())
+    return SimulatedArms(models, np.minimum(drawn, last).astype(np.uint8).tobytes())
 
 
 def _homes(count: int, selections: int, random: np.random.Generator) -> bytes | None:

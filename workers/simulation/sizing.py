@@ -49,7 +49,7 @@ class Costs:
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class SiteAssumptions:
     """What is planned, and with which machines. These are assumptions: change them for yours.
 
     Attributes:
@@ -124,7 +124,7 @@ class Break(NamedTuple):
     helps: str
 
 
-def need(costs: Costs, site: Site) -> Need:
+def need(costs: Costs, site: SiteAssumptions) -> Need:
     """Return what a site takes."""
     cores = {role: site.rate * us / 1e6 for role, us in {**costs.cpu_us, "brokers": costs.broker_us}.items()}
     processes = {role: math.ceil(cores[role] / site.busy) for role in costs.cpu_us}
@@ -152,7 +152,7 @@ def need(costs: Costs, site: Site) -> Need:
     )
 
 
-def breaks(costs: Costs, site: Site, brokers: int) -> list[Break]:
+def breaks(costs: Costs, site: SiteAssumptions, brokers: int) -> list[Break]:
     """Return the rate at which each part is full, the lowest first.
 
     Args:

@@ -37,7 +37,7 @@ class Journal:
         self.rows, self.cap, self.queued = array("q"), array("q"), array("q")
 
 
-class Times(NamedTuple):
+class SimulatedTimes(NamedTuple):
     """What a worker's batches take (us).
 
     Attributes:
@@ -51,7 +51,7 @@ class Times(NamedTuple):
     turnaround_us: int
 
 
-class Worker:
+class SimulatedWorker:
     """One queue and the models that take from it: one, unless replicas share a queue.
 
     Args:
@@ -80,7 +80,7 @@ class Worker:
         self,
         batcher: Batcher[int],
         queue_rows: int,
-        times: Times,
+        times: SimulatedTimes,
         events: Events,
         journal: Journal,
         reply: Callable[[int, Sequence[int], Sequence[int]], None],

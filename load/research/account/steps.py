@@ -70,7 +70,7 @@ _RULES: Final[Mapping[str, str]] = {
     "streams.columns.ask:Elsewhere.on_outputs": "combine",
     "streams.columns.join": "join",
     "streams.columns.learn": "fold",
-    "streams.columns.said": "combine",
+    "streams.columns.answer_columns": "combine",
     "streams.columns.select": "select",
     "streams.columns.select:ColumnSelection._write": "combine",
     "streams.operators.join.outcomes": "join",

@@ -26,7 +26,7 @@ from load.results.drawing import COLOURS, panels, png
 from load.results.results import Result
 from load.results.tables import Table
 from load.scenario import Scenario
-from policies.packing.work import Times
+from policies.packing.work import BatchTimes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -87,7 +87,7 @@ def _simulated(stage: Stage) -> dict[str, float]:
     return figures | {"tightest_ratio": figures[f"at_{OBJECTIVES_MS[0]}_ratio"]}
 
 
-def _lanes(times: Mapping[str, Times], slo_ms: float) -> dict[str, tuple[Lane, float]]:
+def _lanes(times: Mapping[str, BatchTimes], slo_ms: float) -> dict[str, tuple[Lane, float]]:
     """Return the lanes by name, and what their workers could do at most (queries a second)."""
     found = lanes(times, slo_ms, _FORM)
     lane, most = found["split"]
@@ -98,9 +98,9 @@ def _queries(stage: Stage) -> int:
     return _SHORT_QUERIES if stage.short else _QUERIES
 
 
-def _times(name: str) -> Times:
+def _times(name: str) -> BatchTimes:
     sizes, took_ms = PUBLISHED_MS[name]
-    return Times(sizes, tuple([1e3 * ms for ms in took_ms]))
+    return BatchTimes(sizes, tuple([1e3 * ms for ms in took_ms]))
 
 
 _PICTURE: Final = f"{NAME}.png"

@@ -32,7 +32,7 @@ from load.harness.workload import query_id
 from load.research.models import traffic
 from load.research.models.published import published
 from load.research.nexus.graph_virtual import APPLICATION, CARS, FACES, MODELS, STAGES, WANTED, Form, highest, lanes
-from policies.packing.work import Times
+from policies.packing.work import BatchTimes
 from schemas import records
 from schemas.records import Application, Query, Status, Tensor
 from streams.runtime.clock import SystemClock
@@ -160,12 +160,12 @@ async def _both(
     return figures | {f"{prefix}_ratio": figures[f"{prefix}_split_per_s"] / max(1.0, figures[f"{prefix}_even_per_s"])}
 
 
-def times_of() -> dict[str, Times]:
+def times_of() -> dict[str, BatchTimes]:
     """Return what batches of the stages' models take, by model."""
     known = published()
     sizes = range(1, _MOST_ROWS + 1)
     return {
-        model: Times(tuple(sizes), tuple(known[kind].batch_us(rows) * traffic.SLOWER for rows in sizes))
+        model: BatchTimes(tuple(sizes), tuple(known[kind].batch_us(rows) * traffic.SLOWER for rows in sizes))
         for model, kind in MODELS.items()
     }
 

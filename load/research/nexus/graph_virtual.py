@@ -16,7 +16,7 @@ import numpy as np
 
 from load.harness import arrivals
 from policies.batching import create_controller
-from policies.stage_split import Load, evenly, split
+from policies.stage_split import StageLoad, evenly, split
 from schemas import topics
 from schemas.codec import Codec
 from schemas.records import (
@@ -40,7 +40,7 @@ from workers.simulation.events import Events
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from policies.packing.work import Times
+    from policies.packing.work import BatchTimes
     from policies.stage_split import Split
     from streams.operators.contract import Effects
     from workers.kernel.model.batcher import Waiting
@@ -108,10 +108,10 @@ class Form(NamedTuple):
     apart_us: int = LEG_US + MARGIN_US
 
 
-def loads(times: Mapping[str, Times], form: Form) -> list[Load]:
+def loads(times: Mapping[str, BatchTimes], form: Form) -> list[StageLoad]:
     """Return the stages with the times of their models."""
     return [
-        Load(
+        StageLoad(
             name,
             (before,) if before else (),
             form.per_s * rows,
@@ -122,7 +122,7 @@ def loads(times: Mapping[str, Times], form: Form) -> list[Load]:
     ]
 
 
-def lanes(times: Mapping[str, Times], slo_ms: float, form: Form) -> dict[str, tuple[Lane, float]]:
+def lanes(times: Mapping[str, BatchTimes], slo_ms: float, form: Form) -> dict[str, tuple[Lane, float]]:
     """Return the lanes by name, and what their workers could do at most (pictures a second)."""
     objective_us, given = int(slo_ms * 1e3) - form.apart_us, loads(times, form)
     return {
@@ -131,7 +131,7 @@ def lanes(times: Mapping[str, Times], slo_ms: float, form: Form) -> dict[str, tu
     }
 
 
-def lane_of(given: Sequence[Load], split: Split, objective_us: int, workers: int) -> Lane:
+def lane_of(given: Sequence[StageLoad], split: Split, objective_us: int, workers: int) -> Lane:
     """Return the lane of a split: workers as the stages need them, each at least one."""
     last = {load.name for load in given}.difference(*[load.before for load in given])
     until_us = split.until_us(given)
@@ -145,7 +145,7 @@ def lane_of(given: Sequence[Load], split: Split, objective_us: int, workers: int
 
 
 def highest(
-    times: Mapping[str, Times], lane: Lane, most: float, slo_ms: float, *, queries: int, halvings: int, seed: int
+    times: Mapping[str, BatchTimes], lane: Lane, most: float, slo_ms: float, *, queries: int, halvings: int, seed: int
 ) -> float:
     """Return the highest rate at which enough is answered whole and in time."""
     low, high = (share * most for share in _RANGE)
@@ -158,7 +158,7 @@ def highest(
     return low
 
 
-def play(times: Mapping[str, Times], lane: Lane, slo_ms: float, rate: float, queries: int, seed: int) -> Played:
+def play(times: Mapping[str, BatchTimes], lane: Lane, slo_ms: float, rate: float, queries: int, seed: int) -> Played:
     """Ask a lane so many queries, at Poisson arrivals."""
     return _Run(times, lane, slo_ms, queries, seed).play(rate)
 
@@ -166,7 +166,7 @@ def play(times: Mapping[str, Times], lane: Lane, slo_ms: float, rate: float, que
 class _Worker:
     """One replica: the worker's own batcher, and a model that takes its time."""
 
-    def __init__(self, run: _Run, model: str, rows: int, times: Times) -> None:
+    def __init__(self, run: _Run, model: str, rows: int, times: BatchTimes) -> None:
         self._run, self._model, self._times = run, model, times
         self._batcher: Batcher[str] = Batcher(create_controller("fixed", {"rows": float(rows)}))
         self._is_free = True
@@ -197,7 +197,7 @@ class _Worker:
 
 
 class _Run:
-    def __init__(self, times: Mapping[str, Times], lane: Lane, slo_ms: float, queries: int, seed: int) -> None:
+    def __init__(self, times: Mapping[str, BatchTimes], lane: Lane, slo_ms: float, queries: int, seed: int) -> None:
         self._lane, self._slo_ms, self._queries, self._seed = lane, slo_ms, queries, seed
         self._codec = LocalCodec(Codec())
         self._kernel = Selection(self._codec, SelectionSettings(1, margin_us=MARGIN_US))

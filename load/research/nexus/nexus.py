@@ -29,8 +29,8 @@ from load.results.drawing import COLOURS, panels, png
 from load.results.results import Result
 from load.results.tables import Table
 from load.scenario import Scenario
-from policies.packing.epochs import Pace, Planned, planned
-from policies.packing.moving import Terms
+from policies.packing.epochs import Planned, PlanPace, planned
+from policies.packing.moving import MoveTerms
 from policies.packing.squishy import pack
 from workers.simulation.pool import TICK_US, Site, play
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from load.harness.system import Stage
     from load.research.nexus.pool_traffic import Day
-    from workers.simulation.pool import Homes, Planner, Played
+    from workers.simulation.pool import Homes, PartitionPlanner, Played
 
 NAME = "nexus"
 PARTS = ("simulated", "measured")
@@ -81,7 +81,7 @@ class _Planning:
     def __init__(self, its: Day, hosts: int) -> None:
         self._works = its.traffic.works
         self._hosts = _named(hosts)
-        self._pace = Pace(terms=Terms(MEMORY_BYTES, pause_us=_PAUSE_US), headroom=_HEADROOM)
+        self._pace = PlanPace(terms=MoveTerms(MEMORY_BYTES, pause_us=_PAUSE_US), headroom=_HEADROOM)
         self._homes: Homes = {}
         self.last: Planned | None = None
         self.plans = 0
@@ -180,7 +180,7 @@ def _others(seed: int, counts: int) -> tuple[tuple[int, Played], tuple[int, Play
     return _known(its), _workers(its)
 
 
-def _fewest(its: Day, planner: Callable[[int], Planner]) -> tuple[int, Played]:
+def _fewest(its: Day, planner: Callable[[int], PartitionPlanner]) -> tuple[int, Played]:
     """Return the fewest hosts with which 99 % are in time, found by halving, and what became of the rows."""
     low, high, best = _LEAST, _MOST, None
     while low < high:
@@ -232,7 +232,7 @@ def _workers(its: Day) -> tuple[int, Played]:
         counts[max(able, key=lambda name: late[name])] += 1
 
 
-def _play(its: Day, planner: Planner, controller: str) -> Played:
+def _play(its: Day, planner: PartitionPlanner, controller: str) -> Played:
     played = play(its.traffic, planner, its.until_us, controller, Site(MEMORY_BYTES, _PAUSE_US))
     say(NAME, f"{played.share_in_time:.2%} in time, {max(played.hosts)} hosts")
     return played

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from load.harness.data import DATA, need
-from policies.packing.work import Times, Work
+from policies.packing.work import BatchTimes, Work
 from workers.simulation.pool import Traffic
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def _work(number: int) -> Work:
     """Return one of the models; which application has it follows from its number."""
     kind, (sizes, took_ms) = [*PUBLISHED_MS.items()][number % len(PUBLISHED_MS)]
     objective_ms = OBJECTIVES_MS[number // EACH % len(OBJECTIVES_MS)] - HOPS_MS
-    times = Times(sizes, tuple(ms * 1e3 for ms in took_ms))
+    times = BatchTimes(sizes, tuple(ms * 1e3 for ms in took_ms))
     name = f"{COMPANIES[number // EACH].lower()}-{kind}"
     mb = WEIGHTS_MB[kind]
     return Work(name, 0.0, objective_ms * 1e3, times, mb * 10**6, mb * LOAD_US_PER_MB, PARTITIONS)

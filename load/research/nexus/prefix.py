@@ -32,7 +32,7 @@ from load.scenario import Scenario
 from schemas.records import Application, Outcome, Tensor
 from workers.entry_point import resolve
 from workers.executors.predictor import predictor
-from workers.executors.together import Copy, headed, together
+from workers.executors.together import HeldModel, headed, together
 from workers.packages.loading import load_package
 from workers.runtimes.stages.store import Recent
 
@@ -132,7 +132,9 @@ def _models(
 ) -> dict[str, float]:
     """Predict batches of so many models in this process, and return the ratios of their shortest times."""
     loaded = {way: [load_package(folder / way / name) for name in names] for way in WAYS}
-    copies = {way: [Copy(predictor(model), headed(model, ())) for model in models] for way, models in loaded.items()}
+    copies = {
+        way: [HeldModel(predictor(model), headed(model, ())) for model in models] for way, models in loaded.items()
+    }
     repeats = _SHORT_REPEATS if stage.short else _REPEATS
     figures: dict[str, float] = {}
     for count, asked in product(counts, ASKED):
@@ -146,7 +148,7 @@ def _models(
     return figures
 
 
-def _took(way: str, copies: Sequence[Copy], rows: NDArray[Any], *, is_same: bool) -> float:
+def _took(way: str, copies: Sequence[HeldModel], rows: NDArray[Any], *, is_same: bool) -> float:
     """Return how long one batch of these models takes (s), each asked about as many rows as it has clients."""
     inputs = [Tensor.of(row) for row in rows[: CLIENTS * len(copies)]]
     spans = [inputs[:CLIENTS] if is_same else inputs[at * CLIENTS :][:CLIENTS] for at in range(len(copies))]

@@ -239,12 +239,12 @@ def _measured(seen: _Seen) -> dict[str, float]:
 def _simulated(case: Case, seen: _Seen, learnt: _Learnt, seed: int) -> dict[str, float]:
     """Return what the simulator says of the same arrivals."""
     service = Delayed(Line(case.a_ms * 1e3, case.b_ms * 1e3), learnt.over_us)
-    model = plans.Model(_MODEL, service, case.replicas, case.controller, case.parameters)
-    plan = plans.Plan(
+    model = plans.SimulatedModel(_MODEL, service, case.replicas, case.controller, case.parameters)
+    plan = plans.SimulationPlan(
         np.array(seen.offsets_us, np.int64),
         seen.offsets_us[-1] / 1e6,
         (model,),
-        plans.Application(slo_us=int(case.slo_ms * 1e3)),
+        plans.SimulatedApplication(slo_us=int(case.slo_ms * 1e3)),
         learnt.calibration.legs,
         warm_up_us=int(_WARM_UP_S * 1e6),
     )

@@ -23,7 +23,7 @@ from load.results.results import Result
 from load.scenario import Scenario
 from workers.simulation import arrivals, theory
 from workers.simulation.legs import Leg, Legs
-from workers.simulation.plan import Application, Model, Plan
+from workers.simulation.plan import SimulatedApplication, SimulatedModel, SimulationPlan
 from workers.simulation.service import Line
 from workers.simulation.simulator import simulate
 
@@ -38,7 +38,7 @@ PARTS = ("theory", "scale", "live")
 SECONDS = 20.0  # of each measured stretch: all of them and their starts take five minutes
 _SHORT = PARTS[:2]
 _CALL_US = 10_000
-_NEVER_LATE = Application(slo_us=10**12, margin_us=0)
+_NEVER_LATE = SimulatedApplication(slo_us=10**12, margin_us=0)
 _QUERIES, _SHORT_QUERIES = 400_000, 100_000
 _WORKERS, _SHORT_WORKERS = 1_000, 100
 _EACH_PER_S, _SCALE_S, _SHORT_SCALE_S = 100, 60.0, 10.0
@@ -93,13 +93,15 @@ def _against_theory(stage: Stage) -> dict[str, float]:
     return {**errors, "theory_worst_error": max(errors.values())}
 
 
-def _batches(rows: int, service: Line, servers: int = 1) -> Model:
-    return Model("m", service, servers, "fixed", {"rows": float(rows)}, queue_rows=1 << 30, shared=servers > 1)
+def _batches(rows: int, service: Line, servers: int = 1) -> SimulatedModel:
+    return SimulatedModel("m", service, servers, "fixed", {"rows": float(rows)}, queue_rows=1 << 30, shared=servers > 1)
 
 
-def _poisson(rate: float, seconds: float, model: Model, application: Application, seed: int) -> Run:
+def _poisson(rate: float, seconds: float, model: SimulatedModel, application: SimulatedApplication, seed: int) -> Run:
     of_arrivals, of_run = np.random.default_rng(seed).spawn(2)
-    return simulate(Plan(arrivals.poisson(rate, seconds, of_arrivals), seconds, (model,), application), of_run)
+    return simulate(
+        SimulationPlan(arrivals.poisson(rate, seconds, of_arrivals), seconds, (model,), application), of_run
+    )
 
 
 def _is_identical(seed: int) -> bool:
@@ -109,8 +111,8 @@ def _is_identical(seed: int) -> bool:
 
 
 def _busy(seed: int) -> Run:
-    model = Model("m", Line(5_000, 1_000, noise=0.3), replicas=3)
-    return _poisson(1_200, 10, model, Application(slo_us=60_000), seed)
+    model = SimulatedModel("m", Line(5_000, 1_000, noise=0.3), replicas=3)
+    return _poisson(1_200, 10, model, SimulatedApplication(slo_us=60_000), seed)
 
 
 def _scaled(stage: Stage) -> Mapping[str, float]:
@@ -119,11 +121,11 @@ def _scaled(stage: Stage) -> Mapping[str, float]:
     started_s, started_cpu_s = time.monotonic(), time.process_time()
     of_arrivals, of_run = np.random.default_rng(stage.seed).spawn(2)
     leg = Leg.constant(_LEG_US)
-    plan = Plan(
+    plan = SimulationPlan(
         arrivals.poisson(workers * _EACH_PER_S, seconds, of_arrivals),
         seconds,
-        (Model("m", Line(5_000, 1_000, noise=0.1), workers),),
-        Application(slo_us=50_000),
+        (SimulatedModel("m", Line(5_000, 1_000, noise=0.1), workers),),
+        SimulatedApplication(slo_us=50_000),
         Legs(leg, leg, leg, leg),
         selections=_SELECTIONS,
         poll_us=_POLL_US,

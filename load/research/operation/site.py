@@ -41,7 +41,7 @@ from workers.simulation import plan as plans
 from workers.simulation.calibration import Answer, Calibration, Stamped, calibrate
 from workers.simulation.errors import PlanError
 from workers.simulation.simulator import simulate
-from workers.simulation.sizing import Costs, Site, breaks, need
+from workers.simulation.sizing import Costs, SiteAssumptions, breaks, need
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -225,10 +225,10 @@ def read_by(models: Sequence[str]) -> dict[str, int]:
     return found
 
 
-def planned(models: Sequence[str]) -> Site:
+def planned(models: Sequence[str]) -> SiteAssumptions:
     """Return the site that is planned, kept as long as topics are by default."""
     kept = {name: topic.retention_ms / 1e3 for name, topic in topology.build(models).topics.items()}
-    return Site(SITE_PER_S, PARTITIONS, 3, kept)
+    return SiteAssumptions(SITE_PER_S, PARTITIONS, 3, kept)
 
 
 def site_costs(figures: Mapping[str, float], stored: Mapping[str, float], models: Sequence[str]) -> dict[str, Costs]:
@@ -255,7 +255,7 @@ def _ratios(figures: Mapping[str, float]) -> dict[str, float]:
     return found
 
 
-def _sized(costs: Mapping[str, Costs], site: Site) -> dict[str, Sequence[Mapping[str, Any]]]:
+def _sized(costs: Mapping[str, Costs], site: SiteAssumptions) -> dict[str, Sequence[Mapping[str, Any]]]:
     """Return what the site takes by each of the costs, and what breaks first by those of full batches."""
     needs = [
         {"costs": name, **need(its, site)._asdict(), "brokers": need(its, site).brokers} for name, its in costs.items()
@@ -269,17 +269,17 @@ def _sized(costs: Mapping[str, Costs], site: Site) -> dict[str, Sequence[Mapping
     return {"needs": needs, "breaks": first, "assumed": [assumed], "stored": stored}
 
 
-def _simulated(stage: Stage, learnt: Calibration, costs: Costs, site: Site) -> dict[str, float]:
+def _simulated(stage: Stage, learnt: Calibration, costs: Costs, site: SiteAssumptions) -> dict[str, float]:
     """Play the site's rate with measured legs and service times, and as many workers as the costs ask for."""
     seconds = _SHORT_SIMULATED_S if stage.short else _SIMULATED_S
     of_arrivals, of_run = np.random.default_rng(stage.seed).spawn(2)
     sized = need(costs, site)
     workers = max(1, -(-sized.processes["worker"] // len(learnt.samples)))
-    plan = plans.Plan(
+    plan = plans.SimulationPlan(
         arrivals.poisson(site.rate, seconds, of_arrivals),
         seconds,
-        tuple(plans.Model(name, learnt.service(name), workers) for name in sorted(learnt.samples)),
-        plans.Application("exp3"),
+        tuple(plans.SimulatedModel(name, learnt.service(name), workers) for name in sorted(learnt.samples)),
+        plans.SimulatedApplication("exp3"),
         learnt.legs,
         selections=sized.processes["selection"],
         warm_up_us=int(_SIMULATED_WARM_S * 1e6),

@@ -45,7 +45,7 @@ from schemas.records import (
 from streams.operators.contract import Emit, FetchStates, Record
 from streams.operators.join.kernel import Joiner, JoinerSettings
 from streams.operators.learn.kernel import Learner
-from streams.runtime.process.gc_schedule import seldom
+from streams.runtime.process.gc_schedule import gc_less_often
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -207,7 +207,7 @@ def measure(known: int, queries: int, seed: int, now_ns: Callable[[], int] = thr
     """Return the figures of a loop that knows so many ids and then is asked so many queries."""
     codec, growing, turns = Codec(), Turns(now_ns), Turns(now_ns)
     loop = Loop(Joiner(codec, JoinerSettings(_PARTITIONS)), Learner(codec), known, seed)
-    with seldom():
+    with gc_less_often():
         loop.read_back(loop.traffic(1, Turns()), growing)
         loop.traffic(queries, turns)
     return {

@@ -6,8 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from load.research.seeds.models import SimulatedModel
-from streams.operators.contract import Predicted
-from streams.runtime.ports import Loaded, Ran
+from streams.operators.contract import Loaded, Predicted, Ran
 from workers.errors import HungError
 
 if TYPE_CHECKING:
@@ -82,13 +81,13 @@ class SimulatedModels:
         copy, took_s = (load.model.name, load.copy), self._random.uniform(*_LOAD_S)
         lost = await self._within(copy, asyncio.ensure_future(asyncio.sleep(took_s)))
         if lost is not None:
-            self._events.loaded(load, Loaded(lost or None, 0, is_lost=True))
+            self._events.loaded(Loaded.of(load, lost or None, is_lost=True))
             return
         is_bad = self._random.random() < self._faulty
         if not is_bad:
             self._held.add(copy)
         fault = "it cannot be read, as the seed says" if is_bad else None
-        self._events.loaded(load, Loaded(fault, int(took_s * 1e6), MODEL_BYTES))
+        self._events.loaded(Loaded.of(load, fault, int(took_s * 1e6), MODEL_BYTES))
 
     async def _predict(self, predict: Predict) -> None:
         copy, rows = (predict.model, predict.copy), len(predict.rows)

@@ -10,7 +10,7 @@ from load.research.seeds.features import untrue
 from schemas import topics
 from schemas.records import JoinStatus, PolicyState
 from streams.operators.learn.fold import fold
-from streams.replay.as_it_was import CLOCKS_US, Deployment, replay
+from streams.replay.as_it_was import CLOCKS_US, RecordedDeployment, replay
 from streams.replay.memory import MemoryTrace
 
 if TYPE_CHECKING:
@@ -201,7 +201,7 @@ class Laws:
         written = (record for log in self._broker.logs.values() for record in log)
         trace = MemoryTrace(written, self._broker.partitions)
         clocks_us = max(self._tolerance_us, CLOCKS_US)
-        deployment = Deployment(self._plan.selection, self._plan.joiner, clocks_us=clocks_us)
+        deployment = RecordedDeployment(self._plan.selection, self._plan.joiner, clocks_us=clocks_us)
         report = replay(trace, deployment, self._codec)
         for kind, name, recorded, replayed in report.differences:
             yield f"{kind} of {name}: {recorded}, again: {replayed}"

@@ -14,7 +14,7 @@ from load.research.seeds.plan import COMPUTING, PARTITIONS
 from schemas.records import Model, Outcome, Tensor
 from streams.operators.contract import Predicted
 from workers.errors import HungError
-from workers.executors.thread import Elsewhere, Timed
+from workers.executors.thread import OffLoopExecutor, Timed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,7 +59,7 @@ def model(name: str, version: str = "1", **more: Any) -> Model:
     return known(output="scores", parity_of=f"{COMPUTING[0]}@1" if is_sum else "", parity_k=_K if is_sum else 0)
 
 
-class SimulatedModel(Elsewhere):
+class SimulatedModel(OffLoopExecutor):
     """Implements `workers.executors.thread.Executor`.
 
     Args:

@@ -15,7 +15,7 @@ from streams.client import Client
 from streams.player.player import PLAYED, Play, Player
 from streams.runtime.clock import SystemClock
 from streams.trace.importing import imported
-from streams.trace.manifest import Manifest
+from streams.trace.manifest import TraceManifest
 from streams.trace.mapping import TraceMapping
 from streams.trace.reader import Trace
 
@@ -45,7 +45,7 @@ def made(stage: Stage, file: Path, mapping: Mapping[str, object]) -> Trace:
         MissingDataError: it is not there.
     """
     need(file)
-    about = Manifest("imported", metadata.version("skysail"), source=file.name)
+    about = TraceManifest("imported", metadata.version("skysail"), source=file.name)
     folder = stage.folder / file.stem
     imported(file, TraceMapping.parse(mapping), folder, about, Codec())
     return Trace.open(folder)

@@ -20,11 +20,11 @@ from load.harness.driving import deployed
 from load.harness.progress import say
 from load.hostile.accidents import ACCIDENTS
 from load.hostile.arena import Arena
-from load.hostile.beside import BESIDE
 from load.hostile.floods import FLOODS
 from load.hostile.honest import honest
 from load.hostile.records import RECORDS
 from load.hostile.setting import HONEST, PARTITIONS, deployment, row
+from load.hostile.surroundings import BESIDE
 from load.hostile.watch import Before, DeadLetters, Learnt
 from load.results.results import Result
 from load.results.tables import Table

@@ -37,7 +37,7 @@ from schemas.records import Application, Feedback, Query
 from streams.operators.join.kernel import JoinerSettings
 from streams.operators.selection.kernel import SelectionSettings
 from streams.recorder.recorder import FETCHING, Recorder
-from streams.recorder.span import Span
+from streams.recorder.span import RecordedSpan
 from streams.replay import as_it_was
 from streams.replay.report import KINDS, MISSING
 from streams.runtime.clock import SystemClock
@@ -45,7 +45,7 @@ from streams.runtime.kafka.connection import KafkaConnection
 from streams.runtime.kafka.log_reader import KafkaLogs
 from streams.runtime.stores.redis import RedisSettings, RedisStore
 from streams.topology import RECORDED
-from streams.trace.manifest import Manifest
+from streams.trace.manifest import TraceManifest
 from streams.trace.reader import Trace
 from streams.trace.writer import TraceWriter
 from workers.packages.packaging import package_sklearn
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from load.harness.driving import Driver
     from load.harness.system import Stage, System
     from schemas.records import Prediction
-    from streams.replay.report import Report
+    from streams.replay.report import ReplayReport
 
 NAME = "replayed"
 RATE, SHORT_RATE = 500.0, 150.0
@@ -230,9 +230,9 @@ def _children_s() -> float:
     return used.ru_utime + used.ru_stime
 
 
-async def _replayed(stage: Stage, deployment: Deployment) -> tuple[Path, Report, Took]:
+async def _replayed(stage: Stage, deployment: Deployment) -> tuple[Path, ReplayReport, Took]:
     """Record and replay until the last observation is learnt: states are held against Redis."""
-    own = as_it_was.Deployment(
+    own = as_it_was.RecordedDeployment(
         SelectionSettings(_PARTITIONS),
         JoinerSettings(_PARTITIONS, int(2 * _WINDOW_S * 1e6), int(_EARLY_S * 1e6)),
     )
@@ -260,11 +260,11 @@ async def _replayed(stage: Stage, deployment: Deployment) -> tuple[Path, Report,
 
 async def _record(stage: Stage, deployment: Deployment, folder: Path) -> None:
     logs = KafkaLogs(KafkaConnection(stage.bootstrap, deployment.prefix), RECORDED, FETCHING)
-    with TraceWriter(folder, Manifest(deployment.prefix, NAME, {})) as writer:
-        await Recorder(logs, writer, Span(), SystemClock().now_us).run(asyncio.Event())
+    with TraceWriter(folder, TraceManifest(deployment.prefix, NAME, {})) as writer:
+        await Recorder(logs, writer, RecordedSpan(), SystemClock().now_us).run(asyncio.Event())
 
 
-def _result(stage: Stage, workload: Troubled, report: Report, took: Took, changed: Changed) -> Result:
+def _result(stage: Stage, workload: Troubled, report: ReplayReport, took: Took, changed: Changed) -> Result:
     queries, asked = report.records[topics.QUERIES], changed.said["queries"]
     difference = changed.said["difference"]
     return Result(

@@ -65,7 +65,7 @@ class PlanRow(TypedDict):
     places: list[PlaceRow]
 
 
-class Asked(NamedTuple):
+class PoolDemand(NamedTuple):
     """What reports say: rows a second by model, and the hosts that live, by pool."""
 
     rates: dict[str, float]
@@ -88,7 +88,7 @@ class Planning:
         self._planner = planner()
         self._log: Broadcast | None = None
 
-    async def tick(self, asked: Asked, now_us: int) -> list[Plan]:
+    async def tick(self, asked: PoolDemand, now_us: int) -> list[Plan]:
         """Read what is new and return the plans to be written; while Kafka is away there are none."""
         try:
             if not await self._read():
@@ -143,7 +143,7 @@ class Planning:
             _log.warning("skipped a record of %s: %s", record.topic, error)
 
 
-def asked(live: Iterable[Figures], history: History, now_us: int) -> Asked:
+def asked(live: Iterable[Figures], history: History, now_us: int) -> PoolDemand:
     """Return what reports say.
 
     A model is asked as often as applications say, or as hosts have read, whichever is more: hosts that cannot keep up
@@ -161,7 +161,7 @@ def asked(live: Iterable[Figures], history: History, now_us: int) -> Asked:
     for entry in live:
         if entry["role"].startswith(_HOST) and not is_silent(entry, now_us):
             hosts.setdefault(entry["role"].removeprefix(_HOST), []).append(entry["instance"])
-    return Asked(rates, hosts)
+    return PoolDemand(rates, hosts)
 
 
 def plan_row(plan: Plan) -> PlanRow:

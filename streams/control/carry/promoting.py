@@ -30,7 +30,7 @@ from streams.promotion.copies import Copies
 from streams.promotion.hindrance import Heard, hindrance
 from streams.promotion.lifecycle import Lifecycle, step
 from streams.promotion.rivals import Rivals
-from streams.promotion.serving import Serving
+from streams.promotion.serving_losses import ServingLosses
 from streams.promotion.verdict import Action, Verdict
 from streams.runtime.errors import BrokerUnavailableError, StuckError
 
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from schemas.records import Observation
     from streams.operators.contract import Record
     from streams.promotion.lifecycle import Course
-    from streams.promotion.serving import Served
-    from streams.promotion.verdict import Stage
+    from streams.promotion.serving_losses import Served
+    from streams.promotion.verdict import CandidateStage
     from streams.runtime.ports import Broadcast
 
     # Follows topics from a time on (us); None = from the beginning.
@@ -63,10 +63,10 @@ _POLLS = 50
 _STOP_S = 2.0
 
 
-class Deployment(Protocol):
+class DesiredState(Protocol):
     """What is wanted of the deployment; called in a thread."""
 
-    def fault_of(self, plan: Candidate, stage: Stage, due: Promotion | None) -> str:
+    def fault_of(self, plan: Candidate, stage: CandidateStage, due: Promotion | None) -> str:
         """Say what somebody has changed so that a candidate is no longer where its last step left it; empty = nothing.
 
         Args:
@@ -117,7 +117,7 @@ class Promoting:
         codec: Codec,
         window_us: int,
         ids_bytes: int,
-        deployment: Deployment,
+        deployment: DesiredState,
         prepare: Callable[[Sequence[Record]], Awaitable[None]] | None = None,
     ) -> None:
         self._follow = follow
@@ -131,7 +131,7 @@ class Promoting:
         self._applications: dict[str, Application] = {}
         self._heard: dict[str, tuple[Candidate, Heard]] = {}  # by key of the candidate
         self._hindrances: dict[str, str] = {}  # likewise
-        self._serving = Serving()
+        self._serving = ServingLosses()
         self._copies = Copies(window_us, ids_bytes)
         self._forgotten = 0  # by earlier ones
         self._wishes: Broadcast | None = None
@@ -274,7 +274,7 @@ class Promoting:
     def _fold_again(self, now_us: int) -> int:
         """Forget the observations; returns since when they come again."""
         self._forgotten = self.forgotten
-        self._copies, self._serving = Copies(self._window_us, self._ids_bytes), Serving()
+        self._copies, self._serving = Copies(self._window_us, self._ids_bytes), ServingLosses()
         self._lifecycle.fold_again()
         self._rivals.fold_again()
         self._heard = {}

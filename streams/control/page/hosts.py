@@ -65,7 +65,7 @@ class HostRow(TypedDict):
     times: list[TimesRow]  # of the models that are told, those with the most batches first
 
 
-class Heard(NamedTuple):
+class HeardProcess(NamedTuple):
     """The last report of a process."""
 
     instance: str
@@ -74,17 +74,17 @@ class Heard(NamedTuple):
     gauges: Mapping[str, float]
 
 
-def heard(entry: Figures) -> Heard:
+def heard(entry: Figures) -> HeardProcess:
     """Return a process's last report."""
-    return Heard(entry["instance"], entry["role"], entry["counters"], entry["gauges"])
+    return HeardProcess(entry["instance"], entry["role"], entry["counters"], entry["gauges"])
 
 
-def host_rows(processes: Iterable[Heard]) -> list[HostRow]:
+def host_rows(processes: Iterable[HeardProcess]) -> list[HostRow]:
     """Return the hosts among the processes that report, by name."""
     return [_row(each) for each in sorted(processes, key=lambda each: each.instance) if each.role.startswith(_HOST)]
 
 
-def _row(heard: Heard) -> HostRow:
+def _row(heard: HeardProcess) -> HostRow:
     counters, gauges = heard.counters, heard.gauges
     named = [(*parse(full), value) for full, value in gauges.items()]
     return HostRow(

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypedDict
 
 from streams.promotion.lifecycle import POLICY
-from streams.promotion.serving import ALPHA
+from streams.promotion.serving_losses import ALPHA
 from streams.promotion.trail import Moment
 
 if TYPE_CHECKING:
     from schemas.records import Promotion
     from streams.control.carry.promoting import Promoting
     from streams.promotion.lifecycle import Course
-    from streams.promotion.serving import Served
+    from streams.promotion.serving_losses import Served
     from streams.promotion.trail import Trail
 
 # Steps on the page, the newest first.

@@ -18,7 +18,7 @@ CONNECT_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Deployment:
+class DeploymentSettings:
     """A deployment, in the words of its settings; nothing secret."""
 
     prefix: str = "skysail"
@@ -39,7 +39,7 @@ class View:
         deaf: servers that refuse a connection: nobody listens there.
     """
 
-    place: Deployment = Deployment()
+    place: DeploymentSettings = DeploymentSettings()
     as_of_us: int | None = None
     is_settled: bool = True
     back_us: int | None = None
@@ -49,7 +49,7 @@ class View:
 class Visibility:
     """Follows the page's own reports out to Kafka and back, and asks servers in doubt for a connection."""
 
-    def __init__(self, place: Deployment, now_us: int) -> None:
+    def __init__(self, place: DeploymentSettings, now_us: int) -> None:
         self.place = place
         self._waits_us: int | None = None  # when the oldest report that has not come back was sent
         self._known_us = now_us  # when the newest that came back was written

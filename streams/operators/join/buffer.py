@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from streams.operators.contract import Record
     from streams.operators.join.shadows import Shadows
-    from streams.operators.join.shared_room import SharedRoom
+    from streams.operators.join.shared_buffer import SharedBuffer
 
 _OFFSET_BYTES = 8
 # Different feedback for one query that waits for its prediction; one more counts as a duplicate.
@@ -159,8 +159,8 @@ class JoinBuffer:
 
     number: int
     start: int  # first offset of `predictions` that is not complete
-    room: SharedRoom  # of predictions, by application
-    early_room: SharedRoom  # of early feedback, by partition: only the prediction names the application
+    room: SharedBuffer  # of predictions, by application
+    early_room: SharedBuffer  # of early feedback, by partition: only the prediction names the application
     shadows: Shadows
     predictions: dict[str, bytes] = field(
         default_factory=dict

@@ -51,7 +51,7 @@ from streams.operators.ids import SECOND_US, IdTimes, seconds
 from streams.operators.join.buffer import EarlyFeedback, Ending, JoinBuffer
 from streams.operators.join.outcomes import AMBIGUOUS, LATE, TOGETHER, JoinOutcomes, Match
 from streams.operators.join.shadows import Shadows
-from streams.operators.join.shared_room import USUAL_FEEDBACK_BYTES, SharedRoom
+from streams.operators.join.shared_buffer import USUAL_FEEDBACK_BYTES, SharedBuffer
 from streams.operators.join.terms import ApplicationTerms
 from streams.operators.late_outputs import is_late
 
@@ -129,8 +129,8 @@ class Joiner(Operator):
         self.outcomes = JoinOutcomes(codec, configuration, self.terms, settings.partitions, settings.memory_us)
         self._longest_us = 2 * (settings.window_us + settings.early_us)  # that a query may wait, after an outage
         self._partitions: dict[int, JoinBuffer] = {}
-        self.room = SharedRoom(settings.predictions, settings.large_bytes // 2)
-        self._early_room = SharedRoom(settings.feedback, settings.large_bytes // 4, USUAL_FEEDBACK_BYTES)
+        self.room = SharedBuffer(settings.predictions, settings.large_bytes // 2)
+        self._early_room = SharedBuffer(settings.feedback, settings.large_bytes // 4, USUAL_FEEDBACK_BYTES)
         self._forgotten = 0  # outputs of shadows for which there was no room, of partitions that are not ours any more
         self._unread: Unread = NONE_UNREAD
         self._left_unread: frozenset[str] = frozenset()  # topics, at the last look
@@ -271,7 +271,7 @@ class Joiner(Operator):
 
     def _begun(self, number: int, start: int) -> JoinBuffer:
         settings = self.settings
-        shadows = SharedRoom(settings.shadows, settings.large_bytes // 4 // settings.partitions)
+        shadows = SharedBuffer(settings.shadows, settings.large_bytes // 4 // settings.partitions)
         return JoinBuffer(number, start, self.room, self._early_room, Shadows(shadows))
 
     def _is_held(self, partition: JoinBuffer) -> bool:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from streams.operators.configuration import Configuration
     from streams.operators.contract import Effects
     from streams.operators.join.buffer import JoinBuffer
-    from streams.operators.join.terms import ApplicationTerms, Terms
+    from streams.operators.join.terms import ApplicationTerms, JoinTerms
     from streams.operators.late_outputs import SideOutput
 
 # Message about feedback without room: its prediction was turned away, or it came first and was turned away itself.
@@ -61,7 +61,7 @@ class _Joined(NamedTuple):
 
     prediction: Prediction
     versions: tuple[VersionLoss, ...]
-    terms: Terms
+    terms: JoinTerms
     seen: Observation | None
 
 
@@ -204,7 +204,7 @@ class JoinOutcomes:
         prediction: Prediction,
         feedback: Feedback,
         beside: tuple[SideOutput, ...],
-        terms: Terms,
+        terms: JoinTerms,
         seen: Observation | None,
     ) -> _Joined:
         classes, span = self._configuration.classes, seen.span if seen else terms.span
@@ -213,7 +213,7 @@ class JoinOutcomes:
         )
         return _Joined(prediction, versions, terms, seen and seen._replace(versions=versions))
 
-    def _span(self, prediction: Prediction, feedback: Feedback, terms: Terms) -> float | None:
+    def _span(self, prediction: Prediction, feedback: Feedback, terms: JoinTerms) -> float | None:
         """Return the error that costs 1; None if the feedback gives the loss itself."""
         if feedback.loss is not None:
             return None

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from schemas.records import ModelPredictions, Prediction
     from streams.operators.configuration import Configuration
-    from streams.operators.join.shared_room import SharedRoom
+    from streams.operators.join.shared_buffer import SharedBuffer
 
     IsClosed: TypeAlias = Callable[[str], bool]
 
@@ -41,7 +41,7 @@ class Shadows:
 
     __slots__ = ("_by_model", "_kept", "_room", "forgotten")
 
-    def __init__(self, room: SharedRoom) -> None:
+    def __init__(self, room: SharedBuffer) -> None:
         self._room = room
         self._kept: dict[str, tuple[SideOutput, ...]] = {}
         # By model, the first ones first: query id and version; what the output takes, and how long it is kept.

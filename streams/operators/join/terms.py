@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from streams.operators.contract import Record
 
 
-class Terms(NamedTuple):
+class JoinTerms(NamedTuple):
     """The terms on which an application's predictions wait.
 
     Attributes:
@@ -48,10 +48,10 @@ class ApplicationTerms:
         self._early_us = early_us
         self._memory_us = memory_us
         self._removed: dict[str, tuple[Deployed, int]] = {}  # applications, and until when their last windows run
-        self._terms: dict[str, Terms] = {}
-        self._unknown = Terms(longest_us, "zero_one", None)
+        self._terms: dict[str, JoinTerms] = {}
+        self._unknown = JoinTerms(longest_us, "zero_one", None)
 
-    def of(self, application: str) -> Terms:
+    def of(self, application: str) -> JoinTerms:
         """Return the terms of an application."""
         return self._terms.get(application, self._unknown)
 
@@ -83,7 +83,7 @@ class ApplicationTerms:
         known = removed | self._configuration.applications
         self._terms = {name: self._of(deployed) for name, deployed in known.items()}
 
-    def _of(self, deployed: Deployed) -> Terms:
+    def _of(self, deployed: Deployed) -> JoinTerms:
         application = deployed.application
         window_us = min(int(application.window_s * SECOND_US), self._longest_us)
-        return Terms(window_us, application.loss, application.default_loss, application.span, deployed.forget_us)
+        return JoinTerms(window_us, application.loss, application.default_loss, application.span, deployed.forget_us)

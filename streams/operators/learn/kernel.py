@@ -77,7 +77,7 @@ def _names(records: Iterable[_Queued]) -> dict[str, None]:
 
 
 @dataclass(slots=True)
-class Partition:
+class LearnerPartition:
     """What the learner keeps of one partition of the log."""
 
     start: int  # first offset whose observation is not in the stored states
@@ -122,7 +122,7 @@ class Learner(Operator):
         self.counters = Counters()
         self.applied: Counter[str] = Counter()  # by application
         self.losses = Losses()
-        self.partitions: dict[int, Partition] = {}
+        self.partitions: dict[int, LearnerPartition] = {}
 
     def on_timer(self, now_us: int, unread: Unread = NONE_UNREAD) -> Effects:
         """Confirm the offsets of idle partitions: a store that lost its last writes is noticed without a new record."""
@@ -185,7 +185,7 @@ class Learner(Operator):
         """Start from what the store holds; ids of one window follow from before `starts`."""
         for number, start in starts.items():
             self.states.forget(number)
-            self.partitions[number] = Partition(start, start or None, SeenIds(self.window_us))
+            self.partitions[number] = LearnerPartition(start, start or None, SeenIds(self.window_us))
 
     def on_revoked(self, partitions: Sequence[int]) -> None:
         """Forget these partitions, and what was folded on a state that the store does not have."""
@@ -256,7 +256,7 @@ class Learner(Operator):
         if is_read or self.states.is_large:
             self._fold_head(number, partition, effects)
 
-    def _fold_head(self, number: int, partition: Partition, effects: Effects) -> None:
+    def _fold_head(self, number: int, partition: LearnerPartition, effects: Effects) -> None:
         """Fold the first records of the queue, as far as their states are there."""
         states: dict[str, PolicyState | None] = {}
         head: list[_Queued] = []
@@ -276,13 +276,13 @@ class Learner(Operator):
     def _fold(
         self,
         number: int,
-        partition: Partition,
+        partition: LearnerPartition,
         records: Sequence[_Queued],
         states: dict[str, PolicyState | None],
         effects: Effects,
     ) -> None:
         """Fold records on the states that they need."""
-        run = Run(self, number, partition, states)
+        run = FoldRun(self, number, partition, states)
         for record, observations in records:
             if observations is not None:
                 run.take(record, observations, effects)
@@ -321,7 +321,7 @@ class Learner(Operator):
         return ChainMap(*(_names([partition.queue[0]]) for partition in waiting))
 
 
-class Run:
+class FoldRun:
     """Folds records of one partition, in order; those with impossible observations become dead letters.
 
     Args:
@@ -350,7 +350,7 @@ class Run:
     )
 
     def __init__(
-        self, learner: Learner, number: int, partition: Partition, states: dict[str, PolicyState | None]
+        self, learner: Learner, number: int, partition: LearnerPartition, states: dict[str, PolicyState | None]
     ) -> None:
         self._learner = learner
         self._number = number

@@ -5,8 +5,8 @@ from __future__ import annotations
 from sys import maxsize
 from typing import TYPE_CHECKING
 
+from streams.operators.fair_cache import FairCache
 from streams.operators.policy_state import numbers
-from streams.operators.shelves import Shelves
 from streams.topology import application_of
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class KnownStates:
     """
 
     def __init__(self, capacity: int, capacity_bytes: int = maxsize) -> None:
-        self._shelves: Shelves[tuple[int, str], str, PolicyState | None] = Shelves(_size, capacity, capacity_bytes)
+        self._shelves: FairCache[tuple[int, str], str, PolicyState | None] = FairCache(_size, capacity, capacity_bytes)
 
     def __len__(self) -> int:
         return len(self._shelves)

@@ -56,7 +56,7 @@ _REASONS = (
 )
 
 
-class _Mean:
+class _AnswerMean:
     """Of one model's outputs: the mean of numbers or scores, the most frequent label."""
 
     __slots__ = ("_count", "_labels", "_mean")
@@ -101,7 +101,7 @@ class Substitutes:
     __slots__ = ("_means",)
 
     def __init__(self) -> None:
-        self._means: dict[_Key, _Mean] = {}
+        self._means: dict[_Key, _AnswerMean] = {}
 
     def learn(self, application: str, outputs: Iterable[ModelOutput]) -> None:
         """Take outputs, in time or late: a model that is never in time has a mean, too."""
@@ -110,7 +110,7 @@ class Substitutes:
                 key = application, output.model
                 mean = self._means.get(key)
                 if mean is None:
-                    mean = self._means[key] = _Mean()
+                    mean = self._means[key] = _AnswerMean()
                 mean.add(output.answer)
 
     def fill(self, application: str, outputs: Mapping[int, ModelOutput]) -> dict[int, ModelOutput]:

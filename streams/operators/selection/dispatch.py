@@ -51,7 +51,7 @@ class Row(NamedTuple):
     input: Input
 
 
-class _Group(NamedTuple):
+class _RowGroup(NamedTuple):
     """What rows have in common that go into one record, for each of the topics."""
 
     asked: tuple[str, ...]  # topics
@@ -159,7 +159,7 @@ class Dispatcher:
         self._models = models
         self._refuse = refuse
         self._inside = inside
-        self._groups: dict[_Group, list[Row]] = {}
+        self._groups: dict[_RowGroup, list[Row]] = {}
         self._is_ranked = False  # some row gathered has a priority
         self.spare_us = 0
 
@@ -199,7 +199,7 @@ class Dispatcher:
             query, given = row.query, row.input
             self._is_ranked |= query.priority != 0
             form = (given.dtype, given.shape) if isinstance(given, Tensor) else None
-            group = _Group(asked, query.partition, form, _version(query.version, model, versions), place, step)
+            group = _RowGroup(asked, query.partition, form, _version(query.version, model, versions), place, step)
             self._groups.setdefault(group, []).append(row)
 
     def clear(self) -> None:
@@ -215,7 +215,7 @@ class Dispatcher:
                 self._emit(group, rows[start : start + most], turn, effects)
         self._is_ranked = False
 
-    def _emit(self, group: _Group, rows: Sequence[Row], turn: int, effects: Effects) -> None:
+    def _emit(self, group: _RowGroup, rows: Sequence[Row], turn: int, effects: Effects) -> None:
         """Append one record for each topic; if one is too large, halve its rows, down to a row that never fits."""
         try:
             value = self._codec.encode(self._batch(group, rows))
@@ -230,7 +230,7 @@ class Dispatcher:
             its = turn if group.place == _ITS_TURN else group.place
             effects += [Emit(topic, self.place(topic, its), None, value) for topic in group.asked]
 
-    def _batch(self, group: _Group, rows: Sequence[Row]) -> ModelQueries:
+    def _batch(self, group: _RowGroup, rows: Sequence[Row]) -> ModelQueries:
         return ModelQueries(
             query_ids=tuple([row.query.row_id for row in rows]),
             reply_partition=group.reply_partition,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from schemas.errors import DecodeError
 from schemas.inputs import MAX_FEATURES
 from schemas.records import Features
-from streams.operators.shelves import Shelves
+from streams.operators.fair_cache import FairCache
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -40,7 +40,7 @@ class Known(NamedTuple):
     read_us: int
 
 
-class _Mean:
+class _RunningMean:
     """The running mean of a source, over so many queries."""
 
     __slots__ = ("since", "values", "weight")
@@ -67,8 +67,8 @@ class FeatureTable:
     __slots__ = ("_means", "_shelves")
 
     def __init__(self, capacity_bytes: int) -> None:
-        self._shelves: Shelves[tuple[str, bool], str, Known] = Shelves(_size, capacity_bytes=capacity_bytes)
-        self._means: dict[str, _Mean] = {}
+        self._shelves: FairCache[tuple[str, bool], str, Known] = FairCache(_size, capacity_bytes=capacity_bytes)
+        self._means: dict[str, _RunningMean] = {}
 
     def __len__(self) -> int:
         return len(self._shelves)
@@ -122,7 +122,7 @@ class FeatureTable:
         """Move a mean by the features of a query; return it if it should be written."""
         mean = self._means.get(source)
         if mean is None or len(mean.values) != len(values):
-            mean = self._means[source] = _Mean((0.0,) * len(values), 0)
+            mean = self._means[source] = _RunningMean((0.0,) * len(values), 0)
         mean.add(values)
         if mean.since < MEAN_OF and not (mean.since == mean.weight and mean.weight in _WRITTEN_AT):
             return None
@@ -135,7 +135,7 @@ class FeatureTable:
         mean = self._means.get(source)
         is_known = mean is not None or len(self._means) < MOST_MEANS
         if is_known and (mean is None or mean.weight < features.weight):
-            self._means[source] = _Mean(features.values, features.weight)
+            self._means[source] = _RunningMean(features.values, features.weight)
 
 
 def _bounded(value: float) -> float:

@@ -39,7 +39,7 @@ _NOTHING: Final[NDArray[np.float64]] = np.zeros(0)
 _NONE: Final = (None, 0)
 
 
-class Source(NamedTuple):
+class CodedSource(NamedTuple):
     """What answered, and the partition to which."""
 
     model: str
@@ -52,7 +52,7 @@ _Key: TypeAlias = tuple[str, int, str]
 
 
 @dataclass(slots=True, eq=False)
-class _Group:
+class _CodedGroup:
     """Rows whose sum is asked, and what has come of them."""
 
     code: Code
@@ -109,10 +109,10 @@ class Groups:
 
     def __init__(self, bound_bytes: int = BOUND_BYTES) -> None:
         self._bound = bound_bytes
-        self._groups: dict[int, _Group] = {}
-        self._filling: dict[Code, _Group] = {}
-        self._rows: dict[_Key, tuple[_Group, int]] = {}
-        self._parities: dict[_Key, _Group] = {}
+        self._groups: dict[int, _CodedGroup] = {}
+        self._filling: dict[Code, _CodedGroup] = {}
+        self._rows: dict[_Key, tuple[_CodedGroup, int]] = {}
+        self._parities: dict[_Key, _CodedGroup] = {}
         self._due: list[tuple[int, int]] = []  # a heap: when to look at which group again
         self._late_us: dict[str, RunningQuantile] = {}  # by model
         self._serial = count()
@@ -156,14 +156,14 @@ class Groups:
         self._look(group)
         return asked
 
-    def _begin(self, code: Code, row: CodedRow) -> _Group:
+    def _begin(self, code: Code, row: CodedRow) -> _CodedGroup:
         until_us = row.asked_us + int((row.until_us - row.asked_us) * FILL_SHARE)
-        group = _Group(code, next(self._serial), until_us, np.zeros(code.shape))
+        group = _CodedGroup(code, next(self._serial), until_us, np.zeros(code.shape))
         self._groups[group.serial] = self._filling[code] = group
         self._take(group, GROUP_BYTES + group.total.nbytes)
         return group
 
-    def _closed(self, group: _Group) -> ParityRow:
+    def _closed(self, group: _CodedGroup) -> ParityRow:
         code, row_id, partition = group.code, parity_id(group.rows), group.rows[0].partition
         del self._filling[code]
         self._parities[code.parity, partition, row_id] = group
@@ -174,7 +174,7 @@ class Groups:
         return ParityRow(code, row_id, partition, max(row.due_us for row in group.rows), total)
 
     def on_output(
-        self, source: Source, row_id: str, output: NDArray[np.generic] | None, now_us: int
+        self, source: CodedSource, row_id: str, output: NDArray[np.generic] | None, now_us: int
     ) -> Reconstructed | None:
         """Take what a coded model has answered; return a row that can be decoded now.
 
@@ -200,7 +200,7 @@ class Groups:
         return self._next(group, now_us)
 
     def on_parity(
-        self, source: Source, row_id: str, output: NDArray[np.generic] | None, now_us: int
+        self, source: CodedSource, row_id: str, output: NDArray[np.generic] | None, now_us: int
     ) -> Reconstructed | None:
         """Take what a parity model has answered; arguments and result as of `on_output`."""
         model, version, partition = source
@@ -254,7 +254,7 @@ class Groups:
             if any(row.partition in partitions for row in group.rows):
                 self._end(group)
 
-    def _next(self, group: _Group, now_us: int) -> Reconstructed | None:
+    def _next(self, group: _CodedGroup, now_us: int) -> Reconstructed | None:
         """Return the row that is decoded now; otherwise it is looked at again when it is to be."""
         place = group.missing
         if place is not None and self._decoded_us(group, place) <= now_us:
@@ -265,14 +265,14 @@ class Groups:
         self._look(group)
         return None
 
-    def _decoded(self, group: _Group, place: int) -> Reconstructed:
+    def _decoded(self, group: _CodedGroup, place: int) -> Reconstructed:
         parity, row = group.parity, group.rows[place]
         assert parity is not None
         others = [group.outputs[other] for other in range(group.code.k) if other != place]
         self._end(group)
         return Reconstructed(group.code, row.partition, row.row_id, decoded(parity, others))
 
-    def _decoded_us(self, group: _Group, place: int) -> int:
+    def _decoded_us(self, group: _CodedGroup, place: int) -> int:
         row = group.rows[place]
         late_us = self.late_us(group.code.model)
         until_us = _tick(row.until_us)
@@ -284,7 +284,7 @@ class Groups:
             known = self._late_us[model] = RunningQuantile(QUANTILE, max(1.0, _FIRST * took_us))
         known.add(took_us)
 
-    def _look(self, group: _Group) -> None:
+    def _look(self, group: _CodedGroup) -> None:
         """Note when to look at a group again."""
         place = group.missing
         at_us = group.until_us if group.is_full else min(group.until_us, group.fill_until_us)
@@ -297,7 +297,7 @@ class Groups:
                 self._due = [(one.at_us, one.serial) for one in self._groups.values()]
                 heapq.heapify(self._due)
 
-    def _end(self, group: _Group) -> None:
+    def _end(self, group: _CodedGroup) -> None:
         del self._groups[group.serial]
         self.bytes -= group.bytes
         for row in group.rows:
@@ -307,12 +307,12 @@ class Groups:
         else:
             del self._filling[group.code]
 
-    def _take(self, group: _Group, size: int) -> None:
+    def _take(self, group: _CodedGroup, size: int) -> None:
         group.bytes += size
         self.bytes += size
 
 
-def _is_alike(group: _Group, output: NDArray[np.generic]) -> bool:
+def _is_alike(group: _CodedGroup, output: NDArray[np.generic]) -> bool:
     """Tell whether an output has the shape of those that have come."""
     known = group.parity if group.parity is not None else next(iter(group.outputs.values()), None)
     return known is None or known.shape == output.shape

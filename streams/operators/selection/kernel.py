@@ -27,13 +27,13 @@ from streams.operators.contract import BEHIND, NONE_UNREAD, DeadLetter, FetchSta
 from streams.operators.selection.admission import Admission
 from streams.operators.selection.cache import PredictionCache
 from streams.operators.selection.combiner import UNKNOWN
+from streams.operators.selection.fair_queue import FairQueue
 from streams.operators.selection.features import QueryFeatures
 from streams.operators.selection.pending import ParkedQueries, ParkedQuery, Pending, Quota, Quotas
 from streams.operators.selection.plain import PlainQueries
 from streams.operators.selection.serving import Serving
 from streams.operators.selection.state_view import StateView, arms_of, with_aim
 from streams.operators.selection.times import AHEAD_US, cut, of_sender
-from streams.operators.selection.turns import Turns
 from streams.operators.statistics import MAX_LABELS, Counters, render
 from streams.topology import MAX_CONTEXT_BYTES, state_name, state_partition
 
@@ -114,7 +114,7 @@ class Selection(Operator):
         self._states = StateView(settings.states, settings.state_bytes)
         self._parked = ParkedQueries(settings.places)
         self._features = QueryFeatures(codec, self._counters, settings.feature_bytes, settings.places)
-        self._turns = Turns()
+        self._turns = FairQueue()
         self._asked_us: int | None = None  # since when the store has not answered
         self._quotas = Quotas(settings.places, settings.remembered)
         self._turn = 0

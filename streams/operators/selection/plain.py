@@ -55,7 +55,7 @@ class Answers(NamedTuple):
     slack_us: int
 
 
-class Waits(NamedTuple):
+class WaitingQuery(NamedTuple):
     """A query that waits in columns for its model, which runs in a worker."""
 
     query_id: str
@@ -215,7 +215,7 @@ class PlainQueries:
         """Take that columns have answered by a worker batch, which was written at a time."""
         self._serving.on_columns(batch, written_us, now_us)
 
-    def resume(self, waits: Sequence[tuple[Deployed, Quota, Arms, Waits]]) -> None:
+    def resume(self, waits: Sequence[tuple[Deployed, Quota, Arms, WaitingQuery]]) -> None:
         """Let queries wait in the kernel that have waited in columns, as if they had waited here all the time."""
         self._serving.combiner.take_over([_pending(*each) for each in waits])
 
@@ -242,7 +242,7 @@ class PlainQueries:
         return next((word for word, is_so in found if is_so), "")
 
 
-def _pending(deployed: Deployed, quota: Quota, arms: Arms, waits: Waits) -> Pending:
+def _pending(deployed: Deployed, quota: Quota, arms: Arms, waits: WaitingQuery) -> Pending:
     """Return a query as the kernel has it once its model is asked."""
     application = deployed.application
     query = Query(waits.query_id, application.name, b"", waits.context, reply_token=waits.token)

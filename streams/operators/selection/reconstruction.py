@@ -19,7 +19,7 @@ from schemas.errors import SchemaError
 from schemas.records import ModelOutput, ModelQueries, Outcome, Tensor
 from streams.operators.contract import Emit
 from streams.operators.selection.coding import CodedRow, code_of, numbers_of
-from streams.operators.selection.groups import Groups, Source
+from streams.operators.selection.groups import CodedSource, Groups
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -157,7 +157,7 @@ class Reconstruction:
     ) -> None:
         """Take a batch of a coded or a parity model; append the answers that are complete by what it lets decode."""
         groups, found = self._groups, []
-        source = Source(batch.model, batch.version, partition)
+        source = CodedSource(batch.model, batch.version, partition)
         for row_id, output in zip(batch.query_ids, outputs, strict=True):
             numbers = numbers_of(output)
             if groups.is_parity(batch.model, partition, row_id):

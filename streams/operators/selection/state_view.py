@@ -32,8 +32,8 @@ from schemas.inputs import MAX_FEATURES
 from schemas.records import Decision
 from streams.operators.cold_start import started
 from streams.operators.contract import StateKey
+from streams.operators.fair_cache import FairCache
 from streams.operators.policy_state import numbers, state_of
-from streams.operators.shelves import Shelves
 from streams.topology import application_of
 
 if TYPE_CHECKING:
@@ -288,7 +288,7 @@ class StateView:
     __slots__ = ("_shelves",)
 
     def __init__(self, capacity: int, capacity_bytes: int = maxsize) -> None:
-        self._shelves: Shelves[str, StateKey, _CachedState] = Shelves(
+        self._shelves: FairCache[str, StateKey, _CachedState] = FairCache(
             lambda _, entry: entry.size, capacity, capacity_bytes
         )
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def awaited(walk: Walk, row: StageRow) -> str:
-    """Return the id of a row without an answer that a row needs beside its own way; empty = all have come.
+    """Return the id of the first row whose answer this row still needs from another branch; empty = none.
 
     Raises:
         InputError: one has several answers where one is needed.

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, cast
 from aiokafka import AIOKafkaConsumer
 
 from streams.runtime.kafka import private
+from streams.runtime.kafka.aiokafka_fixes import mend
 from streams.runtime.kafka.fast.source import FastSource
-from streams.runtime.kafka.mends import mend
 from streams.runtime.kafka.stock import StockSource
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from streams.operators.contract import Record
     from streams.runtime.kafka.connection import KafkaConnection
-    from streams.runtime.kafka.ways import FetchSettings, Source
+    from streams.runtime.kafka.transport_ports import FetchSettings, RecordSource
 
 _log = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ def source_of(
     names: Mapping[str, str],
     settings: FetchSettings,
     batched: frozenset[str] = frozenset(),
-) -> Source:
+) -> RecordSource:
     """Return where the records of a consumer come from.
 
     Args:

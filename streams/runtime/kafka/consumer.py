@@ -37,7 +37,7 @@ from streams.runtime.kafka import private
 from streams.runtime.kafka.clients import consumer_on, source_of
 from streams.runtime.kafka.connection import LOST
 from streams.runtime.kafka.served import Unserved, served
-from streams.runtime.kafka.ways import NOWHERE, FetchSettings
+from streams.runtime.kafka.transport_ports import NOWHERE, FetchSettings
 from streams.runtime.ports import Vitals
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from streams.operators.contract import Batch, Record
     from streams.runtime.clock import Clock
     from streams.runtime.kafka.connection import KafkaConnection
-    from streams.runtime.kafka.ways import Source
+    from streams.runtime.kafka.transport_ports import RecordSource
     from streams.runtime.ports import Rebalanced, TopicPartition
 
 _T = TypeVar("_T")
@@ -148,7 +148,7 @@ class KafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafk
         self._clock = clock
         self._settings = settings or ConsumerSettings()
         self._consumer: AIOKafkaConsumer | None = None
-        self._source: Source | None = None
+        self._source: RecordSource | None = None
         self._rebalanced: Rebalanced | None = None
         self._next: dict[KafkaPartition, int] = {}  # what to hand out next, of every partition we own
         self._ready = asyncio.Event()
@@ -427,7 +427,7 @@ class KafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafk
         assert self._consumer is not None, "start() comes first"
         return self._consumer
 
-    def _reading(self) -> Source:
+    def _reading(self) -> RecordSource:
         assert self._source is not None, "start() comes first"
         return self._source
 

@@ -20,7 +20,7 @@ from streams.runtime.corrupt import readable
 from streams.runtime.errors import BrokerUnavailableError, MisconfiguredError, StuckError
 from streams.runtime.kafka.clients import LogReader
 from streams.runtime.kafka.connection import LOST
-from streams.runtime.kafka.ways import FetchSettings
+from streams.runtime.kafka.transport_ports import FetchSettings
 from streams.runtime.ports import Bounds
 
 if TYPE_CHECKING:

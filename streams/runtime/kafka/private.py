@@ -104,7 +104,7 @@ def rejoin(consumer: AIOKafkaConsumer) -> None:
         consumer._coordinator.request_rejoin()  # noqa: SLF001
 
 
-def fetch_seldom(consumer: AIOKafkaConsumer, wait_ms: int, least_bytes: int) -> None:
+def fetch_less_often(consumer: AIOKafkaConsumer, wait_ms: int, least_bytes: int) -> None:
     """Have a consumer that somebody else (Faust) has made, and not started, fetch less often."""
     consumer._fetch_max_wait_ms, consumer._fetch_min_bytes = wait_ms, least_bytes  # noqa: SLF001
 

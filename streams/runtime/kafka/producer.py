@@ -31,7 +31,7 @@ from streams.runtime.errors import (
 )
 from streams.runtime.kafka.fast.outlet import FastOutlet
 from streams.runtime.kafka.stock import StockOutlet
-from streams.runtime.kafka.ways import InvalidRecordError, ProducerSettings
+from streams.runtime.kafka.transport_ports import InvalidRecordError, ProducerSettings
 from streams.runtime.ports import Posted, size_of
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from streams.operators.contract import Emit
     from streams.runtime.clock import Clock
     from streams.runtime.kafka.connection import KafkaConnection
-    from streams.runtime.kafka.ways import Outlet
+    from streams.runtime.kafka.transport_ports import Outlet
 
 __all__ = ["KafkaTransport", "ProducerSettings"]
 

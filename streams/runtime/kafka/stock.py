@@ -29,10 +29,10 @@ from aiokafka.errors import (
 from aiokafka.protocol.fetch import FetchRequest
 
 from streams.operators.contract import Record
+from streams.runtime.kafka.aiokafka_fixes import mend
 from streams.runtime.kafka.fast.record_batches import unpack
-from streams.runtime.kafka.mends import mend
 from streams.runtime.kafka.merging import ArrivalRate, StrainGauge, merging
-from streams.runtime.kafka.ways import NOWHERE, InvalidRecordError
+from streams.runtime.kafka.transport_ports import NOWHERE, InvalidRecordError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from streams.operators.contract import Emit
     from streams.runtime.clock import Clock
     from streams.runtime.kafka.connection import KafkaConnection
-    from streams.runtime.kafka.ways import FetchSettings, ProducerSettings
+    from streams.runtime.kafka.transport_ports import FetchSettings, ProducerSettings
 
 _log = logging.getLogger(__name__)
 

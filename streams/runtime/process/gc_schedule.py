@@ -64,7 +64,7 @@ def swept(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
 
 
 @contextmanager
-def seldom() -> Iterator[None]:
+def gc_less_often() -> Iterator[None]:
     """Have it look seldom for the time of a block that makes much and leaves no cycles, such as a replay."""
     before = gc.get_threshold()
     gc.set_threshold(*THRESHOLDS)

@@ -255,7 +255,7 @@ class ScrapeServer(WSGIServer):
         threading.Thread(target=self._answer, args=(request, client_address), daemon=True).start()
 
     def _answer(self, request: socket.socket | tuple[bytes, socket.socket], client_address: object) -> None:
-        place = _Place(self._room)
+        place = _ConnectionSlot(self._room)
         end = threading.Timer(self._answer_s, _end, (request, place))
         end.daemon = True
         end.start()
@@ -269,7 +269,7 @@ class ScrapeServer(WSGIServer):
             self.shutdown_request(request)
 
 
-class _Place:
+class _ConnectionSlot:
     """One connection's place, given back once, before the other side can see the end and come again."""
 
     def __init__(self, room: threading.BoundedSemaphore) -> None:
@@ -285,7 +285,7 @@ class _Place:
                 self._room.release()
 
 
-def _end(request: socket.socket, place: _Place) -> None:
+def _end(request: socket.socket, place: _ConnectionSlot) -> None:
     """End every wait for this connection."""
     place.give_back()
     with suppress(OSError):

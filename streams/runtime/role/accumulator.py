@@ -74,7 +74,7 @@ class _Offer(NamedTuple):
     stands_for: int = 0
 
 
-class _Lane:
+class _SendLane:
     __slots__ = ("active", "alone", "failures", "moved_s", "pending", "pending_bytes")
 
     def __init__(self) -> None:
@@ -112,9 +112,9 @@ class Accumulator:
         self._tasks = tasks
         self._bound_bytes = bound_bytes
         self._topic_bytes = _TOPIC_SHARE * bound_bytes
-        self._lanes: dict[TopicPartition, _Lane] = {}
+        self._lanes: dict[TopicPartition, _SendLane] = {}
         self._running: set[asyncio.Task[None]] = set()
-        self._due: list[tuple[TopicPartition, _Lane]] = []  # lanes that send in the next turn
+        self._due: list[tuple[TopicPartition, _SendLane]] = []  # lanes that send in the next turn
         self._active = 0
         self._is_abandoned = False
         self._pending_bytes = 0
@@ -130,7 +130,7 @@ class Accumulator:
         for (topic, partition), run in groupby(emits, _place):
             lane = self._lanes.get((topic, partition))
             if lane is None:
-                lane = self._lanes[topic, partition] = _Lane()
+                lane = self._lanes[topic, partition] = _SendLane()
             queued = [*run]
             if self._pending_bytes > self._topic_bytes and self._stands_still(lane) and self._has_too_much(topic):
                 queued = self._awaited(queued, topic)
@@ -162,10 +162,10 @@ class Accumulator:
         held = (lane.pending_bytes for (name, _), lane in self._lanes.items() if name == topic)
         return sum(held) > self._topic_bytes
 
-    def _stands_still(self, lane: _Lane) -> bool:
+    def _stands_still(self, lane: _SendLane) -> bool:
         return lane.active and self._loop.time() - lane.moved_s > STANDS_STILL_S
 
-    def _begin(self, place: TopicPartition, lane: _Lane) -> None:
+    def _begin(self, place: TopicPartition, lane: _SendLane) -> None:
         lane.active = True
         lane.moved_s = self._loop.time()
         self._active += 1
@@ -175,18 +175,18 @@ class Accumulator:
         else:
             self._go_on(place, lane)
 
-    def _go_on(self, place: TopicPartition, lane: _Lane) -> None:
+    def _go_on(self, place: TopicPartition, lane: _SendLane) -> None:
         if not self._due:
             self._loop.call_soon(self._depart)
         self._due.append((place, lane))
 
-    def _end(self, lane: _Lane) -> None:
+    def _end(self, lane: _SendLane) -> None:
         lane.active = False
         self._active -= 1
         if not self._active:
             self._idle.set()
 
-    def _wait(self, place: TopicPartition, lane: _Lane) -> None:
+    def _wait(self, place: TopicPartition, lane: _SendLane) -> None:
         self._run(self._drain(*place, lane), f"lane {place[0]}-{place[1]}")
 
     def _run(self, job: Coroutine[object, object, None], name: str) -> None:
@@ -212,7 +212,7 @@ class Accumulator:
                 count = offer.stands_for or left.sent
                 left.answer.add_done_callback(partial(self._answered, place, lane, count))
 
-    def _answered(self, place: TopicPartition, lane: _Lane, count: int, answer: asyncio.Future[None]) -> None:
+    def _answered(self, place: TopicPartition, lane: _SendLane, count: int, answer: asyncio.Future[None]) -> None:
         has_failed = answer.cancelled() or answer.exception() is not None
         if self._is_abandoned:
             return
@@ -230,7 +230,7 @@ class Accumulator:
         else:
             self._end(lane)
 
-    async def _drain(self, topic: str, partition: int, lane: _Lane) -> None:
+    async def _drain(self, topic: str, partition: int, lane: _SendLane) -> None:
         try:
             while lane.pending:
                 if topic in self._patient:
@@ -239,7 +239,7 @@ class Accumulator:
         finally:
             self._end(lane)
 
-    async def _advance(self, topic: str, partition: int, lane: _Lane) -> None:
+    async def _advance(self, topic: str, partition: int, lane: _SendLane) -> None:
         """Send one batch, or wait before the next attempt."""
         said, count = _offered(lane)
         try:
@@ -264,12 +264,12 @@ class Accumulator:
         else:
             self._succeeded(lane, count)
 
-    def _succeeded(self, lane: _Lane, count: int) -> None:
+    def _succeeded(self, lane: _SendLane, count: int) -> None:
         lane.failures = 0
         lane.moved_s = self._loop.time()
         self._acknowledge(self._take(lane, count))
 
-    def _refuse(self, lane: _Lane, fault: RecordRefusedError) -> None:
+    def _refuse(self, lane: _SendLane, fault: RecordRefusedError) -> None:
         """Give back the first record; of a batch send one record after the other, and so find the one that is meant."""
         (first,) = self._take(lane, 1)
         if not isinstance(first, EmitBatch):
@@ -296,23 +296,23 @@ class Accumulator:
         if positions or spans:
             self._events.acknowledged(positions, spans)
 
-    def _hold(self, lane: _Lane, emits: Collection[Emit | EmitBatch]) -> None:
+    def _hold(self, lane: _SendLane, emits: Collection[Emit | EmitBatch]) -> None:
         size = _size(emits)
         lane.pending_bytes += size
         self._pending_bytes += size
 
-    def _take(self, lane: _Lane, count: int) -> list[Emit | EmitBatch]:
+    def _take(self, lane: _SendLane, count: int) -> list[Emit | EmitBatch]:
         taken = [lane.pending.popleft() for _ in range(count)]
         lane.alone = max(0, lane.alone - count)
         self._release(lane, taken)
         return taken
 
-    def _release(self, lane: _Lane, emits: Collection[Emit | EmitBatch]) -> None:
+    def _release(self, lane: _SendLane, emits: Collection[Emit | EmitBatch]) -> None:
         size = _size(emits)
         lane.pending_bytes -= size
         self._pending_bytes -= size
 
-    def _shed(self, topic: str, lane: _Lane) -> None:
+    def _shed(self, topic: str, lane: _SendLane) -> None:
         """Drop records without a waiter: a topic that cannot be written to (a model's) must not stop other lanes."""
         kept = self._awaited(lane.pending, topic)
         self._release(lane, [emit for emit in lane.pending if not _is_awaited(emit)])
@@ -325,7 +325,7 @@ class Accumulator:
         self.counters[f"lane_shed_total{{topic={topic}}}"] += len(emits) - len(kept)
         return kept
 
-    async def _back_off(self, topic: str, partition: int, lane: _Lane, fault: BrokerUnavailableError) -> None:
+    async def _back_off(self, topic: str, partition: int, lane: _SendLane, fault: BrokerUnavailableError) -> None:
         lane.failures += 1
         self.counters["lane_retries_total"] += 1
         wait_s = min(BACKOFF_S * 2.0 ** min(lane.failures - 1, _DOUBLINGS), BACKOFF_MAX_S)
@@ -338,7 +338,7 @@ async def _raised(fault: Exception) -> None:
     raise fault
 
 
-def _offered(lane: _Lane) -> _Offer:
+def _offered(lane: _SendLane) -> _Offer:
     """Return the first records; if a finished batch is among what has gathered, that as one batch."""
     offered = [*islice(lane.pending, _OFFERED)]
     kinds = [*map(type, offered)]

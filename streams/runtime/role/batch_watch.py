@@ -16,16 +16,15 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from streams.operators.contract import Predicted
+from streams.operators.contract import Predicted, Ran
 from streams.operators.statistics import render
-from streams.runtime.ports import ExecutorEvents, Ran
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from schemas.records import Tensor
     from streams.operators.contract import Load, Predict, Unload
-    from streams.runtime.ports import Executors
+    from streams.runtime.ports import ExecutorEvents, Executors
 
 _log = logging.getLogger(__name__)
 

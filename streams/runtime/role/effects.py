@@ -13,7 +13,7 @@ from streams.operators.contract import (
     FetchFeatures,
     FetchStates,
     Load,
-    Log,
+    LogMessage,
     Predict,
     Skip,
     Unload,
@@ -68,7 +68,7 @@ class Performer:
                 self._run(effect)
             elif isinstance(effect, (FetchStates, FetchFeatures, WriteStates)):
                 self._ask(effect)
-            elif isinstance(effect, Log):
+            elif isinstance(effect, LogMessage):
                 _log.log(logging.ERROR if effect.is_fault else logging.INFO, "%s", effect.message)
             elif not isinstance(effect, Emit | EmitBatch):
                 assert_never(effect)

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, TypeVar
 from schemas import topics
 from schemas.codec import Codec
 from schemas.records import DTYPES, ModelPredictions, ModelQueries, Outcome, Tensor
-from streams.operators.contract import BEHIND, NONE_UNREAD, Emit, Operator, Predict, Record, Skip
+from streams.operators.contract import BEHIND, NONE_UNREAD, Emit, Loaded, Operator, Predict, Ran, Record, Skip
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from schemas.records import PolicyState
-    from streams.operators.contract import Effect, Effects, Needs, Predicted, StateKey, Unread
+    from streams.operators.contract import Effect, Effects, Needs, StateKey, Unread
 
 R = TypeVar("R")
 
@@ -160,37 +160,15 @@ class Local(Operator):
         """Take states."""
         return self._with_wanted(self._of_asker(self._asker.on_states(states, now_us), now_us))
 
-    def on_predicted(
-        self,
-        batch_id: int,
-        results: Predicted,
-        took_us: int,
-        now_us: int,
-        *,
-        is_blocking: bool = False,
-        is_lost: bool = False,
-    ) -> Effects:
+    def on_predicted(self, batch_id: int, ran: Ran, now_us: int) -> Effects:
         """Give a batch's results to the kernel that asked for it, and what that answers to the asker."""
         kernel, number = self._running.pop(batch_id)
-        effects = kernel.on_predicted(number, results, took_us, now_us, is_blocking=is_blocking, is_lost=is_lost)
-        return self._with_wanted(self._of_model(kernel, effects, now_us))
+        return self._with_wanted(self._of_model(kernel, kernel.on_predicted(number, ran, now_us), now_us))
 
-    def on_loaded(
-        self,
-        model: str,
-        version: str,
-        fault: str | None,
-        took_us: int,
-        now_us: int,
-        *,
-        copy: int = 0,
-        size_bytes: int = 0,
-        is_lost: bool = False,
-    ) -> Effects:
+    def on_loaded(self, loaded: Loaded, now_us: int) -> Effects:
         """Tell the model's kernel."""
-        kernel = self._models[model]
-        effects = kernel.on_loaded(model, version, fault, took_us, now_us, copy=copy)
-        return self._with_wanted(self._of_model(kernel, effects, now_us))
+        kernel = self._models[loaded.model]
+        return self._with_wanted(self._of_model(kernel, kernel.on_loaded(loaded, now_us), now_us))
 
     def on_assigned(self, starts: Mapping[int, int]) -> None:
         """These partitions are ours; answers to what was asked before are late, and recognised as such."""

@@ -45,9 +45,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine, Mapping
 
     from schemas.records import PolicyState
-    from streams.operators.contract import Effects, Load, Operator, Position, Predict, Record, Span, StateKey, Unread
+    from streams.operators.contract import (
+        Effects,
+        Loaded,
+        Operator,
+        Position,
+        Predict,
+        Ran,
+        Record,
+        Span,
+        StateKey,
+        Unread,
+    )
     from streams.runtime.errors import RecordRefusedError
-    from streams.runtime.ports import Loaded, Ran
     from streams.runtime.role.definition import Ports, Role
 
 _log = logging.getLogger(__name__)
@@ -346,23 +356,11 @@ class RoleLoop:
 
     def _on_predicted(self, predict: Predict, ran: Ran) -> None:
         number, clock = predict.batch_id, self._ports.clock
-        results, took_us, is_blocking, is_lost = ran
-        self._call(
-            "what a model answered",
-            lambda: self._kernel.on_predicted(
-                number, results, took_us, clock.now_us(), is_blocking=is_blocking, is_lost=is_lost
-            ),
-        )
+        self._call("what a model answered", lambda: self._kernel.on_predicted(number, ran, clock.now_us()))
 
-    def _on_loaded(self, load: Load, loaded: Loaded) -> None:
-        (name, version), clock = (load.model.name, load.model.version), self._ports.clock
-        fault, took_us, size_bytes, is_lost = loaded
-        self._call(
-            "a model that was loaded",
-            lambda: self._kernel.on_loaded(
-                name, version, fault, took_us, clock.now_us(), copy=load.copy, size_bytes=size_bytes, is_lost=is_lost
-            ),
-        )
+    def _on_loaded(self, loaded: Loaded) -> None:
+        clock = self._ports.clock
+        self._call("a model that was loaded", lambda: self._kernel.on_loaded(loaded, clock.now_us()))
 
     async def _on_refused(self, partition: int, stored: int | None) -> None:
         self._performer.counters["refused_writes_total"] += 1

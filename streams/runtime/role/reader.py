@@ -170,7 +170,7 @@ class Reader:
         return self._tracker.outstanding() == 0 or now_us >= self._drain_until_us
 
     async def _wait_relief(self) -> None:
-        """Wait until there is less in hand, but look again soon: pressure and a stop ring no bell."""
+        """Wait until there is less in hand. It looks again soon, as neither pressure nor a stop wakes it."""
         self._relief.clear()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(THROTTLED_POLL_MS / 1000):

@@ -14,9 +14,9 @@ from rich.console import Console
 from deploy.demo import report
 from deploy.demo.models import Says, alone, best, broken, digits, repeating, sample, voting_error
 from deploy.demo.page import page, smooth, story, trial
-from deploy.demo.report import NOTES, Ran, say
+from deploy.demo.report import NOTES, DemoCounts, say
 from deploy.demo.screen import INDENT, KEY, display, line, screen, take
-from deploy.demo.tally import Tally, Trial, tried
+from deploy.demo.tally import DemoTrial, Tally, tried
 from load.harness.recorder import Recorder
 from policies.registry import create
 from schemas.records import (
@@ -41,7 +41,7 @@ MODELS = ("svc", "tree")
 DECISION = Decision(chosen=(0,), state_version=0, state="digits", policy="exp3()", arms=MODELS, propensities=(0.5, 0.5))
 
 
-TRIAL = Trial("tree", "1", "2", share=0.2, begin_s=7.0, end_s=8.0)
+TRIAL = DemoTrial("tree", "1", "2", share=0.2, begin_s=7.0, end_s=8.0)
 
 
 def answered(query_id: str, model: str, answer: int, outcome: Outcome = Outcome.OK) -> Prediction:
@@ -276,7 +276,7 @@ def test_smoothing_sums_the_last_seconds() -> None:
     assert smooth(np.array([1.0, 2.0, 3.0, 4.0]), 2).tolist() == [1.0, 3.0, 5.0, 7.0]
 
 
-def whole_run() -> Ran:
+def whole_run() -> DemoCounts:
     """Make a run of 900 queries in which everything went well and the policy left the broken model."""
     tally, recorder = tally_of(900), Recorder(0, 100_000)
     for number, (query_id, question) in enumerate(tally.questions.items()):
@@ -287,10 +287,10 @@ def whole_run() -> Ran:
         tally.model_predictions([batch((query_id, OK), rows=2)._replace(model=model)])
         tally.observations([observed(query_id)])
     tally.decided(DECISION._replace(state_version=900))
-    return Ran(tally, recorder, feedback_sent=900, reached_s={"broker": 1.0, "models": 2.0, "roles": 3.0})
+    return DemoCounts(tally, recorder, feedback_sent=900, reached_s={"broker": 1.0, "models": 2.0, "roles": 3.0})
 
 
-def whole_report(ran: Ran) -> dict[str, Any]:
+def whole_report(ran: DemoCounts) -> dict[str, Any]:
     """Make a run's report."""
     figures = report.figures(ran, {"svc": 0.33, "tree": 0.2})
     head = {"stamp": "now", "broker": "Apache Kafka 4.3.1", "redis": "redis", "seconds": 9.0, "rate": 100.0}

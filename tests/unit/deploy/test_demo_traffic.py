@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from deploy.demo.models import Digits
-from deploy.demo.tally import Tally, Trial
-from deploy.demo.traffic import QUIET_S, Link, Queries, Traffic, WarmUp
+from deploy.demo.tally import DemoTrial, Tally
+from deploy.demo.traffic import QUIET_S, DemoTraffic, Link, Queries, WarmUp
 from load.harness.recorder import Recorder
 from load.harness.wire import Arrival
 from schemas import topics
@@ -96,11 +96,14 @@ def _predicted(query: Query) -> ModelPredictions:
     return ModelPredictions("svc", "1", "w", (query.query_id,), (Outcome.OK,), answers, None, (0,), 10, 1, 4, 0)
 
 
-def _traffic(loop: Loop) -> tuple[Traffic, Tally, Recorder]:
-    tally, recorder = Tally("digits", ["svc"], 0, (10, 20), Trial("svc", "1", "2", 0.2, 21, 27)), Recorder(0, 100_000)
+def _traffic(loop: Loop) -> tuple[DemoTraffic, Tally, Recorder]:
+    tally, recorder = (
+        Tally("digits", ["svc"], 0, (10, 20), DemoTrial("svc", "1", "2", 0.2, 21, 27)),
+        Recorder(0, 100_000),
+    )
     link = Link(loop, CODEC, loop.now_us)  # type: ignore[arg-type]  # the loop is the wire, too
     queries = Queries("digits", DATA, np.arange(3), tally, seed=1)
-    return Traffic(link, queries, recorder, tally, TOPOLOGY), tally, recorder
+    return DemoTraffic(link, queries, recorder, tally, TOPOLOGY), tally, recorder
 
 
 def test_it_asks_on_until_everything_joined_is_learnt() -> None:

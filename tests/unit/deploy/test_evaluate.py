@@ -15,7 +15,7 @@ from schemas.codec import Codec
 from schemas.records import Application, Observations
 from streams.evaluation.errors import EvaluationError
 from streams.operators.contract import Record
-from streams.trace.manifest import Manifest
+from streams.trace.manifest import TraceManifest
 from streams.trace.writer import TraceWriter
 from tests.histories import ARMS, STEP_US, served
 
@@ -34,7 +34,7 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     values = [codec.encode(Observations(seen[at : at + 50])) for at in range(0, DECISIONS, 50)]
     records = [Record("observations", 0, at, (at + 1) * 50 * STEP_US, None, value) for at, value in enumerate(values)]
     wanted = codec.encode(Application("shop", ARMS, window_s=float(WINDOW_S)))
-    with TraceWriter(folder, Manifest("skysail", "0.1.0")) as writer:
+    with TraceWriter(folder, TraceManifest("skysail", "0.1.0")) as writer:
         for topic in ("observations", "applications"):
             writer.expect(topic, {0: 0})
         writer.add([Record("applications", 0, 0, 0, b"shop", wanted), *records])
@@ -127,7 +127,7 @@ def test_it_says_where_observations_come_from(words: list[str]) -> None:
 
 def test_a_trace_without_observations_says_what_to_record(tmp_path: Path) -> None:
     """And what it holds instead."""
-    with TraceWriter(tmp_path / "empty", Manifest("skysail", "0.1.0")) as writer:
+    with TraceWriter(tmp_path / "empty", TraceManifest("skysail", "0.1.0")) as writer:
         writer.expect("queries", {0: 0})
         writer.write()
     with pytest.raises(EvaluationError, match="holds queries; record the topic observations"):

@@ -10,7 +10,7 @@ import pytest
 
 from deploy.cli import main
 from streams.topology import RECORDED
-from streams.trace.manifest import FILE, Manifest
+from streams.trace.manifest import FILE, TraceManifest
 from streams.trace.writer import TraceWriter
 from tests.loops import CODEC
 from tests.traces import trace_of
@@ -123,7 +123,7 @@ def test_records_of_others_are_shown_and_none_is_obeyed(
     """Every command answers or says why not, whatever stands in records, names and the manifest."""
     draw, there = random.Random(seed), folder.parent / "other"
     trace = trace_of(loop("exp4").driver)
-    with TraceWriter(there, Manifest(OSC, OSC, {OSC: OSC}, source=OSC), CODEC) as writer:
+    with TraceWriter(there, TraceManifest(OSC, OSC, {OSC: OSC}, source=OSC), CODEC) as writer:
         for topic in RECORDED:
             writer.expect(topic, {0: 0}, {0: 0})
             writer.add([nasty(one, draw) if draw.random() < 0.2 else one for one in trace.records(topic)])

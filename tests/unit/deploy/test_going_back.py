@@ -19,9 +19,9 @@ from deploy.config.settings import Settings
 from deploy.errors import UsageError
 from deploy.state import catalog, desired
 from deploy.state.candidates import carry_out
-from deploy.state.fared import Fared
 from deploy.state.history import MOST, following, last_served, way_back
-from deploy.watch.aspired import Policy, aspired
+from deploy.state.version_losses import Fared
+from deploy.watch.aspired import AspirePolicy, aspired
 from schemas.codec import Codec
 from schemas.records import Model, Service
 from streams.promotion.lifecycle import step
@@ -193,10 +193,10 @@ def test_a_version_that_is_known_to_be_worse_is_refused_unless_forced(deployed: 
 def test_a_folder_that_is_watched_keeps_the_history() -> None:
     """A version that comes takes over from the one that served; if it leaves, nobody goes back to it."""
     one = replace(version("1"), since_us=5)
-    first = aspired([version("1"), version("2")], [version("1")], one, Policy(latest=2), 7)
+    first = aspired([version("1"), version("2")], [version("1")], one, AspirePolicy(latest=2), 7)
     assert first.serving is not None
     assert (first.serving.since_us, first.serving.served) == (7, (Service("1", 5, 7),))
-    again = aspired([version("1")], [version("1"), version("2")], first.serving, Policy(latest=2), 9)
+    again = aspired([version("1")], [version("1"), version("2")], first.serving, AspirePolicy(latest=2), 9)
     assert again.serving is not None
     assert (again.serving.version, again.serving.since_us, again.serving.served) == ("1", 9, ())
 

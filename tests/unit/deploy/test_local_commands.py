@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from deploy.cli import skysail
 from deploy.local import daemons
-from deploy.local.daemons import Running
+from deploy.local.daemons import RunningServer
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,8 +27,8 @@ def test_a_server_at_another_port_says_how_commands_find_it(
 ) -> None:
     """At the usual port nothing has to be said: the settings name it."""
 
-    def start(_argv: object, _state: object, address: str, *_: object) -> Running:
-        return Running(1, 0.0, address)
+    def start(_argv: object, _state: object, address: str, *_: object) -> RunningServer:
+        return RunningServer(1, 0.0, address)
 
     monkeypatch.setattr(daemons, "start", start)
     monkeypatch.chdir(tmp_path)
@@ -47,7 +47,7 @@ def test_a_redis_with_a_known_hole_is_named_as_it_starts(
     program.write_text(f"#!/bin/sh\necho 'Redis server v={version} sha=0'\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    monkeypatch.setattr(daemons, "start", lambda *_: Running(1, 0.0, "redis://127.0.0.1:6379/0"))
+    monkeypatch.setattr(daemons, "start", lambda *_: RunningServer(1, 0.0, "redis://127.0.0.1:6379/0"))
     monkeypatch.chdir(tmp_path)
     lines = CliRunner().invoke(skysail, ["redis", "start"]).output.splitlines()
     assert sum("CVE-2025-49844" in line and "7.2.11" in line for line in lines) == is_told

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from deploy.process.log_throttle import Quoted, Seldom
+from deploy.process.log_throttle import Quoted, RateLimitFilter
 
 
 def said(name: str, line: int, at_s: float) -> logging.LogRecord:
@@ -16,7 +16,7 @@ def said(name: str, line: int, at_s: float) -> logging.LogRecord:
 
 def test_a_line_of_the_library_is_heard_once_in_ten_seconds() -> None:
     """Each of its lines by itself, those of its parts, too."""
-    seldom = Seldom("aiokafka")
+    seldom = RateLimitFilter("aiokafka")
     heard = [seldom.filter(said("aiokafka.consumer", 7, 1_000.0 + tenth / 10)) for tenth in range(250)]
     assert [index for index, each in enumerate(heard) if each] == [0, 100, 200]
     assert seldom.filter(said("aiokafka", 8, 1_024.0))
@@ -24,7 +24,7 @@ def test_a_line_of_the_library_is_heard_once_in_ten_seconds() -> None:
 
 def test_everybody_else_is_heard_always() -> None:
     """What Skysail says is worth its line, as is what other libraries do, also those whose names begin alike."""
-    seldom = Seldom("aiokafka")
+    seldom = RateLimitFilter("aiokafka")
     assert all(
         seldom.filter(said(name, 7, 1_000.0)) for name in ("streams.runtime.role.accumulator", "aiokafkaesque") * 3
     )

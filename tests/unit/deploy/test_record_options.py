@@ -8,7 +8,7 @@ import pytest
 
 from deploy.cli.record import place_of, since, span_of
 from deploy.errors import UsageError
-from streams.recorder.span import Offset, Span, Time
+from streams.recorder.span import Offset, RecordedSpan, Time
 
 NOW_US = 1_766_000_000_000_000
 
@@ -31,8 +31,8 @@ def test_how_long_ago(text: str, seconds: int) -> None:
 
 def test_a_span_has_a_begin_and_an_end() -> None:
     """Neither need be named."""
-    assert span_of(None, None, None, follow=False, now_us=NOW_US) == Span()
-    assert span_of("3", None, "now", follow=True, now_us=NOW_US) == Span(Offset(3), Time(NOW_US), follows=True)
+    assert span_of(None, None, None, follow=False, now_us=NOW_US) == RecordedSpan()
+    assert span_of("3", None, "now", follow=True, now_us=NOW_US) == RecordedSpan(Offset(3), Time(NOW_US), follows=True)
 
 
 @pytest.mark.parametrize(

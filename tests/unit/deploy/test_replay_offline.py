@@ -18,7 +18,7 @@ from schemas import topics
 from schemas.records import Prediction
 from streams.testing import virtual
 from streams.testing.stores import SharedStore
-from streams.trace.manifest import Manifest, RecordedTopic
+from streams.trace.manifest import RecordedTopic, TraceManifest
 from streams.trace.writer import TraceWriter
 from tests.loops import CODEC
 from tests.traces import RECORDED, trace_of
@@ -43,7 +43,7 @@ def written(folder: Path, policy: str = "exp4", *, spoilt: bool = False) -> Path
     """Write the trace of a loop; spoilt, one of its answers is another than was given."""
     settings = {"joiner": {"window_s": 60.0, "early_s": 5.0}}
     trace = trace_of(loop(policy).driver)
-    with TraceWriter(folder, Manifest("shop", "0", settings)) as writer:
+    with TraceWriter(folder, TraceManifest("shop", "0", settings)) as writer:
         for topic in RECORDED:
             writer.expect(topic, {0: 0}, {0: 0})
             records = [*trace.records(topic)]
@@ -80,7 +80,7 @@ def test_a_log_that_columns_have_written_is_as_it_was(tmp_path: Path, monkeypatc
         monkeypatch.setattr(f"load.research.seeds.roles.{name}", 1.0)
     world = World(at_once(), SharedStore())
     outcome = virtual.run(world.run())
-    with TraceWriter(tmp_path / "trace", Manifest("shop", "0", {"partitions": PARTITIONS})) as writer:
+    with TraceWriter(tmp_path / "trace", TraceManifest("shop", "0", {"partitions": PARTITIONS})) as writer:
         for topic in RECORDED:
             places = world.broker.places(topic)
             writer.expect(topic, {number: 0 for _, number in places}, {number: 0 for _, number in places})
@@ -138,5 +138,5 @@ def test_a_change_without_a_value_is_refused(tmp_path: Path, change: str) -> Non
 def test_a_replay_goes_by_the_partitions_that_the_deployment_serves() -> None:
     """Somebody may have added some to the topics that were recorded; a manifest without settings does not say."""
     grown = {topics.OBSERVATIONS: RecordedTopic(topics.OBSERVATIONS, 6)}
-    assert deployment(Manifest("sky", "0", {"partitions": 4}, grown)).joiner.partitions == 4
-    assert deployment(Manifest("sky", "0", {}, grown)).joiner.partitions == 6
+    assert deployment(TraceManifest("sky", "0", {"partitions": 4}, grown)).joiner.partitions == 4
+    assert deployment(TraceManifest("sky", "0", {}, grown)).joiner.partitions == 6

@@ -15,7 +15,7 @@ from deploy.placement import placement
 from deploy.placement.placement import Placement
 from deploy.whereabouts import Whereabouts
 from schemas.records import Model
-from streams.control.page.hosts import Heard, host_rows
+from streams.control.page.hosts import HeardProcess, host_rows
 from workers.manifest import digest
 from workers.packages.packaging import package_function
 
@@ -66,8 +66,8 @@ def test_nothing_is_said_that_nobody_knows(capsys: pytest.CaptureFixture[str]) -
 def test_a_version_in_a_host_says_in_which_one_it_is_in_memory(capsys: pytest.CaptureFixture[str]) -> None:
     """Of several hosts by name; also where the pool is known from a report alone."""
     gauges = {"resident{model=m,version=1}": 1.0, "resident{model=other,version=2}": 1.0}
-    first = Heard("host.small@1", "host.small", {}, {})
-    hosts = host_rows([first, Heard("host.small@2", "host.small", {}, gauges)])
+    first = HeardProcess("host.small@1", "host.small", {}, {})
+    hosts = host_rows([first, HeardProcess("host.small@2", "host.small", {}, gauges)])
     named = {"m": Placement("digest-1", is_inside=False, reason="named in hosts", pool="small")}
     there = "host small: named in hosts; in memory of host.small@2"
     assert shown(named, capsys, hosts) == [there, "host small: named in hosts; not in memory", ""]
@@ -78,7 +78,7 @@ def test_a_version_in_a_host_says_in_which_one_it_is_in_memory(capsys: pytest.Ca
 def test_a_model_that_came_later_is_in_the_pool_that_the_settings_say(capsys: pytest.CaptureFixture[str]) -> None:
     """It was not there when placements were decided."""
     settings = Settings(hosts={"small": {"models": "all others"}})
-    hosts = host_rows([Heard("host.small@1", "host.small", {}, {})])
+    hosts = host_rows([HeardProcess("host.small@1", "host.small", {}, {})])
     assert shown({"other": INSIDE["m"]}, capsys, hosts, settings)[0] == "host small: new since the start; not in memory"
     own = Settings(hosts={"small": {"models": "all others"}}, worker={"isolated": ["m"]})
     assert shown({"other": INSIDE["m"]}, capsys, hosts, own)[0] == "own process: new since the start"

@@ -17,7 +17,7 @@ from deploy.errors import DeployError, UsageError
 from deploy.process.progress import Silent
 from deploy.state import catalog
 from deploy.watch import watcher as watching
-from deploy.watch.aspired import Policy
+from deploy.watch.aspired import AspirePolicy
 from deploy.watch.watcher import Look, Watcher
 from schemas.codec import Codec
 from workers import manifest as manifests
@@ -103,9 +103,9 @@ def folder(tmp_path: Path) -> Path:
 class Watched:
     """A watcher of a folder and what it does at each look."""
 
-    def __init__(self, broker: Broker, folder: Path, policy: Policy | None = None) -> None:
+    def __init__(self, broker: Broker, folder: Path, policy: AspirePolicy | None = None) -> None:
         self.broker = broker
-        self.watcher = Watcher(Settings(), CODEC, folder, policy or Policy(), broker.create)
+        self.watcher = Watcher(Settings(), CODEC, folder, policy or AspirePolicy(), broker.create)
 
     def look(self, *, is_patient: bool = True) -> Look:
         """Look, where something has changed."""
@@ -131,7 +131,7 @@ def test_fifty_models_of_one_folder_are_deployed_by_one_look_with_their_topics(b
 def test_a_version_that_comes_takes_over_and_one_that_goes_is_unloaded(broker: Broker, folder: Path) -> None:
     """Look by look; nothing is written where nothing has changed."""
     first = package(folder, "net", "1")
-    watched = Watched(broker, folder, Policy(latest=2))
+    watched = Watched(broker, folder, AspirePolicy(latest=2))
     watched.look()
     assert watched.is_idle()
     package(folder, "net", "2")
@@ -202,14 +202,14 @@ def test_what_an_operator_says_stands_until_the_packages_change(broker: Broker, 
     """Other models may change meanwhile."""
     for version in ("1", "2"):
         package(folder, "net", version)
-    watched = Watched(broker, folder, Policy(latest=2))
+    watched = Watched(broker, folder, AspirePolicy(latest=2))
     watched.look()
     rolled_back = replace(broker.listed["net"][0], shares={"2": 0.1})
     broker.serving["net"] = rolled_back
     package(folder, "other", "1")
     watched.look()
     assert broker.serving["net"] == rolled_back
-    assert Watched(broker, folder, Policy(latest=2)).look().changes[0].before == "1"
+    assert Watched(broker, folder, AspirePolicy(latest=2)).look().changes[0].before == "1"
     assert broker.serving["net"].version == "1"
 
 
@@ -237,7 +237,7 @@ def test_what_the_broker_refused_is_tried_again_at_the_next_look(broker: Broker,
 def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
     """Before anything is read."""
     with pytest.raises(UsageError, match="there is no folder"):
-        Watcher(Settings(), CODEC, tmp_path / "nothing", Policy())
+        Watcher(Settings(), CODEC, tmp_path / "nothing", AspirePolicy())
 
 
 def command(*arguments: str) -> tuple[int, str, str]:

@@ -9,7 +9,7 @@ import pytest
 from deploy.config.settings import Settings
 from deploy.process.progress import Silent
 from deploy.state import catalog
-from deploy.watch.aspired import Policy
+from deploy.watch.aspired import AspirePolicy
 from deploy.watch.watcher import Watcher
 from schemas import topics
 from schemas.records import Status
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 class Deployment:
     """A loop whose only model `good` serves version 1, asked every 10 ms, and a watcher of a folder."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path, policy: Policy) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path, policy: AspirePolicy) -> None:
         self.loop = Loop({"good": lambda _: 7}, digits(models=("good",)), has_workers=True, load_us=1_000_000)
         self.broker = Broker()
         self.put([version("good")], [version("good")])
@@ -81,16 +81,16 @@ class Deployment:
 
 
 @pytest.fixture
-def deployment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[Policy], Deployment]:
+def deployment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[AspirePolicy], Deployment]:
     """Make a deployment with a folder that is watched by a policy."""
     return lambda policy: Deployment(monkeypatch, tmp_path / "models", policy)
 
 
 def test_versions_that_come_into_the_folder_take_over_without_a_query_lost(
-    deployment: Callable[[Policy], Deployment],
+    deployment: Callable[[AspirePolicy], Deployment],
 ) -> None:
     """One after the other, under load; every answer names the version that gave it."""
-    found = deployment(Policy())
+    found = deployment(AspirePolicy())
     asked = found.ask(2)
     for name in ("2", "3"):
         package(found.folder, "good", name)
@@ -99,10 +99,10 @@ def test_versions_that_come_into_the_folder_take_over_without_a_query_lost(
 
 
 def test_who_names_a_version_is_answered_by_it_while_the_folder_brings_the_next_one(
-    deployment: Callable[[Policy], Deployment],
+    deployment: Callable[[AspirePolicy], Deployment],
 ) -> None:
     """Of the two latest, the one that served stands by without a gap; the third is unloaded, and others are served."""
-    found = deployment(Policy(latest=2))
+    found = deployment(AspirePolicy(latest=2))
     package(found.folder, "good", "2")
     asked = found.ask(4)
     package(found.folder, "good", "3")

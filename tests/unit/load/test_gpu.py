@@ -12,7 +12,7 @@ from load.research.batching.large_networks import Found, goodput_of, hidden
 from policies.aimd import Aimd
 from policies.fixed import Fixed
 from streams.operators.contract import Predicted
-from workers.executors.thread import Elsewhere, Timed
+from workers.executors.thread import OffLoopExecutor, Timed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from schemas.records import Input
 
 
-class Timing(Elsewhere):
+class Timing(OffLoopExecutor):
     """An executor in virtual time: 5 ms a batch and 0.1 ms a row, and 1 ms to hand it over."""
 
     ready = True

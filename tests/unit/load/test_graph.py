@@ -12,16 +12,16 @@ from load.research.nexus.graph import FIGURES, NAME, SCENARIO, plots, tables
 from load.research.nexus.graph_live import FORM, LANES, OBJECTIVES_MS, WORKERS, Became, became, times_of
 from load.research.nexus.graph_virtual import Form, lanes, play
 from load.results.results import Result
-from policies.packing.work import Times
+from policies.packing.work import BatchTimes
 from schemas.records import Outcome, Prediction, StageOutput, Status
 
 if TYPE_CHECKING:
     from load.research.nexus.graph_virtual import Lane
 
 TIMES = {
-    "detector": Times((1, 16), (8_000.0, 45_000.0)),
-    "car-net": Times((1, 16), (1_300.0, 7_000.0)),
-    "face-net": Times((1, 16), (2_600.0, 16_000.0)),
+    "detector": BatchTimes((1, 16), (8_000.0, 45_000.0)),
+    "car-net": BatchTimes((1, 16), (1_300.0, 7_000.0)),
+    "face-net": BatchTimes((1, 16), (2_600.0, 16_000.0)),
 }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from policies.clockwork import SIZES, Clockwork, Profile, Size, reckoned
+from policies.clockwork import SIZES, CapProfile, Clockwork, Size, reckoned
 from policies.errors import PolicyError
 
 OBJECTIVE_US = 20_000
@@ -29,7 +29,7 @@ def test_a_size_never_run_lies_on_the_line_through_its_neighbours() -> None:
 def test_the_slowest_of_the_last_ten_counts() -> None:
     """A size whose slowest batch is too slow by the line is not taken; eleven batches later it is."""
     clockwork, sizes = Clockwork(), (Size(8, (10_000,), 1), Size(9, (19_000, *[11_000] * 9), 10))
-    state = Profile(9, sizes, 10)
+    state = CapProfile(9, sizes, 10)
     assert clockwork.cap(clockwork.observe(state._replace(sizes=(sizes[0], sizes[1])), 9, 11_000, OBJECTIVE_US)) == 11
     slow = state._replace(sizes=(sizes[0], Size(9, (11_000, 19_000), 10)))
     assert clockwork.cap(clockwork.observe(slow, 9, 11_000, OBJECTIVE_US)) == 9
@@ -37,7 +37,7 @@ def test_the_slowest_of_the_last_ten_counts() -> None:
 
 def test_one_late_batch_costs_a_step_and_two_in_a_row_halve_the_cap() -> None:
     """After two nothing that was measured before counts."""
-    clockwork, state = Clockwork(), Profile(128, (Size(112, (16_000,), 1), Size(128, (17_800,), 2)), 2)
+    clockwork, state = Clockwork(), CapProfile(128, (Size(112, (16_000,), 1), Size(128, (17_800,), 2)), 2)
     once = clockwork.observe(state, 128, 500_000, OBJECTIVE_US)
     assert clockwork.cap(once) == 120
     assert clockwork.cap(clockwork.observe(once, 120, 17_000, OBJECTIVE_US)) == 144
@@ -50,4 +50,4 @@ def test_parameters_are_checked() -> None:
     """With the name of the controller in the message."""
     with pytest.raises(PolicyError, match="clockwork: max_rows is 0"):
         Clockwork(max_rows=0)
-    assert Clockwork(max_rows=3).cap(Clockwork(max_rows=3).observe(Profile(3), 3, 1_000, OBJECTIVE_US)) == 3
+    assert Clockwork(max_rows=3).cap(Clockwork(max_rows=3).observe(CapProfile(3), 3, 1_000, OBJECTIVE_US)) == 3

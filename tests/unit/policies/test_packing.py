@@ -8,15 +8,15 @@ import pytest
 
 from policies.errors import PolicyError
 from policies.packing.squishy import fault_of, pack
-from policies.packing.work import Node, Share, Times, Work
+from policies.packing.work import BatchTimes, HostShare, Share, Work
 
 # Nexus (SOSP'19), Table 2 and section 4.1: three models, their batches, and objectives of 200, 250 and 250 ms.
-A = Work("a", 64, 200_000, Times((4, 8, 16), (50_000, 75_000, 100_000)))
-B = Work("b", 32, 250_000, Times((4, 8, 16), (50_000, 90_000, 125_000)))
-C = Work("c", 32, 250_000, Times((4, 8, 16), (60_000, 95_000, 125_000)))
+A = Work("a", 64, 200_000, BatchTimes((4, 8, 16), (50_000, 75_000, 100_000)))
+B = Work("b", 32, 250_000, BatchTimes((4, 8, 16), (50_000, 90_000, 125_000)))
+C = Work("c", 32, 250_000, BatchTimes((4, 8, 16), (60_000, 95_000, 125_000)))
 
 
-def _shown(node: Node) -> tuple[float, list[tuple[str, int]]]:
+def _shown(node: HostShare) -> tuple[float, list[tuple[str, int]]]:
     return node.duty_us, [(share.work.model, share.rows(node.duty_us)) for share in node.shares]
 
 
@@ -31,7 +31,7 @@ def test_the_published_residue_is_packed_as_published() -> None:
     assert _shown(first) == (125_000.0, [("a", 8), ("b", 4)])
     assert first.occupancy == 1.0
     assert [share.work.model for share in second.shares] == ["c"]
-    assert not Node((Share(A, (0,)), Share(C, (0,)))).fits(None)
+    assert not HostShare((Share(A, (0,)), Share(C, (0,)))).fits(None)
 
 
 def test_whole_rates_take_full_hosts_and_the_published_residue() -> None:
@@ -58,7 +58,7 @@ def test_memory_bounds_a_node() -> None:
 def test_a_rare_model_shortens_the_cycle() -> None:
     """A row a minute still waits no longer than its objective leaves it: the cycle is 150 ms, not a minute."""
     rare = replace(A, per_s=1 / 60)
-    assert Node((Share(rare, (0,)),)).duty_us == 150_000.0
+    assert HostShare((Share(rare, (0,)),)).duty_us == 150_000.0
 
 
 def test_reasons_say_what_no_host_can_do() -> None:
@@ -73,4 +73,4 @@ def test_reasons_say_what_no_host_can_do() -> None:
 def test_times_that_are_none_are_refused(times: tuple[tuple[int, ...], tuple[float, ...]]) -> None:
     """Sizes rise from 1 row, times are positive."""
     with pytest.raises(PolicyError):
-        Times(*times)
+        BatchTimes(*times)

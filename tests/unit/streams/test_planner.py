@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from policies.packing.epochs import Pace
+from policies.packing.epochs import PlanPace
 from schemas import topics
 from schemas.records import Application, Model, Plan, Profile, Stage
 from streams.planning.planner import MOST_LOADING_US, READ_US, Planner, Pool
@@ -20,7 +20,9 @@ def _model(name: str, partitions: int = 1) -> Model:
 
 def _planner() -> Planner:
     """Return a planner of one pool that knows the published models A, B and C."""
-    planner = Planner([Pool("small", 1 << 30)], lambda name: None if name == "alone" else "small", Pace(headroom=1.0))
+    planner = Planner(
+        [Pool("small", 1 << 30)], lambda name: None if name == "alone" else "small", PlanPace(headroom=1.0)
+    )
     measured = {"a": (50_000, 75_000, 100_000), "b": (50_000, 90_000, 125_000), "c": (60_000, 95_000, 125_000)}
     for name, p99_us in measured.items():
         planner.model(name, _model(name))
@@ -107,7 +109,7 @@ def test_a_plan_without_a_host_is_followed_at_once() -> None:
 
 def test_of_two_hosts_that_were_asked_for_both_have_work_although_one_came_later() -> None:
     """The first plan knows one host alone, and nobody has asked yet; both have a part before and after queries come."""
-    planner = Planner([Pool("small", 1 << 30, hosts=2)], lambda _: "small", Pace())
+    planner = Planner([Pool("small", 1 << 30, hosts=2)], lambda _: "small", PlanPace())
     for name in "abcd":
         planner.model(name, _model(name))
     (alone,) = planner.plan({}, {"small": ["one"]}, 0)
@@ -121,7 +123,7 @@ def test_of_two_hosts_that_were_asked_for_both_have_work_although_one_came_later
 
 def test_a_model_that_was_never_run_takes_what_its_package_says() -> None:
     """Two of 0.6 GiB do not share a host of 1 GiB."""
-    planner = Planner([Pool("small", 1 << 30)], lambda _: "small", Pace())
+    planner = Planner([Pool("small", 1 << 30)], lambda _: "small", PlanPace())
     for name in ("a", "b"):
         planner.model(name, replace(_model(name), bytes=600 << 20))
     (plan,) = planner.plan({"a": 1.0, "b": 1.0}, HOSTS, 0)
@@ -130,7 +132,7 @@ def test_a_model_that_was_never_run_takes_what_its_package_says() -> None:
 
 def test_a_stage_that_waits_for_two_has_its_time_after_the_later_one() -> None:
     """Of a second, 30 % are left after the scene; the way is taken off as of any other model."""
-    planner = Planner([Pool("small", 1 << 30)], lambda _: "small", Pace(headroom=1.0))
+    planner = Planner([Pool("small", 1 << 30)], lambda _: "small", PlanPace(headroom=1.0))
     planner.model("a", _model("a"))
     stages = (
         Stage("detect", "detector", share=0.4),

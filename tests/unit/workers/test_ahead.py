@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from schemas import topics
 from schemas.codec import Codec
 from schemas.records import Model, ModelPredictions, Outcome, Place, Plan, Profile
-from streams.operators.contract import Emit, Load, Predict, Predicted, Record, Unload
+from streams.operators.contract import Emit, Load, Loaded, Predict, Predicted, Ran, Record, Unload
 from tests.loops import row
 from tests.samples import model_query
 from workers.kernel.host.kernel import Host
@@ -113,12 +113,12 @@ class Bench:
         self._later = [each for each in self._later if isinstance(each.effect, Predict)]
         for load in lost:
             name, version, copy = load.model.name, load.model.version, load.copy
-            self._perform(self.host.on_loaded(name, version, None, 0, self.now_us, copy=copy, is_lost=True))
+            self._perform(self.host.on_loaded(Loaded(name, version, copy, is_lost=True), self.now_us))
         if lost:
             return
         name, version = next(iter(self.resident))
         copy = next(each for each in self.copies if each[0] == name)[1]
-        self._perform(self.host.on_loaded(name, version, None, 0, self.now_us, copy=copy, is_lost=True))
+        self._perform(self.host.on_loaded(Loaded(name, version, copy, is_lost=True), self.now_us))
 
     @property
     def resident(self) -> set[tuple[str, str]]:
@@ -156,15 +156,12 @@ class Bench:
     def _tell(self, effect: Load | Predict) -> None:
         if isinstance(effect, Predict):
             answers = Predicted((Outcome.OK,) * len(effect.rows), np.zeros(len(effect.rows), np.int64))
-            self._perform(self.host.on_predicted(effect.batch_id, answers, MS, self.now_us))
+            self._perform(self.host.on_predicted(effect.batch_id, Ran(answers, MS), self.now_us))
             return
         name, fault = effect.model.name, "a file is gone" if effect.model.name in self.broken else None
         self.copies = {*self.copies, (name, effect.copy)}
         size_bytes, took_us = self.sizes.get(name, MIB), self.load_us.get(name, LOAD_US)
-        told = self.host.on_loaded(
-            name, effect.model.version, fault, took_us, self.now_us, copy=effect.copy, size_bytes=size_bytes
-        )
-        self._perform(told)
+        self._perform(self.host.on_loaded(Loaded.of(effect, fault, took_us, size_bytes), self.now_us))
 
 
 @pytest.mark.parametrize("schedule", sorted(SCHEDULES))

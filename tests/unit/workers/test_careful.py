@@ -15,7 +15,7 @@ from schemas.records import Model
 from workers.errors import DeadlyError, HungError, PackageError
 from workers.executors.careful import Careful
 from workers.executors.process import how_ended
-from workers.executors.thread import Elsewhere, Timed
+from workers.executors.thread import OffLoopExecutor, Timed
 from workers.packages.load_notes import LoadNotes, Note
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ with LoadNotes(Path(sys.argv[1])).loading("abcd"):
 """
 
 
-class Scripted(Elsewhere):
+class Scripted(OffLoopExecutor):
     """Is loaded, or raises; says so."""
 
     def __init__(self, name: str, said: list[str], fault: BaseException | None = None) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.clockworks import RESNET50, queue
-from workers.kernel.schedule.clockwork import Clockwork
+from workers.kernel.schedule.clockwork import ClockworkSchedule
 from workers.kernel.schedule.contract import Refusal
 from workers.kernel.schedule.excess import Excess
 from workers.kernel.schedule.profiles import Profiles
@@ -28,7 +28,7 @@ def profiles() -> Profiles:
 
 def test_the_rows_that_take_longest_give_way() -> None:
     """Of 32 ms of work that is due within 30 one row of 10 ms goes, and all others are in time."""
-    schedule = Clockwork(profiles())
+    schedule = ClockworkSchedule(profiles())
     schedule.changed(queue("dear", *[30 * MS] * 2), 0)
     schedule.changed(queue("cheap", *[30 * MS] * 12), 0)
     reason = "more waits than can be in time, and a row takes 10.0 ms"
@@ -41,7 +41,7 @@ def test_nothing_gives_way_if_all_can_be_in_time() -> None:
     """By the largest batches that there are rows for: 16 rows of a ResNet-50 take 15.67 ms, not 41.76."""
     found = profiles()
     found.restore(RESNET50._replace(model="a"))
-    schedule = Clockwork(found)
+    schedule = ClockworkSchedule(found)
     schedule.changed(queue("a", *[20 * MS] * 16), 0)
     schedule.changed(queue("cheap", *[20 * MS] * 4), 0)
     assert not schedule.refused(0)
@@ -49,7 +49,7 @@ def test_nothing_gives_way_if_all_can_be_in_time() -> None:
 
 def test_models_that_are_not_in_memory_and_a_model_alone_do_not_count() -> None:
     """The first cannot run, and of one model all rows take as long."""
-    schedule = Clockwork(profiles())
+    schedule = ClockworkSchedule(profiles())
     schedule.changed(queue("cheap", *[30 * MS] * 29), 0)
     schedule.changed(queue("dear", *[40 * MS] * 3, is_resident=False), 0)
     assert not schedule.refused(0)

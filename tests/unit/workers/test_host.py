@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from schemas import topics
 from schemas.codec import Codec
 from schemas.records import Model, ModelPredictions, Outcome, Tensor
-from streams.operators.contract import Emit, Load, Predict, Predicted, Record, Unload
+from streams.operators.contract import Emit, Load, Loaded, Predict, Predicted, Ran, Record, Unload
 from streams.operators.statistics import as_label
 from tests.samples import model_query
 from workers.kernel.host.kernel import Host
@@ -128,12 +128,10 @@ class Bench:
 
     def _tell(self, effect: Load | Predict) -> None:
         if isinstance(effect, Load):
-            name, version = effect.model.name, effect.model.version
+            name = effect.model.name
             size_bytes, took_us = self.sizes.get(name, MIB), self.load_us.get(name, 10_000)
             fault = "a file is gone" if name in self.broken else None
-            self._perform(
-                self.host.on_loaded(name, version, fault, took_us, self.now_us, copy=effect.copy, size_bytes=size_bytes)
-            )
+            self._perform(self.host.on_loaded(Loaded.of(effect, fault, took_us, size_bytes), self.now_us))
             return
         self._running -= 1
         rows = len(effect.rows)
@@ -144,14 +142,12 @@ class Bench:
             failed = Predicted.failed(rows, "it hangs")
             if not self.is_blamed:
                 failed = Predicted(failed.outcomes, failed.answers)
-            self._perform(self.host.on_predicted(effect.batch_id, failed, PATIENCE_US, self.now_us, is_lost=True))
+            self._perform(self.host.on_predicted(effect.batch_id, Ran(failed, PATIENCE_US, is_lost=True), self.now_us))
             for load in lost:
-                name, version = load.model.name, load.model.version
-                told = self.host.on_loaded(name, version, None, 0, self.now_us, copy=load.copy, is_lost=True)
-                self._perform(told)
+                self._perform(self.host.on_loaded(Loaded.of(load, is_lost=True), self.now_us))
             return
         answers = Predicted((Outcome.OK,) * rows, np.zeros(rows, np.int64))
-        self._perform(self.host.on_predicted(effect.batch_id, answers, self.batch_us, self.now_us))
+        self._perform(self.host.on_predicted(effect.batch_id, Ran(answers, self.batch_us), self.now_us))
 
 
 def test_models_are_loaded_when_they_are_asked_and_no_sooner() -> None:

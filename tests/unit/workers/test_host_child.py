@@ -18,7 +18,7 @@ from workers.errors import PackageError
 from workers.executors import frames, host_child
 from workers.executors.footprint import Footprint
 from workers.executors.host_child import BESIDE, LOAD, PREDICT, UNLOAD, Models, Package
-from workers.executors.together import Copy
+from workers.executors.together import HeldModel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -50,7 +50,7 @@ class Gated(Footprint):
         """Return a model that answers nothing."""
         if folder.name == "slow":
             assert self.gate.wait(30)
-        return cast("T", (Copy(lambda rows: Predicted.failed(len(rows), "")), None)), 0, 0
+        return cast("T", (HeldModel(lambda rows: Predicted.failed(len(rows), "")), None)), 0, 0
 
 
 class Noted(Models):

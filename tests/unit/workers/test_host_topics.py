@@ -8,7 +8,7 @@ import pytest
 
 from schemas import topics
 from schemas.records import Model, ModelPredictions, Outcome, Place, Plan, Profile
-from streams.operators.contract import Emit, Log, Record
+from streams.operators.contract import Emit, LogMessage, Record
 from streams.testing import Crash, Driver
 from streams.topology import build, host_role
 from tests.loops import CODEC, row, served
@@ -206,7 +206,7 @@ def test_a_record_that_is_no_profile_is_skipped(value: bytes) -> None:
     """The log says so, and estimates are as if it were not there."""
     log, profiles = _log()
     (said,) = log.on_record(Record(topics.PROFILES, 0, 0, 0, b"a", value))
-    assert isinstance(said, Log)
+    assert isinstance(said, LogMessage)
     log.restore("a", "1")
     assert not profiles.of("a").is_known
 

@@ -17,9 +17,11 @@ from streams.operators.contract import (
     Emit,
     FetchStates,
     Load,
+    Loaded,
     Position,
     Predict,
     Predicted,
+    Ran,
     Record,
     Skip,
 )
@@ -43,7 +45,7 @@ class Scene:
         selection = Selection(codec, SelectionSettings(partitions=4, inside=inside))
         self.kernel = Local(selection, {"near": self.model}, codec, writes_behind=writes_behind)
         self.kernel.on_assigned(dict.fromkeys(range(4), 0))
-        self.kernel.on_loaded("near", "7", None, 0, NOW)
+        self.kernel.on_loaded(Loaded("near", "7"), NOW)
         self.waiting: list[Predict] = []
 
     def serve(self, *models: str) -> None:
@@ -77,9 +79,9 @@ class Scene:
         self.read(topics.MODELS, CODEC.encode(model("near", version)), f"near@{version}".encode())
         self.read(topics.MODELS, CODEC.encode(wanted), b"near")
         (load,) = [e for e in self.kernel.on_timer(NOW + 300 * MS) if isinstance(e, Load)]
-        (trial,) = self.kernel.on_loaded("near", version, None, 0, NOW, copy=load.copy)
+        (trial,) = self.kernel.on_loaded(Loaded("near", version, load.copy), NOW)
         assert isinstance(trial, Predict)
-        self.kernel.on_predicted(trial.batch_id, Predicted((Outcome.OK,), np.array([0])), MS, NOW)
+        self.kernel.on_predicted(trial.batch_id, Ran(Predicted((Outcome.OK,), np.array([0])), MS), NOW)
 
     def predict(self, *labels: int | str, version: str = "7") -> Effects:
         """Let a version answer its batch; one label stands for all rows."""
@@ -89,7 +91,7 @@ class Scene:
         found = labels * rows if len(labels) == 1 else labels
         answers = tuple(map(str, found)) if isinstance(found[0], str) else np.array(found)
         results = Predicted((Outcome.OK,) * rows, answers)
-        effects = self.kernel.on_predicted(batch.batch_id, results, MS, NOW)
+        effects = self.kernel.on_predicted(batch.batch_id, Ran(results, MS), NOW)
         return self.keep(effects + self.kernel.on_timer(NOW))
 
 
@@ -164,10 +166,9 @@ def test_a_model_goes_on_when_its_answer_broke_the_asker() -> None:
     (batch,) = scene.waiting
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Serving, "on_outputs", broken)
+        ran = Ran(Predicted((Outcome.OK,), np.array([7])), MS, is_blocking=True)
         with pytest.raises(ZeroDivisionError):
-            scene.kernel.on_predicted(
-                batch.batch_id, Predicted((Outcome.OK,), np.array([7])), MS, NOW, is_blocking=True
-            )
+            scene.kernel.on_predicted(batch.batch_id, ran, NOW)
     scene.kernel.on_assigned(dict.fromkeys(range(4), 0))
     assert scene.kernel.needs().deadline_us == 0
     (following,) = scene.kernel.on_timer(NOW)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from schemas.records import Model, Outcome
-from streams.operators.contract import Emit, Load, Position, Predict, Predicted, Record
+from streams.operators.contract import Emit, Load, Loaded, Position, Predict, Predicted, Ran, Record
 from streams.runtime.role.definition import Role
 from streams.runtime.role.loop import RoleLoop
 from streams.testing.broker import FakeBroker
@@ -79,11 +79,11 @@ class Asks(ScriptedKernel):
         self._running[self._batches] = record, number
         return [Predict(self._batches, "m", "1", ["row"], 1_000_000, is_vital=True)]
 
-    def on_loaded(self, model: str, version: str, *_: object, **__: object) -> Effects:
+    def on_loaded(self, loaded: Loaded, now_us: int) -> Effects:
         """Do nothing."""
         return []
 
-    def on_predicted(self, batch_id: int, *_: object, **__: object) -> Effects:
+    def on_predicted(self, batch_id: int, ran: Ran, now_us: int) -> Effects:
         """Ask again, or answer; the first batch after the first may fail."""
         self.told.append(batch_id)
         if self.fails and len(self.told) > 1:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.runtimes.pipeline import LEAST_ROWS, PARTS, SLOTS, TRIALS, Pipeline, Splits, spans
+from workers.runtimes.pipeline import LEAST_ROWS, PARTS, SLOTS, TRIALS, DevicePipeline, Splits, spans
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -83,9 +83,9 @@ class Engines:
         return ""
 
 
-def pipeline(engines: Engines, least_rows: int = 2) -> Pipeline:
+def pipeline(engines: Engines, least_rows: int = 2) -> DevicePipeline:
     """Return a pipeline that reads the device's own clock."""
-    return Pipeline(engines, least_rows, lambda: engines.now_us)
+    return DevicePipeline(engines, least_rows, lambda: engines.now_us)
 
 
 def batch(rows: int) -> NDArray[np.float64]:
@@ -93,7 +93,7 @@ def batch(rows: int) -> NDArray[np.float64]:
     return np.arange(2.0 * rows).reshape(rows, 2)
 
 
-def tried(engines: Engines, rows: int) -> Pipeline:
+def tried(engines: Engines, rows: int) -> DevicePipeline:
     """Return a pipeline that has tried all numbers of parts for this size."""
     found = pipeline(engines)
     for _ in range(TRIALS * len(PARTS)):

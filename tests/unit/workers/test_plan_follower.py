@@ -5,7 +5,7 @@ from __future__ import annotations
 from schemas import topics
 from schemas.codec import Codec
 from schemas.records import Place, Plan
-from streams.operators.contract import Log, Record
+from streams.operators.contract import LogMessage, Record
 from workers.kernel.host.plan import MOST_US, PlanFollower
 
 CODEC = Codec()
@@ -69,7 +69,7 @@ def test_what_is_no_plan_of_the_pool_is_skipped() -> None:
     follower = _follower(_plan(one="a"))
     assert follower.on_record(_record(CODEC.encode(_plan(one="b")), b"large"), 0) == []
     (said,) = follower.on_record(_record(b"nonsense"), 0)
-    assert isinstance(said, Log)
+    assert isinstance(said, LogMessage)
     assert follower.own == {"a": 5.0}
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from policies.packing.work import Times, Work
+from policies.packing.work import BatchTimes, Work
 from workers.simulation.pool import Site, Traffic, play
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from workers.simulation.pool import Homes, Played
 
 S = 1_000_000
-WORK = Work("m", 0.0, 100_000, Times((1, 8), (4_000, 10_000)), bytes=100, load_us=50_000)
+WORK = Work("m", 0.0, 100_000, BatchTimes((1, 8), (4_000, 10_000)), bytes=100, load_us=50_000)
 OTHER = replace(WORK, model="n")
 
 

@@ -13,9 +13,9 @@ import pytest
 
 from policies.foreign import MOST, handles_interrupts, pass_on_interrupt, told
 from schemas.records import Model, Outcome, Tensor
-from streams.operators.contract import Load, Predict, Predicted
+from streams.operators.contract import Load, Loaded, Predict, Predicted, Ran
 from streams.runtime.clock import SystemClock
-from streams.runtime.ports import ExecutorEvents, Loaded, Ran
+from streams.runtime.ports import ExecutorEvents
 from tests.raising import RAISED, RETURNED, Panic, fail, raises, returns
 from workers.errors import HungError, PackageError, refusing
 from workers.executors.models import ModelExecutors

@@ -13,7 +13,7 @@ from streams.operators.contract import Load, Predict, Predicted, Record, Unload
 from tests.workers import model
 from workers.inputs.columns import Column
 from workers.kernel.model.loading import Loader
-from workers.kernel.model.warm_up import Recent, Trial, asked_in
+from workers.kernel.model.warm_up import RecentRows, Trial, asked_in
 from workers.settings import WARM_UP_ROWS
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class Rehearsal:
 
 def test_rows_that_failed_are_no_test_of_another_version() -> None:
     """Of each batch those are kept that were answered, the last of them all."""
-    recent = Recent()
+    recent = RecentRows()
     recent.note(ROWS, (FAILED, *(OK,) * WARM_UP_ROWS, *(INVALID,) * (WARM_UP_ROWS - 1)))
     assert recent.trial("2") == Trial((*ROWS[1 : WARM_UP_ROWS + 1],))
     recent.note(ROWS[:2], (OK, FAILED))
@@ -110,7 +110,7 @@ def test_rows_that_failed_are_no_test_of_another_version() -> None:
 
 def test_as_many_rows_are_kept_as_a_version_is_to_be_tried_on() -> None:
     """Of what was answered, and of what the topic ends with."""
-    recent = Recent(3)
+    recent = RecentRows(3)
     for row in ROWS[:8]:
         recent.note([row], (OK,))
     assert recent.trial("2") == Trial((*ROWS[5:8],))
@@ -121,7 +121,7 @@ def test_as_many_rows_are_kept_as_a_version_is_to_be_tried_on() -> None:
 
 def test_what_was_asked_before_counts_where_a_worker_has_answered_few_rows() -> None:
     """Those it has answered count nevertheless; with all of them nothing else is needed."""
-    recent = Recent()
+    recent = RecentRows()
     recent.recall(ASKED)
     assert recent.trial("2") == Trial((), ASKED)
     recent.note(ANSWERED, (OK,) * 3)
@@ -132,7 +132,7 @@ def test_what_was_asked_before_counts_where_a_worker_has_answered_few_rows() -> 
 
 def test_a_version_is_tried_again_without_what_nobody_has_answered() -> None:
     """It may have hung on that; when another version has taken over, it is another attempt."""
-    recent = Recent()
+    recent = RecentRows()
     recent.recall(ASKED)
     assert recent.trial("2").asked == ASKED
     assert recent.trial("2").asked == ()
@@ -142,7 +142,7 @@ def test_a_version_is_tried_again_without_what_nobody_has_answered() -> None:
 
 def test_what_is_asked_of_late_is_looked_at_with_what_was_asked_before() -> None:
     """Whoever asks for something else than is answered is seen by it."""
-    recent = Recent()
+    recent = RecentRows()
     recent.recall(ASKED)
     recent.ask(Column(("a", "b")), 2)
     recent.note(ANSWERED, (OK,) * 3)

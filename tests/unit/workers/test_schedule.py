@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.clockworks import RESNET50, profiles, queue
-from workers.kernel.schedule.clockwork import PROBE_US, Clockwork
+from workers.kernel.schedule.clockwork import PROBE_US, ClockworkSchedule
 from workers.kernel.schedule.fifo import Fifo
 from workers.kernel.schedule.profiles import Profiles
 from workers.kernel.schedule.trunks import ByTrunk
@@ -35,7 +35,7 @@ def test_the_oldest_row_goes_first_under_fifo() -> None:
 
 def test_the_latest_feasible_start_goes_first() -> None:
     """The model that is due later goes first if it needs so much longer."""
-    schedule = Clockwork(profiles("one", "many"))
+    schedule = ClockworkSchedule(profiles("one", "many"))
     schedule.changed(queue("one", 20_000), 0)
     schedule.changed(queue("many", *[25_000] * 16), 0)  # 25.0 - 15.67 ms comes before 20.0 - 2.61 ms
     start = schedule.next(0)
@@ -46,7 +46,7 @@ def test_the_latest_feasible_start_goes_first() -> None:
 def test_the_largest_full_batch_that_is_in_time_runs() -> None:
     """By the published times: 9 ms are enough for four rows, not for eight (9.13 ms)."""
     for slack_us, rows in ((100_000, 16), (15_000, 8), (9_000, 4), (4_000, 2), (3_000, 1)):
-        schedule = Clockwork(profiles("a"))
+        schedule = ClockworkSchedule(profiles("a"))
         schedule.changed(queue("a", *[slack_us] * 20), 0)
         assert not schedule.refused(0)
         start = schedule.next(0)
@@ -57,7 +57,7 @@ def test_the_largest_full_batch_that_is_in_time_runs() -> None:
 def test_a_batch_that_is_not_full_runs_whole_where_that_costs_less_a_row() -> None:
     """Three rows in a batch of four take 1.87 ms each, two take 1.89; five in one of eight take 1.83, four 1.40."""
     for waiting, rows in ((3, 3), (5, 4), (7, 7), (12, 8), (14, 14)):
-        schedule = Clockwork(profiles("a"))
+        schedule = ClockworkSchedule(profiles("a"))
         schedule.changed(queue("a", *[100_000] * waiting), 0)
         start = schedule.next(0)
         assert start is not None
@@ -66,7 +66,7 @@ def test_a_batch_that_is_not_full_runs_whole_where_that_costs_less_a_row() -> No
 
 def test_what_cannot_make_it_is_refused_at_once_with_its_reason() -> None:
     """Also while another model runs, because it is known when that ends."""
-    schedule = Clockwork(profiles("a", "b"))
+    schedule = ClockworkSchedule(profiles("a", "b"))
     schedule.changed(queue("a", *[100_000] * 16), 0)
     assert schedule.next(0) is not None  # until 15.67 ms
     schedule.changed(queue("b", 18_000, 19_000, 100_000), 1_000)
@@ -80,7 +80,7 @@ def test_what_cannot_make_it_is_refused_at_once_with_its_reason() -> None:
 
 def test_a_model_that_is_not_loaded_needs_that_time_too() -> None:
     """8.33 ms and 2.61: 10 ms are too few, 12 are enough if it is loaded at once."""
-    schedule = Clockwork(profiles("a"))
+    schedule = ClockworkSchedule(profiles("a"))
     schedule.changed(queue("a", 10_000, 12_000, is_resident=False), 0)
     (refusal,) = schedule.refused(0)
     assert (refusal.rows, refusal.reason) == (1, "the model is not loaded: that takes 8.3 ms more")
@@ -94,11 +94,11 @@ def test_a_model_that_is_not_loaded_needs_that_time_too() -> None:
 
 def test_urgent_rows_are_passed_over_only_if_that_loses_no_more() -> None:
     """One urgent row before many that are due soon after is dropped; before rows that can wait it runs."""
-    crowded = Clockwork(profiles("a"))
+    crowded = ClockworkSchedule(profiles("a"))
     crowded.changed(queue("a", 15_000, *[16_000] * 16), 0)
     (refusal,) = crowded.refused(0)
     assert (refusal.rows, refusal.reason) == (1, "no time is left: a larger batch of later rows runs instead")
-    relaxed = Clockwork(profiles("a"))
+    relaxed = ClockworkSchedule(profiles("a"))
     relaxed.changed(queue("a", 15_000, *[90_000] * 16), 0)
     assert not relaxed.refused(0)
     assert (relaxed.next(0) or queue("b")).model == "a"
@@ -106,7 +106,7 @@ def test_urgent_rows_are_passed_over_only_if_that_loses_no_more() -> None:
 
 def test_an_estimate_that_is_too_high_corrects_itself() -> None:
     """After a pause of half a second nothing is in time by the estimate: one row is tried now and then."""
-    schedule = Clockwork(profiles("a"))
+    schedule = ClockworkSchedule(profiles("a"))
     schedule.done("a", 1, 500_000, 1_000_000)
     now_us, tried = 1_000_000, 0
     while schedule.profiles.estimate("a", 1) > 100_000:
@@ -126,7 +126,7 @@ def test_an_estimate_that_is_too_high_corrects_itself() -> None:
 
 def test_what_is_refused_counts_as_demand_for_as_long_as_a_query_waits() -> None:
     """So that a model whose loading takes longer than its queries can wait is loaded all the same."""
-    schedule = Clockwork(profiles("a"))
+    schedule = ClockworkSchedule(profiles("a"))
     schedule.changed(queue("a", 5_000, is_resident=False), 0)
     assert schedule.refused(0)
     schedule.changed(queue("a", is_resident=False), 0)
@@ -134,7 +134,7 @@ def test_what_is_refused_counts_as_demand_for_as_long_as_a_query_waits() -> None
     assert schedule.demand("a", 100_000) == 0
 
 
-@pytest.mark.parametrize("make", [Fifo, Clockwork, lambda known: ByTrunk(Clockwork(known))])
+@pytest.mark.parametrize("make", [Fifo, ClockworkSchedule, lambda known: ByTrunk(ClockworkSchedule(known))])
 def test_models_that_come_no_more_leave_nothing_behind(make: Callable[[Profiles], Schedule]) -> None:
     """However many there were, and whatever they did: run, be refused, share a trunk."""
     schedule, sizes = make(Profiles()), []
@@ -154,7 +154,7 @@ def test_models_that_come_no_more_leave_nothing_behind(make: Callable[[Profiles]
 
 def test_two_lanes_run_two_models_and_never_one_twice() -> None:
     """Each model has one batch at a time."""
-    schedule = Clockwork(profiles("a", "b"), lanes=2)
+    schedule = ClockworkSchedule(profiles("a", "b"), lanes=2)
     schedule.changed(queue("a", *[50_000] * 3), 0)
     schedule.changed(queue("b", 60_000), 0)
     started = [start.model for start in (schedule.next(0), schedule.next(0)) if start is not None]

@@ -9,25 +9,27 @@ from policies.registry import create
 from workers.simulation import arrivals, theory
 from workers.simulation.errors import PlanError
 from workers.simulation.legs import Leg, Legs
-from workers.simulation.plan import Application, Model, Plan
+from workers.simulation.plan import SimulatedApplication, SimulatedModel, SimulationPlan
 from workers.simulation.run import Run
-from workers.simulation.service import Delayed, Line, Recorded, Service
+from workers.simulation.service import Delayed, Line, Recorded, SimulatedService
 from workers.simulation.simulator import simulate
 
 CALL_US = 10_000
-NEVER_LATE = Application(slo_us=10**12, margin_us=0)
+NEVER_LATE = SimulatedApplication(slo_us=10**12, margin_us=0)
 EXPONENTIAL = Line(CALL_US, 0, noise=1.0)
 
 
-def batches_of(rows: int, service: Service, replicas: int = 1, *, shared: bool = False) -> Model:
+def batches_of(rows: int, service: SimulatedService, replicas: int = 1, *, shared: bool = False) -> SimulatedModel:
     """Return a model whose workers take at most so many rows, and read all that there is."""
-    return Model("m", service, replicas, "fixed", {"rows": float(rows)}, queue_rows=1 << 30, shared=shared)
+    return SimulatedModel("m", service, replicas, "fixed", {"rows": float(rows)}, queue_rows=1 << 30, shared=shared)
 
 
-def simulated(rate: float, seconds: float, *models: Model, application: Application = NEVER_LATE, seed: int = 1) -> Run:
+def simulated(
+    rate: float, seconds: float, *models: SimulatedModel, application: SimulatedApplication = NEVER_LATE, seed: int = 1
+) -> Run:
     """Simulate Poisson arrivals without legs."""
     of_arrivals, of_run = np.random.default_rng(seed).spawn(2)
-    return simulate(Plan(arrivals.poisson(rate, seconds, of_arrivals), seconds, models, application), of_run)
+    return simulate(SimulationPlan(arrivals.poisson(rate, seconds, of_arrivals), seconds, models, application), of_run)
 
 
 def assert_mean_wait(run: Run, expected_us: float) -> None:
@@ -80,13 +82,13 @@ def test_theory_has_no_answer_where_the_queue_grows_for_ever() -> None:
 
 def noisy_plan(seed: int) -> Run:
     """Simulate two models, an ensemble, recorded legs and early drop: everything that draws or waits."""
-    slow, fast = Model("slow", Line(8_000, 900, 0.2), 2), Model("fast", Line(2_000, 200, 0.5), 3)
+    slow, fast = SimulatedModel("slow", Line(8_000, 900, 0.2), 2), SimulatedModel("fast", Line(2_000, 200, 0.5), 3)
     random = np.random.default_rng(seed)
     times = np.cumsum(random.integers(1, 5_000, 500))
     leg = Leg.recorded(times.tolist(), random.integers(300, 3_000, 500).tolist())
     of_arrivals, of_run = random.spawn(2)
-    application = Application("exp4", slo_us=40_000)
-    plan = Plan(
+    application = SimulatedApplication("exp4", slo_us=40_000)
+    plan = SimulationPlan(
         arrivals.poisson(900, 5, of_arrivals), 5, (slow, fast), application, Legs(leg, leg, leg, leg), selections=2
     )
     return simulate(plan, of_run)
@@ -131,8 +133,8 @@ def test_no_model_is_free_while_a_row_waits() -> None:
 
 def test_an_answer_leaves_a_margin_before_the_deadline_with_what_is_there() -> None:
     """Of an ensemble with a model that is always late, answers are partial and in time."""
-    late, quick = Model("late", Line(500_000, 0)), Model("quick", Line(1_000, 0))
-    run = simulated(1, 20, late, quick, application=Application("exp4", slo_us=100_000))
+    late, quick = SimulatedModel("late", Line(500_000, 0)), SimulatedModel("quick", Line(1_000, 0))
+    run = simulated(1, 20, late, quick, application=SimulatedApplication("exp4", slo_us=100_000))
     figures = run.figures()
     assert figures["partial"] == figures["queries"]
     assert figures["share_in_time"] == 1.0
@@ -141,14 +143,14 @@ def test_an_answer_leaves_a_margin_before_the_deadline_with_what_is_there() -> N
 
 def test_a_model_that_is_asked_alone_and_late_leaves_the_default() -> None:
     """Nothing is there by the deadline."""
-    run = simulated(1, 20, Model("late", Line(500_000, 0)), application=Application(slo_us=100_000))
+    run = simulated(1, 20, SimulatedModel("late", Line(500_000, 0)), application=SimulatedApplication(slo_us=100_000))
     assert run.figures()["defaults"] == run.figures()["queries"]
 
 
 def test_what_cannot_be_in_time_is_dropped_early() -> None:
     """Asked three times what it can do, the worker's own early drop keeps most of its goodput."""
-    model = Model("m", Line(5_000, 1_000), controller="fixed", parameters={"rows": 40.0})
-    application = Application(slo_us=150_000)
+    model = SimulatedModel("m", Line(5_000, 1_000), controller="fixed", parameters={"rows": 40.0})
+    application = SimulatedApplication(slo_us=150_000)
     at_capacity, over = (simulated(rate, 20, model, application=application).figures() for rate in (889, 2_667))
     assert over["in_time_per_s"] > 0.9 * at_capacity["in_time_per_s"]
     assert over["defaults"] > 0
@@ -156,20 +158,20 @@ def test_what_cannot_be_in_time_is_dropped_early() -> None:
 
 def test_the_controller_finds_the_largest_batch_that_fits() -> None:
     """5 ms and 0.1 ms a row under 20 ms: 150 rows fit, and AIMD settles near them under overload."""
-    model = Model("m", Line(5_000, 100), objective_us=20_000)
-    run = simulated(9_000, 6, model, application=Application(slo_us=10**9))
+    model = SimulatedModel("m", Line(5_000, 100), objective_us=20_000)
+    run = simulated(9_000, 6, model, application=SimulatedApplication(slo_us=10**9))
     assert 130 <= np.median(run.journals[0].cap[-100:]) <= 150
 
 
 def test_three_workers_of_four_partitions_are_uneven() -> None:
     """Kafka gives one of them two partitions; a fifth worker of four partitions has none."""
-    assert Model("m", EXPONENTIAL, 3).owners() == (0, 0, 1, 2)
-    assert Model("m", EXPONENTIAL, 5, partitions=4).owners() == (0, 1, 2, 3)
+    assert SimulatedModel("m", EXPONENTIAL, 3).owners() == (0, 0, 1, 2)
+    assert SimulatedModel("m", EXPONENTIAL, 5, partitions=4).owners() == (0, 1, 2, 3)
 
 
 def test_a_full_queue_leaves_rows_unread() -> None:
     """Rows that come to a full worker wait in the topic, and are read when there is room: none is refused or lost."""
-    model = Model("m", Line(1_000, 0), controller="fixed", parameters={"rows": 4.0}, queue_rows=8)
+    model = SimulatedModel("m", Line(1_000, 0), controller="fixed", parameters={"rows": 4.0}, queue_rows=8)
     run = simulated(5_000, 2, model)
     assert max(run.journals[0].queued) <= 8
     assert sum(run.journals[0].rows) == len(run.plan.arrivals_us)
@@ -178,7 +180,7 @@ def test_a_full_queue_leaves_rows_unread() -> None:
 def test_queries_of_the_warm_up_do_not_count() -> None:
     """They are simulated all the same."""
     of_run = np.random.default_rng(1)
-    plan = Plan(arrivals.constant(100, 10), 10, (batches_of(1, Line(1_000, 0)),), warm_up_us=4_000_000)
+    plan = SimulationPlan(arrivals.constant(100, 10), 10, (batches_of(1, Line(1_000, 0)),), warm_up_us=4_000_000)
     run = simulate(plan, of_run)
     assert run.figures()["queries"] == 600
     assert run.figures()["answered_per_s"] == pytest.approx(100)
@@ -186,8 +188,8 @@ def test_queries_of_the_warm_up_do_not_count() -> None:
 
 def test_models_are_drawn_as_the_policy_draws_them() -> None:
     """Each model is asked as often as its propensity says."""
-    models = tuple(Model(name, Line(100, 0)) for name in "abc")
-    run = simulated(1_000, 20, *models, application=Application("epsilon_greedy", {"epsilon": 0.3}))
+    models = tuple(SimulatedModel(name, Line(100, 0)) for name in "abc")
+    run = simulated(1_000, 20, *models, application=SimulatedApplication("epsilon_greedy", {"epsilon": 0.3}))
     policy = create("epsilon_greedy", {"epsilon": 0.3})
     expected = policy.propensities(policy.init(3), 3)
     assert run.drawn is not None
@@ -198,7 +200,7 @@ def test_models_are_drawn_as_the_policy_draws_them() -> None:
 def test_a_policy_that_goes_by_what_is_not_simulated_is_refused() -> None:
     """The message names what it goes by."""
     with pytest.raises(PlanError, match="latencies"):
-        simulated(1, 1, Model("m", EXPONENTIAL), application=Application("timely"))
+        simulated(1, 1, SimulatedModel("m", EXPONENTIAL), application=SimulatedApplication("timely"))
 
 
 def test_recorded_batches_are_played_and_sizes_between_them_interpolated() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.simulation.sizing import DAY_S, Costs, Site, breaks, need
+from workers.simulation.sizing import DAY_S, Costs, SiteAssumptions, breaks, need
 
 COSTS = Costs(
     cpu_us={"selection": 20.0, "worker": 10.0, "joiner": 12.0, "learner": 22.0},
@@ -16,7 +16,7 @@ COSTS = Costs(
     stored={"queries": 400.0, "observations": 70.0},
     readers={"queries": 1, "observations": 2},
 )
-SITE = Site(100_000, 16, 3, {"queries": DAY_S, "observations": 365 * DAY_S})
+SITE = SiteAssumptions(100_000, 16, 3, {"queries": DAY_S, "observations": 365 * DAY_S})
 
 
 def test_cores_are_rate_times_cost_and_processes_leave_room() -> None:

@@ -25,9 +25,9 @@ from workers.errors import PackageError
 from workers.packages.loading import load_package
 from workers.packages.packaging import package_sklearn
 from workers.runtimes.stages import grams_python, texts
-from workers.runtimes.stages.conversion import Steps
+from workers.runtimes.stages.conversion import ConvertedSteps
 from workers.runtimes.stages.plan import StagesRuntime, load
-from workers.runtimes.stages.steps import Step, packed, unpacked
+from workers.runtimes.stages.steps import FittedStep, packed, unpacked
 from workers.runtimes.stages.store import HERE, Recent, Store, mapped
 from workers.runtimes.stages.texts import IS_COMPILED
 from workers.runtimes.stages.vocabulary import arrays_of, terms_of
@@ -102,7 +102,7 @@ OF_ARRAYS = {
 def in_stages(pipeline: Any, rows: Any, output: str, store: Store | None = None) -> StagesRuntime:
     """Package a pipeline's steps in memory, and load them."""
     dtype = rows.dtype if isinstance(rows, np.ndarray) else None
-    steps = Steps(pipeline, dtype)
+    steps = ConvertedSteps(pipeline, dtype)
     signature = manifests.Signature("string") if dtype is None else manifests.Signature("tensor", dtype.name, (8,))
     classes = () if output == "value" else tuple(pipeline.classes_.tolist())
     files = {name: name.partition(".")[0] for name in steps.files}
@@ -176,7 +176,7 @@ def test_a_step_that_is_there_is_not_read_again() -> None:
     one, _ = two_of_one_kind()
     store = Store()
     held = in_stages(one, TEXTS, "value", store)
-    steps = Steps(one, None)
+    steps = ConvertedSteps(one, None)
     files = {name: name.partition(".")[0] for name in steps.files}
     manifest = manifests.Manifest(
         "toy", "2", "stages", manifests.Signature("string"), "value", (), files, {"graph": steps.documents()}
@@ -256,7 +256,7 @@ def test_a_pipeline_that_cannot_be_packaged_so_is_refused_with_the_reason(pipeli
     """Nothing is approximated."""
     pipeline.fit(rows, TWO[: len(rows)])
     with pytest.raises(PackageError, match=why):
-        Steps(pipeline, rows.dtype if isinstance(rows, np.ndarray) else None)
+        ConvertedSteps(pipeline, rows.dtype if isinstance(rows, np.ndarray) else None)
 
 
 def test_a_package_is_a_file_a_step_and_no_original(tmp_path: Path) -> None:
@@ -296,14 +296,14 @@ def test_a_changed_step_is_refused_when_it_is_read(tmp_path: Path) -> None:
         load_package(tmp_path / "one")
 
 
-def stored(step: Step) -> Step:
+def stored(step: FittedStep) -> FittedStep:
     """Return a step after it was written and read."""
     return unpacked(packed(step))
 
 
 def test_a_step_is_read_as_it_was_written() -> None:
     """Dtypes, shapes and the order in memory are kept."""
-    step = Step("toy", {"a": 1}, {"x": np.arange(6.0).reshape(2, 3), "y": np.asfortranarray(np.ones((3, 2)))})
+    step = FittedStep("toy", {"a": 1}, {"x": np.arange(6.0).reshape(2, 3), "y": np.asfortranarray(np.ones((3, 2)))})
     found = stored(step)
     assert found.options == {"a": 1}
     assert np.array_equal(found.arrays["x"], step.arrays["x"])
@@ -319,7 +319,7 @@ def test_large_content_is_mapped_and_the_same() -> None:
     assert mapped(b"few") == b"few"
 
 
-@pytest.mark.parametrize("content", [b"", b"\x93NUMPY", packed(Step("a", {}, {}))[:70], b"x" * 500])
+@pytest.mark.parametrize("content", [b"", b"\x93NUMPY", packed(FittedStep("a", {}, {}))[:70], b"x" * 500])
 def test_a_file_that_holds_no_step_is_refused(content: bytes) -> None:
     """Whatever is in it."""
     with pytest.raises(PackageError, match="holds no step"):
@@ -376,7 +376,7 @@ def changed(documents: list[Any], number: int, change: Mapping[str, Any]) -> lis
 )
 def test_a_graph_that_makes_no_plan_is_refused(number: int, change: Mapping[str, Any], why: str) -> None:
     """Nodes in another order, files that are not there, texts where counts should be."""
-    steps = Steps(two_of_one_kind()[0], None)
+    steps = ConvertedSteps(two_of_one_kind()[0], None)
     files = {name: name.partition(".")[0] for name in steps.files}
     manifest = manifests.Manifest(
         "toy", "1", "stages", manifests.Signature("string"), "value", (), files, {"graph": steps.documents()}

@@ -20,7 +20,7 @@ from streams.runtime.role.definition import Role
 from streams.runtime.role.local import Local, LocalCodec
 from streams.runtime.role.loop import RoleLoop
 from streams.testing.broker import FakeBroker
-from streams.trace.manifest import Manifest as TraceManifest
+from streams.trace.manifest import TraceManifest
 from streams.trace.writer import TraceWriter
 from tests.fakes import FakeBroadcast, FakeConsumer, fake_ports
 from tests.virtual import VirtualClock, elapse, in_virtual_time
@@ -29,7 +29,7 @@ from workers.errors import PackageError
 from workers.executors.factory import executor_of
 from workers.executors.models import ModelExecutors
 from workers.executors.predictor import WARM_UP_S, warm_up
-from workers.executors.thread import Elsewhere, Timed
+from workers.executors.thread import OffLoopExecutor, Timed
 from workers.kernel.model.worker import ModelWorker
 from workers.packages.loading import checked, load_package
 from workers.packages.packaging import package_function
@@ -158,7 +158,7 @@ def test_a_slow_model_is_warmed_up_for_a_bounded_time() -> None:
     assert WARM_UP_S <= now_s < 2 * WARM_UP_S
 
 
-class Slow(Elsewhere):
+class Slow(OffLoopExecutor):
     """Takes 3 s to load and to be warmed up."""
 
     ready = False

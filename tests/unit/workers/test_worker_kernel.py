@@ -11,7 +11,7 @@ import pytest
 from schemas import topics
 from schemas.codec import Codec
 from schemas.records import ModelPredictions, ModelQueries, Outcome, Tensor
-from streams.operators.contract import DeadLetter, Effects, Emit, Load, Position, Predicted, Record, Skip
+from streams.operators.contract import DeadLetter, Effects, Emit, Load, Loaded, Position, Predicted, Ran, Record, Skip
 from tests.samples import model_query
 from tests.workers import MS, NOW, answer, batch_of, emits, load, model, start, worker
 from workers.settings import WorkerSettings
@@ -288,7 +288,7 @@ def test_answers_are_written_after_the_model_has_its_next_rows() -> None:
     """It need not wait for them, and nobody waits for longer than for the next turn."""
     kernel = worker(cap=1)
     kernel.on_records([asked(0), asked(1)], NOW)
-    effects = kernel.on_predicted(start(kernel).batch_id, numbered(1), MS, NOW)
+    effects = kernel.on_predicted(start(kernel).batch_id, Ran(numbered(1), MS), NOW)
     assert [type(effect).__name__ for effect in effects] == ["Predict"]
     assert kernel.next_deadline() == NOW
     assert decoded(kernel.on_timer(NOW))[0].query_ids == ("q0",)
@@ -298,7 +298,7 @@ def test_what_kept_everything_from_being_read_is_answered_before_the_next_batch(
     """That one would keep the answers, too."""
     kernel = worker(cap=1)
     kernel.on_records([asked(0), asked(1)], NOW)
-    effects = kernel.on_predicted(start(kernel).batch_id, numbered(1), MS, NOW, is_blocking=True)
+    effects = kernel.on_predicted(start(kernel).batch_id, Ran(numbered(1), MS, is_blocking=True), NOW)
     assert sorted(type(effect).__name__ for effect in effects) == ["Emit", "Predict"]
     assert kernel.next_deadline() is None
 
@@ -307,7 +307,7 @@ def test_a_model_that_is_lost_gets_its_next_rows_when_it_is_loaded_again() -> No
     """Its batch is answered at once."""
     kernel = worker(cap=1)
     kernel.on_records([asked(0), asked(1)], NOW)
-    effects = kernel.on_predicted(start(kernel).batch_id, Predicted.failed(1, "hung"), MS, NOW, is_lost=True)
+    effects = kernel.on_predicted(start(kernel).batch_id, Ran(Predicted.failed(1, "hung"), MS, is_lost=True), NOW)
     assert decoded(effects)[0].outcomes == (FAILED,)
     assert len(emits(effects)) == len(effects)
     assert len(start(kernel).rows) == 1
@@ -334,7 +334,7 @@ def test_a_model_goes_on_after_answers_that_broke_the_kernel(is_blocking: bool) 
     batch = start(kernel)
     with pytest.raises(ZeroDivisionError):
         answer(kernel, batch, numbered(1)) if not is_blocking else kernel.on_predicted(
-            batch.batch_id, numbered(1), MS, NOW, is_blocking=True
+            batch.batch_id, Ran(numbered(1), MS, is_blocking=True), NOW
         )
     if is_blocking:
         batch = batch_of(kernel.on_timer(NOW))
@@ -348,7 +348,7 @@ def has_canary(kernel: ModelWorker, now_us: int) -> str:
     for key, record in ((b"digits@8", model("digits", "8")), (b"digits", share)):
         kernel.on_records([Record(topics.MODELS, 0, 0, now_us, key, CODEC.encode(record))], now_us)
     (asked_for,) = [effect for effect in kernel.on_timer(now_us + 300 * MS) if isinstance(effect, Load)]
-    kernel.on_loaded("digits", "8", None, 0, now_us, copy=asked_for.copy)
+    kernel.on_loaded(Loaded.of(asked_for), now_us)
     return "8"
 
 

@@ -1,4 +1,4 @@
-"""What comes of loading a host's copies, and of losing them: who is told, what is tried again, what is taken out.
+"""What a host does when a copy is loaded, fails to load or is lost: whom it tells, what it tries again or takes out.
 
 loaded ─▶ its worker hears of it once; it does not notice when the copy leaves memory and comes back
 fault  ─▶ its worker is refused the copy ─▶ it tries again, or the version is taken out for a while
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streams.operators.contract import Log, Unload
+from streams.operators.contract import Loaded, LogMessage, Unload
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,16 +39,14 @@ class Outcomes:
         self._measured = measured
         self._perform = perform
 
-    def on_loaded(
-        self, hosted: Hosted, copy: Copy, fault: str | None, took_us: int, size_bytes: int, now_us: int
-    ) -> Effects:
+    def on_loaded(self, hosted: Hosted, copy: Copy, loaded: Loaded, now_us: int) -> Effects:
         """Take that a copy was loaded, or could not be."""
-        if fault is None:
-            return self._loaded(hosted, copy, took_us, size_bytes, now_us)
+        if loaded.fault is None:
+            return self._loaded(hosted, copy, loaded.took_us, loaded.size_bytes, now_us)
         self._memory.drop(copy.unit)
         if copy.is_told:  # it was in memory before; its worker does not try again by itself
-            return self._taken_out(hosted, copy, fault, now_us)
-        return self.refused(hosted, copy.load.copy, fault, now_us)
+            return self._taken_out(hosted, copy, loaded.fault, now_us)
+        return self.refused(hosted, copy.load.copy, loaded.fault, now_us)
 
     def on_lost(self, hosted: Hosted, copy: Copy, fault: str | None, now_us: int) -> Effects:
         """Take that a copy was lost while it was loaded; without a fault, through another model."""
@@ -107,7 +105,7 @@ class Outcomes:
             hosted.copies.pop(number)
             self._memory.retire(copy.unit)
         model = copy.load.model
-        told = worker.on_loaded(model.name, model.version, fault, 0, now_us, copy=number)
+        told = worker.on_loaded(Loaded(model.name, model.version, number, fault), now_us)
         return self._perform(hosted, told, now_us)
 
     def _loaded(self, hosted: Hosted, copy: Copy, took_us: int, size_bytes: int, now_us: int) -> Effects:
@@ -128,7 +126,7 @@ class Outcomes:
         copy.is_told = True
         if lane is worker.serving:
             worker.recover()
-        told = worker.on_loaded(model.name, model.version, None, took_us, now_us, copy=copy.load.copy)
+        told = worker.on_loaded(Loaded.of(copy.load, took_us=took_us), now_us)
         return self._perform(hosted, told, now_us)
 
     def _taken_out(self, hosted: Hosted, copy: Copy, fault: str, now_us: int) -> Effects:
@@ -137,7 +135,7 @@ class Outcomes:
         wait_s = (hosted.take_out(model, fault, now_us) - now_us) / 1e6
         message = f"{model.name} {model.version} is taken out for {wait_s:g} s, the other models go on: {fault}"
         told = self.refused(hosted, copy.load.copy, hosted.why_out(model), now_us)
-        return [Log(message, is_fault=True), *told]
+        return [LogMessage(message, is_fault=True), *told]
 
     def _too_large(self, size_bytes: int) -> str:
         needed, there = size_bytes / (1 << 20), self._memory.residency.budget_bytes / (1 << 20)

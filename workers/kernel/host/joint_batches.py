@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Batch:
+class JointBatch:
     """A batch that is with the models' process.
 
     Attributes:
@@ -34,7 +34,7 @@ class Batch:
     left: int
 
 
-class Part(NamedTuple):
+class JointPart(NamedTuple):
     """A model's part of a batch that starts."""
 
     hosted: Hosted
@@ -63,11 +63,11 @@ class Trunks:
         return trunk
 
 
-def joined(name: str, parts: Sequence[Part], now_us: int) -> Batch:
+def joined(name: str, parts: Sequence[JointPart], now_us: int) -> JointBatch:
     """Make one batch of parts that have just started; returns it."""
     rows = sum(len(part.predict.rows) for part in parts)
     if len(parts) > 1:
         objective_us = min(part.lane.batcher.objective(now_us) for part in parts)
         for part in parts:
             part.lane.join(Joint(rows, objective_us, part is parts[-1]))
-    return Batch(name, rows, len(parts))
+    return JointBatch(name, rows, len(parts))

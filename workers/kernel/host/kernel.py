@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 from schemas import topics
 from schemas.errors import DecodeError
 from schemas.records import Model
-from streams.operators.contract import NONE_UNREAD, Load, Log, Needs, Operator, Predict, Unload
+from streams.operators.contract import NONE_UNREAD, Load, Loaded, LogMessage, Needs, Operator, Predict, Ran, Unload
 from workers.kernel.alarms import Alarms
 from workers.kernel.host.ahead import Ahead
 from workers.kernel.host.failures import Outcomes
@@ -37,7 +37,7 @@ from workers.kernel.host.memory import Memory
 from workers.kernel.host.models import Hosted
 from workers.kernel.host.plan import PlanFollower
 from workers.kernel.host.profiles import ProfileLog
-from workers.kernel.host.turns import Turns
+from workers.kernel.host.scheduler import HostScheduler
 from workers.kernel.model.worker import ModelWorker
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from schemas.codec import Codec
     from schemas.records import Plan
-    from streams.operators.contract import Effects, Predicted, Record, Unread
+    from streams.operators.contract import Effects, Record, Unread
     from workers.kernel.schedule.contract import Schedule
     from workers.kernel.schedule.residency import Eviction, Residency
     from workers.settings import WorkerSettings
@@ -93,7 +93,7 @@ class Host(Operator):
         self._profiles = schedule.profiles
         self._profile_log = ProfileLog(codec, schedule.profiles)
         memory = self._memory = Memory(residency, schedule.profiles, self.counters)
-        self._turns = Turns(schedule, memory, settings, lanes, self._touch, self.counters)
+        self._turns = HostScheduler(schedule, memory, settings, lanes, self._touch, self.counters)
         self._outcomes = Outcomes(memory, self._measured, self._of_worker)
         self._follower = PlanFollower(codec, pool, instance)
         self._ahead = Ahead(self._follower, self._profile_log)
@@ -170,64 +170,43 @@ class Host(Operator):
         """What was unloaded last to make room for another one."""
         return self._memory.last_eviction
 
-    def on_predicted(
-        self,
-        batch_id: int,
-        results: Predicted,
-        took_us: int,
-        now_us: int,
-        *,
-        is_blocking: bool = False,
-        is_lost: bool = False,
-    ) -> Effects:
+    def on_predicted(self, batch_id: int, ran: Ran, now_us: int) -> Effects:
         """Give a batch's results to the worker that asked for it; a model that was lost over it is taken out."""
-        memory, run = self._memory, self._turns.ended(batch_id, took_us, now_us, is_lost=is_lost)
-        hosted, predict = run.hosted, run.predict
+        memory, run = self._memory, self._turns.ended(batch_id, ran.took_us, now_us, is_lost=ran.is_lost)
+        hosted, predict, fault = run.hosted, run.predict, ran.results.fault
         if not self._is_gone(hosted):
             if run.batch.name:
                 self._measured(run.unit, hosted, now_us)
             memory.residency.use(run.unit, now_us, is_busy=False)
         elif run.unit not in memory.units:
             self._profiles.forget(run.unit)
-        if is_lost and run.epoch == memory.epoch:
+        if ran.is_lost and run.epoch == memory.epoch:
             memory.lose(self._turns.busy, now_us)
         assert hosted.worker is not None, "it has asked"
+        is_innocent = ran.is_lost and fault is None  # lost through another model: its rows are queued again
         told: Effects = []
-        if not is_lost or results.fault is not None or not hosted.worker.again(predict.batch_id):
-            told = hosted.worker.on_predicted(
-                predict.batch_id, results, took_us, now_us, is_blocking=is_blocking, is_lost=is_lost
-            )
+        if not (is_innocent and hosted.worker.again(predict.batch_id)):
+            told = hosted.worker.on_predicted(predict.batch_id, ran, now_us)
         effects = self._of_worker(hosted, told, now_us)
-        if is_lost:
-            effects += self._outcomes.lost_over(hosted, predict.copy, results.fault, now_us)
+        if ran.is_lost:
+            effects += self._outcomes.lost_over(hosted, predict.copy, fault, now_us)
         return effects + self._advance(now_us)
 
-    def on_loaded(
-        self,
-        model: str,
-        version: str,
-        fault: str | None,
-        took_us: int,
-        now_us: int,
-        *,
-        copy: int = 0,
-        size_bytes: int = 0,
-        is_lost: bool = False,
-    ) -> Effects:
+    def on_loaded(self, loaded: Loaded, now_us: int) -> Effects:
         """Take the outcome of loading a copy; without a fault, one that is lost was lost through another model."""
         memory = self._memory
-        epoch = memory.ended(model, copy)
-        if is_lost and epoch in (None, memory.epoch):
+        epoch = memory.ended(loaded.model, loaded.copy)
+        if loaded.is_lost and epoch in (None, memory.epoch):
             memory.lose(self._turns.busy, now_us)
             self._ahead.begin_anew()
-        hosted = self._models.get(model)
-        known = hosted.copies.get(copy) if hosted is not None else None
-        if hosted is None or known is None or not (epoch is not None or is_lost):
+        hosted = self._models.get(loaded.model)
+        known = hosted.copies.get(loaded.copy) if hosted is not None else None
+        if hosted is None or known is None or not (epoch is not None or loaded.is_lost):
             return self._advance(now_us)
-        if is_lost:
-            return self._outcomes.on_lost(hosted, known, fault, now_us) + self._advance(now_us)
-        effects = self._outcomes.on_loaded(hosted, known, fault, took_us, size_bytes, now_us)
-        if not (hosted.is_asked or model in self._follower.expected):
+        if loaded.is_lost:
+            return self._outcomes.on_lost(hosted, known, loaded.fault, now_us) + self._advance(now_us)
+        effects = self._outcomes.on_loaded(hosted, known, loaded, now_us)
+        if not (hosted.is_asked or loaded.model in self._follower.expected):
             memory.residency.release(known.unit)
         return effects + self._advance(now_us)
 
@@ -260,7 +239,7 @@ class Host(Operator):
             try:
                 model = self._codec.decode(Model, record.value)
             except DecodeError as fault:
-                return [Log(f"a record about model {name} cannot be read: {fault}", is_fault=True)]
+                return [LogMessage(f"a record about model {name} cannot be read: {fault}", is_fault=True)]
         records = self._records.setdefault(name, {})
         records.pop(key, None)  # in the order in which they were written last
         records[key] = record

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from schemas.errors import DecodeError
 from schemas.records import Plan
-from streams.operators.contract import Log
+from streams.operators.contract import LogMessage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -59,7 +59,7 @@ class PlanFollower:
         try:
             plan = self._codec.decode(Plan, record.value)
         except DecodeError as fault:
-            return [Log(f"skipped a record about the plan of pool {self._pool}: {fault}", is_fault=True)]
+            return [LogMessage(f"skipped a record about the plan of pool {self._pool}: {fault}", is_fault=True)]
         if self.plan is None or plan.from_us <= now_us or _homes_of(plan) == self.homes:
             self._follow(plan)
         else:

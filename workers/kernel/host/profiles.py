@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from schemas import topics
 from schemas.errors import DecodeError
 from schemas.records import Profile
-from streams.operators.contract import Emit, Log
+from streams.operators.contract import Emit, LogMessage
 from workers.kernel.schedule.profiles import class_of
 
 if TYPE_CHECKING:
@@ -54,9 +54,11 @@ class ProfileLog:
         try:
             profile = self._codec.decode(Profile, record.value)
         except DecodeError as fault:
-            return [Log(f"skipped a record about the times of model {name}: {fault}", is_fault=True)]
+            return [LogMessage(f"skipped a record about the times of model {name}: {fault}", is_fault=True)]
         if profile.model != name or not _is_sound(profile):
-            return [Log(f"skipped a record about the times of model {name}: it is no profile of it", is_fault=True)]
+            return [
+                LogMessage(f"skipped a record about the times of model {name}: it is no profile of it", is_fault=True)
+            ]
         self._note(profile, record.timestamp_us)
         return []
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from streams.operators.contract import Log
+from streams.operators.contract import LogMessage
 from workers.kernel.model import routing
 from workers.kernel.model.loading import Pause
 from workers.kernel.model.routing import Routes
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from workers.kernel.model.loading import Loader, Plan
     from workers.kernel.model.retries import Retries
     from workers.kernel.model.versions import Versions
-    from workers.kernel.model.warm_up import Recent
+    from workers.kernel.model.warm_up import RecentRows
 
 
-class _Running(NamedTuple):
+class _RunningCopy(NamedTuple):
     wanted: Wanted
     lane: Lane
 
 
-class Beside:
+class Candidates:
     """Runs the wanted versions beside the serving one, and no others.
 
     Attributes:
@@ -45,7 +45,7 @@ class Beside:
         versions: Versions,
         loader: Loader,
         lane: Callable[[Wanted, int], Lane],
-        recent: Recent,
+        recent: RecentRows,
         retries: Retries,
     ) -> None:
         """Nothing runs yet.
@@ -66,7 +66,7 @@ class Beside:
         self._lane = lane
         self._recent = recent
         self._retries = retries
-        self._running: dict[str, _Running] = {}
+        self._running: dict[str, _RunningCopy] = {}
         self._broken: dict[str, Model] = {}
 
     def break_down(self, copy: int, fault: str) -> None:
@@ -161,7 +161,7 @@ class Beside:
         model = wanted.model
         lane = self._lane(wanted, copy)
         lane.is_ready = True
-        self._running[model.version] = _Running(wanted, lane)
+        self._running[model.version] = _RunningCopy(wanted, lane)
         self.lanes.append(lane)
         self.route()
         self._log(f"{model.name} {model.version} runs as {routing.label(wanted.share)}")
@@ -177,10 +177,10 @@ class Beside:
 
     def _fail(self, message: str) -> None:
         self.failures += 1
-        self._loader.effects.append(Log(message, is_fault=True))
+        self._loader.effects.append(LogMessage(message, is_fault=True))
 
     def _log(self, message: str) -> None:
-        self._loader.effects.append(Log(message))
+        self._loader.effects.append(LogMessage(message))
 
 
 def _alike(one: Wanted, other: Wanted) -> bool:

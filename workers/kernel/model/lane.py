@@ -20,7 +20,7 @@ from schemas.records import Outcome
 from streams.operators.contract import Predict, Predicted
 from streams.operators.statistics import Counters, Durations, render
 from workers.kernel.model.batcher import Batcher, Take
-from workers.kernel.model.results import Answering, Batch, Source, inputs_of, size_of
+from workers.kernel.model.results import AnswerWriter, DecidedBatch, RowSource, inputs_of, size_of
 from workers.kernel.model.routing import SHADOW
 from workers.kernel.model.service_times import QUICK_US
 
@@ -114,7 +114,7 @@ class Lane:
         self._durations = Durations("model", "model")
         self._beside = beside
         topic = topics.SHADOWS if beside == SHADOW else topics.MODEL_PREDICTIONS
-        self._answering = Answering(codec, topic, identity)
+        self._answering = AnswerWriter(codec, topic, identity)
         self._label = ("model", identity.model, *(("version", identity.version) if beside else ()))
         self._wait_until_us: int | None = None
         self._listening: tuple[int, int] | None = (
@@ -160,7 +160,7 @@ class Lane:
         self.recover()
 
     def recover(self) -> None:
-        """Ask the model again, which has been loaded again: nothing is left to wait for of when there was none."""
+        """Take that the model is loaded again: rows may be asked at once."""
         self.is_ready, self.fault, self._wait_until_us = True, None, None
 
     def offer(self, items: Sequence[tuple[int, Asked]], now_us: int, ranks: Mapping[int, int]) -> Effects:
@@ -182,13 +182,13 @@ class Lane:
 
     def mirror(self, asked: Sequence[tuple[int, Asked]], now_us: int) -> None:
         """Queue copies of rows that another version answers, as far as there is room: no query depends on them."""
-        copies: dict[int, Source] = {}
+        copies: dict[int, RowSource] = {}
         items = []
         for due_us, row in asked[: max(0, self.batcher.room)]:
             source = copies.get(id(row.source))
             if source is None:  # one row more than there are: it is never the last, and completes nothing
                 given = row.source
-                source = copies[id(given)] = Source(
+                source = copies[id(given)] = RowSource(
                     given.position, given.reply_partition, given.column, given.left + 1, given.step
                 )
             items.append((due_us, row._replace(source=source)))
@@ -308,13 +308,13 @@ class Lane:
         answering = self._answering
         if identity is not answering.identity:
             answering = replace(answering, identity=identity)
-        batch = Batch.of(take, predicted, started_us, took_us)
+        batch = DecidedBatch.of(take, predicted, started_us, took_us)
         return answering.records(batch if joint is None else batch._replace(rows=joint.rows))
 
     def unpredicted(self, take: Take[Asked], outcome: Outcome, now_us: int, message: str = "") -> Effects:
         """Answer all rows that a take gives up with one outcome."""
         self._counters["rows_total", *self._label, "outcome", outcome.value] += len(take.expired)
-        return self._answering.records(Batch.unpredicted(take, outcome, now_us, message))
+        return self._answering.records(DecidedBatch.unpredicted(take, outcome, now_us, message))
 
     def drop(self, partitions: frozenset[int]) -> None:
         """Drop the queued rows of these partitions."""

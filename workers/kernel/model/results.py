@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 NO_MESSAGES: Final[Mapping[int, str]] = MappingProxyType({})
 
 
-class Source:
+class RowSource:
     """A record whose rows wait: where it stood, where its answers go, its inputs and step, rows yet to be written."""
 
     __slots__ = ("column", "left", "position", "reply_partition", "step")
@@ -50,7 +50,7 @@ class Asked(NamedTuple):
 
     query_id: str
     place: int
-    source: Source
+    source: RowSource
 
     @property
     def input(self) -> Input:
@@ -66,7 +66,7 @@ def size_of(asked: Asked) -> int:
 def asked_of(queries: ModelQueries, position: Position) -> list[tuple[int, Asked]]:
     """Return the rows of a record, with their due times."""
     ids = queries.query_ids
-    source = Source(position, queries.reply_partition, Column(queries.inputs), len(ids), queries.step)
+    source = RowSource(position, queries.reply_partition, Column(queries.inputs), len(ids), queries.step)
     new = tuple.__new__  # a third of the constructor's cost
     rows = enumerate(zip(queries.due_us, ids, strict=True))
     return [(due_us, new(Asked, (query_id, place, source))) for place, (due_us, query_id) in rows]
@@ -85,7 +85,7 @@ class Identity(NamedTuple):
     worker: str
 
 
-class Batch(NamedTuple):
+class DecidedBatch(NamedTuple):
     """Columns of everything that one batch decided; row i of each belongs to asked[i]."""
 
     asked: tuple[Waiting[Asked], ...]
@@ -102,7 +102,7 @@ class Batch(NamedTuple):
     latest_us: int = 0
 
     @classmethod
-    def of(cls, take: Take[Asked], predicted: Predicted, started_us: int, predict_us: int) -> Batch:
+    def of(cls, take: Take[Asked], predicted: Predicted, started_us: int, predict_us: int) -> DecidedBatch:
         """Return what was predicted, the take's expired rows behind it."""
         late = len(take.expired)
         answers, scores = predicted.answers, predicted.scores
@@ -117,7 +117,7 @@ class Batch(NamedTuple):
         )
 
     @classmethod
-    def unpredicted(cls, take: Take[Asked], outcome: Outcome, now_us: int, message: str = "") -> Batch:
+    def unpredicted(cls, take: Take[Asked], outcome: Outcome, now_us: int, message: str = "") -> DecidedBatch:
         """Return a take without rows: all rows that it gives up have one outcome, and one message if there is any."""
         rows = len(take.expired)
         answers = np.zeros(rows, dtype=np.int64)
@@ -125,7 +125,7 @@ class Batch(NamedTuple):
         figures = (now_us, 0, 0, take.cap, take.queued, "", messages)
         return cls(take.expired, (outcome,) * rows, answers, None, *figures)
 
-    def part(self, rows: list[int]) -> Batch:
+    def part(self, rows: list[int]) -> DecidedBatch:
         """Return some of the rows."""
         answers, scores = self.answers, self.scores
         return self._replace(
@@ -159,26 +159,26 @@ class Batch(NamedTuple):
             steps=steps if any(steps) else (),
         )
 
-    def halves(self) -> tuple[Batch, Batch]:
+    def halves(self) -> tuple[DecidedBatch, DecidedBatch]:
         """Return the first half of the rows, and the others."""
         rows = list(range(len(self.asked)))
         return self.part(rows[: len(rows) // 2]), self.part(rows[len(rows) // 2 :])
 
-    def unanswered(self) -> Batch:
+    def unanswered(self) -> DecidedBatch:
         """Give up answers that are too large to travel."""
         outcomes = tuple(Outcome.FAILED if outcome is Outcome.OK else outcome for outcome in self.outcomes)
         return self._replace(outcomes=outcomes, answers=np.zeros(len(self.asked), dtype=np.int64), scores=None)
 
 
 @dataclass(frozen=True, slots=True)
-class Answering:
+class AnswerWriter:
     """Writes batches in one name, to one topic."""
 
     codec: Codec
     topic: str
     identity: Identity
 
-    def records(self, batch: Batch) -> Effects:
+    def records(self, batch: DecidedBatch) -> Effects:
         """Return the batch as records; a source whose last row is among them is complete."""
         partitions = [row.item.source.reply_partition for row in batch.asked]
         parts = set(partitions)
@@ -189,7 +189,7 @@ class Answering:
             groups.setdefault(partition, []).append(row)
         return [answer for partition, rows in groups.items() for answer in self._answers(batch.part(rows), partition)]
 
-    def _answers(self, batch: Batch, partition: int) -> Effects:
+    def _answers(self, batch: DecidedBatch, partition: int) -> Effects:
         """Make one record, or halve the rows if they are too large for one (many classes, many rows)."""
         record = batch.record(self.identity)
         try:
@@ -203,7 +203,7 @@ class Answering:
         return [Emit(self.topic, partition, None, value, done, is_part=not done and self.topic != SHADOWS)]
 
 
-def _finished(sources: list[Source]) -> Iterator[Position]:
+def _finished(sources: list[RowSource]) -> Iterator[Position]:
     """Count one written row of each source; sources with no row left are complete."""
     for source in sources:
         source.left -= 1

@@ -21,9 +21,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streams.operators.contract import Log
+from streams.operators.contract import LogMessage
 from workers.inputs.casting import taken, takes_alike, takes_none
-from workers.kernel.model.candidates import Beside
+from workers.kernel.model.candidates import Candidates
 from workers.kernel.model.loading import Pause
 from workers.kernel.model.retries import Retries
 from workers.kernel.model.versions import Versions, differs
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from workers.kernel.model.lane import Lane
     from workers.kernel.model.loading import Loader, Plan
     from workers.kernel.model.versions import Wanted
-    from workers.kernel.model.warm_up import Recent
+    from workers.kernel.model.warm_up import RecentRows
     from workers.settings import WorkerSettings
 
 # A start reads the topic from its beginning, with all versions wanted in the past. Only a lasting one is loaded.
@@ -63,7 +63,7 @@ class Rollout:
         serving: Lane,
         loader: Loader,
         lane: Callable[[Wanted, int], Lane],
-        recent: Recent,
+        recent: RecentRows,
         settings: WorkerSettings,
     ) -> None:
         """Nothing is loaded before the first `advance`.
@@ -80,7 +80,7 @@ class Rollout:
         self.served = model
         self.recent = recent
         self.retries = Retries(settings.load_retries)
-        self.beside = Beside(self.versions, loader, lane, recent, self.retries)
+        self.beside = Candidates(self.versions, loader, lane, recent, self.retries)
         self._serving = serving
         self._loader = loader
         self._drain_us = settings.drain_us
@@ -280,7 +280,7 @@ class Rollout:
 
     def _log(self, message: str, *, is_fault: bool = False) -> None:
         self._failures += is_fault
-        self._loader.effects.append(Log(message, is_fault))
+        self._loader.effects.append(LogMessage(message, is_fault))
 
 
 def _named(model: Model) -> str:

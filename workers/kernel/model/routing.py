@@ -25,12 +25,12 @@ _NONE: Mapping[str, str] = MappingProxyType({})
 STABLE, CANARY, SHADOW, STANDBY = "stable", "canary", "shadow", "standby"
 
 
-class _Row(Protocol):
+class _RoutedRow(Protocol):
     @property
     def query_id(self) -> str: ...
 
 
-R = TypeVar("R", bound=_Row)
+R = TypeVar("R", bound=_RoutedRow)
 
 
 def label(share: float | None) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from schemas import topics
 from schemas.errors import DecodeError
 from schemas.records import Model
-from streams.operators.contract import Log
+from streams.operators.contract import LogMessage
 
 if TYPE_CHECKING:
     from schemas.codec import Codec
@@ -48,7 +48,7 @@ class Versions:
         try:
             model = codec.decode(Model, record.value)
         except DecodeError as fault:
-            return [Log(f"a record about model {self.wanted.name} cannot be read: {fault}", is_fault=True)]
+            return [LogMessage(f"a record about model {self.wanted.name} cannot be read: {fault}", is_fault=True)]
         if is_known:
             self._known.pop(version, None)  # in the order in which they were written last, as operators see them listed
             self._known[version] = model

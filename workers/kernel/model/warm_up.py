@@ -60,7 +60,7 @@ class Last:
         self._count = 0
 
 
-class Recent:
+class RecentRows:
     """The last rows of a model: those that were answered, those that were asked, and what was asked before.
 
     Attributes:

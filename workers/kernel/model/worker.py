@@ -19,7 +19,7 @@ from schemas import topics
 from schemas.codec import MAX_TEXT
 from schemas.errors import DecodeError
 from schemas.records import ModelQueries, Outcome
-from streams.operators.contract import NONE_UNREAD, DeadLetter, Needs, Operator, Predict, Skip
+from streams.operators.contract import NONE_UNREAD, DeadLetter, Loaded, Needs, Operator, Predict, Ran, Skip
 from streams.operators.statistics import render
 from workers.inputs.columns import Column
 from workers.kernel.model.batcher import Batcher, Take, Waiting
@@ -28,7 +28,7 @@ from workers.kernel.model.loading import Loader
 from workers.kernel.model.results import Identity, asked_of
 from workers.kernel.model.rollout import Rollout
 from workers.kernel.model.routing import label, named
-from workers.kernel.model.warm_up import Recent
+from workers.kernel.model.warm_up import RecentRows
 from workers.settings import WorkerSettings
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class ModelWorker(Operator):
         identity = Identity(model.name, model.version, instance)
         batcher = queue() if queue is not None else None
         self._serving = lane_of(codec, identity, settings, batcher, copy=self._loader.first)
-        self._recent = Recent(settings.warm_up_rows, recalls=recalls)
+        self._recent = RecentRows(settings.warm_up_rows, recalls=recalls)
         self._rollout = Rollout(model, self._serving, self._loader, self._lane_beside, self._recent, settings)
         self._beside = self._rollout.beside
         self._running: dict[int, tuple[Lane, Sequence[Input]]] = {}
@@ -166,17 +166,9 @@ class ModelWorker(Operator):
         dues = [self._rollout.next_deadline(), *(lane.next_start() for lane in self._lanes())]
         return min((due for due in dues if due is not None), default=None)
 
-    def on_predicted(
-        self,
-        batch_id: int,
-        results: Predicted,
-        took_us: int,
-        now_us: int,
-        *,
-        is_blocking: bool = False,
-        is_lost: bool = False,
-    ) -> Effects:
+    def on_predicted(self, batch_id: int, ran: Ran, now_us: int) -> Effects:
         """Take a batch's results: give the model its next rows, then answer."""
+        results, took_us, is_blocking, is_lost = ran
         if self._loader.on_predicted(batch_id, results, is_lost=is_lost):
             return self._with_given(self._go_on(now_us))
         lane, rows = self._running.pop(batch_id)
@@ -209,19 +201,9 @@ class ModelWorker(Operator):
         self._recent.note_all(column, count)
         self._serving.on_answered(count, took_us, now_us)
 
-    def on_loaded(
-        self,
-        model: str,
-        version: str,
-        fault: str | None,
-        took_us: int,
-        now_us: int,
-        *,
-        copy: int = 0,
-        size_bytes: int = 0,
-        is_lost: bool = False,
-    ) -> Effects:
+    def on_loaded(self, loaded: Loaded, now_us: int) -> Effects:
         """Take the outcome of loading a version, at first or again."""
+        copy, fault = loaded.copy, loaded.fault
         self._loader.on_loaded(copy, fault)
         for lane in self._lanes():
             if lane.copy == copy and not lane.is_ready and fault is None:

@@ -35,7 +35,7 @@ _SPARSE: Final = 8
 _Entry: TypeAlias = "tuple[int, int, str]"  # when (us), number, model
 
 
-class _Model:
+class _ScheduledModel:
     """One model.
 
     Attributes:
@@ -61,7 +61,7 @@ class _Model:
         self.probes = self.probes and queue.is_resident and bool(queue.dues_us)
 
 
-class Clockwork:
+class ClockworkSchedule:
     """Latest feasible start first."""
 
     name: ClassVar[str] = "clockwork"
@@ -72,7 +72,7 @@ class Clockwork:
         self._lanes = lanes
         self._demand = Demand(profiles)
         self._excess = Excess(profiles, lanes)
-        self._models: dict[str, _Model] = {}
+        self._models: dict[str, _ScheduledModel] = {}
         self._ends_us: dict[str, int] = {}  # when what runs should be over
         self._number = 0
         # Entries that are not the last of their model are dropped when they come up.
@@ -83,7 +83,7 @@ class Clockwork:
         """Take what now waits for one model."""
         model = self._models.get(queue.model)
         if model is None:
-            model = self._models[queue.model] = _Model(queue, now_us)
+            model = self._models[queue.model] = _ScheduledModel(queue, now_us)
         else:
             model.take(queue, now_us)
         self._demand.changed(queue)
@@ -150,7 +150,7 @@ class Clockwork:
         """Return when a lane is free."""
         return now_us if len(self._ends_us) < self._lanes else max(now_us, min(self._ends_us.values()))
 
-    def _enter(self, model: _Model, now_us: int) -> None:
+    def _enter(self, model: _ScheduledModel, now_us: int) -> None:
         """Put a model where it belongs in both heaps."""
         self._number += 1
         model.entry = self._number
@@ -179,7 +179,7 @@ class Clockwork:
         model = self._models.get(entry[2])
         return model is not None and model.entry == entry[1]
 
-    def _top(self) -> _Model | None:
+    def _top(self) -> _ScheduledModel | None:
         """Return the model that goes first."""
         while self._starts:
             name = self._starts[0][2]
@@ -188,7 +188,7 @@ class Clockwork:
             heappop(self._starts)
         return None
 
-    def _lost(self, model: _Model, free_us: int, now_us: int) -> Refusal | None:
+    def _lost(self, model: _ScheduledModel, free_us: int, now_us: int) -> Refusal | None:
         """Return the rows of a model that cannot be in time."""
         queue = model.queue
         least_us = self.profiles.of(queue.model).by_class[0]
@@ -202,7 +202,7 @@ class Clockwork:
             return Refusal(queue.model, rows, f"no time is left: one row takes {least_us / 1e3:.1f} ms")
         return Refusal(queue.model, rows, f"the model is not loaded: that takes {queue.load_us / 1e3:.1f} ms more")
 
-    def _may_probe(self, model: _Model, now_us: int) -> bool:
+    def _may_probe(self, model: _ScheduledModel, now_us: int) -> bool:
         """Tell whether a model of whose rows none can make it is tried all the same."""
         queue = model.queue
         is_free = queue.is_resident and queue.model not in self._ends_us
@@ -215,7 +215,7 @@ class Clockwork:
             row_us = self.profiles.estimate(name, 1)
             yield Refusal(name, rows, f"more waits than can be in time, and a row takes {row_us / 1e3:.1f} ms")
 
-    def _passed(self, model: _Model, now_us: int) -> Iterator[Refusal]:
+    def _passed(self, model: _ScheduledModel, now_us: int) -> Iterator[Refusal]:
         """Yield the rows that are passed over for a larger batch, if as many would be lost otherwise."""
         queue, times = model.queue, self.profiles.of(model.queue.model).by_class
         dues_us = queue.dues_us

@@ -44,7 +44,7 @@ class Errors(NamedTuple):
     over_p99_us: int
 
 
-class Predicted(NamedTuple):
+class PredictedTimes(NamedTuple):
     """Predicted beside actual times of one model's version, since it was loaded first.
 
     Attributes:
@@ -59,9 +59,9 @@ class Predicted(NamedTuple):
     predicted_us: int = 0
     took_us: int = 0
 
-    def and_one(self, predicted_us: int, took_us: int) -> Predicted:
+    def and_one(self, predicted_us: int, took_us: int) -> PredictedTimes:
         """Return these with one batch more."""
-        return Predicted(
+        return PredictedTimes(
             self.batches + 1,
             self.under + (took_us > predicted_us),
             self.over + (took_us < predicted_us),
@@ -78,7 +78,7 @@ class _Executions:
     def __init__(self) -> None:
         self.samples: dict[int, deque[tuple[int, int]]] = {}  # what each took, and its rows
         self.by_class: tuple[int, ...] = (UNPROFILED_US,) * CLASSES
-        self.predicted = Predicted()
+        self.predicted = PredictedTimes()
 
 
 class Times:
@@ -104,7 +104,7 @@ class Times:
         return self._executions.by_class
 
     @property
-    def predicted(self) -> Predicted:
+    def predicted(self) -> PredictedTimes:
         """How well its batches were predicted; of models with one trunk, those of all of them."""
         return self._executions.predicted
 

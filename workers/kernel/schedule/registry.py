@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from workers.kernel.schedule.clockwork import Clockwork
+from workers.kernel.schedule.clockwork import ClockworkSchedule
 from workers.kernel.schedule.fifo import Fifo
 
 if TYPE_CHECKING:
@@ -12,4 +12,4 @@ if TYPE_CHECKING:
 
     from workers.kernel.schedule.contract import Schedule
 
-SCHEDULES: Mapping[str, Callable[..., Schedule]] = {Clockwork.name: Clockwork, Fifo.name: Fifo}
+SCHEDULES: Mapping[str, Callable[..., Schedule]] = {ClockworkSchedule.name: ClockworkSchedule, Fifo.name: Fifo}

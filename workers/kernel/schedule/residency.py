@@ -70,7 +70,7 @@ class _Unit:
 
 
 @dataclass(slots=True)
-class _Trunk:
+class _ResidentTrunk:
     size_bytes: int
     users: int = 0
 
@@ -117,7 +117,7 @@ class Residency:
         self._is_late = False  # somebody has wanted to look before that
         self._units: OrderedDict[str, _Unit] = OrderedDict()  # in memory or being loaded; the least recently used first
         self._wishes: dict[str, _Wish] = {}  # units that are to be loaded, in this order
-        self._trunks: dict[str, _Trunk] = {}  # of the units that are in memory or being loaded
+        self._trunks: dict[str, _ResidentTrunk] = {}  # of the units that are in memory or being loaded
         self._too_large: list[str] = []
 
     def __len__(self) -> int:
@@ -321,7 +321,7 @@ class Residency:
         if wish.trunk:
             known = self._trunks.get(wish.trunk)
             if known is None:
-                known = self._trunks[wish.trunk] = _Trunk(wish.trunk_bytes)
+                known = self._trunks[wish.trunk] = _ResidentTrunk(wish.trunk_bytes)
                 self.used_bytes += wish.trunk_bytes
             known.users += 1
 
@@ -379,7 +379,7 @@ def _wish(size_bytes: int, trunk: str, trunk_bytes: int) -> _Wish:
 class _Room:
     """The room for a unit, as others would make it: a trunk goes with the last that has it, unless the unit has it."""
 
-    def __init__(self, trunks: Mapping[str, _Trunk], stays: str, lacks_bytes: int) -> None:
+    def __init__(self, trunks: Mapping[str, _ResidentTrunk], stays: str, lacks_bytes: int) -> None:
         self._trunks, self._stays, self._gone = trunks, stays, Counter[str]()
         self._lacks_bytes = lacks_bytes
 

@@ -14,7 +14,7 @@ from workers.runtimes.trees import LINKS, Trees
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from workers.runtimes.stages.steps import Step
+    from workers.runtimes.stages.steps import FittedStep
 
 
 class ExactLinear(Linear):
@@ -41,7 +41,7 @@ class SharedTrees(Trees):
     __slots__ = ("__weakref__",)
 
 
-def linear_of(step: Step) -> ExactLinear:
+def linear_of(step: FittedStep) -> ExactLinear:
     """Read a linear model."""
     weights, intercept = step.arrays["weights"], step.arrays["intercept"]
     if not {weights.dtype.kind, intercept.dtype.kind} <= {"f"} or intercept.shape not in {(), weights.shape[1:]}:
@@ -49,7 +49,7 @@ def linear_of(step: Step) -> ExactLinear:
     return ExactLinear(weights, intercept, str(step.options["link"]), np.dtype("float64"))  # type: ignore[arg-type] # floats
 
 
-def trees_of(step: Step) -> SharedTrees:
+def trees_of(step: FittedStep) -> SharedTrees:
     """Read trees."""
     arrays, options = step.arrays, step.options
     link = str(options["link"])

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from workers.runtimes.stages.steps import Step
+    from workers.runtimes.stages.steps import FittedStep
 
 _KEPT_BYTES = 1 << 20  # larger buffers are made anew for each batch
 
@@ -70,7 +70,7 @@ class Scaling:
     operations: Sequence[tuple[str, NDArray[np.generic]]]
 
     @classmethod
-    def of(cls, step: Step) -> Scaling:
+    def of(cls, step: FittedStep) -> Scaling:
         """Read the step.
 
         Raises:
@@ -109,7 +109,7 @@ class Projecting:
     scale: NDArray[np.float64] | None  # (k,)
 
     @classmethod
-    def of(cls, step: Step) -> Projecting:
+    def of(cls, step: FittedStep) -> Projecting:
         """Read the step."""
         components, mean = _floats(step, "components"), _floats(step, "mean")
         scale = _floats(step, "scale") if "scale" in step.arrays else None
@@ -136,7 +136,7 @@ class Distances:
     squares: NDArray[np.float64]  # (1, k)
 
     @classmethod
-    def of(cls, step: Step) -> Distances:
+    def of(cls, step: FittedStep) -> Distances:
         """Read the step."""
         centers = _floats(step, "centers")
         return cls(centers, np.einsum("ij,ij->i", centers, centers)[None, :])
@@ -162,7 +162,7 @@ class Columns:
     chosen: list[int]
 
     @classmethod
-    def of(cls, step: Step) -> Columns:
+    def of(cls, step: FittedStep) -> Columns:
         """Read the step."""
         return cls(step.arrays["columns"].astype(np.int64).tolist())
 
@@ -177,7 +177,7 @@ class Columns:
         return rows[:, self.chosen]  # its layout is scikit-learn's, which decides the last bits of later products
 
 
-def _floats(step: Step, name: str) -> NDArray[np.float64]:
+def _floats(step: FittedStep, name: str) -> NDArray[np.float64]:
     return step.arrays[name].astype(np.float64, copy=False)
 
 

@@ -17,8 +17,8 @@ import numpy as np
 from workers.errors import PackageError
 from workers.runtimes import linear_conversion, trees_conversion
 from workers.runtimes.estimators import Family, refusal
-from workers.runtimes.nodes import ROWS, Node
-from workers.runtimes.stages.steps import SUFFIX, Step, packed
+from workers.runtimes.nodes import ROWS, PipelineNode
+from workers.runtimes.stages.steps import SUFFIX, FittedStep, packed
 from workers.runtimes.stages.texts import MOST_FEATURES
 from workers.runtimes.stages.vocabulary import arrays_of
 
@@ -41,7 +41,7 @@ _PATTERNS: Final = {r"(?u)\b\w\w+\b": 2, r"(?u)\b\w+\b": 1, r"\b\w\w+\b": 2, r"\
 _refusal = partial(refusal, "packaged step by step")
 
 
-class Steps:
+class ConvertedSteps:
     """The steps and the graph of a pipeline.
 
     Attributes:
@@ -60,7 +60,7 @@ class Steps:
             PackageError: it has a step that cannot be read so.
         """
         self.files: dict[str, bytes] = {}
-        self.graph: list[Node] = []
+        self.graph: list[PipelineNode] = []
         self._is_text = dtype is None
         if dtype is not None and dtype != np.float64:
             raise PackageError(
@@ -76,13 +76,13 @@ class Steps:
             for node in self.graph
         ]
 
-    def _add(self, step: Step | None, *of: int) -> int:
+    def _add(self, step: FittedStep | None, *of: int) -> int:
         name = ""
         if step is not None:
             content = packed(step)
             name = hashlib.sha256(content).hexdigest() + SUFFIX
             self.files[name] = content
-        self.graph.append(Node(name, of))
+        self.graph.append(PipelineNode(name, of))
         return len(self.graph) - 1
 
     def _chain(self, steps: Iterable[object], source: int) -> int:
@@ -139,12 +139,12 @@ class Steps:
         if _SCALERS.has(step):
             found = linear_conversion.operations_of(step, np.dtype("float64"))
             return self._add(
-                Step("scaling", {}, {f"{place}_{name}": each for place, (name, each) in enumerate(found)}), source
+                FittedStep("scaling", {}, {f"{place}_{name}": each for place, (name, each) in enumerate(found)}), source
             )
         if _PCA.has(step):
             return self._add(_projecting(step), source)
         if _KMEANS.has(step):
-            return self._add(Step("distances", {}, {"centers": step.cluster_centers_}), source)
+            return self._add(FittedStep("distances", {}, {"centers": step.cluster_centers_}), source)
         raise _refusal(step, "of arrays scalers, PCA, KMeans and ColumnTransformer can be packaged so")
 
     def _columns(self, transformer: Any, source: int) -> int:
@@ -153,7 +153,7 @@ class Steps:
             chosen = every[columns] if not callable(columns) else every[:0]
             if step == "drop" or not len(chosen):
                 continue
-            taken = self._add(Step("columns", {}, {"columns": chosen}), source)
+            taken = self._add(FittedStep("columns", {}, {"columns": chosen}), source)
             parts.append(self._transform(step, taken))
         if not parts or transformer.transformer_weights:
             raise _refusal(transformer, "it takes no columns by their places, or weighs them")
@@ -172,7 +172,7 @@ class Steps:
         if self._is_text:
             weights = np.ascontiguousarray(weights)
         arrays = {"weights": weights, "intercept": np.asarray(intercept, np.float64)}
-        self._add(Step("linear", {"link": link}, arrays), source)
+        self._add(FittedStep("linear", {"link": link}, arrays), source)
 
 
 def _steps(pipeline: object) -> list[object]:
@@ -181,7 +181,7 @@ def _steps(pipeline: object) -> list[object]:
     return [pipeline]
 
 
-def _counting(step: Any) -> Step:
+def _counting(step: Any) -> FittedStep:
     _check_vectorizer(step)
     is_hashing = type(step).__name__ == "HashingVectorizer"
     arrays: dict[str, NDArray[np.generic]] = {}
@@ -202,7 +202,7 @@ def _counting(step: Any) -> Step:
         "signed": bool(is_hashing and step.alternate_sign),
         "binary": bool(step.binary),
     }
-    return Step("counting", options, arrays)
+    return FittedStep("counting", options, arrays)
 
 
 def _check_vectorizer(step: Any) -> None:
@@ -231,23 +231,23 @@ def _terms(step: Any) -> list[str]:
     return [term for _, term in found]
 
 
-def _weighing(step: Any) -> Step:
+def _weighing(step: Any) -> FittedStep:
     is_hashing = type(step).__name__ == "HashingVectorizer"
     uses_idf = not is_hashing and step.use_idf
     arrays = {"idf": np.asarray(step.idf_, np.float64)} if uses_idf else {}
-    return Step("weighing", {"norm": step.norm, "sublinear": bool(not is_hashing and step.sublinear_tf)}, arrays)
+    return FittedStep("weighing", {"norm": step.norm, "sublinear": bool(not is_hashing and step.sublinear_tf)}, arrays)
 
 
-def _projecting(step: Any) -> Step:
+def _projecting(step: Any) -> FittedStep:
     arrays = {"components": step.components_, "mean": step.mean_}
     if step.whiten:
         scale = np.sqrt(step.explained_variance_)
         arrays["scale"] = np.maximum(scale, np.finfo(scale.dtype).eps)
-    return Step("projecting", {}, arrays)
+    return FittedStep("projecting", {}, arrays)
 
 
-def _trees(step: object) -> Step:
+def _trees(step: object) -> FittedStep:
     trees = trees_conversion.compiled(step, np.dtype("float64"))
     found = {field.name: getattr(trees, field.name) for field in fields(trees)}
     plain = {name: found.pop(name) for name in ("depth", "stages", "link", "tie")}
-    return Step("trees", plain, {name: np.asarray(each) for name, each in found.items()})
+    return FittedStep("trees", plain, {name: np.asarray(each) for name, each in found.items()})

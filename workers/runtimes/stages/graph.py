@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
     from workers.manifest import Manifest
     from workers.runtimes.contract import Files
-    from workers.runtimes.nodes import Node
-    from workers.runtimes.stages.steps import Step
+    from workers.runtimes.nodes import PipelineNode
+    from workers.runtimes.stages.steps import FittedStep
     from workers.runtimes.stages.store import Store
 
-OPERATORS: Final[Mapping[str, Callable[[Step], object]]] = {
+OPERATORS: Final[Mapping[str, Callable[[FittedStep], object]]] = {
     "counting": Counting.of,
     "weighing": Weighing.of,
     "scaling": Scaling.of,
@@ -31,7 +31,7 @@ OPERATORS: Final[Mapping[str, Callable[[Step], object]]] = {
 }
 
 
-def made(step: Step) -> object:
+def made(step: FittedStep) -> object:
     """Return the object of a step.
 
     Raises:
@@ -45,7 +45,7 @@ def made(step: Step) -> object:
         raise PackageError(f"a step {step.operator} does not hold what it should ({error})") from error
 
 
-class Graph:
+class NodeGraph:
     """The nodes of a package, their objects, and the names of all that leads to each."""
 
     def __init__(self, manifest: Manifest, files: Files, store: Store) -> None:
@@ -56,5 +56,5 @@ class Graph:
         self.identities = identities(self.nodes, manifest)
 
 
-def _object(node: Node, manifest: Manifest, files: Files, store: Store) -> object:
+def _object(node: PipelineNode, manifest: Manifest, files: Files, store: Store) -> object:
     return store.step(manifest.files[node.file], lambda: files[node.file], made) if node.file else None

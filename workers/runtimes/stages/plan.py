@@ -15,12 +15,12 @@ import numpy as np
 
 from workers.errors import PackageError
 from workers.runtimes.linear import LinearRuntime, check_answers
-from workers.runtimes.nodes import ROWS, Node
+from workers.runtimes.nodes import ROWS, PipelineNode
 from workers.runtimes.stages.answers import ExactLinear
 from workers.runtimes.stages.arrays import Buffers, Columns, Distances, Projecting, Scaling
-from workers.runtimes.stages.graph import Graph
+from workers.runtimes.stages.graph import NodeGraph
 from workers.runtimes.stages.store import HERE, Store, Users
-from workers.runtimes.stages.texts import PLAIN, Counting, Part, Weighing, grams
+from workers.runtimes.stages.texts import PLAIN, Counting, TextPart, Weighing, grams
 from workers.runtimes.trees import Trees, TreesRuntime
 from workers.runtimes.trunks import trunk_of
 
@@ -39,7 +39,7 @@ _BUFFERS: Final = Buffers()
 class TextPlan:
     """Texts to raw scores."""
 
-    def __init__(self, graph: Graph, store: Store) -> None:
+    def __init__(self, graph: NodeGraph, store: Store) -> None:
         linear, last = graph.objects[-1], graph.nodes[-1]
         if not isinstance(linear, ExactLinear) or len(last.of) != 1 or linear.weights.dtype != np.float64:
             raise PackageError("texts end in one linear model")
@@ -66,14 +66,14 @@ class TextPlan:
         return raw
 
 
-def _side_by_side(graph: Graph, number: int) -> Sequence[int]:
+def _side_by_side(graph: NodeGraph, number: int) -> Sequence[int]:
     """Return the nodes that lie side by side in what a linear model is asked about."""
     node = graph.nodes[number] if number >= 0 else None
     return (number,) if node is None or node.file else node.of
 
 
-def _part(graph: Graph, number: int, store: Store) -> Part:
-    node = graph.nodes[number] if number >= 0 else Node("", ())
+def _part(graph: NodeGraph, number: int, store: Store) -> TextPart:
+    node = graph.nodes[number] if number >= 0 else PipelineNode("", ())
     found, weighing, counted = graph.objects[number] if number >= 0 else None, PLAIN, node
     if isinstance(found, Weighing) and len(node.of) == 1 and node.of[0] >= 0:
         weighing, counted = found, graph.nodes[node.of[0]]
@@ -81,13 +81,13 @@ def _part(graph: Graph, number: int, store: Store) -> Part:
     if not isinstance(found, Counting) or counted.of != (ROWS,):
         raise PackageError("a part of a text's row is counted, and may be weighed")
     counting, scale = found, node.scale
-    return store.take(graph.identities[number], lambda: Part(graph.identities[number], counting, weighing, scale))
+    return store.take(graph.identities[number], lambda: TextPart(graph.identities[number], counting, weighing, scale))
 
 
 class ArrayPlan:
     """Arrays to what the last step is asked about."""
 
-    def __init__(self, graph: Graph, store: Store, columns: int) -> None:
+    def __init__(self, graph: NodeGraph, store: Store, columns: int) -> None:
         self._nodes, self._recent = graph.nodes[:-1], store.recent
         self._operations: list[Operation | None] = []
         self._widths: list[int] = []
@@ -182,7 +182,7 @@ class StagesRuntime:
     head: StagesHead | None = None
 
     def __init__(self, manifest: Manifest, files: Files, store: Store) -> None:
-        graph = Graph(manifest, files, store)
+        graph = NodeGraph(manifest, files, store)
         self._held = graph.objects  # as long as this model lives, others find them
         last, signature = graph.objects[-1], manifest.input
         if signature.kind == "string":

@@ -28,7 +28,7 @@ _ALIGNED = 64  # bytes
 _HEADER = 256  # an array's own header is shorter: it has one or two dimensions
 
 
-class Step(NamedTuple):
+class FittedStep(NamedTuple):
     """One step as it was fitted.
 
     Attributes:
@@ -42,7 +42,7 @@ class Step(NamedTuple):
     arrays: Mapping[str, NDArray[np.generic]]
 
 
-def packed(step: Step) -> bytes:
+def packed(step: FittedStep) -> bytes:
     """Return the content of a step's file."""
     head = {"operator": step.operator, "options": step.options, "arrays": [*step.arrays]}
     text = json.dumps(head, sort_keys=True).encode()
@@ -53,7 +53,7 @@ def packed(step: Step) -> bytes:
     return out.getvalue()
 
 
-def unpacked(content: Content) -> Step:
+def unpacked(content: Content) -> FittedStep:
     """Read a step's file; its arrays lie in the content.
 
     Raises:
@@ -65,7 +65,7 @@ def unpacked(content: Content) -> Step:
         arrays = {}
         for name in head["arrays"]:
             arrays[str(name)], at = _array(content, at)
-        return Step(head["operator"], head["options"], arrays)
+        return FittedStep(head["operator"], head["options"], arrays)
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise PackageError(f"a file of the package holds no step ({error}): package the model again") from error
 

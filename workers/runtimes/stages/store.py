@@ -18,7 +18,7 @@ from workers.runtimes.stages.steps import unpacked
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from workers.runtimes.stages.steps import Content, Step
+    from workers.runtimes.stages.steps import Content, FittedStep
 
 T = TypeVar("T")
 RECENT_BYTES = 4 << 20  # of sub-results, in each of two generations
@@ -92,7 +92,7 @@ class Store:
                 found = self._objects[key] = make()
             return found
 
-    def step(self, digest: str, read: Callable[[], bytes], make: Callable[[Step], T]) -> T:
+    def step(self, digest: str, read: Callable[[], bytes], make: Callable[[FittedStep], T]) -> T:
         """Return what was made of a step's file, which is read only if nobody holds that."""
 
         def made() -> T:

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from workers.runtimes.stages.steps import Step
+    from workers.runtimes.stages.steps import FittedStep
 
-__all__ = ["IS_COMPILED", "PLAIN", "Counting", "Part", "Weighing", "grams"]
+__all__ = ["IS_COMPILED", "PLAIN", "Counting", "TextPart", "Weighing", "grams"]
 
 IS_COMPILED: Final = grams.__name__.endswith("grams")
 ANALYZERS: Final = ("word", "char", "char_wb")
@@ -48,7 +48,7 @@ class Counting:
     binary: bool
 
     @classmethod
-    def of(cls, step: Step) -> Counting:
+    def of(cls, step: FittedStep) -> Counting:
         """Read the step.
 
         Raises:
@@ -84,7 +84,7 @@ class Weighing:
     idf: NDArray[np.float64] | None
 
     @classmethod
-    def of(cls, step: Step) -> Weighing:
+    def of(cls, step: FittedStep) -> Weighing:
         """Read the step."""
         idf = step.arrays.get("idf")
         weights = None if idf is None else np.ascontiguousarray(idf, np.float64)
@@ -94,7 +94,7 @@ class Weighing:
 PLAIN: Final = Weighing(sublinear=False, norm=0, idf=None)
 
 
-class Part:
+class TextPart:
     """A part of a row: counting and weighing in one stage.
 
     Attributes:

@@ -21,7 +21,7 @@ _LAST: Final = 2**31 - 1
 FORGOTTEN: Final = frozenset({70, 71})  # FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH
 
 
-class Ask(NamedTuple):
+class FetchAsk(NamedTuple):
     """What to say in a fetch.
 
     Attributes:
@@ -53,16 +53,16 @@ class FetchSessions:
     def __init__(self) -> None:
         self._sessions: dict[int, _Session] = {}
 
-    def ask(self, node: int, offsets: Mapping[Place, int]) -> Ask:
+    def ask(self, node: int, offsets: Mapping[Place, int]) -> FetchAsk:
         """Return how to fetch from these offsets; with other partitions than before a new session begins."""
         session = self._sessions.get(node)
         if session is None:
-            return Ask(0, _BEGIN, offsets)
+            return FetchAsk(0, _BEGIN, offsets)
         known = session.offsets
         if known.keys() != offsets.keys():
-            return Ask(session.number, _BEGIN, offsets)
+            return FetchAsk(session.number, _BEGIN, offsets)
         changed = {place: offset for place, offset in offsets.items() if known[place] != offset}
-        return Ask(session.number, session.epoch, changed)
+        return FetchAsk(session.number, session.epoch, changed)
 
     def answered(self, node: int, number: int, offsets: Mapping[Place, int]) -> None:
         """Note that a fetch from these offsets was answered, in which session; 0 = the broker keeps none."""

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from streams.operators.contract import Batch, Record
     from streams.runtime.kafka.fast.protocol import FetchAnswer, Fetched, Place
     from streams.runtime.kafka.fast.requests import Calls
-    from streams.runtime.kafka.ways import FetchSettings
+    from streams.runtime.kafka.transport_ports import FetchSettings
 
 _log = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ _OLD_METADATA = (errors.NotLeaderForPartitionError, errors.UnknownTopicOrPartiti
 
 
 @dataclass(slots=True)
-class _Partition:
+class _FetchedPartition:
     """How far a partition was read; without a position the log has to say where it begins.
 
     What is read again, below `passed`, is handed out record by record: somebody stumbled over it.
@@ -76,7 +76,7 @@ class _Rest(NamedTuple):
     wait_s: float
 
 
-_Asked = dict["Place", tuple[_Partition, int]]  # the partitions in a request, and from which offset on
+_Asked = dict["Place", tuple[_FetchedPartition, int]]  # the partitions in a request, and from which offset on
 
 
 class Fetcher:
@@ -111,7 +111,7 @@ class Fetcher:
         self._oldest = oldest
         self._batched = batched
         self._loop = asyncio.get_running_loop()
-        self._partitions: dict[KafkaPartition, _Partition] = {}
+        self._partitions: dict[KafkaPartition, _FetchedPartition] = {}
         self._held: dict[Place, _Held] = {}
         self._quiet: set[int] = set()  # brokers whose last answer brought nothing, for all that is asked of them
         self._giving: set[int] = set()  # brokers whose last answer brought records
@@ -148,7 +148,7 @@ class Fetcher:
         """Read a partition from this offset on."""
         state = self._partitions.get(place)
         if state is None:
-            self._partitions[place] = _Partition(place, offset)
+            self._partitions[place] = _FetchedPartition(place, offset)
         else:
             state.passed = max(state.passed, state.position or 0)
             state.position = offset
@@ -227,7 +227,7 @@ class Fetcher:
             self._look()  # not in the next turn: the broker gathers the next records while these are worked on
         return drained
 
-    def _taken(self, state: _Partition, held: _Held) -> list[Record | Batch]:
+    def _taken(self, state: _FetchedPartition, held: _Held) -> list[Record | Batch]:
         """Unpack what is held and move the position behind it."""
         if held.fault is not None:
             raise held.fault
@@ -270,9 +270,9 @@ class Fetcher:
                 self._ask_broker(node, states)
         return wait_s
 
-    def _due(self, now_s: float, left_alone: dict[int, float]) -> dict[int, list[_Partition]]:
+    def _due(self, now_s: float, left_alone: dict[int, float]) -> dict[int, list[_FetchedPartition]]:
         """Return what can be asked for, by broker; note which brokers sent what is not drained."""
-        due: dict[int, list[_Partition]] = {}
+        due: dict[int, list[_FetchedPartition]] = {}
         leader = self._calls.leader
         for place, state in self._partitions.items():
             node = leader(place)
@@ -288,7 +288,7 @@ class Fetcher:
         rest = self._rests.get(place)
         return rest is None or rest.until_s <= now_s
 
-    def _ask_broker(self, node: int, states: list[_Partition]) -> None:
+    def _ask_broker(self, node: int, states: list[_FetchedPartition]) -> None:
         unplaced = [state for state in states if state.position is None]
         if unplaced:
             self._begin(node, self._find_begin(unplaced))
@@ -315,7 +315,7 @@ class Fetcher:
         if not await self._calls.connect(node):
             self._rest(node)
 
-    async def _find_begin(self, states: list[_Partition]) -> None:
+    async def _find_begin(self, states: list[_FetchedPartition]) -> None:
         """Begin with the oldest records of partitions whose position is not there any more."""
         found = await self._oldest([state.place for state in states])
         for state in states:
@@ -412,7 +412,7 @@ class Fetcher:
             has_any = True
         return has_any
 
-    def _refused(self, state: _Partition, fault: KafkaError) -> KafkaError | None:
+    def _refused(self, state: _FetchedPartition, fault: KafkaError) -> KafkaError | None:
         """Do something about a partition that cannot be read; returns what a poll must be told.
 
         It rests alone, for hours perhaps, while its neighbours are read.

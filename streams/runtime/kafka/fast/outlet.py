@@ -20,10 +20,10 @@ from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import KafkaError, LeaderNotAvailableError
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
+from streams.runtime.kafka.aiokafka_fixes import mend
 from streams.runtime.kafka.fast.protocol import PRODUCE, produce_request
 from streams.runtime.kafka.fast.requests import Calls
-from streams.runtime.kafka.mends import mend
-from streams.runtime.kafka.ways import InvalidRecordError
+from streams.runtime.kafka.transport_ports import InvalidRecordError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from streams.runtime.clock import Clock
     from streams.runtime.kafka.connection import KafkaConnection
     from streams.runtime.kafka.fast.protocol import Place
-    from streams.runtime.kafka.ways import ProducerSettings
+    from streams.runtime.kafka.transport_ports import ProducerSettings
 
 # aiokafka's numbers for compression, as they stand in a batch's attributes.
 _COMPRESSION = {None: 0, "snappy": 2, "zstd": 4}
@@ -93,7 +93,7 @@ class FastOutlet:
         await self.client.close()
 
 
-class _Batch(NamedTuple):
+class _ProduceBatch(NamedTuple):
     """A built record batch on its way, and who waits for it."""
 
     place: Place
@@ -102,8 +102,8 @@ class _Batch(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Broker:
-    waiting: list[_Batch]
+class _BrokerLane:
+    waiting: list[_ProduceBatch]
     in_flight: int = 0
     connecting: asyncio.Task[None] | None = None
 
@@ -129,7 +129,7 @@ class Requests:
         self._limit = in_flight
         self._timeout_ms = timeout_ms
         self._request_bytes = request_bytes
-        self._brokers: dict[int, _Broker] = {}
+        self._brokers: dict[int, _BrokerLane] = {}
         self._answers: set[asyncio.Future[dict[Place, int]]] = set()
 
     async def send(self, node: int, topic: str, partition: int, records: bytes) -> None:
@@ -144,9 +144,9 @@ class Requests:
 
     def post(self, node: int, topic: str, partition: int, records: bytes) -> asyncio.Future[None]:
         """Have one batch leave with the next `depart`; returns what is done, or has an exception, as `send` does."""
-        broker = self._brokers.setdefault(node, _Broker([]))
+        broker = self._brokers.setdefault(node, _BrokerLane([]))
         result: asyncio.Future[None] = self._loop.create_future()
-        broker.waiting.append(_Batch((topic, partition), records, result))
+        broker.waiting.append(_ProduceBatch((topic, partition), records, result))
         return result
 
     def depart(self) -> None:
@@ -165,7 +165,7 @@ class Requests:
             _settle(broker.waiting, errors.KafkaConnectionError("the producer was stopped"))
             broker.waiting = []
 
-    def _flush(self, node: int, broker: _Broker) -> None:
+    def _flush(self, node: int, broker: _BrokerLane) -> None:
         while broker.waiting and broker.in_flight < self._limit:
             if not self._calls.connected(node):
                 if broker.connecting is None:
@@ -173,7 +173,7 @@ class Requests:
                 return
             self._request(node, broker, self._take(broker))
 
-    async def _connect(self, node: int, broker: _Broker) -> None:
+    async def _connect(self, node: int, broker: _BrokerLane) -> None:
         try:
             is_connected = await self._calls.connect(node)
         finally:
@@ -183,14 +183,14 @@ class Requests:
             _settle(waiting, errors.NodeNotReadyError(f"no connection to broker {node}"))
         self._flush(node, broker)
 
-    def _take(self, broker: _Broker) -> list[_Batch]:
+    def _take(self, broker: _BrokerLane) -> list[_ProduceBatch]:
         """Take what fits into one request: at least one batch, and one a partition.
 
         Of two batches of a partition in one request a broker keeps the last, and acknowledges both. Two roles of one
         process may well write to the same partition in the same turn.
         """
-        taken: dict[Place, _Batch] = {}
-        left: list[_Batch] = []
+        taken: dict[Place, _ProduceBatch] = {}
+        left: list[_ProduceBatch] = []
         room = self._request_bytes
         for batch in broker.waiting:
             place = batch.place
@@ -202,7 +202,7 @@ class Requests:
         broker.waiting = left
         return [*taken.values()]
 
-    def _request(self, node: int, broker: _Broker, batches: list[_Batch]) -> None:
+    def _request(self, node: int, broker: _BrokerLane, batches: list[_ProduceBatch]) -> None:
         body = produce_request(((batch.place, batch.records) for batch in batches), _ALL_REPLICAS, self._timeout_ms)
         try:
             answer = self._calls.post(node, PRODUCE, body)
@@ -215,7 +215,7 @@ class Requests:
         answer.add_done_callback(partial(self._answered, node, broker, batches))
 
     def _answered(
-        self, node: int, broker: _Broker, batches: list[_Batch], answer: asyncio.Future[dict[Place, int]]
+        self, node: int, broker: _BrokerLane, batches: list[_ProduceBatch], answer: asyncio.Future[dict[Place, int]]
     ) -> None:
         self._answers.discard(answer)
         broker.in_flight -= 1
@@ -229,7 +229,7 @@ class Requests:
             self._tell(batches, answer.result())
         self._flush(node, broker)
 
-    def _tell(self, batches: list[_Batch], codes: Mapping[Place, int]) -> None:
+    def _tell(self, batches: list[_ProduceBatch], codes: Mapping[Place, int]) -> None:
         for batch in batches:
             code = codes.get(batch.place, errors.UnknownError.errno)
             fault = _fault(code) if code else None
@@ -248,7 +248,7 @@ def _fault(code: int) -> KafkaError:
     return kind()
 
 
-def _settle(batches: list[_Batch], fault: BaseException | None) -> None:
+def _settle(batches: list[_ProduceBatch], fault: BaseException | None) -> None:
     for batch in batches:
         if batch.result.done():
             continue  # its waiter was cancelled

@@ -151,7 +151,7 @@ def by_aiokafka(batch: bytes, topic: str, partition: int, start: int) -> tuple[l
         return _taken(leniently(batch), topic, partition, start), read.next_offset
 
 
-def _taken(batch: Iterable[_Read], topic: str, partition: int, start: int) -> list[Record]:
+def _taken(batch: Iterable[_ReadRecord], topic: str, partition: int, start: int) -> list[Record]:
     return [
         Record(topic, partition, r.offset, r.timestamp * 1000, r.key, r.value, tuple(r.headers))  # type: ignore[arg-type] # one may have no content
         for r in batch
@@ -190,7 +190,7 @@ def _lost(batch: bytes, topic: str, partition: int, start: int, fault: Exception
     return corrupt((topic, partition), (first, last), time_ms, batch, f"{type(fault).__name__}: {fault}")
 
 
-class _Read(NamedTuple):
+class _ReadRecord(NamedTuple):
     """A record, in aiokafka's words."""
 
     offset: int
@@ -200,7 +200,7 @@ class _Read(NamedTuple):
     headers: list[tuple[str, bytes | None]]
 
 
-def leniently(batch: bytes) -> Iterator[_Read]:
+def leniently(batch: bytes) -> Iterator[_ReadRecord]:
     """Yield the records of a batch of format 2 that is not compressed, whatever bytes its headers' names are.
 
     aiokafka insists on UTF-8, librdkafka writes what it is given. This is slow, and rare.
@@ -220,7 +220,7 @@ def leniently(batch: bytes) -> Iterator[_Read]:
         headers = [(cursor.name(), cursor.text()) for _ in range(cursor.size())]
         if cursor.at != end:
             raise ValueError(f"a record of {size} bytes ends after {cursor.at - end + size}")
-        yield _Read(offset, latest_ms if attributes & _BY_BROKER else time_ms, key, value, headers)
+        yield _ReadRecord(offset, latest_ms if attributes & _BY_BROKER else time_ms, key, value, headers)
     if cursor.at != len(batch):
         raise ValueError(f"{len(batch) - cursor.at} bytes behind the last record")
 

@@ -32,7 +32,7 @@ class _Header(NamedTuple):
     correlation_id: int
 
 
-class _Asked(Generic[T]):
+class _InFlight(Generic[T]):
     """What the connection keeps of a request until its answer comes: how to read that."""
 
     __slots__ = ("RESPONSE_TYPE", "_api")
@@ -104,7 +104,7 @@ class Calls:
         oldest, newest = private.versions(connection, api.key)
         if not oldest <= api.version <= newest:
             raise errors.IncompatibleBrokerVersion(f"broker {node} lacks version {api.version} of request {api.key}")
-        answer = private.write(connection, lambda number: header(api, number, self._client_id) + body, _Asked(api))
+        answer = private.write(connection, lambda number: header(api, number, self._client_id) + body, _InFlight(api))
         timer = asyncio.get_running_loop().call_later(self._timeout_s, connection.close, CloseReason.CONNECTION_TIMEOUT)
         answer.add_done_callback(lambda _: timer.cancel())
         return answer

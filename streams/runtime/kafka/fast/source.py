@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from streams.runtime.kafka import private
 from streams.runtime.kafka.fast.fetcher import Fetcher
 from streams.runtime.kafka.fast.requests import Calls
-from streams.runtime.kafka.ways import NOWHERE
+from streams.runtime.kafka.transport_ports import NOWHERE
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from streams.operators.contract import Batch, Record
     from streams.runtime.kafka.connection import KafkaConnection
-    from streams.runtime.kafka.ways import FetchSettings
+    from streams.runtime.kafka.transport_ports import FetchSettings
 
 
 class FastSource:

@@ -15,7 +15,7 @@ from schemas import topics
 from schemas.codec import Codec
 from schemas.records import Decision, Feedback, Query, Tensor
 from schemas.wire import write_long
-from streams.columns.pieces import Asked, Uncut, answer_form, cut, joined, query_form, text
+from streams.columns.pieces import ArmPieces, Uncut, answer_form, cut, joined, query_form, text
 from streams.operators.contract import Batch
 from tests.batches import batch
 
@@ -111,7 +111,7 @@ def test_inputs_too_short_to_be_told_have_no_form() -> None:
 def test_answers_are_cut_for_each_kind() -> None:
     """The kinds differ in what stands before the answer."""
     decision = Decision((0,), 3, "digits", "single", ("model",), (1.0,))
-    forms = {answer_form(CODEC, "digits", Asked(decision, "model", "7"), kind) for kind in (int, float, str)}
+    forms = {answer_form(CODEC, "digits", ArmPieces(decision, "model", "7"), kind) for kind in (int, float, str)}
     assert len(forms) == 3
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from deploy.cli.versions import print_versions
 from deploy.whereabouts import Whereabouts
 from schemas.records import Model, Profile
-from streams.control.page.hosts import Heard, host_rows
+from streams.control.page.hosts import HeardProcess, host_rows
 from streams.operators.statistics import as_label
 
 if TYPE_CHECKING:
@@ -25,12 +25,12 @@ GAUGES = {
     "host_last_eviction_idle_s{model=de,needed_by=fr}": 12.0,
     f"taken_out{{model=it,version=1,reason={as_label('it ended the process')}}}": 2.0,
 }
-HOST = Heard("host.small@1", "host.small", COUNTERS, GAUGES)
+HOST = HeardProcess("host.small@1", "host.small", COUNTERS, GAUGES)
 
 
 def test_a_host_tells_what_is_in_memory_and_what_had_to_go() -> None:
     """Workers are none."""
-    (row,) = host_rows([HOST, Heard("worker.de@1", "worker.de", {}, {})])
+    (row,) = host_rows([HOST, HeardProcess("worker.de@1", "worker.de", {}, {})])
     assert (row["pool"], row["known"], row["resident"], row["models"]) == ("small", 3, 1, ["fr 2"])
     assert (row["loads"], row["evictions"], row["refused"], row["ends"]) == (7, 3, 2, 0)
     assert row["evicted"] == "de, which had not been used for 12 s, to make room for fr"

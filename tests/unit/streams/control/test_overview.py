@@ -11,7 +11,7 @@ from schemas.records import STOPPED, Report
 from streams.control.figures import Figures, fold, heard_lately
 from streams.control.history import STEP_US, STEPS, History, Key, keys
 from streams.control.page.overview import overview
-from streams.control.page.visibility import Deployment, Visibility
+from streams.control.page.visibility import DeploymentSettings, Visibility
 
 if TYPE_CHECKING:
     from streams.control.page.page_types import Overview
@@ -31,7 +31,7 @@ class Page:
         self.now_us = START
         self.hosted: set[str] = set()
         self.sight = Visibility(
-            Deployment("skysail", "control@1", "127.0.0.1:9092", "127.0.0.1:6379"), START - 60 * SECOND
+            DeploymentSettings("skysail", "control@1", "127.0.0.1:9092", "127.0.0.1:6379"), START - 60 * SECOND
         )
 
     def report(self, instance: str, counters: dict[str, float] | None = None, **gauges: float) -> None:
@@ -384,7 +384,7 @@ def test_while_nothing_comes_back_from_kafka_it_alone_is_told() -> None:
 async def test_where_nobody_listens_for_kafka_on_this_machine_the_command_starts_it() -> None:
     """A refused connection tells a broker that is gone from one that hangs."""
     page, port = Page(), free_port()
-    page.sight.place = Deployment(instance="control@1", kafka=f"127.0.0.1:{port}")
+    page.sight.place = DeploymentSettings(instance="control@1", kafka=f"127.0.0.1:{port}")
     page.report("control@1")
     page.sight.sent(page.now_us)
     page.later(10)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from policies.packing.epochs import Pace
+from policies.packing.epochs import PlanPace
 from schemas import topics
 from schemas.codec import Codec
 from schemas.records import Application, Model, Plan, Profile, Report
-from streams.control.carry.planning import Asked, Planning, asked
+from streams.control.carry.planning import Planning, PoolDemand, asked
 from streams.control.figures import fold
 from streams.control.history import History
 from streams.operators.contract import Record
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 CODEC = Codec()
 S = 1_000_000
-ASKED = Asked({"svc": 40.0}, {"small": ["host.small"]})
+ASKED = PoolDemand({"svc": 40.0}, {"small": ["host.small"]})
 
 
 class Log:
@@ -71,7 +71,7 @@ def _published() -> Log:
 
 
 def _planning(log: Log) -> Planning:
-    return Planning(log.follow, CODEC, lambda: Planner([Pool("small", 1 << 29)], lambda _: "small", Pace()))
+    return Planning(log.follow, CODEC, lambda: Planner([Pool("small", 1 << 29)], lambda _: "small", PlanPace()))
 
 
 async def test_what_is_published_is_planned_and_shown() -> None:
@@ -80,7 +80,7 @@ async def test_what_is_published_is_planned_and_shown() -> None:
     (plan,) = await planning.tick(ASKED, S)
     (place,) = plan.places
     assert (place.host, place.model, place.partitions) == ("host.small", "svc", (0,))
-    assert place.per_s == 40.0 * Pace().headroom
+    assert place.per_s == 40.0 * PlanPace().headroom
     (row,) = planning.rows()
     assert (row["pool"], row["needed"], row["hosts"]) == ("small", 1, 1)
     assert row["places"][0]["duty_ms"] == round(place.duty_us / 1e3, 1)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from schemas.records import Candidate, Promotion
-    from streams.promotion.verdict import Stage
+    from streams.promotion.verdict import CandidateStage
 
 CODEC = Codec()
 KEY = b"version/forest"
@@ -88,7 +88,7 @@ class Wanted:
         """Of the candidate."""
         return self.shares[-1][1] if self.shares else 0.0
 
-    def fault_of(self, plan: Candidate, stage: Stage, due: Promotion | None) -> str:
+    def fault_of(self, plan: Candidate, stage: CandidateStage, due: Promotion | None) -> str:
         """See `Deployment`."""
         return "" if due is not None and due.action == self.stands else self.changed
 

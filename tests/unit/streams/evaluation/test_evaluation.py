@@ -17,14 +17,14 @@ from schemas.records import Application, Observation, Observations, Prediction, 
 from streams.evaluation.candidate import candidate
 from streams.evaluation.errors import EvaluationError
 from streams.evaluation.evaluation import delay_of, evaluate
-from streams.evaluation.history import History, history
+from streams.evaluation.history import KnownApplication, history
 from streams.operators.contract import Record
 from tests.histories import ARMS, MEANS, STEP_US, observation, served
 
 
-def past(observations: tuple[Observation, ...], **more: object) -> History:
+def past(observations: tuple[Observation, ...], **more: object) -> KnownApplication:
     """Return them as a history that ended long ago."""
-    return replace(History("shop", observations, {}, 10**13, 60.0), **more)  # type: ignore[arg-type]
+    return replace(KnownApplication("shop", observations, {}, 10**13, 60.0), **more)  # type: ignore[arg-type]
 
 
 UNIFORM = served("epsilon_greedy(epsilon=1.0)", 4_000)
@@ -174,7 +174,7 @@ def test_a_history_holds_each_query_once_and_what_still_waits() -> None:
     ]
     records = [Record(topic, 0, at, at * STEP_US, None, value) for at, (topic, value) in enumerate(values)]
     found = history(records, codec, None)
-    assert found == History("shop", UNIFORM[:3], {"q-9": 9 * STEP_US}, 5 * STEP_US, 5.0)
+    assert found == KnownApplication("shop", UNIFORM[:3], {"q-9": 9 * STEP_US}, 5 * STEP_US, 5.0)
     assert history(records, codec, None, until_us=99 * STEP_US).until_us == 99 * STEP_US
     with pytest.raises(EvaluationError, match="there are: shop"):
         history(records, codec, "shoe")

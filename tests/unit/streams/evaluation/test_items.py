@@ -15,7 +15,7 @@ from schemas.records import Decision, JoinStatus, Observation, Ranked, Tensor
 from streams.evaluation.candidate import candidate
 from streams.evaluation.errors import EvaluationError
 from streams.evaluation.evaluation import evaluate
-from streams.evaluation.history import History
+from streams.evaluation.history import KnownApplication
 from streams.evaluation.items import are_of_items, as_arms
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def log(count: int, *, is_ranked: bool = False) -> tuple[Observation, ...]:
 
 def judged(observations: tuple[Observation, ...], policy: str, **more: bool) -> Evaluation:
     """Judge a policy by observations whose windows ended long ago."""
-    return evaluate(History("ads", observations, {}, 10**13, 60.0), candidate(policy), 60.0, **more)
+    return evaluate(KnownApplication("ads", observations, {}, 10**13, 60.0), candidate(policy), 60.0, **more)
 
 
 def test_always_one_item_costs_what_it_costs() -> None:

@@ -14,7 +14,7 @@ from schemas.records import Outcome, Prediction, Stage, Status
 from streams.operators.join.kernel import JoinerSettings
 from streams.operators.selection.kernel import SelectionSettings
 from streams.operators.selection.walk import row_id
-from streams.replay.as_it_was import Deployment, replay
+from streams.replay.as_it_was import RecordedDeployment, replay
 from tests.graphs import DETECT, loop, number_of, picture, traffic
 from tests.loops import CODEC, Slow
 from tests.traces import trace_of
@@ -42,7 +42,7 @@ def asked(
     query_id = its.query(input=picture(*numbers))
     its.driver.run(5.0)
     joiner = JoinerSettings(partitions=1, window_us=60_000_000, early_us=5_000_000)
-    report = replay(trace_of(its.driver), Deployment(SelectionSettings(1, **more), joiner), CODEC)
+    report = replay(trace_of(its.driver), RecordedDeployment(SelectionSettings(1, **more), joiner), CODEC)
     assert report.differences == []
     assert report.checked["answers"] == 1
     return its.answer(query_id), its
@@ -160,7 +160,7 @@ def test_the_cache_answers_rows_that_wait_for_others(stages: tuple[Stage, ...]) 
     assert {answer.answer for answer in its.predictions()} == {'["[4.0, 0.5, 0.25]", "[8.0, 0.5, 0.25]"]'}
     joiner = JoinerSettings(partitions=1, window_us=60_000_000, early_us=5_000_000)
     settings = SelectionSettings(1, cache_bytes=1 << 20)
-    report = replay(trace_of(its.driver), Deployment(settings, joiner), CODEC)
+    report = replay(trace_of(its.driver), RecordedDeployment(settings, joiner), CODEC)
     assert report.differences == []
     assert report.checked["answers"] == 3
 
@@ -221,7 +221,7 @@ def test_a_replay_of_indices_that_cannot_be_tells_of_a_difference(changed: dict[
     answer = CODEC.decode(Prediction, log[0].value)
     stages = answer.stages[0]._replace(**changed), answer.stages[1]._replace(beside=(0, 3)), *answer.stages[2:]
     log[0] = log[0]._replace(value=CODEC.encode(answer._replace(stages=stages)))
-    report = replay(trace, Deployment(SelectionSettings(1), JoinerSettings(1, 60_000_000)), CODEC)
+    report = replay(trace, RecordedDeployment(SelectionSettings(1), JoinerSettings(1, 60_000_000)), CODEC)
     assert not report.is_equal
 
 

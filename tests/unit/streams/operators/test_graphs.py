@@ -17,7 +17,7 @@ from schemas.records import Outcome, Stage, Status, Tensor
 from streams.operators.join.kernel import JoinerSettings
 from streams.operators.selection.kernel import SelectionSettings
 from streams.operators.selection.walk_answer import plain
-from streams.replay.as_it_was import Deployment, replay
+from streams.replay.as_it_was import RecordedDeployment, replay
 from streams.replay.changes import ChangeError, changed
 from tests.graphs import CARS, DETECT, detected, loop, picture, seen, traffic
 from tests.loops import CODEC, Slow, version
@@ -25,7 +25,7 @@ from tests.traces import trace_of
 
 if TYPE_CHECKING:
     from schemas.records import Prediction
-    from streams.replay.report import Report
+    from streams.replay.report import ReplayReport
     from tests.loops import Loop
 
 
@@ -127,10 +127,10 @@ def test_an_item_without_the_field_that_is_asked_for_is_invalid_and_the_message_
     assert answer.message == "stage cars: the answer has no field 'number'"
 
 
-def replayed(its: Loop, **settings: Any) -> Report:
+def replayed(its: Loop, **settings: Any) -> ReplayReport:
     """Replay what a loop has logged."""
     joiner = JoinerSettings(partitions=1, window_us=60_000_000, early_us=5_000_000)
-    return replay(trace_of(its.driver), Deployment(SelectionSettings(1, **settings), joiner), CODEC)
+    return replay(trace_of(its.driver), RecordedDeployment(SelectionSettings(1, **settings), joiner), CODEC)
 
 
 def outcomes(its: Loop, stage: str) -> Counter[Outcome]:
@@ -221,7 +221,7 @@ def test_a_row_that_no_worker_has_written_is_found_by_the_replay() -> None:
     (known,) = its.predictions()
     faces = known.stages[2]._replace(answer="kind 7")
     log[0] = log[0]._replace(value=CODEC.encode(known._replace(stages=(*known.stages[:2], faces))))
-    report = replay(trace, Deployment(SelectionSettings(1)), CODEC)
+    report = replay(trace, RecordedDeployment(SelectionSettings(1)), CODEC)
     assert {difference[0] for difference in report.differences} == {"outputs"}
 
 

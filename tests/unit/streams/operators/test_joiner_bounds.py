@@ -15,7 +15,7 @@ from schemas.records import Application, Decision, Feedback, ModelOutput, Outcom
 from streams.operators.contract import DeadLetter, Emit, Record, Skip
 from streams.operators.join.kernel import Joiner, JoinerSettings
 from streams.operators.join.shadows import Shadows
-from streams.operators.join.shared_room import SharedRoom
+from streams.operators.join.shared_buffer import SharedBuffer
 from tests.loops import CODEC, model_predictions
 
 MIB = 1 << 20
@@ -54,7 +54,7 @@ def causes(effects: object) -> list[str]:
 
 def test_one_holder_may_take_half_of_a_room_and_the_next_has_its_share() -> None:
     """Whoever comes late finds room; all of it is free again in the end."""
-    room = SharedRoom(records=90, large_bytes=MIB)
+    room = SharedBuffer(records=90, large_bytes=MIB)
     taken = {name: sum(room.take(name, 100) for _ in range(90)) for name in ("first", "second", "third")}
     assert taken == {"first": 45, "second": 23, "third": 11}
     for name, count in taken.items():
@@ -210,7 +210,7 @@ def test_feedback_with_an_id_too_long_is_told_so_whether_it_comes_first_or_not()
 
 def test_what_one_model_answers_too_late_takes_no_room_from_another() -> None:
     """Its own first outputs are forgotten, and counted."""
-    kept = Shadows(SharedRoom(1_000, 100_000))
+    kept = Shadows(SharedBuffer(1_000, 100_000))
     kept.keep(model_predictions("quiet", {"q": 7}), lambda _: False, 0, is_late=True)
     for number in range(100):
         kept.keep(model_predictions("noisy", {f"n{number}": "x" * 5_000}), lambda _: False, 0, is_late=True)

@@ -11,7 +11,7 @@ from schemas import topics
 from schemas.records import Model, ModelQueries, Status
 from streams.operators.join.kernel import JoinerSettings
 from streams.operators.selection.kernel import SelectionSettings
-from streams.replay.as_it_was import Deployment, replay
+from streams.replay.as_it_was import RecordedDeployment, replay
 from streams.replay.what_if import WhatIf
 from tests.loops import CODEC, Loop, digits, row, version
 from tests.traces import trace_of
@@ -19,7 +19,7 @@ from tests.traces import trace_of
 if TYPE_CHECKING:
     from schemas.records import Application
 
-OWN = Deployment(SelectionSettings(1), JoinerSettings(1, 60_000_000, 5_000_000))
+OWN = RecordedDeployment(SelectionSettings(1), JoinerSettings(1, 60_000_000, 5_000_000))
 NIGHTLY = replace(version("good"), labels={"nightly": "2"}, standby=("3",))
 
 

@@ -14,7 +14,7 @@ from streams.operators.contract import StateKey
 from streams.operators.join.kernel import JoinerSettings
 from streams.operators.learn.fold import fold
 from streams.operators.selection.kernel import SelectionSettings
-from streams.replay.as_it_was import Deployment, replay
+from streams.replay.as_it_was import RecordedDeployment, replay
 from streams.testing import Crash
 from tests.loops import CODEC, Loop, Row, digits, row, version
 from tests.traces import trace_of
@@ -104,7 +104,7 @@ def test_what_was_answered_replays_bit_equal() -> None:
     loop = clicked((Crash(3_010_000, "selection"),), late=True)
     loop.driver.run(60)
     joiner = JoinerSettings(partitions=1, window_us=60_000_000, early_us=5_000_000)
-    report = replay(trace_of(loop.driver), Deployment(SelectionSettings(1), joiner), CODEC)
+    report = replay(trace_of(loop.driver), RecordedDeployment(SelectionSettings(1), joiner), CODEC)
     report.compare_states(loop.driver.store.states, CODEC)
     assert report.differences == []
     assert report.checked["answers"] == len(loop.predictions())
@@ -142,7 +142,7 @@ def test_the_best_of_some_items_are_named_and_feedback_teaches_the_first() -> No
     expected = fold(loop.observations(), WINDOW_US)
     assert loop.driver.store.states == {StateKey(0, name): state for name, state in expected.items()}
     joiner = JoinerSettings(partitions=1, window_us=60_000_000, early_us=5_000_000)
-    report = replay(trace_of(loop.driver), Deployment(SelectionSettings(1), joiner), CODEC)
+    report = replay(trace_of(loop.driver), RecordedDeployment(SelectionSettings(1), joiner), CODEC)
     assert report.differences == []
     assert report.checked["answers"] == len(loop.predictions())
 

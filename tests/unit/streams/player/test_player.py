@@ -12,7 +12,7 @@ from schemas.records import Feedback, Prediction, Query, Status
 from streams.operators.contract import Record
 from streams.player.player import LEAD_US, Play, Player
 from streams.runtime.errors import BrokerUnavailableError
-from streams.trace.times import Times
+from streams.trace.times import LogTimes
 from tests.virtual import START_US, VirtualClock, in_virtual_time
 
 if TYPE_CHECKING:
@@ -202,10 +202,10 @@ async def test_what_is_no_query_is_left_out() -> None:
 
 def test_quantiles_are_right_to_one_percent() -> None:
     """In constant memory, over six orders of magnitude."""
-    times = Times()
+    times = LogTimes()
     for time_us in range(1, 100_001):
         times.add(time_us)
     assert times.quantile_ms(0.5) == pytest.approx(50.0, rel=0.01)
     assert times.quantile_ms(0.99) == pytest.approx(99.0, rel=0.01)
     assert times.quantile_ms(1.0) == pytest.approx(100.0, rel=0.01)
-    assert Times().quantile_ms(0.5) is None
+    assert LogTimes().quantile_ms(0.5) is None

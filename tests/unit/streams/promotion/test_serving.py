@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from schemas.records import Decision, JoinStatus, Observation
-from streams.promotion.serving import MOST, Serving
+from streams.promotion.serving_losses import MOST, ServingLosses
 from streams.promotion.trail import MOST as MOMENTS
 from streams.promotion.trail import Trail
 from tests.comparisons import SECOND_US
@@ -21,7 +21,7 @@ def answer(loss: float | None, policy: str = "exp3()", predicted_us: int = 1, na
 
 def test_the_mean_is_that_of_the_answers_whose_loss_is_known() -> None:
     """What is no loss does not count."""
-    serving = Serving()
+    serving = ServingLosses()
     for loss in (1.0, 0.0, None, 0.5, float("nan"), 7.0):
         serving.observe(answer(loss), SECOND_US)
     served = serving.applications["app"]
@@ -31,7 +31,7 @@ def test_the_mean_is_that_of_the_answers_whose_loss_is_known() -> None:
 
 def test_another_policy_begins_anew_and_late_feedback_of_the_one_before_does_not_count() -> None:
     """A policy's mean is of its own answers."""
-    serving = Serving()
+    serving = ServingLosses()
     serving.observe(answer(1.0, "exp3()", predicted_us=10), SECOND_US)
     serving.observe(answer(0.0, "thompson()", predicted_us=20), SECOND_US)
     serving.observe(answer(1.0, "exp3()", predicted_us=15), SECOND_US)
@@ -41,7 +41,7 @@ def test_another_policy_begins_anew_and_late_feedback_of_the_one_before_does_not
 
 def test_the_number_of_applications_is_bounded() -> None:
     """Those heard of longest ago go first."""
-    serving = Serving()
+    serving = ServingLosses()
     for number in range(MOST + 10):
         serving.observe(answer(0.0, name=f"app{number}"), SECOND_US)
         serving.observe(answer(0.0, name="busy"), SECOND_US)

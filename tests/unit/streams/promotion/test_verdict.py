@@ -8,7 +8,7 @@ import pytest
 
 from schemas.records import Candidate
 from streams.promotion.evidence import Evidence
-from streams.promotion.verdict import Action, Stage, Verdict, fault_of_plan, judge
+from streams.promotion.verdict import Action, CandidateStage, Verdict, fault_of_plan, judge
 
 PLAN = Candidate("version", "forest", "2", "1", 0, (0.0, 0.05, 0.25, 1.0), least=100, dwell_us=30_000_000)
 LATER_US = 60_000_000
@@ -22,7 +22,7 @@ def evidence(**changes: object) -> Evidence:
 
 def verdict(share: float, known: Evidence, now_us: int = LATER_US, **guards: float) -> Verdict:
     """Judge a candidate that is at a share since the beginning."""
-    return judge(PLAN, Stage(share, 0), known, now_us, guards)
+    return judge(PLAN, CandidateStage(share, 0), known, now_us, guards)
 
 
 def test_a_candidate_goes_from_step_to_step() -> None:
@@ -55,7 +55,7 @@ def test_a_worse_candidate_goes_back_at_once_from_anywhere(share: float) -> None
 
 def test_a_log_that_has_lost_its_beginning_does_not_hold_a_candidate_up() -> None:
     """Of fewer comparisons than there were at the step those that are there count, never less than none."""
-    stage = Stage(0.05, 0, pairs=5_000)
+    stage = CandidateStage(0.05, 0, pairs=5_000)
     found = judge(PLAN, stage, evidence(pairs=40), LATER_US)
     assert found.reason == "40 of 100 comparisons at this share"
     assert judge(PLAN, stage, evidence(pairs=400), LATER_US).action is Action.STEP
@@ -72,16 +72,18 @@ def test_a_candidate_that_has_surely_cost_its_budget_goes_back() -> None:
 def test_what_is_tolerated_is_not_worse_and_its_budget_bounds_it() -> None:
     """A plan that lets a version take over at a hundredth more does not take it back for half of that, but for 50."""
     plan, known = replace(PLAN, tolerance=0.01), evidence(lower=-0.009, upper=-0.005, answers=9_000.0)
-    assert judge(plan, Stage(1.0, 0), known, LATER_US).action is Action.STAY
-    assert judge(plan, Stage(1.0, 0), replace(known, answers=11_000.0), LATER_US).action is Action.BACK
-    assert judge(plan, Stage(1.0, 0), replace(known, upper=-0.011, answers=9.0), LATER_US).reason == "it is worse"
+    assert judge(plan, CandidateStage(1.0, 0), known, LATER_US).action is Action.STAY
+    assert judge(plan, CandidateStage(1.0, 0), replace(known, answers=11_000.0), LATER_US).action is Action.BACK
+    assert (
+        judge(plan, CandidateStage(1.0, 0), replace(known, upper=-0.011, answers=9.0), LATER_US).reason == "it is worse"
+    )
 
 
 def test_a_guard_over_its_limit_sends_a_better_candidate_back() -> None:
     """A guard that has not been measured does nothing."""
     plan = replace(PLAN, limits={"failures": 0.02, "late": 0.1})
     for share in (0.0, 0.25, 1.0):
-        stage = Stage(share, 0)
+        stage = CandidateStage(share, 0)
         assert judge(plan, stage, evidence(), LATER_US, {"failures": 0.02}).action is not Action.BACK
         found = judge(plan, stage, evidence(), LATER_US, {"failures": 0.03})
         assert found.action is Action.BACK
@@ -91,13 +93,16 @@ def test_a_guard_over_its_limit_sends_a_better_candidate_back() -> None:
 def test_the_loss_is_a_guard_of_its_own() -> None:
     """Its limit is absolute: a version that is better than a bad one may still be too bad."""
     plan = replace(PLAN, limits={"loss": 0.04})
-    assert judge(plan, Stage(0.25, 0), evidence(), LATER_US).action is Action.BACK
+    assert judge(plan, CandidateStage(0.25, 0), evidence(), LATER_US).action is Action.BACK
 
 
 def test_a_candidate_stays_for_its_comparisons_and_its_time() -> None:
     """At each share anew."""
-    assert judge(PLAN, Stage(0.05, 0, pairs=950), evidence(), LATER_US).reason == "50 of 100 comparisons at this share"
-    assert judge(PLAN, Stage(0.05, 40_000_000), evidence(), LATER_US).reason == "20 of 30 s at this share"
+    assert (
+        judge(PLAN, CandidateStage(0.05, 0, pairs=950), evidence(), LATER_US).reason
+        == "50 of 100 comparisons at this share"
+    )
+    assert judge(PLAN, CandidateStage(0.05, 40_000_000), evidence(), LATER_US).reason == "20 of 30 s at this share"
 
 
 def test_what_has_taken_over_stays() -> None:

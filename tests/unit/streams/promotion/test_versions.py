@@ -7,7 +7,7 @@ from itertools import islice
 import pytest
 
 from schemas.records import VersionLoss
-from streams.promotion.verdict import Action, Stage, judge
+from streams.promotion.verdict import Action, CandidateStage, judge
 from streams.promotion.versions import VersionEvidence
 from tests.comparisons import canary, plan, seen, shadow
 
@@ -67,7 +67,7 @@ BUDGET = 50.0
 
 def back_after(seed: int, share: float, candidate: float, incumbent: float, most: int) -> int | None:
     """Return after how many answers a version that has taken over goes back; None = it stays."""
-    fold, promoted = VersionEvidence("forest", "2", "1", watch=WATCH), Stage(1.0, 0)
+    fold, promoted = VersionEvidence("forest", "2", "1", watch=WATCH), CandidateStage(1.0, 0)
     for number, observation in enumerate(islice(canary(seed, share, candidate, incumbent), most), 1):
         fold.take(observation)
         if number % 200 == 0 and judge(plan(budget=BUDGET), promoted, fold.evidence(0.05), 0).action is Action.BACK:

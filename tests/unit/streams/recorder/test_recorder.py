@@ -12,11 +12,11 @@ from schemas.records import STOPPED, Report
 from streams.operators.contract import Emit, EmitBatch, Record
 from streams.recorder.recorder import Recorder
 from streams.recorder.role import RecordRole, Reporting
-from streams.recorder.span import Offset, Span, Time
+from streams.recorder.span import Offset, RecordedSpan, Time
 from streams.runtime.corrupt import corrupt
 from streams.runtime.errors import BrokerUnavailableError, MisconfiguredError
 from streams.runtime.ports import Bounds
-from streams.trace.manifest import Manifest, TraceError
+from streams.trace.manifest import TraceError, TraceManifest
 from streams.trace.reader import Trace
 from streams.trace.writer import TraceWriter
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     from streams.runtime.ports import TopicPartition
 
-ABOUT = Manifest("shop", "0")
+ABOUT = TraceManifest("shop", "0")
 SECOND = 1_000_000
-ALL = Span()
+ALL = RecordedSpan()
 
 
 class FakeLogs:
@@ -95,8 +95,8 @@ def log(topic: str, count: int, partition: int = 0, first: int = 0) -> list[Reco
 
 
 async def record(
-    folder: Path, logs: FakeLogs, span: Span = ALL, now_us: int = 1_000 * SECOND, *, until_idle: bool = False
-) -> Manifest:
+    folder: Path, logs: FakeLogs, span: RecordedSpan = ALL, now_us: int = 1_000 * SECOND, *, until_idle: bool = False
+) -> TraceManifest:
     """Record a span; return the manifest."""
     stop = asyncio.Event()
     with TraceWriter(folder, ABOUT) as writer:
@@ -116,16 +116,16 @@ def offsets(folder: Path, topic: str = "queries", partition: int = 0) -> list[in
 @pytest.mark.parametrize(
     ("span", "expected"),
     [
-        (Span(), range(20)),
-        (Span(Offset(5)), range(5, 20)),
-        (Span(Offset(5), Offset(8)), range(5, 8)),
-        (Span(Time(15 * SECOND - 1)), range(15, 20)),
-        (Span(Time(15 * SECOND), Time(18 * SECOND)), range(15, 18)),
-        (Span(Time(99 * SECOND)), range(0)),
-        (Span(Offset(99)), range(0)),
+        (RecordedSpan(), range(20)),
+        (RecordedSpan(Offset(5)), range(5, 20)),
+        (RecordedSpan(Offset(5), Offset(8)), range(5, 8)),
+        (RecordedSpan(Time(15 * SECOND - 1)), range(15, 20)),
+        (RecordedSpan(Time(15 * SECOND), Time(18 * SECOND)), range(15, 18)),
+        (RecordedSpan(Time(99 * SECOND)), range(0)),
+        (RecordedSpan(Offset(99)), range(0)),
     ],
 )
-async def test_a_span_is_recorded(tmp_path: Path, span: Span, expected: range) -> None:
+async def test_a_span_is_recorded(tmp_path: Path, span: RecordedSpan, expected: range) -> None:
     """From a place to a place, by number or by time; the recorder ends by itself."""
     await record(tmp_path, FakeLogs({("queries", 0): log("queries", 20), ("queries", 1): []}), span)
     assert offsets(tmp_path) == [*expected]
@@ -134,7 +134,7 @@ async def test_a_span_is_recorded(tmp_path: Path, span: Span, expected: range) -
 async def test_compacted_topics_are_recorded_from_their_beginning(tmp_path: Path) -> None:
     """What was set long ago still holds."""
     logs = {("models", 0): log("models", 4), ("queries", 0): log("queries", 20)}
-    await record(tmp_path, FakeLogs(logs), Span(Offset(18)))
+    await record(tmp_path, FakeLogs(logs), RecordedSpan(Offset(18)))
     assert offsets(tmp_path, "models") == [0, 1, 2, 3]
     assert offsets(tmp_path) == [18, 19]
 
@@ -144,13 +144,13 @@ async def test_a_second_run_records_what_has_come_since(tmp_path: Path) -> None:
     logs = FakeLogs({("queries", 0): log("queries", 5)})
     await record(tmp_path, logs)
     logs.logs["queries", 0] += log("queries", 7, first=5)
-    await record(tmp_path, logs, Span(Offset(0)))
+    await record(tmp_path, logs, RecordedSpan(Offset(0)))
     assert offsets(tmp_path) == [*range(12)]
 
 
 async def test_one_that_follows_ends_when_it_is_told_to(tmp_path: Path) -> None:
     """What was read by then is in the trace."""
-    await record(tmp_path, FakeLogs({("queries", 0): log("queries", 9)}), Span(follows=True), until_idle=True)
+    await record(tmp_path, FakeLogs({("queries", 0): log("queries", 9)}), RecordedSpan(follows=True), until_idle=True)
     assert offsets(tmp_path) == [*range(9)]
 
 
@@ -159,7 +159,7 @@ async def test_a_partition_that_is_added_is_recorded_from_its_beginning(tmp_path
     logs = FakeLogs({("queries", 0): log("queries", 2)})
     stop = asyncio.Event()
     with TraceWriter(tmp_path, ABOUT) as writer:
-        running = asyncio.create_task(Recorder(logs, writer, Span(follows=True), lambda: 0).run(stop))
+        running = asyncio.create_task(Recorder(logs, writer, RecordedSpan(follows=True), lambda: 0).run(stop))
         await logs.idle.wait()
         logs.logs["queries", 1] = log("queries", 3, partition=1)
         logs.idle.clear()
@@ -206,10 +206,12 @@ async def test_a_full_disk_ends_the_command_and_not_the_role(tmp_path: Path, mon
 
     monkeypatch.setattr(TraceWriter, "write", once_full)
     with pytest.raises(TraceError, match="make room"), TraceWriter(tmp_path / "command", ABOUT) as writer:
-        await Recorder(FakeLogs({("queries", 0): log("queries", 5)}), writer, Span(), lambda: 0).run(asyncio.Event())
+        await Recorder(FakeLogs({("queries", 0): log("queries", 5)}), writer, RecordedSpan(), lambda: 0).run(
+            asyncio.Event()
+        )
     logs = FakeLogs({("queries", 0): log("queries", 5)})
     with TraceWriter(tmp_path / "role", ABOUT) as writer:
-        recorder = Recorder(logs, writer, Span(), lambda: 0, is_patient=True)
+        recorder = Recorder(logs, writer, RecordedSpan(), lambda: 0, is_patient=True)
         await recorder.run(asyncio.Event())
     assert recorder.statistics()["trace_write_failures_total"] == 1
     assert offsets(tmp_path / "role") == [*range(5)]
@@ -222,7 +224,7 @@ async def test_the_role_waits_for_kafka_and_reports(tmp_path: Path, monkeypatch:
     logs, stop, reports = FakeLogs({("queries", 0): log("queries", 9)}), asyncio.Event(), list[Report]()
     logs.refusals = 2
     writer = TraceWriter(tmp_path, ABOUT)
-    recorder = Recorder(logs, writer, Span(follows=True), lambda: 0, is_patient=True)
+    recorder = Recorder(logs, writer, RecordedSpan(follows=True), lambda: 0, is_patient=True)
     reporting = Reporting("record@1", _Sink(), lambda _: b"", lambda: 0, (reports.append,))
     running = asyncio.create_task(RecordRole(recorder, reporting, writer.close).run(stop))
     await logs.idle.wait()

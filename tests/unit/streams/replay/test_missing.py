@@ -9,7 +9,7 @@ from schemas.framing import peek_id
 from streams.operators.contract import Record
 from streams.operators.join.kernel import JoinerSettings
 from streams.operators.selection.kernel import SelectionSettings
-from streams.replay.as_it_was import Deployment, replay
+from streams.replay.as_it_was import RecordedDeployment, replay
 from streams.replay.coverage import SecondLook
 from tests.loops import CODEC, Loop, digits
 from tests.traces import trace_of
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from streams.replay.memory import MemoryTrace
-    from streams.replay.report import Report
+    from streams.replay.report import ReplayReport
 
 SETTINGS = JoinerSettings(partitions=1, window_us=60_000_000, early_us=5_000_000)
 # Of ten queries: told late, told nonsense, never told, asked twice.
@@ -61,12 +61,12 @@ def renumbered(records: Iterable[Record]) -> list[Record]:
     return [record._replace(offset=offset) for offset, record in enumerate(records)]
 
 
-def replayed(trace: MemoryTrace) -> Report:
+def replayed(trace: MemoryTrace) -> ReplayReport:
     """Replay a trace of one partition."""
-    return replay(trace, Deployment(SelectionSettings(1, 1), SETTINGS), CODEC)
+    return replay(trace, RecordedDeployment(SelectionSettings(1, 1), SETTINGS), CODEC)
 
 
-def missed(report: Report, kind: str) -> list[str]:
+def missed(report: ReplayReport, kind: str) -> list[str]:
     """Return the ids of what is missing."""
     return [each.id for each in report.differences if each.kind == kind and each.recorded == "nothing"]
 

@@ -13,7 +13,7 @@ from streams.operators.contract import BEHIND, Predicted
 from streams.operators.join.kernel import JoinerSettings
 from streams.operators.selection.kernel import SelectionSettings
 from streams.replay import as_it_was
-from streams.replay.as_it_was import CLOCKS_US, Deployment, replay
+from streams.replay.as_it_was import CLOCKS_US, RecordedDeployment, replay
 from tests.loops import CODEC, Loop, digits
 from tests.traces import trace_of
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from schemas.records import Input
     from streams.replay.memory import MemoryTrace
-    from streams.replay.report import Report
+    from streams.replay.report import ReplayReport
 
 QUERIES = 30
 
@@ -38,7 +38,7 @@ def recorded(**changes: object) -> MemoryTrace:
     return trace_of(loop.driver)
 
 
-def replayed(trace: MemoryTrace, cache_bytes: int = 0, **answers: Callable[[int], NDArray[np.generic]]) -> Report:
+def replayed(trace: MemoryTrace, cache_bytes: int = 0, **answers: Callable[[int], NDArray[np.generic]]) -> ReplayReport:
     """Replay a trace; some models are at hand, and answer so many rows."""
 
     def running(name: str) -> Callable[[Sequence[Input]], Predicted]:
@@ -46,7 +46,7 @@ def replayed(trace: MemoryTrace, cache_bytes: int = 0, **answers: Callable[[int]
 
     models = {(name, "1"): running(name) for name in answers}
     selection = SelectionSettings(1, 1, cache_bytes=cache_bytes)
-    return replay(trace, Deployment(selection, JoinerSettings(1), running=models), CODEC)
+    return replay(trace, RecordedDeployment(selection, JoinerSettings(1), running=models), CODEC)
 
 
 def with_rows(trace: MemoryTrace, number: int, answer: int | None) -> MemoryTrace:

@@ -10,7 +10,7 @@ import pytest
 from schemas import topics
 from schemas.records import Promotion
 from streams.operators.join.kernel import JoinerSettings
-from streams.replay.as_it_was import Deployment, replay
+from streams.replay.as_it_was import RecordedDeployment, replay
 from streams.replay.memory import MemoryTrace
 from tests.comparisons import plan, seen
 from tests.unit.streams.control.test_promoting import CODEC, KEY, Place
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from schemas.records import Observation
-    from streams.replay.report import Report
+    from streams.replay.report import ReplayReport
 
 APPLICATIONS = ("digits", "letters")
 
@@ -65,9 +65,9 @@ async def recorded() -> MemoryTrace:
     return MemoryTrace(place.log.records)
 
 
-def replayed(trace: MemoryTrace) -> Report:
+def replayed(trace: MemoryTrace) -> ReplayReport:
     """Replay a trace of steps."""
-    return replay(trace, Deployment(joiner=JoinerSettings(2)), CODEC)
+    return replay(trace, RecordedDeployment(joiner=JoinerSettings(2)), CODEC)
 
 
 def changed(trace: MemoryTrace, number: int, **fields: Any) -> MemoryTrace:

@@ -12,9 +12,9 @@ from schemas.records import Outcome, Source
 from streams.operators.contract import Predicted
 from streams.operators.join.kernel import JoinerSettings
 from streams.operators.selection.kernel import SelectionSettings
-from streams.replay.as_it_was import Deployment
+from streams.replay.as_it_was import RecordedDeployment
 from streams.replay.changes import ChangeError, changed
-from streams.replay.what_if import AtHand, Comparison, WhatIf
+from streams.replay.what_if import AtHand, ChangeComparison, WhatIf
 from tests.loops import CODEC, Loop, digits, row, version
 from tests.traces import trace_of
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from schemas.records import Input
 
-OWN = Deployment(SelectionSettings(1), JoinerSettings(1, 60_000_000, 5_000_000))
+OWN = RecordedDeployment(SelectionSettings(1), JoinerSettings(1, 60_000_000, 5_000_000))
 
 
 def loop(policy: str, count: int = 60) -> Loop:
@@ -42,12 +42,12 @@ def what_if(there: Loop) -> WhatIf:
     return WhatIf(trace_of(there.driver), None, OWN, CODEC)
 
 
-def models(found: Comparison, column: str) -> list[tuple[str, ...]]:
+def models(found: ChangeComparison, column: str) -> list[tuple[str, ...]]:
     """Return which models each query that counts has asked."""
     return [found.columns[column].models_of(number) for number in found.order]
 
 
-def figures(found: Comparison, column: str) -> dict[str, Any]:
+def figures(found: ChangeComparison, column: str) -> dict[str, Any]:
     """Return the figures of a column."""
     return found.columns[column].figures(found.order)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from streams.operators.contract import Predict, Predicted
-from streams.runtime.ports import ExecutorEvents, Ran
+from streams.operators.contract import Predict, Predicted, Ran
+from streams.runtime.ports import ExecutorEvents
 from streams.runtime.role.batch_watch import LOOK_S, BatchWatch
 from tests.fakes import FakeExecutors
 from tests.virtual import in_virtual_time

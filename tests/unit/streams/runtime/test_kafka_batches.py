@@ -21,7 +21,7 @@ from streams.runtime.corrupt import KEPT_BYTES, CorruptBatch
 from streams.runtime.kafka.fast import record_batches as kafka_batches
 from streams.runtime.kafka.fast.inflation import MOST_BYTES, InflationError, inflate
 from streams.runtime.kafka.fast.record_batches import leniently, unpack
-from tests.batches import TWO, Said, batch, bomb, compressed, with_checksum
+from tests.batches import TWO, AnswerColumn, batch, bomb, compressed, with_checksum
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
 SAID = st.tuples(
@@ -45,7 +45,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None
     st.lists(st.lists(SAID, min_size=1, max_size=4), max_size=3), st.integers(0, 9), st.sampled_from([0, 1, 2, 3, 4])
 )
 def test_every_record_from_the_wanted_offset_on_is_there(
-    said: list[list[Said]], skipped: int, compression: int
+    said: list[list[AnswerColumn]], skipped: int, compression: int
 ) -> None:
     """A batch is sent whole; what lies before the wanted offset is passed over."""
     data, base = b"", 100
@@ -228,7 +228,9 @@ def test_what_inflates_to_more_than_a_batch_may_be_is_left_for_the_next_fetch() 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(SAID, min_size=1, max_size=5), st.data())
-def test_the_lenient_way_reads_the_same_and_no_further_than_the_batch(said: list[Said], data: st.DataObject) -> None:
+def test_the_lenient_way_reads_the_same_and_no_further_than_the_batch(
+    said: list[AnswerColumn], data: st.DataObject
+) -> None:
     """Cut off or changed anywhere, a batch gives records or a ValueError, whatever its numbers say."""
     sound = batch(7, said)
     assert [(r.offset, r.timestamp, (r.key, r.value, r.headers)) for r in leniently(sound)] == [

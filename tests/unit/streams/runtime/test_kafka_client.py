@@ -10,7 +10,7 @@ from schemas.sizes import MAX_BYTES, MOST_BYTES
 from streams.runtime.errors import MisconfiguredError
 from streams.runtime.kafka.connection import KafkaConnection
 from streams.runtime.kafka.fast.inflation import MOST_BYTES as MOST_OF_A_BATCH
-from streams.runtime.kafka.ways import FetchSettings, ProducerSettings
+from streams.runtime.kafka.transport_ports import FetchSettings, ProducerSettings
 from streams.topology import DEAD_LETTER_ROOM, ROOM_BYTES, build
 
 LOGIN = {

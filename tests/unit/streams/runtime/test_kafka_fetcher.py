@@ -17,7 +17,7 @@ from streams.operators.contract import Batch
 from streams.runtime.kafka.fast.fetcher import Fetcher
 from streams.runtime.kafka.fast.protocol import Api, FetchAnswer, Fetched
 from streams.runtime.kafka.merging import StrainGauge
-from streams.runtime.kafka.ways import FetchSettings
+from streams.runtime.kafka.transport_ports import FetchSettings
 from tests.virtual import run
 
 if TYPE_CHECKING:

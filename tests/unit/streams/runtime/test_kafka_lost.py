@@ -15,11 +15,11 @@ from aiokafka.protocol.metadata import MetadataResponse_v0
 
 from streams.runtime.clock import SystemClock
 from streams.runtime.errors import BrokerUnavailableError, StuckError
+from streams.runtime.kafka.aiokafka_fixes import mend, mend_connection
 from streams.runtime.kafka.connection import KafkaConnection
 from streams.runtime.kafka.consumer import ConsumerSettings, KafkaConsumer
 from streams.runtime.kafka.fast import protocol as kafka_wire
 from streams.runtime.kafka.fast.requests import Calls
-from streams.runtime.kafka.mends import mend, mend_connection
 from streams.runtime.kafka.producer import KafkaTransport
 from tests.virtual import run
 

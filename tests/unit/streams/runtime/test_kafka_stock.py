@@ -12,7 +12,7 @@ from aiokafka.structs import ConsumerRecord, TopicPartition
 from streams.runtime.kafka.connection import KafkaConnection
 from streams.runtime.kafka.merging import StrainGauge
 from streams.runtime.kafka.stock import StockSource
-from streams.runtime.kafka.ways import FetchSettings
+from streams.runtime.kafka.transport_ports import FetchSettings
 from tests.virtual import in_virtual_time
 
 if TYPE_CHECKING:

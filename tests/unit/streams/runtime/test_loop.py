@@ -16,9 +16,11 @@ from streams.operators.contract import (
     Emit,
     FetchStates,
     Load,
+    Loaded,
     Position,
     Predict,
     Predicted,
+    Ran,
     Record,
     Skip,
     StateKey,
@@ -28,7 +30,6 @@ from streams.runtime.clock import SystemClock
 from streams.runtime.corrupt import corrupt
 from streams.runtime.errors import BrokerUnavailableError, KernelError, MisconfiguredError, StuckError
 from streams.runtime.kafka.merging import Strain
-from streams.runtime.ports import Loaded, Ran
 from streams.runtime.role.definition import Role
 from streams.runtime.role.kernel_calls import Guard, Timer
 from streams.runtime.role.loop import READY_S, RoleLoop
@@ -1120,7 +1121,7 @@ class Answering(FakeExecutors):
 
     def load(self, load: Load) -> None:
         """Load after a second."""
-        self.later(1.0, lambda: self.events.loaded(load, Loaded(None, SECOND)))
+        self.later(1.0, lambda: self.events.loaded(Loaded.of(load, None, SECOND)))
 
     def predict(self, predict: Predict) -> None:
         """Fail every row after a second."""
@@ -1142,22 +1143,11 @@ class AsksModels(ScriptedKernel):
     def _ask(self, record: Record) -> Effects:
         return [Predict(record.offset, "m", "1", ["row"], SECOND)]
 
-    def on_loaded(
-        self, model: str, version: str, fault: str | None, took_us: int, now_us: int, *, copy: int = 0
-    ) -> Effects:
+    def on_loaded(self, loaded: Loaded, now_us: int) -> Effects:
         """Do nothing."""
         return []
 
-    def on_predicted(
-        self,
-        batch_id: int,
-        results: Predicted,
-        took_us: int,
-        now_us: int,
-        *,
-        is_blocking: bool = False,
-        is_lost: bool = False,
-    ) -> Effects:
+    def on_predicted(self, batch_id: int, ran: Ran, now_us: int) -> Effects:
         """Answer, unless it is to fail."""
         self.outcomes.append(batch_id)
         if self.fails:

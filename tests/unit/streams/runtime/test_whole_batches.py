@@ -13,7 +13,7 @@ from streams.operators.contract import Batch, Emit, EmitBatch, Position, Record,
 from streams.runtime.corrupt import CorruptBatch
 from streams.runtime.kafka.fast.record_batches import split, unpack
 from streams.runtime.kafka.fast.whole_batches import batch_of, emits_of, finished, gathered, records_of
-from tests.batches import TWO, Said, batch, compressed, with_checksum
+from tests.batches import TWO, AnswerColumn, batch, compressed, with_checksum
 
 TEXT = st.binary(max_size=9)
 SAID = st.tuples(
@@ -39,7 +39,7 @@ def taken_apart(found: list[Record | Batch]) -> list[Record]:
     st.integers(0, 5),
 )
 def test_batches_that_stay_whole_hold_the_records_that_there_would_have_been(
-    sent: list[tuple[list[Said], int, bool]], skipped: int, whole_from: int, cut: int
+    sent: list[tuple[list[AnswerColumn], int, bool]], skipped: int, whole_from: int, cut: int
 ) -> None:
     """All do from an offset on, compressed ones inflated; order, position and what was cut off are the same."""
     data, base, plain = b"", 100, set()
@@ -92,7 +92,7 @@ def test_a_wrong_checksum_behind_a_whole_batch_is_left_for_the_next_fetch() -> N
 
 
 @given(st.lists(SAID, min_size=1, max_size=6), st.data())
-def test_a_slice_of_a_batch_holds_its_own_records_alone(said: list[Said], data: st.DataObject) -> None:
+def test_a_slice_of_a_batch_holds_its_own_records_alone(said: list[AnswerColumn], data: st.DataObject) -> None:
     """From `offset` on, before `end`."""
     begin = data.draw(st.integers(0, len(said) - 1))
     end = data.draw(st.integers(begin + 1, len(said)))
@@ -103,7 +103,7 @@ def test_a_slice_of_a_batch_holds_its_own_records_alone(said: list[Said], data: 
 
 
 @given(st.lists(SAID, min_size=1, max_size=3), st.data())
-def test_a_flipped_bit_is_never_records(said: list[Said], data: st.DataObject) -> None:
+def test_a_flipped_bit_is_never_records(said: list[AnswerColumn], data: st.DataObject) -> None:
     """Anywhere in what the checksum covers, and in the checksum; the length and the magic number were looked at."""
     whole, end = batch(5, said), 5 + len(said)
     at = data.draw(st.integers(17, len(whole) - 1))
@@ -122,7 +122,7 @@ def test_a_batch_that_is_not_what_its_header_says_is_refused_as_a_whole() -> Non
 
 
 @given(st.lists(SAID, min_size=1, max_size=6), st.integers(0, 2**40))
-def test_records_are_packed_and_unpacked_without_loss(said: list[Said], first: int) -> None:
+def test_records_are_packed_and_unpacked_without_loss(said: list[AnswerColumn], first: int) -> None:
     """What simulations hand out is what a broker would."""
     records = [
         Record("t", 2, first + at, (1_000 + at) * 1_000, key, value, tuple(headers))  # type: ignore[arg-type]
@@ -170,7 +170,7 @@ def test_a_corrupt_batch_is_not_among_the_records_of_a_batch() -> None:
 
 
 @given(st.lists(st.tuples(st.booleans(), st.lists(SAID, min_size=1, max_size=3)), min_size=1, max_size=5))
-def test_what_is_gathered_is_one_batch_of_the_same_records(said: list[tuple[bool, list[Said]]]) -> None:
+def test_what_is_gathered_is_one_batch_of_the_same_records(said: list[tuple[bool, list[AnswerColumn]]]) -> None:
     """In order, whoever has made them; what they complete is known to who gathers them."""
     parts: list[Emit | EmitBatch] = [finished([Emit("t", 3, None, b"first")], 1_000)]
     for is_batch, records in said:

@@ -13,7 +13,7 @@ from schemas.codec import Codec
 from schemas.records import Feedback, ModelOutput, Observations, Outcome, Prediction, Query, Status
 from streams.operators.contract import Record
 from streams.trace.contents import STEPS, contents, plot
-from streams.trace.manifest import Manifest
+from streams.trace.manifest import TraceManifest
 from streams.trace.reader import Trace
 from streams.trace.writer import TraceWriter
 from tests.histories import served
@@ -40,7 +40,7 @@ def answer(query_id: str, status: Status, reason: str | None, *outputs: ModelOut
 
 def recorded(folder: Path, records: Sequence[Record]) -> Trace:
     """Return records as a trace."""
-    with TraceWriter(folder, Manifest("shop", "0"), CODEC) as writer:
+    with TraceWriter(folder, TraceManifest("shop", "0"), CODEC) as writer:
         for topic in ("queries", "predictions", "feedback", "observations"):
             writer.expect(topic, {0: 0})
         writer.add(records)

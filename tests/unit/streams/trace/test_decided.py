@@ -16,7 +16,7 @@ from schemas.records import JoinStatus, Observation, Observations
 from streams.evaluation.candidate import candidate
 from streams.evaluation.evaluation import evaluate
 from streams.trace.importing import imported
-from streams.trace.manifest import Manifest, TraceError
+from streams.trace.manifest import TraceError, TraceManifest
 from streams.trace.mapping import TraceMapping
 from streams.trace.reader import Trace
 
@@ -61,7 +61,7 @@ PERSONALIZER = {
 def observed(file: Path, mapping: dict[str, Any]) -> list[Observation]:
     """Import a file; return what was observed."""
     folder = file.parent / "trace"
-    imported(file, TraceMapping.parse(mapping), folder, Manifest("imported", "0", source=file.name), CODEC)
+    imported(file, TraceMapping.parse(mapping), folder, TraceManifest("imported", "0", source=file.name), CODEC)
     records = Trace.open(folder).records("observations")
     return [seen for record in records for seen in CODEC.decode(Observations, record.value).items]
 

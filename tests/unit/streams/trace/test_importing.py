@@ -16,7 +16,7 @@ from schemas.errors import FormatError
 from schemas.records import Feedback, Query, Tensor
 from streams.trace import tables
 from streams.trace.importing import imported
-from streams.trace.manifest import Manifest, TraceError
+from streams.trace.manifest import TraceError, TraceManifest
 from streams.trace.mapping import TraceMapping
 from streams.trace.reader import Trace
 from streams.trace.tables import rows
@@ -32,7 +32,7 @@ PLAIN = {"application": "digits", "time": {"column": "at", "unit": "s"}, "input"
 def made(file: Path, mapping: dict[str, Any]) -> tuple[list[Query], list[Feedback], list[int]]:
     """Import a file; return queries, feedback, and the times of both together."""
     folder = file.parent / "trace"
-    imported(file, TraceMapping.parse(mapping), folder, Manifest("imported", "0", source=file.name), CODEC)
+    imported(file, TraceMapping.parse(mapping), folder, TraceManifest("imported", "0", source=file.name), CODEC)
     trace = Trace.open(folder)
     queries = [CODEC.decode(Query, record.value) for record in trace.records("queries")]
     feedback = [CODEC.decode(Feedback, record.value) for record in trace.records("feedback")]

@@ -12,7 +12,7 @@ import pytest
 from schemas.codec import Codec
 from schemas.records import Query
 from streams.operators.contract import Record
-from streams.trace.manifest import FILE, Manifest, TraceError
+from streams.trace.manifest import FILE, TraceError, TraceManifest
 from streams.trace.reader import Trace
 from streams.trace.writer import Limits, TraceWriter
 from tests.samples import FULL, NOW_US
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CODEC = Codec()
-ABOUT = Manifest("shop", "0.1.0", {"partitions": 2})
+ABOUT = TraceManifest("shop", "0.1.0", {"partitions": 2})
 QUERY = next(record for record in FULL if isinstance(record, Query))
 
 
@@ -33,7 +33,9 @@ def query(offset: int, partition: int = 0, at_us: int | None = None, **more: Any
     return Record("queries", partition, offset, time_us, b"key", value)._replace(**more)
 
 
-def write(folder: Path, records: Sequence[Record], limits: Limits | None = None, about: Manifest = ABOUT) -> Manifest:
+def write(
+    folder: Path, records: Sequence[Record], limits: Limits | None = None, about: TraceManifest = ABOUT
+) -> TraceManifest:
     """Write records to a trace, in several goes; return the manifest."""
     with TraceWriter(folder, about, CODEC, limits) as writer:
         for topic in {record.topic for record in records}:
@@ -196,7 +198,7 @@ def test_only_one_recorder_writes_to_a_folder(tmp_path: Path) -> None:
     with TraceWriter(tmp_path, ABOUT), pytest.raises(TraceError, match="another process"):
         TraceWriter(tmp_path, ABOUT)
     with pytest.raises(TraceError, match="deployment shop"):
-        TraceWriter(tmp_path, Manifest("other", "0.1.0"))
+        TraceWriter(tmp_path, TraceManifest("other", "0.1.0"))
 
 
 def test_a_disk_that_was_full_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,35 +19,35 @@ _LONGEST: Final = 4_096  # bytes of an answer that is a text
 _LONG_MAX = 2**63 - 1
 
 
-class Said(NamedTuple):
+class AnswerColumn(NamedTuple):
     """A model's answers as they are written."""
 
     kind: int
     answers: bytes | list[bytes]
 
 
-def said(answers: tuple[str, ...] | Tensor | NDArray[Any], outcomes: Sequence[Outcome]) -> Said | None:
+def said(answers: tuple[str, ...] | Tensor | NDArray[Any], outcomes: Sequence[Outcome]) -> AnswerColumn | None:
     """Return answers as they are written; None: they are not one finite number or text a row."""
     if outcomes.count(Outcome.OK) < len(outcomes):
         return None
     return _texts(answers) if isinstance(answers, tuple) else _numbers(answers)
 
 
-def _texts(answers: tuple[str, ...]) -> Said | None:
+def _texts(answers: tuple[str, ...]) -> AnswerColumn | None:
     try:
         texts = [text.encode() for text in answers]
     except UnicodeEncodeError:
         return None
-    return Said(TEXT, texts) if max(map(len, texts), default=0) <= _LONGEST else None
+    return AnswerColumn(TEXT, texts) if max(map(len, texts), default=0) <= _LONGEST else None
 
 
-def _numbers(answers: Tensor | NDArray[Any]) -> Said | None:
+def _numbers(answers: Tensor | NDArray[Any]) -> AnswerColumn | None:
     column: NDArray[Any] = answers.numpy() if isinstance(answers, Tensor) else answers
     kind = column.dtype.kind
     if column.ndim != 1 or kind not in "iuf":
         return None
     if kind == "f":
-        return Said(DOUBLE, column.astype("<f8", copy=False).tobytes()) if np.isfinite(column).all() else None
+        return AnswerColumn(DOUBLE, column.astype("<f8", copy=False).tobytes()) if np.isfinite(column).all() else None
     if column.dtype == np.uint64 and (column > _LONG_MAX).any():
         return None
-    return Said(WHOLE, column.astype("<i8", copy=False).tobytes())
+    return AnswerColumn(WHOLE, column.astype("<i8", copy=False).tobytes())

@@ -73,7 +73,7 @@ class FetchSettings:
         }
 
 
-class Source(Protocol):
+class RecordSource(Protocol):
     """Records of the partitions that a started consumer owns."""
 
     async def start(self) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from streams.operators.contract import Predict
 from workers.kernel.alarms import Alarms
-from workers.kernel.host.joint_batches import Batch, Part, Trunks, joined
+from workers.kernel.host.joint_batches import JointBatch, JointPart, Trunks, joined
 from workers.kernel.schedule.contract import Queue
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from workers.settings import WorkerSettings
 
 
-class Running(NamedTuple):
+class RunningBatch(NamedTuple):
     """A batch that is with the models' process.
 
     Attributes:
@@ -43,10 +43,10 @@ class Running(NamedTuple):
     predict: Predict
     unit: str
     epoch: int
-    batch: Batch
+    batch: JointBatch
 
 
-class Turns:
+class HostScheduler:
     """The lanes of one host."""
 
     def __init__(
@@ -75,7 +75,7 @@ class Turns:
         self._touch = touch
         self._counters = counters
         self._number = count().__next__  # each worker counts its own batches
-        self._running: dict[int, Running] = {}
+        self._running: dict[int, RunningBatch] = {}
         self._at_work = 0  # batches that run; of one that several models share, each has a part
         self._trials: deque[tuple[Hosted, Predict]] = deque()  # wait for their turn
         self._dues = Alarms()  # when the first rows of units expire
@@ -116,7 +116,7 @@ class Turns:
                 return effects
             effects += started
 
-    def ended(self, batch_id: int, took_us: int, now_us: int, *, is_lost: bool) -> Running:
+    def ended(self, batch_id: int, took_us: int, now_us: int, *, is_lost: bool) -> RunningBatch:
         """Note that a batch, or a part of one, is over; returns it."""
         run = self._running.pop(batch_id)
         batch = run.batch
@@ -176,7 +176,7 @@ class Turns:
     def _begin(self, start: Start, now_us: int) -> Effects:
         """Have every model of a batch begin its part."""
         effects: Effects = []
-        parts: list[Part] = []
+        parts: list[JointPart] = []
         try:
             self._divide(start, now_us, parts, effects)
         except Exception:  # the kernel starts over, and the schedule must not wait for this batch
@@ -197,7 +197,7 @@ class Turns:
         first, *others = [self._given(part.hosted, part.predict, part.unit, batch, now_us) for part in parts]
         return [*effects, first._replace(joined=tuple(others))]
 
-    def _divide(self, start: Start, now_us: int, parts: list[Part], effects: Effects) -> None:
+    def _divide(self, start: Start, now_us: int, parts: list[JointPart], effects: Effects) -> None:
         """Have each model of a batch take its rows; adds the parts, and what else comes of it."""
         whole = start.rows if start.parts else 0
         for unit, rows in start.parts or ((start.model, start.rows),):
@@ -206,7 +206,7 @@ class Turns:
             assert hosted.worker is not None and lane is not None, "the schedule has heard of it"  # noqa: PT018 - one truth
             for effect in hosted.worker.start_now(lane, rows, now_us, start.latest_us, whole):
                 if isinstance(effect, Predict):
-                    parts.append(Part(hosted, unit, lane, effect))
+                    parts.append(JointPart(hosted, unit, lane, effect))
                 else:
                     effects.append(effect)
             self._touch(hosted)
@@ -214,12 +214,12 @@ class Turns:
     def _alone(self, hosted: Hosted, predict: Predict, unit: str, now_us: int) -> Predict:
         """Return a batch that no schedule has started."""
         self._at_work += 1
-        return self._given(hosted, predict, unit, Batch("", len(predict.rows), 1), now_us)
+        return self._given(hosted, predict, unit, JointBatch("", len(predict.rows), 1), now_us)
 
-    def _given(self, hosted: Hosted, predict: Predict, unit: str, batch: Batch, now_us: int) -> Predict:
+    def _given(self, hosted: Hosted, predict: Predict, unit: str, batch: JointBatch, now_us: int) -> Predict:
         """Return a part under a number that no other worker here gives; it does not end the role if it hangs."""
         number = self._number()
-        self._running[number] = Running(hosted, predict, unit, self._memory.epoch, batch)
+        self._running[number] = RunningBatch(hosted, predict, unit, self._memory.epoch, batch)
         self._memory.residency.use(unit, now_us, is_busy=True)
         return predict._replace(batch_id=number, is_vital=False)
 

@@ -15,7 +15,7 @@ USUAL_BYTES = 1_024
 USUAL_FEEDBACK_BYTES = 128
 
 
-class SharedRoom:
+class SharedBuffer:
     """Room for records, by who holds them: an application, a model, a source.
 
     Args:

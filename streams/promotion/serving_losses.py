@@ -62,7 +62,7 @@ class Served:
             self.trail.add(timestamp_us, self.losses.mean, *self.losses.bounds(ALPHA))
 
 
-class Serving:
+class ServingLosses:
     """Folds observations into what the serving policies cost; O(1) each."""
 
     def __init__(self) -> None:

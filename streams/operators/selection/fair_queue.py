@@ -1,7 +1,7 @@
 """Queries that take long, a bounded part of them in a turn; the application that has had least goes first.
 
     many look-ups ─────┐ at once, where this turn has room and nobody waits
-    their features came┴─▶ Turns ─▶ on the timer: so many look-ups a turn ─▶ looked up, ranked, or too late
+    their features came┴─▶ FairQueue ─▶ on the timer: so many look-ups a turn ─▶ looked up, ranked, or too late
 
 A query with 256 candidates takes as long as a hundred others. One after the other, such queries would make everybody
 late; so others wait for one turn of them at most.
@@ -43,7 +43,7 @@ class Job(NamedTuple):
     wait: FeatureWait | None
 
 
-class Turns:
+class FairQueue:
     """Jobs by application."""
 
     __slots__ = ("_had", "_jobs", "_serial", "room")

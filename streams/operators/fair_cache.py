@@ -29,7 +29,7 @@ class Shelf(Generic[_Key, _Entry]):
         self.size = 0
 
 
-class Shelves(Generic[_Owner, _Key, _Entry]):
+class FairCache(Generic[_Owner, _Key, _Entry]):
     """The shelves of all owners.
 
     Args:

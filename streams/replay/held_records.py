@@ -13,7 +13,7 @@ T = TypeVar("T")
 ENTRY_BYTES = 600
 
 
-class Held(Generic[T]):
+class HeldRecords(Generic[T]):
     """By query id, in order of arrival.
 
     Args:

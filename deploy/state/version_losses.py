@@ -22,7 +22,7 @@ MOST: Final = 50_000
 ALPHA: Final = 0.05
 
 
-class Losses(NamedTuple):
+class ServedLosses(NamedTuple):
     """What a version's answers cost: their number and the sum of their losses, in [0, 1] each."""
 
     answers: int = 0
@@ -49,7 +49,7 @@ class Fared:
         self._model = serving.name
         self._times = [*serving.served, (serving.version, serving.since_us, 0)]
         self._comparison = VersionEvidence(serving.name, version, serving.version)
-        self.losses: dict[str, Losses] = {}
+        self.losses: dict[str, ServedLosses] = {}
 
     @property
     def evidence(self) -> Evidence:
@@ -65,8 +65,8 @@ class Fared:
             version = self._served_at(seen.predicted_us)
             told = {} if loss is None or not version else {version: loss}
         for version, loss in told.items():
-            answers, total = self.losses.get(version, Losses())
-            self.losses[version] = Losses(answers + 1, total + loss)
+            answers, total = self.losses.get(version, ServedLosses())
+            self.losses[version] = ServedLosses(answers + 1, total + loss)
 
     def _served_at(self, time_us: int) -> str:
         """Return the version that served at a time; empty = it is not known."""
