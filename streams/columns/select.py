@@ -3,7 +3,7 @@
     Batch ─▶ Poll ─▶ runs ─┬─ of plain rows ─▶ arms drawn ─▶ models asked here ─▶ EmitBatch, Span
     Record ────────────────┴─ of all others ─▶ records ────▶ the kernel behind it
 
-Which queries are plain `operators.selection.plain` says by application, and `selection.pyx` by what is in their bytes.
+Which queries are plain `plain` says by application, and `selection.pyx` by what is in their bytes.
 Nothing is decided here that the kernel would decide otherwise: the same draw, the same answer, the same bytes. What a
 model is not sure to answer in a millisecond, or answers otherwise than with one number or text a row, is the kernel's.
 """
@@ -27,9 +27,9 @@ from streams.columns.ask import AskedElsewhere, Decides, TakenRows
 from streams.columns.batches import Slices
 from streams.columns.behind import Behind
 from streams.columns.pieces import ArmPieces, Uncut, answer_form, decided, query_form, together_form
+from streams.columns.plain import Answers, PlainQueries, asks_all
 from streams.operators.contract import NONE_UNREAD, Batch, EmitBatch, Load, Position, Predict, Skip, Span, Unload
 from streams.operators.selection.kernel import MARGIN_PART, MARGIN_US
-from streams.operators.selection.plain import Answers, asks_all
 from streams.operators.statistics import BY_COLUMNS, MAX_LABELS, NOT_BY_COLUMNS, render
 
 if TYPE_CHECKING:
@@ -203,6 +203,7 @@ class ColumnSelection(Behind):
     ) -> None:
         super().__init__(kernel)
         self._selection = selection
+        self._plain = PlainQueries(selection)
         self._models = models
         self._codec = codec
         self._unpack = unpack
@@ -213,7 +214,7 @@ class ColumnSelection(Behind):
         self._is_changed = True
         self._slices = Slices()
         self._answered: Counter[str] = Counter()  # by application
-        self._elsewhere = AskedElsewhere(selection.plain, codec)
+        self._elsewhere = AskedElsewhere(self._plain, codec)
         self._left: Counter[str] = Counter()  # by why
         self._owed: Effects = []  # by models, from calls that failed
 
@@ -282,7 +283,7 @@ class ColumnSelection(Behind):
 
     def _on_batches(self, batches: list[Batch], now_us: int, effects: Effects) -> None:
         """Answer what is plain, and leave the rest, run by run."""
-        self._selection.plain.quotas.set_limits()
+        self._plain.quotas.set_limits()
         self._follow()
         its = [(each, each.lane) for each in self._applications.values() if each.lane is not None][:MOST_LANES]
         lanes = [each for each, _ in its]
@@ -308,7 +309,7 @@ class ColumnSelection(Behind):
 
     def _draws(self, poll: Poll, number: int, its: _ColumnApplication, now_us: int, wanted: list[StateKey]) -> bool:
         """Tell whether an application answers now, and have it draw by its states as they were read last."""
-        plain, application, lane = self._selection.plain, its.deployed.application, its.lane
+        plain, application, lane = self._plain, its.deployed.application, its.lane
         places = poll.places_of(number) if its.is_outside else 1
         if lane is None or plain.is_timed() or not plain.has_room(application.name, places):
             return False
@@ -331,14 +332,14 @@ class ColumnSelection(Behind):
 
         Else a row that waits for its state changes nothing for the others but that it is known, whenever it comes.
         """
-        recent = self._selection.plain.quotas.by_name[name].recent
+        recent = self._plain.quotas.by_name[name].recent
         return any(recent.of(number).size + poll.count >= recent.capacity for number in poll.partitions())
 
     def _decider(
         self, its: _ColumnApplication, context: str | None, now_us: int, wanted: list[StateKey]
     ) -> _Decider | None:
         """Return what decides queries with a context; None: it has not been read, or asks otherwise."""
-        arms = self._selection.plain.arms(its.deployed, context, now_us, wanted)
+        arms = self._plain.arms(its.deployed, context, now_us, wanted)
         if arms is None:
             return None
         known = its.states.get(context)
@@ -354,7 +355,7 @@ class ColumnSelection(Behind):
     ) -> None:
         """Answer the runs of plain rows, and give the kernel the others, in order."""
         if any(lanes[number].is_outside for number in poll.lanes_of(0, poll.count)):
-            self._selection.plain.next_turn()
+            self._plain.next_turn()
         runs = [*poll.runs(), (False, poll.count)]
         if len(runs) > MOST_RUNS + 1:
             for number in poll.lanes_of(0, poll.count):
@@ -390,7 +391,7 @@ class ColumnSelection(Behind):
 
     def _ask_elsewhere(self, poll: Poll, run: _RowRun, number: int, now_us: int, effects: Effects) -> None:
         """Ask the workers of an application's rows, which wait from now on."""
-        its, held = run.lanes[number], _Recents(run.lanes, self._selection.plain.quotas)
+        its, held = run.lanes[number], _Recents(run.lanes, self._plain.quotas)
         taken = TakenRows(*poll.take(run.begin, run.end, number, held))
         held.give_back()
         by = [decider.elsewhere for decider in its.deciding]
@@ -492,7 +493,7 @@ class ColumnSelection(Behind):
     def _together(self, its: _ColumnApplication, decider: _Decider, given: tuple[_Given, ...]) -> TogetherForm | None:
         """Return how an answer of all models is written, as the kernel makes it; None: it has no column form."""
         if given not in decider.together:
-            arms, plain, name = decider.arms, self._selection.plain, its.deployed.application.name
+            arms, plain, name = decider.arms, self._plain, its.deployed.application.name
             ok = Outcome.OK
             outputs = [
                 ModelOutput(model, *each[:1], ok, each[1]) for model, each in zip(arms.names, given, strict=True)
@@ -521,7 +522,7 @@ class ColumnSelection(Behind):
 
     def _write(self, poll: Poll, run: _RowRun, lanes: Iterable[int], answered_us: int, effects: Effects) -> None:
         """Write the answers of a run, and count them."""
-        plain, held = self._selection.plain, _Recents(run.lanes, self._selection.plain.quotas)
+        plain, held = self._plain, _Recents(run.lanes, self._plain.quotas)
         answered: Answered = poll.answer(run.begin, run.end, answered_us, held, MOST_BYTES)
         held.give_back()
         for partition, data, count, spans in answered.batches:
@@ -552,7 +553,7 @@ class ColumnSelection(Behind):
             return
         self._is_changed = False
         known, self._applications, self._whys = self._applications, {}, {}
-        for name, deployed in self._selection.plain.applications().items():
+        for name, deployed in self._plain.applications().items():
             if isinstance(deployed, str):
                 self._whys[name] = deployed
             elif name in known and known[name].deployed is deployed:
@@ -563,7 +564,7 @@ class ColumnSelection(Behind):
 
     def _made(self, deployed: Deployed, form: tuple[str, tuple[int, ...]]) -> _ColumnApplication:
         """Return an application whose inputs have this form, if it is known and can be read."""
-        made = _ColumnApplication(deployed, form, self._selection.plain.is_outside(deployed))
+        made = _ColumnApplication(deployed, form, self._plain.is_outside(deployed))
         if form[0] and not (made.is_outside and not self._elsewhere.fits(form)):
             name = deployed.application.name
             try:

@@ -70,7 +70,7 @@ cdef extern from *:
     """
     uint32_t crc32_of(const uint8_t* at, size_t size) noexcept nogil
 
-cdef int64_t AHEAD_US = 1_000_000  # as `operators.selection.times.AHEAD_US`
+cdef int64_t AHEAD_US = 1_000_000  # as `operators.times.AHEAD_US`
 cdef int64_t MOST_AGE_US = 1 << 45  # a year: so far apart sums of times do not overflow
 cdef uint32_t MARKS = 1 << 12  # as in `operators.ids`
 

@@ -19,11 +19,11 @@ from policies.errors import PolicyError
 from schemas import topics
 from schemas.records import Outcome, Prediction, is_ranked
 from streams.operators.cold_start import started
+from streams.operators.configuration import HEDGE
 from streams.operators.contract import Emit, Record, StateKey
-from streams.operators.selection.features import Recalled
-from streams.operators.selection.hedging import HEDGE
+from streams.operators.selection.again.plan import OVERDUE
+from streams.operators.selection.features.lookup import Recalled
 from streams.operators.selection.kernel import Selection
-from streams.operators.selection.plan import OVERDUE
 from streams.operators.selection.state_view import arms_of
 from streams.replay.configurations import Configured
 from streams.replay.outputs import batched, batches, has_substitutes, is_whole

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from schemas.records import Outcome
 from streams.operators.selection.admission import Admission
+from streams.operators.selection.again.plan import OVERDUE
 from streams.operators.selection.latencies import QUANTILE, Latencies
-from streams.operators.selection.plan import OVERDUE, OVERLOADED
+from streams.operators.selection.questions import OVERLOADED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -23,7 +23,7 @@ from schemas.errors import DecodeError
 from schemas.records import Model, ModelPredictions, Outcome, is_ranked, outputs_of
 from schemas.topics import model_version
 from streams.operators.contract import BEHIND
-from streams.operators.selection.coding import curve_of
+from streams.operators.selection.coded.code import curve_of
 from streams.replay.held_records import HeldRecords
 from streams.replay.report import ANSWERS, OUTPUTS
 from streams.replay.stages import outputs_with_ids

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from policies.graph import MOST_STAGES
 from schemas.records import ModelOutput, Outcome
-from streams.operators.selection.walk import row_id
+from streams.operators.selection.graph.walk import row_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

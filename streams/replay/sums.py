@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from streams.operators.selection.coding import decoded, members_of, numbers_of
+from streams.operators.selection.coded.code import decoded, members_of, numbers_of
 from streams.replay.held_records import HeldRecords
 
 if TYPE_CHECKING:

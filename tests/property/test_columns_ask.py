@@ -294,7 +294,7 @@ def test_columns_and_the_rest_do_what_the_kernel_does_alone(
         twin.perform(twin.kernel.on_timer(now_us + 10_000_000), now_us + 10_000_000)
     assert columns.seen() == alone.seen()
     assert columns.kernel.statistics()["pending"] == 0
-    assert all(not quota.places for quota in columns.selection.plain.quotas)
+    assert all(not quota.places for quota in columns.selection.quotas)
 
 
 def test_what_workers_are_asked_is_the_same_record_for_record() -> None:
@@ -321,7 +321,7 @@ def test_plain_queries_to_workers_are_answered_by_columns_and_no_object_waits_fo
     queries = [usual(f"q{n}", np.ones(4, np.float32), sent_us=NOW) for n in range(50)]
     data = batch(1, [(None, CODEC.encode(query), []) for query in queries])
     twin.give([Batch(topics.QUERIES, 0, 1, 51, data)], NOW)
-    assert not any(twin.selection.plain.waiting.values())
+    assert not any(twin.selection.serving.combiner.waiting.values())
     assert len(twin.asked) == 50
     for offset, name in enumerate(MODELS):
         ids = tuple(row[2] for row in twin.asked if row[0] == topics.model_queries(name))

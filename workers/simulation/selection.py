@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from streams.operators.selection.latencies import RunningQuantile
-from streams.operators.selection.serving import MAX_RETURN_SHARE
+from streams.operators.selection.questions import MAX_RETURN_SHARE
 
 if TYPE_CHECKING:
     from array import array

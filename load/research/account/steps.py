@@ -92,6 +92,8 @@ _RULES: Final[Mapping[str, str]] = {
     "streams.operators.selection.kernel": "select",
     "streams.operators.selection.kernel:Selection.next_deadline": "heap",
     "streams.operators.selection.kernel:Selection.on_timer": "heap",
+    "streams.operators.selection.questions": "select",
+    "streams.operators.selection.questions:Questions.flush": "gather",
     "streams.operators.selection.serving": "select",
     "streams.operators.selection.serving:Serving.next_deadline": "heap",
     "streams.operators.selection.serving:Serving.on_outputs": "combine",

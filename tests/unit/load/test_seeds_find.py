@@ -17,8 +17,9 @@ from streams.operators.contract import NONE_UNREAD, Span
 from streams.operators.ids import IdTimes
 from streams.operators.join import observation, outcomes
 from streams.operators.join.kernel import Joiner, JoinerSettings
-from streams.operators.selection import answer, features
-from streams.operators.selection.features import QueryFeatures
+from streams.operators.selection import answer
+from streams.operators.selection.features import lookup as features
+from streams.operators.selection.features.lookup import QueryFeatures
 from streams.promotion import apprentice
 from streams.runtime.role import accumulator as lanes
 from streams.runtime.role.state_queue import StateQueue

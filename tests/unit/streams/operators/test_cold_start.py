@@ -82,7 +82,7 @@ def test_spread_contexts_start_from_the_common_state_of_their_own_partition() ->
         (own,) = wanted(kernel.on_records([Record(topics.QUERIES, 0, 0, NOW_US, None, query)], NOW_US))
         assert own == StateKey(state_partition(f"digits:{context}", 4), f"digits:{context}")
         kernel.on_states({own: None}, NOW_US)
-        arms = kernel._states.arms(own, kernel._configuration.applications["digits"])
+        arms = kernel._states.arms(own, kernel.configuration.applications["digits"])
         assert arms is not None
         begun = started(common[StateKey(own.partition, "digits")], spec(create("exp3")))
         assert arms.weights == arms_of(create("exp3"), application.models, own.name, begun).weights

@@ -7,7 +7,7 @@ import numpy as np
 from schemas import topics
 from schemas.records import Application, Model, Prediction, Query, Source, Tensor
 from streams.operators.contract import LOOKED_UP, Emit, FetchFeatures, FetchStates, Record
-from streams.operators.selection.fair_queue import TURN
+from streams.operators.selection.features.fair_queue import TURN
 from streams.operators.selection.kernel import Selection, SelectionSettings
 from tests.loops import CODEC, row
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from schemas.records import ModelOutput, Outcome, Tensor
-from streams.operators.selection.coding import CodedRow, decoded, members_of, parity_id
+from streams.operators.selection.coded.code import CodedRow, decoded, members_of, parity_id
 from streams.replay.sums import Sums
 
 ROWS = [CodedRow(0, 'a"b', 0, 1, 2), CodedRow(3, "c", 0, 1, 2), CodedRow(0, "@7", 0, 1, 2)]

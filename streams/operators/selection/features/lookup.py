@@ -26,7 +26,8 @@ from schemas.inputs import asked_about
 from schemas.records import Features, Tensor
 from streams.operators.configuration import CANDIDATE
 from streams.operators.contract import LOOKED_UP, Emit, FetchFeatures
-from streams.operators.selection.feature_table import LARGEST, FeatureTable
+from streams.operators.selection.features.table import LARGEST, FeatureTable
+from streams.operators.selection.pending import Lookups
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -347,9 +348,10 @@ def _mean(rows: Sequence[tuple[float, ...]]) -> tuple[float, ...]:
 
 def _give(query: Pending, found: Recalled) -> None:
     """Set a query's features and those of its candidates, and what its models are asked about."""
-    query.features, query.imputed, rows, query.unknown = found
+    lookups = query.lookups = query.lookups or Lookups()
+    query.features, lookups.imputed, rows, lookups.unknown = found
     if query.input is not None:
         query.input = asked_about(query.input, found.features)
     if rows is not None:
-        query.candidates = rows
+        lookups.candidates = rows
         query.grow(len(rows.data))

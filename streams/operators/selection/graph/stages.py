@@ -1,4 +1,4 @@
-"""Walks graphs: asks the stages about the query, and each next stage about the answers that have come.
+"""Asks the stages of graphs: the first ones about the query, and each next stage about the answers that have come.
 
     query ─▶ first stages ─▶ rows ─▶ models ─▶ outputs ─▶ items ─▶ conditions ─▶ the next stages' rows ─▶ ...
                                │                  ├─ all that a row has waited for ─▶ it is asked
@@ -18,44 +18,24 @@ from policies.graph import graph_of
 from policies.items import InputError
 from schemas.records import Outcome, Query
 from streams.operators.contract import Record
-from streams.operators.selection.latencies import Latencies
+from streams.operators.selection.graph.answer import walked
+from streams.operators.selection.graph.inputs import awaited, given
+from streams.operators.selection.graph.walk import ROOM, StageRow, Walk
 from streams.operators.selection.pending import PLACE_BYTES, Pending, size
-from streams.operators.selection.walk import ROOM, StageRow, Walk
-from streams.operators.selection.walk_inputs import awaited, given
+from streams.operators.selection.questions import Asker, Question
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Sequence
 
     from policies.items import Item
-    from schemas.records import Input, Model, Stage
+    from schemas.records import Input, Prediction, Stage
     from streams.operators.contract import Effects
-    from streams.operators.selection.combiner import Combiner
-    from streams.operators.statistics import Counters
 
 
-class Walks:
-    """Asks the stages of all queries in hand.
+class Stages(Asker):
+    """Asks the stages of all queries in hand."""
 
-    Args:
-        combiner: holds queries and rows, and answers.
-        models: that are deployed, by name, as they change.
-        ask: asks a row's model until then, in a step of its query, at a time; False: it would answer too late.
-        counters: of the role.
-    """
-
-    __slots__ = ("_ask", "_combiner", "_counters", "_models")
-
-    def __init__(
-        self,
-        combiner: Combiner,
-        models: Mapping[str, Model],
-        ask: Callable[[Pending, int, int, int], bool],
-        counters: Counters,
-    ) -> None:
-        self._combiner = combiner
-        self._models = models
-        self._ask = ask
-        self._counters = counters
+    __slots__ = ()
 
     def begin(self, query: Pending, now_us: int, effects: Effects) -> None:
         """Ask the first stages about a query whose model has been chosen."""
@@ -66,21 +46,22 @@ class Walks:
             query.decision = None
             effects.append(self._combiner.answer(query, now_us, "unknown_model"))
             return
-        self._combiner.latencies = self._combiner.latencies or Latencies()
+        self._combiner.watch_latencies()
         self._combiner.open([query])  # which may rename it, and its rows are named after it
-        query.walk = walk = Walk(graph_of(application.stages), chosen, query.row_id)
+        query.follow_up = walk = Walk(self, graph_of(application.stages), chosen, query.row_id)
         query.keep_input()
         self._follow(query, walk, None, now_us)
         self._end(query, walk, now_us, effects)
 
-    def take(self, asked: Pending, now_us: int, effects: Effects) -> None:
+    def on_output(self, query: Pending, now_us: int, effects: Effects) -> None:
         """Take a row's output, and ask the stages that follow; the last one answers its query."""
-        row, query = asked.row, asked.root
-        if row is None or query is None:
+        row, asked = query.follow_up, query
+        if not isinstance(row, StageRow) or row.query is None:
             return
         self._combiner.let_go(asked.partition, asked.row_id)
-        walk = query.walk
-        if walk is None or query.answered or walk.waiting.pop(asked.row_id, None) is None:
+        query = row.query
+        walk = query.follow_up
+        if not isinstance(walk, Walk) or query.answered or walk.waiting.pop(asked.row_id, None) is None:
             return
         row.output, row.took_us, row.message = asked.outputs[row.model], now_us - row.at_us, asked.message
         self._count(query, row, row.output.outcome.value)
@@ -89,6 +70,18 @@ class Walks:
             for joining in walk.joins.pop(row.row_id, ()):
                 self._join(query, walk, joining, now_us)
         self._end(query, walk, now_us, effects)
+
+    def answer(self, query: Pending, now_us: int, reason: str | None) -> Prediction | None:
+        """Return the answer of a graph; its rows are let go of, and those without an output are misses."""
+        walk, latencies = query.follow_up, self._combiner.latencies
+        if not isinstance(walk, Walk):
+            return None
+        for row_id, row in walk.waiting.items():
+            if latencies is not None:
+                latencies.miss(row.model, now_us - row.at_us, now_us)
+            self._combiner.let_go(query.partition, row_id)
+        walk.waiting.clear()
+        return walked(query, walk, now_us, reason, self._models)
 
     def _end(self, query: Pending, walk: Walk, now_us: int, effects: Effects) -> None:
         if not walk.waiting and not query.answered:
@@ -164,8 +157,7 @@ class Walks:
             self._refuse(query, row, error)
             return
         asked = _asked(query, row, its_input, is_chosen=not row.stage.model)
-        depth = walk.graph.depths[row.stage.name]
-        if not self._is_in_time(row, now_us) or not self._ask(asked, row.until_us, depth, now_us):
+        if not self._is_in_time(row, now_us) or not self._is_put(asked, row, walk, now_us):
             row.fail(Outcome.OVERLOADED)
             row.took_us = now_us - row.at_us
             self._count(query, row, Outcome.OVERLOADED.value)
@@ -174,6 +166,15 @@ class Walks:
         query.grow(size(its_input))
         if asked.outputs:  # remembered
             self._combiner.ready.append(asked)
+
+    def _is_put(self, asked: Pending, row: StageRow, walk: Walk, now_us: int) -> bool:
+        """Ask a row's model; False: it refuses."""
+        row.asker = self
+        step, place = walk.graph.depths[row.stage.name], self._questions.row_turn % self._models[row.model].partitions
+        if self._questions.put(Question(asked, asked.models, row.until_us, step, place), now_us):
+            return True
+        self._combiner.let_go(asked.partition, asked.row_id)
+        return False
 
     def _refuse(self, query: Pending, row: StageRow, error: InputError) -> None:
         row.fail(Outcome.INVALID, f"stage {row.stage.name}: {error}")
@@ -201,11 +202,11 @@ class Walks:
 def _asked(query: Pending, row: StageRow, its_input: Input, *, is_chosen: bool) -> Pending:
     """Return a row as a query of its own: its time is the stage's, and who answers is not for its policy to say."""
     version = query.version if is_chosen else None
-    position = query.completes[0]
+    position = query.origin.completes[0]
     its = Query(
         row.row_id, query.application_name, its_input, query.context, row.at_us, None, query.priority, (), version
     )
-    record = Record(position.topic, position.partition, position.offset, row.at_us, query.key, None)
+    record = Record(position.topic, position.partition, position.offset, row.at_us, query.origin.key, None)
     asked = Pending(its, record, query.application, row.at_us, row.at_us, row.until_us, row.until_us)
-    asked.models, asked.row, asked.root = (row.model,), row, query
+    asked.models, asked.follow_up, row.query = (row.model,), row, query
     return asked

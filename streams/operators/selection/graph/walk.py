@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from policies.graph import path
 from policies.items import items_of
 from schemas.records import ModelOutput, Outcome, StageOutput
+from streams.operators.selection.pending import FollowUp
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from policies.graph import Graph
     from policies.items import Item
     from schemas.records import Stage
+    from streams.operators.selection.pending import FollowsUp, Pending
 
 ROOM: Final = 1_024  # rows of one query: each stage that follows a row has an equal part of the row's room
 
@@ -29,7 +31,7 @@ ROOM: Final = 1_024  # rows of one query: each stage that follows a row has an e
 Key: TypeAlias = "tuple[tuple[int, int], ...]"
 
 
-class StageRow:
+class StageRow(FollowUp):
     """What one stage is asked about one item.
 
     Attributes:
@@ -48,6 +50,7 @@ class StageRow:
         took_us: from then until it was known what became of it.
         left_out: so many items, from this one on, are not asked about.
         message: for a person: why there is no answer.
+        query: whose row it is, once it has been asked.
     """
 
     __slots__ = (
@@ -62,6 +65,7 @@ class StageRow:
         "model",
         "output",
         "part",
+        "query",
         "room",
         "row_id",
         "stage",
@@ -69,9 +73,12 @@ class StageRow:
         "until_us",
     )  # fmt: skip
 
+    is_part = True
+
     def __init__(
         self, root_id: str, stage: Stage, model: str, before: StageRow | None, item: int, part: Item | None
     ) -> None:
+        super().__init__()
         self.row_id: str = row_id(root_id if before is None else before.row_id, stage.name, item)
         self.stage = stage
         self.model = model
@@ -85,6 +92,7 @@ class StageRow:
         self.output: ModelOutput | None = None
         self._items: tuple[list[Item], bool] | None = None
         self.message = ""
+        self.query: Pending | None = None
 
     @property
     def is_good(self) -> bool:
@@ -118,7 +126,7 @@ class StageRow:
         return StageOutput(*its, before, self.item, self.at_us, self.took_us, self.until_us, self.left_out, beside)
 
 
-class Walk:
+class Walk(FollowUp):
     """What one query has asked of its application's graph.
 
     Attributes:
@@ -133,7 +141,8 @@ class Walk:
 
     __slots__ = ("graph", "joins", "lists", "model", "root_id", "rows", "waiting")
 
-    def __init__(self, graph: Graph, model: str, root_id: str) -> None:
+    def __init__(self, asker: FollowsUp, graph: Graph, model: str, root_id: str) -> None:
+        super().__init__(asker)
         self.graph = graph
         self.model = model
         self.root_id = root_id

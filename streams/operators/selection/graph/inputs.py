@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 from policies.conditions import parse
 from policies.graph import QUERY, path, sources
 from policies.items import InputError, cropped, joined, part_of
-from streams.operators.selection.walk import row_id
+from streams.operators.selection.graph.walk import row_id
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from policies.items import Item
     from schemas.records import Input
-    from streams.operators.selection.walk import StageRow, Walk
+    from streams.operators.selection.graph.walk import StageRow, Walk
 
 
 def awaited(walk: Walk, row: StageRow) -> str:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
-from streams.operators.selection.coding import Code, CodedRow, ParityRow, Reconstructed, decoded, parity_id
+from streams.operators.selection.coded.code import Code, CodedRow, ParityRow, Reconstructed, decoded, parity_id
 from streams.operators.selection.latencies import QUANTILE, RunningQuantile
 
 if TYPE_CHECKING:

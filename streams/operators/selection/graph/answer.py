@@ -11,14 +11,14 @@ import numpy as np
 from policies.graph import path
 from schemas.records import ModelOutput, Outcome, Status, Tensor
 from streams.operators.selection.answer import answered, reason_of, without
-from streams.operators.selection.walk_inputs import meant
+from streams.operators.selection.graph.inputs import meant
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from schemas.records import Model, Prediction, Value
+    from streams.operators.selection.graph.walk import StageRow, Walk
     from streams.operators.selection.pending import Pending
-    from streams.operators.selection.walk import StageRow, Walk
 
 _MESSAGE: Final = 1_000  # characters, as of other answers
 TOO_MANY, NOTHING = "too_many_items", "nothing_to_ask"

@@ -18,8 +18,9 @@ from schemas import topics
 from schemas.errors import SchemaError
 from schemas.records import ModelOutput, ModelQueries, Outcome, Tensor
 from streams.operators.contract import Emit
-from streams.operators.selection.coding import CodedRow, code_of, numbers_of
-from streams.operators.selection.groups import CodedSource, Groups
+from streams.operators.selection.coded.code import CodedRow, code_of, numbers_of
+from streams.operators.selection.coded.groups import CodedSource, Groups
+from streams.operators.selection.pending import FollowUp
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from schemas.codec import Codec
     from schemas.records import Application, Input, Model, ModelPredictions
     from streams.operators.contract import Effects
-    from streams.operators.selection.coding import Code, ParityRow, Reconstructed
+    from streams.operators.selection.coded.code import Code, ParityRow, Reconstructed
     from streams.operators.selection.combiner import Combiner
     from streams.operators.selection.dispatch import Dispatcher, Row
     from streams.operators.selection.pending import Pending
@@ -198,10 +199,12 @@ class Reconstruction:
             if query is None or model not in query.models or model in query.outputs:
                 continue
             self._counters["reconstructed_total", "application", query.application_name, "model", model] += 1
-            query.outputs[model], query.right = self._output(one), one.code.right
-            if query.plan is not None and query.is_due:
+            query.outputs[model] = self._output(one)
+            follow_up = query.follow_up = query.follow_up or FollowUp()
+            follow_up.right = one.code.right
+            if query.is_due and follow_up.asker is not None:
                 self._combiner.ready.append(query)
-            elif query.plan is None and len(query.outputs) == len(query.models):
+            elif query.is_due:
                 effects.append(self._combiner.answer(query, now_us))
 
     def _output(self, one: Reconstructed) -> ModelOutput:

@@ -1,6 +1,6 @@
 """Applications whose queries ask models whose word is the answer, whatever the query.
 
-Columns answer such queries many at a time (`streams.columns`). What they need of selection is here: whom to ask, with
+Columns answer such queries many at a time. What they need of selection is here: whom to ask, with
 which shares, and to be counted like everybody. A word says why an application's queries are not plain.
 
     the model runs here     ─▶ answered at once
@@ -19,9 +19,9 @@ from schemas.records import Query
 from streams.operators.configuration import RUNNING_MEAN
 from streams.operators.contract import Record
 from streams.operators.selection.answer import Substitutes, predicted
-from streams.operators.selection.canaries import canary_shares
+from streams.operators.selection.dispatch import canary_shares
 from streams.operators.selection.pending import Pending
-from streams.operators.selection.serving import MAX_RETURN_SHARE
+from streams.operators.selection.questions import MAX_RETURN_SHARE
 from streams.operators.selection.state_view import OutsideArms
 
 if TYPE_CHECKING:
@@ -29,12 +29,11 @@ if TYPE_CHECKING:
 
     from policies.contract import Policy
     from schemas.records import ModelOutput, ModelPredictions, Prediction
-    from streams.operators.configuration import Configuration, Deployed
+    from streams.operators.configuration import Deployed
     from streams.operators.contract import StateKey
-    from streams.operators.selection.pending import Quota, Quotas
-    from streams.operators.selection.serving import Serving
+    from streams.operators.selection.kernel import Selection
+    from streams.operators.selection.pending import Quota
     from streams.operators.selection.state_view import Arms
-    from streams.operators.statistics import Counters
 
 
 class Answers(NamedTuple):
@@ -87,23 +86,15 @@ class Way(NamedTuple):
 
 
 class PlainQueries:
-    """What columns need of the selection kernel, whose parts these are."""
+    """What columns need of the selection kernel."""
 
-    def __init__(
-        self,
-        configuration: Configuration,
-        quotas: Quotas,
-        arms: Callable[[Deployed, str | None, int, int, list[StateKey]], Arms | None],
-        serving: Serving,
-        counters: Counters,
-        next_turn: Callable[[], None],
-    ) -> None:
-        self.quotas = quotas
-        self.next_turn = next_turn
-        self._configuration = configuration
-        self._arms = arms
-        self._serving = serving
-        self._counters = counters
+    def __init__(self, selection: Selection) -> None:
+        self.quotas = selection.quotas
+        self.next_turn = selection.next_turn
+        self._configuration = selection.configuration
+        self._arms = selection.known_arms
+        self._combiner, self._questions = selection.serving.combiner, selection.serving.questions
+        self._counters = selection.counters
 
     def applications(self) -> dict[str, Deployed | str]:
         """Return those that are deployed, or in a word why their queries are not plain."""
@@ -134,14 +125,14 @@ class PlainQueries:
         sent_us = asked.sent_us
         record = Record(topics.QUERIES, 0, 0, sent_us, None, b"")
         query = Pending(asked, record, deployed.application, sent_us, sent_us, sent_us, sent_us)
-        query.decision, query.models, _ = arms.choices[0]
-        query.weights, query.confidences = arms.votes, arms.confidences
+        query.decision, query.models = arms.choices[0]
+        query.weights, query.arms = arms.votes, arms
         query.outputs = {output.model: output for output in outputs}
         return predicted(query, sent_us, None, Substitutes(), self._configuration.classes, self._configuration.models)
 
     def is_timed(self) -> bool:
         """Tell whether each batch is to be timed from its first query on: then nothing is plain."""
-        return self._serving.combiner.latencies is not None
+        return self._combiner.latencies is not None
 
     def has_room(self, name: str, places: int = 1) -> bool:
         """Tell whether an application may have so much more in hand."""
@@ -161,7 +152,7 @@ class PlainQueries:
             if not quota.expired:  # it comes to nothing after some hundred
                 break
             quota.note_arrival(0, is_expired=False)
-        self._serving.count_asked(name, asked, slack_us)
+        self._questions.count_asked(name, asked, slack_us)
 
     def count_answered(self, name: str, durations_us: Sequence[int], late: int, now_us: int) -> None:
         """Count answers; arguments are as in `Answers`."""
@@ -170,58 +161,61 @@ class PlainQueries:
             counters["answers_total", "application", name, "status", "complete", "reason", ""] += len(durations_us)
         if late:
             counters["late_answers_total", "application", name, "status", "complete"] += late
-        self._serving.combiner.count(name, durations_us, now_us)
+        self._combiner.count(name, durations_us, now_us)
 
     def is_outside(self, deployed: Deployed) -> bool:
         """Tell whether all models of an application run in workers."""
-        return self._serving.inside.isdisjoint(map(topics.model_queries, deployed.application.models))
+        return self._questions.inside.isdisjoint(map(topics.model_queries, deployed.application.models))
 
     @property
     def way(self) -> Way:
         """The way back from a worker."""
-        return Way(MAX_RETURN_SHARE, self._serving.back_us)
+        return Way(MAX_RETURN_SHARE, self._questions.back_us)
 
     @property
     def spare_us(self) -> int:
         """How much later than due an output may still be of use, by the latest query."""
-        return self._serving.spare_us
+        return self._questions.dispatcher.spare_us
 
     def place(self, topic: str) -> int:
         """Return the partition of a model's topic whose turn it is."""
-        return self._serving.place(topic)
+        return self._questions.dispatcher.place(topic, self._questions.turn)
 
     @property
     def waiting(self) -> Mapping[int, Mapping[str, Pending]]:
         """Queries that wait in the kernel, by partition and row id."""
-        return self._serving.combiner.waiting
+        return self._combiner.waiting
 
     def lend(self, fetch: Callable[[Iterable[tuple[int, str]]], None]) -> None:
         """Have queries that wait in columns fetched by this, as far as the kernel needs them; it calls `resume`."""
-        self._serving.combiner.fetch = fetch
+        self._combiner.fetch = fetch
 
     def takes_outputs(self) -> bool:
         """Tell whether nobody but the query itself looks at a model's output."""
-        return not (self.is_timed() or self._serving.is_coding)
+        coded = self._questions.coded
+        return not (self.is_timed() or (coded is not None and coded.waits))
 
     def admits(self, deployed: Deployed, rows: int) -> bool:
         """Tell whether so many rows would be asked of each of an application's models, whenever they are due."""
-        return self._serving.admits(deployed.application.models, rows)
+        admission = self._questions.admission
+        return admission is None or admission.has_room(deployed.application.models, rows)
 
     def on_asked(self, model: str, due_us: Sequence[int], now_us: int) -> None:
         """Take that columns have asked a model, and when the rows are due."""
-        self._serving.on_asked(model, due_us, now_us)
+        if self._questions.admission is not None:
+            self._questions.admission.ask((model,), max(due_us), now_us, len(due_us))
 
     def on_outputs(self, batch: ModelPredictions, written_us: int, now_us: int) -> None:
         """Take that columns have answered by a worker batch, which was written at a time."""
-        self._serving.on_columns(batch, written_us, now_us)
+        self._questions.on_batch(batch, written_us, now_us)
 
     def resume(self, waits: Sequence[tuple[Deployed, Quota, Arms, WaitingQuery]]) -> None:
         """Let queries wait in the kernel that have waited in columns, as if they had waited here all the time."""
-        self._serving.combiner.take_over([_pending(*each) for each in waits])
+        self._combiner.take_over([_pending(*each) for each in waits])
 
     def _why_not(self, deployed: Deployed) -> str:
         """Return in a word what an application has that columns do not; "" = nothing."""
-        inside, models, application = self._serving.inside, self._configuration.models, deployed.application
+        inside, models, application = self._questions.inside, self._configuration.models, deployed.application
         asked = {*map(topics.model_queries, application.models)}
         found = (
             ("graph", application.stages),
@@ -236,8 +230,8 @@ class PlainQueries:
             ("parity", application.parity and not inside >= asked),
             ("models", not models.keys() >= {*application.models}),
             ("canary", canary_shares(application.models, models, application)),
-            ("cache", self._serving.is_cached),
-            ("admission", self._serving.is_admitting and not inside.isdisjoint(asked)),
+            ("cache", self._questions.cache is not None),
+            ("admission", self._questions.admission is not None and not inside.isdisjoint(asked)),
         )
         return next((word for word, is_so in found if is_so), "")
 
@@ -250,13 +244,8 @@ def _pending(deployed: Deployed, quota: Quota, arms: Arms, waits: WaitingQuery) 
     times = waits.sent_us, waits.received_us, waits.deadline_us, waits.until_us
     pending = Pending(query, record, application, *times)
     pending.input, pending.row_id, pending.quota, pending.places = None, waits.row_id, quota, waits.places
-    pending.decision, pending.models, _ = arms.choices[waits.arm]
-    pending.weights, pending.read, pending.confidences, pending.aim = (
-        arms.votes,
-        arms.read,
-        arms.confidences,
-        arms.aim,
-    )
+    pending.decision, pending.models = arms.choices[waits.arm]
+    pending.weights, pending.arms = arms.votes, arms
     return pending
 
 

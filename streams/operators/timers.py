@@ -1,4 +1,4 @@
-"""What is due at a time unless its query is answered before, by the millisecond."""
+"""What is due at a time unless it is of no use by then, by the millisecond."""
 
 from __future__ import annotations
 
@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from streams.operators.selection.pending import Pending
-
 T = TypeVar("T")
-BUCKET_US: Final = 1_000  # as the combiner keeps deadlines
+BUCKET_US: Final = 1_000  # as deadlines are kept
 
 
-class Overdue(Generic[T]):
+class Timers(Generic[T]):
     """Items by when they are due.
 
     Args:
@@ -50,13 +48,3 @@ class Overdue(Generic[T]):
         """Remove and yield what is due and still of use."""
         while self._buckets and self._buckets[0] * BUCKET_US <= now_us:
             yield from filter(self._still, self._due.pop(heapq.heappop(self._buckets)))
-
-
-def steps() -> Overdue[tuple[Pending, int]]:
-    """Return queries, with their steps so far, by when their next models must be asked, answer or no answer."""
-    return Overdue(_waits_for_step)
-
-
-def _waits_for_step(waiting: tuple[Pending, int]) -> bool:
-    query, taken = waiting
-    return not query.answered and query.plan is not None and len(query.plan.taken) == taken

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
     from streams.operators.configuration import Deployed
-    from streams.operators.selection.features import FeatureWait
+    from streams.operators.selection.features.lookup import FeatureWait
     from streams.operators.selection.pending import Pending
 
 # Look-ups of a turn: as long as a slice of records at 10 to 30 us each (`Role.at_once`).

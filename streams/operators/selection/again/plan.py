@@ -15,26 +15,28 @@ from typing import TYPE_CHECKING, Final
 
 from policies.draw import uniform
 from schemas.records import Outcome, Step
+from streams.operators.selection.pending import FollowUp
+from streams.operators.selection.questions import OVERLOADED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from policies.contract import Ask, Steps
     from schemas.records import Decision, ModelOutput
+    from streams.operators.selection.pending import FollowsUp
 
 ESCALATE: Final = "escalate"
 OVERDUE: Final = "overdue"
 ASKED: Final = "asked"
 KEPT: Final = "kept"
 LATE: Final = "late"
-OVERLOADED: Final = "overloaded"
 
 
-class QueryPlan:
+class QueryPlan(FollowUp):
     """One query's questions.
 
     Attributes:
-        steps: what its policy may ask; None = nothing, it is asked again as it was (`hedging`).
+        steps: what its policy may ask; None = nothing, it is asked again as it was (`hedge`).
         taken: what has been decided after the first question.
         latest: the models that were asked last.
         copies: of models that were asked the same twice, which of both answers has come and was none.
@@ -42,11 +44,17 @@ class QueryPlan:
 
     __slots__ = ("copies", "latest", "steps", "taken")
 
-    def __init__(self, steps: Steps | None, models: tuple[str, ...]) -> None:
+    def __init__(self, steps: Steps | None, models: tuple[str, ...], asker: FollowsUp | None = None) -> None:
+        super().__init__(asker)
         self.steps = steps
         self.taken: tuple[Step, ...] = ()
         self.latest = models
         self.copies: dict[str, set[bool]] = {}
+
+    @property
+    def is_stepwise(self) -> bool:
+        """Whether its policy may ask other models after the first."""
+        return self.steps is not None
 
     @property
     def is_over(self) -> bool:
