@@ -1,7 +1,9 @@
 """Cascades: another model is asked where the answers that have come leave it in doubt, or do not come in time.
 
-first models ──▶ their outputs, or the last moment at which the next model is in time ──▶ `plan` ─┬▶ asked: go on
-└▶ not: answer
+    first models ──▶ outputs, or the last moment at which the next model is in time ──▶ `plan` ─┬▶ asked: go on
+                                                                                                └▶ not: answer
+
+The last moment is known once the next model's latency is.
 """
 
 from __future__ import annotations
