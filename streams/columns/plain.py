@@ -18,7 +18,7 @@ from schemas import topics
 from schemas.records import Query
 from streams.operators.configuration import RUNNING_MEAN
 from streams.operators.contract import Record
-from streams.operators.selection.answer import Substitutes, predicted
+from streams.operators.selection.answer import EXPIRED, Substitutes, predicted
 from streams.operators.selection.dispatch import canary_shares
 from streams.operators.selection.pending import Pending
 from streams.operators.selection.questions import MAX_RETURN_SHARE
@@ -130,6 +130,20 @@ class PlainQueries:
         query.outputs = {output.model: output for output in outputs}
         return predicted(query, sent_us, None, Substitutes(), self._configuration.classes, self._configuration.models)
 
+    def late(self, deployed: Deployed, message: str, asked: Query) -> Prediction:
+        """Return the answer to a query whose time was over when it came.
+
+        Args:
+            deployed: the application.
+            message: of the answer.
+            asked: the query; its times are those of the answer, too.
+        """
+        sent_us = asked.sent_us
+        record = Record(topics.QUERIES, 0, 0, sent_us, None, b"")
+        query = Pending(asked, record, deployed.application, sent_us, sent_us, sent_us, sent_us)
+        query.message = message
+        return predicted(query, sent_us, EXPIRED, Substitutes(), {}, self._configuration.models)
+
     def is_timed(self) -> bool:
         """Tell whether each batch is to be timed from its first query on: then nothing is plain."""
         return self._combiner.latencies is not None
@@ -153,6 +167,25 @@ class PlainQueries:
                 break
             quota.note_arrival(0, is_expired=False)
         self._questions.count_asked(name, asked, slack_us)
+
+    def count_late(self, name: str, answers: Answers, sent_ago_us: int, now_us: int) -> None:
+        """Count answers to queries whose time was over when they came.
+
+        Args:
+            name: of the application.
+            answers: as of `count`.
+            sent_ago_us: of the last one of them.
+            now_us: the time.
+        """
+        counters, quota, given = self._counters, self.quotas.by_name[name], len(answers.durations_us)
+        counters["queries_total", "application", name] += answers.queries
+        if given:
+            counters["answers_total", "application", name, "status", "default", "reason", EXPIRED] += given
+        if answers.late:
+            counters["late_answers_total", "application", name, "status", "default"] += answers.late
+        for _ in range(given):
+            quota.note_arrival(sent_ago_us, is_expired=True)
+        self._combiner.count(name, answers.durations_us, now_us, by_default=True)
 
     def count_answered(self, name: str, durations_us: Sequence[int], late: int, now_us: int) -> None:
         """Count answers; arguments are as in `Answers`."""

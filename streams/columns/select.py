@@ -13,6 +13,7 @@ from __future__ import annotations
 import sys
 from collections import Counter, OrderedDict
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
@@ -31,6 +32,7 @@ from streams.columns.plain import Answers, PlainQueries, asks_all
 from streams.operators.contract import NONE_UNREAD, Batch, EmitBatch, Load, Position, Predict, Skip, Span, Unload
 from streams.operators.selection.kernel import MARGIN_PART, MARGIN_US
 from streams.operators.statistics import BY_COLUMNS, MAX_LABELS, NOT_BY_COLUMNS, render
+from streams.operators.times import sent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -169,6 +171,7 @@ class _ColumnApplication:
         states: by context, those lately used, the last one last.
         forms: of its answers, by arm, version and kind.
         deciding: states of the poll's rows.
+        late: how answers are written to what came too late, by their message.
     """
 
     deployed: Deployed
@@ -178,6 +181,7 @@ class _ColumnApplication:
     states: OrderedDict[str | None, _Decider] = field(default_factory=OrderedDict)
     forms: dict[tuple[int, str, int], AnswerForm] = field(default_factory=dict)
     deciding: list[_Decider] = field(default_factory=list)
+    late: dict[str, TogetherForm] = field(default_factory=dict)
 
 
 class ColumnSelection(Behind):
@@ -296,6 +300,8 @@ class ColumnSelection(Behind):
             self._learn_forms(records)
             effects += self._kernel.on_records(records, now_us)
             return
+        for number in poll.late():
+            self._answer_late(poll, lanes, number, now_us, effects)
         wanted: list[StateKey] = []
         for number in poll.lanes_of(0, poll.count):
             if not self._draws(poll, number, lanes[number], now_us, wanted):
@@ -306,6 +312,37 @@ class ColumnSelection(Behind):
         self._take_turns(poll, lanes, left, now_us, effects)
         self._selection.fetch(wanted, now_us, effects)
         self._note_left(poll, left)
+
+    def _answer_late(
+        self, poll: Poll, lanes: list[_ColumnApplication], number: int, now_us: int, effects: Effects
+    ) -> None:
+        """Answer the rows of an application by default whose time was over when they came."""
+        its, plain = lanes[number], self._plain
+        name, ages = its.deployed.application.name, poll.ages(number)
+        forms = None if self._may_forget(name, poll) else self._late_forms(its, ages)
+        if forms is None:
+            poll.leave_late(number)
+            return
+        held = _Recents(lanes, plain.quotas)
+        head, middle, _ = forms[0]
+        answered = poll.answer_late(number, head, middle, [form.tail for form in forms], held, MOST_BYTES)
+        held.give_back()
+        _emit(answered, effects)
+        plain.count_late(name, Answers({}, *answered.of(number)[1:]), ages[-1][0], now_us)
+        self._answered[name] += len(answered.of(number)[2])
+
+    def _late_forms(self, its: _ColumnApplication, ages: list[tuple[int, bool]]) -> list[TogetherForm] | None:
+        """Return how late rows are answered, each with how long ago it was sent; None: that has no column form."""
+        known, deployed, said = its.late, its.deployed, [sent(ago_us, has_clock=has) for ago_us, has in ages]
+        if len(known) > MOST_TOGETHER:
+            known.clear()
+        for message in {*said} - known.keys():
+            answer = partial(self._plain.late, deployed, message)
+            try:
+                known[message] = together_form(self._codec, deployed.application.name, answer)
+            except (Uncut, SchemaError):
+                return None
+        return [known[message] for message in said]
 
     def _draws(self, poll: Poll, number: int, its: _ColumnApplication, now_us: int, wanted: list[StateKey]) -> bool:
         """Tell whether an application answers now, and have it draw by its states as they were read last."""
@@ -360,7 +397,7 @@ class ColumnSelection(Behind):
         if len(runs) > MOST_RUNS + 1:
             for number in poll.lanes_of(0, poll.count):
                 poll.leave(0, number, "turns")
-            effects += self._kernel.on_records(left.all(), now_us)
+            effects += self._kernel.on_records(left.some(poll.hand_over(poll.count)), now_us)
             return
         for (is_left, begin), (_, end) in pairwise(runs):
             if is_left:
@@ -525,12 +562,7 @@ class ColumnSelection(Behind):
         plain, held = self._plain, _Recents(run.lanes, self._plain.quotas)
         answered: Answered = poll.answer(run.begin, run.end, answered_us, held, MOST_BYTES)
         held.give_back()
-        for partition, data, count, spans in answered.batches:
-            completes = tuple([Span(topics.QUERIES, partition, *span) for span in spans])
-            effects.append(EmitBatch(topics.PREDICTIONS, partition, data, count, completes))
-        if answered.copies:
-            copies = [Position(topics.QUERIES, *place) for place in answered.copies]
-            effects.append(Skip(tuple(copies), "duplicate_query"))
+        _emit(answered, effects)
         for number in lanes:
             its, given = run.lanes[number], answered.of(number)
             name, names = its.deployed.application.name, its.deciding[0].arms.names
@@ -652,6 +684,16 @@ class _Recents:
         """Take over what has been added."""
         for recent, its in self._lent.values():
             its.generation, its.size = recent.generation, recent.size
+
+
+def _emit(answered: Answered, effects: Effects) -> None:
+    """Have answers written; copies need none."""
+    for partition, data, count, spans in answered.batches:
+        completes = tuple([Span(topics.QUERIES, partition, *span) for span in spans])
+        effects.append(EmitBatch(topics.PREDICTIONS, partition, data, count, completes))
+    if answered.copies:
+        copies = [Position(topics.QUERIES, *place) for place in answered.copies]
+        effects.append(Skip(tuple(copies), "duplicate_query"))
 
 
 def _complete(prediction: Prediction) -> Prediction:

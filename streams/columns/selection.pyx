@@ -34,6 +34,7 @@ cdef enum:
     SEVERAL = -4  # instead of a lane: an id of several
     WAITS = -5  # instead of a lane: left, and it does not matter which rows that are not left come first
     HANDED = -6  # instead of a lane: left, and Python has it
+    LATE = -16  # minus its lane, instead of that: its time was over when it came
     TAKEN_FIELDS = 13  # of a row that is taken
 
 # Why a query is left to Python; `WHYS` has their words.
@@ -79,6 +80,7 @@ cdef struct Row:
     const uint8_t* numbers
     int64_t offset, sent_us, deadline_us
     int lane, arm, batch, why, state
+    bint has_clock  # it says itself when it was sent
     int64_t places  # that it takes, see `pending.Quota`
     Py_ssize_t place  # among the rows of its arm
 
@@ -360,15 +362,112 @@ cdef class Poll:
     cdef int _times(self, Taken* record, Row* row, Lane lane, int64_t slo_us, int found) noexcept:
         """Tell whether there is time for an answer; the clock of its sender is right, or Python says so."""
         cdef int64_t margin_us = lane.margin_of(slo_us)
+        row.has_clock = row.sent_us != 0
         row.sent_us = row.sent_us or record.stamp_us
         # So far apart that sums cannot overflow.
         if not self.now_us - MOST_AGE_US < row.sent_us <= self.now_us + AHEAD_US:
             return TIMES
         row.deadline_us = row.sent_us + slo_us
-        if row.deadline_us - margin_us <= self.now_us:
+        if row.deadline_us - margin_us > self.now_us:
+            row.lane = found
+        elif row.sent_us <= self.now_us:
+            row.lane = LATE - found
+        else:
             return TIMES
-        row.lane = found
         return FINE
+
+    def late(self):
+        """Return which lanes have rows whose time was over when they came, and are answered first of all.
+
+        Who has the id of another row is left to Python: there it is seen who comes first. So are all, if a row's id is
+        not known.
+        """
+        cdef Py_ssize_t index
+        cdef int why
+        cdef set others = set(), found = set()
+        cdef bint is_known = True
+        for index in range(self.count):
+            why = self.rows[index].why
+            is_known = is_known and why != HEADERS and why != FOREIGN
+            if self.rows[index].lane > LATE:
+                others.add(self._id(self.rows + index))
+        for index in range(self.count):
+            if self.rows[index].lane <= LATE:
+                if not is_known or self._id(self.rows + index) in others:
+                    self.rows[index].lane, self.rows[index].why = LEFT, TIMES
+                else:
+                    found.add(LATE - self.rows[index].lane)
+        return found
+
+    def leave_late(self, int lane):
+        """Leave a lane's late rows to Python."""
+        cdef Py_ssize_t index
+        for index in range(self.count):
+            if self.rows[index].lane == LATE - lane:
+                self.rows[index].lane, self.rows[index].why = LEFT, TIMES
+
+    def ages(self, int lane):
+        """Return how long ago a lane's late rows were sent (us), and whether they say so themselves."""
+        cdef Py_ssize_t index
+        cdef list found = []
+        for index in range(self.count):
+            if self.rows[index].lane == LATE - lane:
+                found.append((self.now_us - self.rows[index].sent_us, bool(self.rows[index].has_clock)))
+        return found
+
+    def answer_late(
+        self, int number, bytes head not None, bytes middle not None, list tails not None, recents not None,
+        Py_ssize_t most_bytes
+    ):
+        """Answer a lane's late rows by default.
+
+        Args:
+            number: of the lane.
+            head: framing of an answer.
+            middle: between context and times.
+            tails: behind the token, row by row.
+            recents: as of `answer`.
+            most_bytes: of a record batch, unless one record has more.
+
+        Returns:
+            An `Answered`.
+
+        Raises:
+            ValueError: there is not a tail a row.
+        """
+        cdef Answered answered = Answered([(<Lane>lane).arms for lane in self.lanes])
+        cdef Lane lane = <Lane?>self.lanes[number]
+        cdef Recent recent = None
+        cdef Row* row
+        cdef Py_ssize_t index, place = 0, written_rows = -1
+        cdef int partition = -1, found
+        for index in range(self.count):
+            row = self.rows + index
+            if row.lane != LATE - number:
+                continue
+            if place >= len(tails):
+                raise ValueError("not a tail a row")
+            found = self.batches[row.batch][1]
+            if found != partition or <Py_ssize_t>self.output.size > most_bytes:
+                self._close(answered, partition, written_rows, self.now_us)
+                recent, partition, written_rows = recents(number, found), found, 0
+                begin_batch(&self.output)
+            row.lane = TAKEN
+            if recent.add(row):
+                self._write_late(row, lane, written_rows, text_of(head), text_of(middle), text_of(<bytes?>tails[place]))
+                answered.note_late(row, number, self.now_us)
+                written_rows += 1
+            else:
+                answered.again(partition, row.offset, number)
+            place += 1
+        self._close(answered, partition, written_rows, self.now_us)
+        return answered
+
+    cdef int _write_late(self, Row* row, Lane lane, Py_ssize_t number, Text head, Text middle, Text tail) except -1:
+        cdef Who who = self._who(row, lane, self.now_us)
+        begin_prediction(&self.output, number, &who, head, <size_t>middle.size, tail)
+        write_bytes(&self.output, middle)
+        return end_prediction(&self.output, &who, tail)
 
     def runs(self):
         """Return the runs of rows that are answered here or left, in order: whether they are left, and from where on.
@@ -380,7 +479,7 @@ cdef class Poll:
         cdef int is_left, last = -1
         for index in range(self.count):
             is_left = self.rows[index].lane == LEFT
-            if self.rows[index].lane != WAITS and is_left != last:
+            if self.rows[index].lane != WAITS and self.rows[index].lane != TAKEN and is_left != last:
                 found.append((is_left == 1, index))
                 last = is_left
         return found
@@ -767,18 +866,22 @@ cdef class Answered:
         return 0
 
     cdef int note(self, Row* row, int64_t answered_us) except -1:
-        cdef list spans = self._spans
         cdef list arms = self._arms[row.lane]
+        arms[row.arm] += 1
+        self._slacks[row.lane] = row.deadline_us - row.sent_us
+        return self.note_late(row, row.lane, answered_us)
+
+    cdef int note_late(self, Row* row, int lane, int64_t answered_us) except -1:
+        """Note an answer that nobody was asked for."""
+        cdef list spans = self._spans
         if spans and spans[len(spans) - 1] == row.offset:
             spans[len(spans) - 1] = row.offset + 1
         else:
             spans.append(row.offset)
             spans.append(row.offset + 1)
-        arms[row.arm] += 1
-        self._taken[row.lane] += 1
-        self._late[row.lane] += answered_us > row.deadline_us
-        (<list>self._durations[row.lane]).append(answered_us - row.sent_us)
-        self._slacks[row.lane] = row.deadline_us - row.sent_us
+        self._taken[lane] += 1
+        self._late[lane] += answered_us > row.deadline_us
+        (<list>self._durations[lane]).append(answered_us - row.sent_us)
         return 0
 
     cdef int close(self, int partition, bytes data, Py_ssize_t count) except -1:

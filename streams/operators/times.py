@@ -21,13 +21,17 @@ def of_sender(query: Query, record_us: int, now_us: int) -> str:
         record_us: the time of its record.
         now_us: the time.
     """
-    whose = "its sender's clock" if query.sent_us else "its record's time"
     sent_us = query.sent_us or record_us
     if sent_us <= 0:
         return "its record has no time: set sent_us, or have the producer stamp its records"
-    if sent_us > now_us:
-        return f"sent {span(sent_us - now_us)} in the future by {whose}"
-    return f"sent {span(now_us - sent_us)} ago by {whose}"
+    return sent(now_us - sent_us, has_clock=query.sent_us != 0)
+
+
+def sent(ago_us: int, *, has_clock: bool) -> str:
+    """Return how long ago a query was sent, and by whose clock: its sender's or that of its record."""
+    when = f"{span(ago_us)} ago" if ago_us >= 0 else f"{span(-ago_us)} in the future"
+    whose = "its sender's clock" if has_clock else "its record's time"
+    return f"sent {when} by {whose}"
 
 
 def cut(slo_ms: float, longest_us: int) -> str:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from policies import registry
 from schemas import topics
 from schemas.codec import Codec
-from schemas.records import Application, Feedback, Outcome, PolicyState, Query, Tensor
+from schemas.records import Application, Feedback, Outcome, PolicyState, Prediction, Query, Tensor
 from streams.operators.contract import (
     Batch,
     DeadLetter,
@@ -327,7 +327,7 @@ def test_columns_and_the_rest_do_what_the_kernel_does_alone(
     for step, (groups, change, wait_us) in enumerate(polls):
         batches = []
         for partition, said in groups:
-            made = batch(offsets[partition], said)
+            made = batch(offsets[partition], said, since_ms=NOW // 1_000 - 97)
             begin = offsets[partition] + (random.randrange(len(said)) if random.random() < 0.2 else 0)
             batches.append(Batch(topics.QUERIES, partition, begin, offsets[partition] + len(said), made))
             offsets[partition] += len(said)
@@ -461,6 +461,45 @@ def test_of_two_copies_the_first_counts_though_its_state_is_to_be_read(contexts:
     alone, columns = (twin.seen() for twin in twins)
     assert columns == alone
     assert len(twins[1].said[0]) == 3
+
+
+def late(query_id: str, ago_us: int) -> tuple[None, bytes, list[Any]]:
+    """Return a plain query that was sent so long ago, as it is written."""
+    return None, CODEC.encode(usual(query_id, np.ones(4, np.float32), sent_us=NOW - ago_us)), []
+
+
+def test_queries_whose_time_was_over_are_answered_by_columns_too_and_make_no_turns() -> None:
+    """By default, each with how long ago it was sent: else a role that is behind would fall back further."""
+    twins = both(remembered=1_000)
+    said = [late(f"q{number}", number % 2 * (100_000 + 7_000_000 * number)) for number in range(24)]
+    said += [late("q1", 100_000), late("stamped", NOW)]
+    sent_ms = (NOW - 200_000) // 1_000 - len(said)
+    for twin in twins:
+        twin.configure(topics.MODELS, "one", model("one"), NOW)
+        twin.configure(topics.APPLICATIONS, "digits", application("digits", "single"), NOW)
+        twin.poll([FIRST], NOW)
+        twin.poll([Batch(topics.QUERIES, 0, 1, 1 + len(said), batch(1, said, since_ms=sent_ms))], NOW)
+    alone, columns = (twin.seen() for twin in twins)
+    assert columns == alone
+    assert left_of(twins[1]) == {"application": 1.0}  # the first of all
+    decoded = [CODEC.decode(Prediction, value) for _, value, _ in twins[1].said[0]]
+    assert [each.reason for each in decoded].count("expired") == 14  # with the first of all, and one more by its record
+    assert "sent 201 ms ago by its record's time" in {each.message for each in decoded}
+
+
+@pytest.mark.parametrize("ages", [(0, 200_000), (200_000, 0), (200_000, 300_000)])
+def test_of_two_copies_the_first_counts_though_one_came_too_late(ages: tuple[int, int]) -> None:
+    """A late query keeps its place where another under its id is not late."""
+    twins = both(remembered=1_000)
+    for twin in twins:
+        twin.configure(topics.MODELS, "one", model("one"), NOW)
+        twin.configure(topics.APPLICATIONS, "digits", application("digits", "single"), NOW)
+        twin.poll([FIRST], NOW)
+        said = [late("twice", ago_us) for ago_us in ages]
+        twin.poll([Batch(topics.QUERIES, 0, 1, 3, batch(1, said))], NOW)
+    alone, columns = (twin.seen() for twin in twins)
+    assert columns == alone
+    assert len(twins[1].said[0]) == 2
 
 
 def test_a_batch_that_a_model_was_to_have_is_not_lost_in_a_call_that_fails() -> None:

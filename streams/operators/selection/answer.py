@@ -42,6 +42,7 @@ _NOT_IN_TIME = (
 _LABELS = 1_000  # different ones that are counted, for each model
 _LONGEST = 256  # characters of one: a model may answer what a client has written
 
+EXPIRED = "expired"  # why a query is answered by default whose time was over when it came
 RECONSTRUCTED = "reconstructed"  # why an answer is partial that took a decoded output for a missing one
 
 _Key: TypeAlias = tuple[str, str]  # application and model

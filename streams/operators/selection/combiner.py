@@ -163,11 +163,11 @@ class Combiner:
             answers += self._come_late(partition, batch)
         return answers
 
-    def count(self, application: str, durations_us: Sequence[int], now_us: int) -> None:
-        """Count answers of an application, not by default, that were given together."""
+    def count(self, application: str, durations_us: Sequence[int], now_us: int, *, by_default: bool = False) -> None:
+        """Count answers of an application that were given together."""
         if durations_us:
             self._durations.add(application, durations_us, now_us)
-            self.answers[application] += len(durations_us)
+            self.answers[application] += 0 if by_default else len(durations_us)
 
     def _keep(self, query: Pending, output: ModelOutput, *, is_again: bool) -> None:
         """Keep a model's output; who asks more goes on with a query when it has what it asked."""

@@ -25,6 +25,7 @@ from schemas.records import Query
 from streams.operators.configuration import MAX_SLO_MS, Configuration, Deployed
 from streams.operators.contract import BEHIND, NONE_UNREAD, DeadLetter, FetchStates, Needs, Operator, Skip, StateKey
 from streams.operators.selection.admission import Admission
+from streams.operators.selection.answer import EXPIRED
 from streams.operators.selection.cache import PredictionCache
 from streams.operators.selection.combiner import UNKNOWN
 from streams.operators.selection.features.fair_queue import FairQueue
@@ -482,7 +483,7 @@ def _refused(query: Query, record: Record, pending: Pending, quota: Quota, now_u
         return "over_limit" if quota.places >= quota.limit else None
     sent = of_sender(query, record.timestamp_us, now_us)
     pending.message = "; ".join(dict.fromkeys(filter(None, (sent, pending.message))))
-    return "expired"
+    return EXPIRED
 
 
 def _pending(query: Query, record: Record, deployed: Deployed | None, now_us: int, margin_us: int | None) -> Pending:
