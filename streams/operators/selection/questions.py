@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from schemas import topics
 from schemas.records import ModelOutput, Outcome
@@ -22,6 +22,7 @@ from streams.operators.selection.coded.reconstruction import Reconstruction
 from streams.operators.selection.dispatch import ITS_TURN, Dispatcher, Row
 from streams.operators.selection.latencies import RunningQuantile
 from streams.operators.statistics import render
+from streams.operators.timers import Timers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 # The largest share of the objective for the way back from a worker, however slow that has been.
 MAX_RETURN_SHARE = 0.25
 OVERLOADED = "overloaded"
+W = TypeVar("W")  # what an asker waits for
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +66,8 @@ class Question:
     is_copy: bool = False
 
 
-class Asker:
-    """Who asks more about a query than its policy's models once.
+class Asker(Generic[W]):
+    """Who asks more about a query than its policy's models once, and what it waits for.
 
     Args:
         combiner: that holds the queries, and answers.
@@ -74,7 +76,7 @@ class Asker:
         counters: of the role.
     """
 
-    __slots__ = ("_combiner", "_counters", "_models", "_questions")
+    __slots__ = ("_combiner", "_counters", "_due", "_models", "_questions")
 
     def __init__(
         self, combiner: Combiner, models: Mapping[str, Model], questions: Questions, counters: Counters
@@ -83,6 +85,7 @@ class Asker:
         self._models = models
         self._questions = questions
         self._counters = counters
+        self._due: Timers[W] = Timers(self._is_of_use)
 
     def begin(self, query: Pending, now_us: int, effects: Effects) -> None:
         """Put the first question about a query whose models are drawn."""
@@ -100,6 +103,11 @@ class Asker:
 
     def next_due(self) -> int | None:
         """Return when something has waited long enough (us)."""
+        return self._due.next_due()
+
+    def _is_of_use(self, waiting: W) -> bool:
+        """Tell whether what has waited still matters."""
+        return True
 
     def statistics(self) -> dict[str, float]:
         """Return its figures."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from operator import attrgetter
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from policies.contract import Situation, chooses_among, is_contextual
 from policies.draw import uniform
@@ -26,7 +26,7 @@ from streams.operators.selection.graph.stages import Stages
 from streams.operators.selection.questions import Questions
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from schemas.codec import Codec
     from schemas.records import Decision, Model
@@ -41,7 +41,11 @@ if TYPE_CHECKING:
 
 _LOOKUPS = attrgetter("lookups")
 _NO_CLASSES: Mapping[str, tuple[str, ...]] = MappingProxyType({})
-_ASKERS = {GRAPH: Stages, CASCADE: Cascades, HEDGE: Hedges}
+_ASKERS: Mapping[str, Callable[[Combiner, Mapping[str, Model], Questions, Counters], Asker[Any]]] = {
+    GRAPH: Stages,
+    CASCADE: Cascades,
+    HEDGE: Hedges,
+}
 
 
 class Serving:
@@ -78,7 +82,7 @@ class Serving:
         self._codec = codec
         self._models = models
         self._counters = counters
-        self._askers: dict[str, Asker] = {}  # those that applications have had
+        self._askers: dict[str, Asker[Any]] = {}  # those that applications have had
 
     def assume(self, latencies: Latencies, admission: Admission) -> None:
         """Go by these latencies and refusals from now on."""

@@ -11,30 +11,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from streams.operators.selection.again.plan import ESCALATE, OVERDUE, QueryPlan
-from streams.operators.selection.questions import Asker, Question, Questions
-from streams.operators.timers import Timers
+from streams.operators.selection.questions import Asker, Question
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from schemas.records import Model
     from streams.operators.contract import Effects
-    from streams.operators.selection.combiner import Combiner
     from streams.operators.selection.pending import Pending
-    from streams.operators.statistics import Counters
 
 
-class Cascades(Asker):
-    """Asks what policies ask stepwise."""
+class Cascades(Asker[tuple["Pending", int]]):
+    """Asks what policies ask stepwise; queries wait, with their steps so far, until their next models must be asked."""
 
-    __slots__ = ("_due",)
-
-    def __init__(
-        self, combiner: Combiner, models: Mapping[str, Model], questions: Questions, counters: Counters
-    ) -> None:
-        super().__init__(combiner, models, questions, counters)
-        # Queries, with their steps so far, by when their next models must be asked, answer or no answer.
-        self._due: Timers[tuple[Pending, int]] = Timers(_waits)
+    __slots__ = ()
 
     def begin(self, query: Pending, now_us: int, effects: Effects) -> None:
         """Ask a query's first models; go on if their outputs are known."""
@@ -51,10 +38,6 @@ class Cascades(Asker):
             self.on_output(query, now_us, effects)
         else:
             self._expect(query, now_us)
-
-    def next_due(self) -> int | None:
-        """Return when the next model must be asked without an answer (us)."""
-        return self._due.next_due()
 
     def on_due(self, now_us: int, effects: Effects) -> None:
         """Go on with queries whose answers are overdue."""
@@ -121,7 +104,6 @@ class Cascades(Asker):
         if at_us is not None and at_us >= now_us:
             self._due.add((query, len(plan.taken)), at_us)
 
-
-def _waits(waiting: tuple[Pending, int]) -> bool:
-    query, taken = waiting
-    return not query.answered and query.follow_up is not None and len(query.follow_up.taken) == taken
+    def _is_of_use(self, waiting: tuple[Pending, int]) -> bool:
+        query, taken = waiting
+        return not query.answered and query.follow_up is not None and len(query.follow_up.taken) == taken

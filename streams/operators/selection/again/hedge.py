@@ -20,7 +20,7 @@ from streams.operators.configuration import HEDGE
 from streams.operators.selection.again.plan import ASKED, LATE, QueryPlan
 from streams.operators.selection.questions import OVERLOADED, Asker, Question, Questions
 from streams.operators.statistics import render
-from streams.operators.timers import BUCKET_US, Timers
+from streams.operators.timers import BUCKET_US
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,16 +49,15 @@ class Hedge(NamedTuple):
         return tuple([model for model in self.models if model not in self.query.outputs])
 
 
-class Hedges(Asker):
+class Hedges(Asker[Hedge]):
     """Asks again, for tokens by application."""
 
-    __slots__ = ("_due", "_tokens")
+    __slots__ = ("_tokens",)
 
     def __init__(
         self, combiner: Combiner, models: Mapping[str, Model], questions: Questions, counters: Counters
     ) -> None:
         super().__init__(combiner, models, questions, counters)
-        self._due: Timers[Hedge] = Timers(lambda hedge: not hedge.query.answered)
         self._tokens: dict[str, Tokens] = {}
 
     def begin(self, query: Pending, now_us: int, effects: Effects) -> None:
@@ -86,10 +85,6 @@ class Hedges(Asker):
     def _expect(self, hedge: Hedge, asked_us: int) -> None:
         """Ask these models again if they take longer than usual."""
         self._due.add(hedge, asked_us + hedge.usual_us + BUCKET_US)
-
-    def next_due(self) -> int | None:
-        """Return when the next takes longer than usual (us)."""
-        return self._due.next_due()
 
     def on_output(self, query: Pending, now_us: int, effects: Effects) -> None:
         """Answer a query that was asked twice, if nothing is on its way that it needs."""
@@ -140,6 +135,9 @@ class Hedges(Asker):
             return UNPAID
         self._questions.ask(question, question.models, now_us)
         return ASKED
+
+    def _is_of_use(self, hedge: Hedge) -> bool:
+        return not hedge.query.answered
 
     def _earn(self, application: Application, answers: int) -> None:
         """Count answers of an application."""

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from streams.operators.contract import Effects
 
 
-class Stages(Asker):
+class Stages(Asker[None]):
     """Asks the stages of all queries in hand."""
 
     __slots__ = ()
