@@ -245,7 +245,7 @@ def learner(common: Shared) -> RoleLoop:
 def mapping(common: Shared) -> RoleLoop:
     """Build the role that makes queries and feedback of others' topics, and others' records of predictions."""
     from streams.mapping.kernel import TopicMapper
-    from streams.mapping.runtime import counting
+    from streams.runtime.mapped_topics import counting
 
     counts: dict[str, int] = {}
     kernel = TopicMapper(common.codec, common.settings.partitions, counts)

@@ -7,5 +7,4 @@ spec          what an application reads and writes: `from`, `to`, `feedback`
 incoming      rows as queries and feedback
 outgoing      predictions as rows
 kernel        the operator of role `mapping`
-runtime       what it looks up before
 """
