@@ -70,8 +70,9 @@ class FieldSource(NamedTuple):
         Raises:
             MappingError: the row has no such column, or its expression has no value.
         """
-        if self.column is not None:
-            return _cell(row, self.column)
+        column = self.column
+        if column is not None:
+            return row[column] if column in row else _cell(row, column)
         if self.columns:
             return [_cell(row, name) for name in self.columns]
         return self.value if self.expression is None else self.expression.value(row)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import struct
 from datetime import date
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -10,12 +12,12 @@ import numpy as np
 from schemas import topics
 from schemas.errors import SchemaError
 from schemas.inputs import as_features, as_input, as_label, row_text
-from schemas.records import Feedback, Query
+from schemas.records import Feedback, Query, Tensor
 from streams.mapping.errors import MappingError
 from streams.mapping.fields import FieldSource, time_us
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from schemas.records import Input, Value
     from streams.mapping.spec import Incoming, IncomingFeedback
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     Row = Mapping[str, Any]
 
 _NUMBERS: Final = (int, float)
+_COUNTED: Final = frozenset({int, float, bool})
 # Of an id or context: it travels with the query, its answer and its observation.
 MOST_TEXT: Final = 4_096
 
@@ -119,16 +122,22 @@ def _input(given: FieldSource, row: Row) -> Input:
     value = given.of(row)
     try:
         if given.columns:
-            if all(type(one) in _NUMBERS or type(one) is bool for one in value):
-                return as_input(np.array(value, np.float32))
+            if _COUNTED.issuperset(map(type, value)):
+                return Tensor("float32", (len(value),), _floats(len(value))(*value))
             return row_text({name: _cell(name, one) for name, one in zip(given.named, value, strict=True)})
         if isinstance(value, list) or (isinstance(value, _NUMBERS) and not isinstance(value, bool)):
             return as_input(np.atleast_1d(np.asarray(value, np.float32)))
         return as_input(value)
     except MappingError:
         raise
-    except (SchemaError, TypeError, ValueError, OverflowError) as error:
+    except (SchemaError, TypeError, ValueError, OverflowError, struct.error) as error:
         raise MappingError(f"input {given.column or ''}".strip(), str(error)) from error
+
+
+@lru_cache(256)
+def _floats(count: int) -> Callable[..., bytes]:
+    """Return what writes so many numbers as a tensor has them; it raises where one is too large for float32."""
+    return struct.Struct(f"<{count}f").pack
 
 
 def _cell(name: str, value: Any) -> Any:

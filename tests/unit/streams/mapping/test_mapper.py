@@ -104,9 +104,9 @@ def test_records_that_are_not_meant_are_skipped_and_counted(value: Any, reason: 
     [
         (b"\xff\xfe", "value: is no JSON"),
         (b"[1, 2]", "value: is a JSON object, not list"),
-        (b'{"amount": NaN}', "value: is no JSON: NaN is not of JSON"),
+        (b'{"amount": NaN}', "value: is no JSON: "),
         (b"[" * 100_000, "value: is no JSON"),
-        (b'{"amount": ' + b"9" * 5_000 + b"}", "value: is no JSON: a number of 5,000 digits"),
+        (b'{"amount": ' + b"9" * 5_000 + b"}", "value: is no JSON: number"),
         (
             {key: value for key, value in ORDER.items() if key != "amount"},
             "amount: there is no such field; there are: order_id",
