@@ -89,7 +89,7 @@ def _cell(row: Mapping[str, Any], name: str) -> Any:
     found: Any = row
     for part in name.split("."):
         if not isinstance(found, Mapping) or part not in found:
-            raise MappingError(name, f"there is no such field; there are: {', '.join(map(str, row))[:400]}")
+            raise MappingError(name, f"there is no such column; there are: {', '.join(map(str, row))[:400]}")
         found = found[part]
     return found
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 MOST_DIGITS: Final = 400
 
 
-class Form(NamedTuple):
+class TopicForm(NamedTuple):
     """A topic, and how its values are written.
 
     Attributes:
@@ -48,7 +48,7 @@ class Form(NamedTuple):
     schema: str = ""
 
 
-def reader(form: Form) -> Reader:
+def reader(form: TopicForm) -> Reader:
     """Return what reads a topic's values; it raises `MappingError` for those that are not what the form says.
 
     Raises:
@@ -57,7 +57,7 @@ def reader(form: Form) -> Reader:
     return FORMATS[form.format][0](form)
 
 
-def writer(form: Form) -> Writer:
+def writer(form: TopicForm) -> Writer:
     """Return what writes a topic's values; it raises `MappingError` for rows that the form does not take.
 
     Raises:
@@ -66,7 +66,7 @@ def writer(form: Form) -> Writer:
     return FORMATS[form.format][1](form)
 
 
-def _json_reader(_: Form) -> Reader:
+def _json_reader(_: TopicForm) -> Reader:
     loads = orjson.loads  # 0.7 us for a row of nine fields, where json takes 3.2; it bounds depth and numbers
 
     def read(value: bytes) -> Row:
@@ -81,7 +81,7 @@ def _json_reader(_: Form) -> Reader:
     return read
 
 
-def _json_writer(_: Form) -> Writer:
+def _json_writer(_: TopicForm) -> Writer:
     def write(row: Row) -> bytes:
         try:
             return orjson.dumps(row, default=_plain)  # what is not finite is null
@@ -104,7 +104,7 @@ def _plain(value: object) -> object:
     raise TypeError(f"{type(value).__name__} has no form in JSON")
 
 
-def _csv_reader(form: Form) -> Reader:
+def _csv_reader(form: TopicForm) -> Reader:
     def read(value: bytes) -> Row:
         try:
             lines = [*csv.reader(io.StringIO(value.decode(), newline=""), delimiter=form.delimiter, strict=True)]
@@ -128,7 +128,7 @@ def _cell(text: str) -> str | int | float | None:
         return text
 
 
-def _csv_writer(form: Form) -> Writer:
+def _csv_writer(form: TopicForm) -> Writer:
     def write(row: Row) -> bytes:
         line = io.StringIO(newline="")
         cells = [row.get(name) for name in form.columns]
@@ -141,14 +141,14 @@ def _csv_writer(form: Form) -> Writer:
     return write
 
 
-def _schema(form: Form) -> Any:
+def _schema(form: TopicForm) -> Any:
     try:
         return fastavro.parse_schema(json.loads(form.schema))
     except (ValueError, fastavro.schema.SchemaParseException, fastavro.schema.UnknownType) as error:
         raise MappingError(f"{form.topic}.schema", f"is no Avro schema: {error}") from error
 
 
-def _avro_reader(form: Form) -> Reader:
+def _avro_reader(form: TopicForm) -> Reader:
     schema = _schema(form)
 
     def read(value: bytes) -> Row:
@@ -166,7 +166,7 @@ def _avro_reader(form: Form) -> Reader:
     return read
 
 
-def _avro_writer(form: Form) -> Writer:
+def _avro_writer(form: TopicForm) -> Writer:
     schema = _schema(form)
 
     def write(row: Row) -> bytes:
@@ -180,7 +180,7 @@ def _avro_writer(form: Form) -> Writer:
     return write
 
 
-FORMATS: Final[Mapping[str, tuple[Callable[[Form], Reader], Callable[[Form], Writer]]]] = {
+FORMATS: Final[Mapping[str, tuple[Callable[[TopicForm], Reader], Callable[[TopicForm], Writer]]]] = {
     "json": (_json_reader, _json_writer),
     "csv": (_csv_reader, _csv_writer),
     "avro": (_avro_reader, _avro_writer),

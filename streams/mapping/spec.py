@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from streams.mapping.errors import MappingError
 from streams.mapping.expressions import Expression, parse
 from streams.mapping.fields import FieldSource, source, unknown
-from streams.mapping.formats import FORMATS, Form, reader, writer
+from streams.mapping.formats import FORMATS, TopicForm, reader, writer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +36,7 @@ _FEEDBACK: Final = (*_FORM, "id", "key", "label", "loss", "sent", "where")
 class Incoming:
     """Records that become queries."""
 
-    form: Form
+    form: TopicForm
     input: FieldSource
     id: FieldSource | None = None
     key: FieldSource | None = None
@@ -59,7 +59,7 @@ class Outgoing:
         where: which predictions; None = all.
     """
 
-    form: Form
+    form: TopicForm
     fields: Mapping[str, FieldSource]
     keep: Keep = "none"
     where: Expression | None = None
@@ -76,7 +76,7 @@ class Outgoing:
 class IncomingFeedback:
     """Records that become feedback."""
 
-    form: Form
+    form: TopicForm
     id: FieldSource
     key: FieldSource | None = None
     label: FieldSource | None = None
@@ -160,7 +160,7 @@ def _section(name: str, given: object) -> Mapping[str, Any]:
     return given
 
 
-def _known(name: str, given: Mapping[str, Any], known: Sequence[str], needed: Sequence[str]) -> Form:
+def _known(name: str, given: Mapping[str, Any], known: Sequence[str], needed: Sequence[str]) -> TopicForm:
     """Check a section's keys, and return its form."""
     for key in given:
         if key not in known:
@@ -168,7 +168,7 @@ def _known(name: str, given: Mapping[str, Any], known: Sequence[str], needed: Se
     missing = [key for key in ("topic", *needed) if given.get(key) is None]
     if missing:
         raise MappingError(name, f"lacks {', '.join(missing)}")
-    form = Form(
+    form = TopicForm(
         str(given["topic"]),
         str(given.get("format", "json")),
         tuple(map(str, given.get("columns") or ())),

@@ -109,7 +109,7 @@ def test_records_that_are_not_meant_are_skipped_and_counted(value: Any, reason: 
         (b'{"amount": ' + b"9" * 5_000 + b"}", "value: is no JSON: number"),
         (
             {key: value for key, value in ORDER.items() if key != "amount"},
-            "amount: there is no such field; there are: order_id",
+            "amount: there is no such column; there are: order_id",
         ),
         ({**ORDER, "order_id": None}, "id: is a text or whole number, not None"),
         ({**ORDER, "order_id": "x" * 5_000}, "id: has 1 to 4,096 characters, not 5,000"),
