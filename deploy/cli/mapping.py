@@ -126,11 +126,10 @@ def _row(record: Record, made: Query | Feedback) -> dict[str, str]:
     """Return what is shown of a record."""
     if isinstance(made, Query):
         later = (made.sent_us - record.timestamp_us) / 1e3
-        asked = made.input.numpy().tolist() if isinstance(made.input, Tensor) else made.input
-        cells = {"query_id": made.query_id, "context": made.context or "", "input": asked}
-        return {key: f"{cell}"[:_WIDE] for key, cell in cells.items()} | {"sent": f"{later:+,.0f} ms"}
-    told = {"query_id": made.query_id, "label": made.label, "loss": made.loss}
-    return {key: "" if cell is None else f"{cell}"[:_WIDE] for key, cell in told.items()}
+        asked = str(made.input.numpy().tolist() if isinstance(made.input, Tensor) else made.input)[:_WIDE]
+        return {"query_id": made.query_id, "context": made.context or "", "input": asked, "sent": f"{later:+,.0f} ms"}
+    told = made.loss if made.label is None else made.label
+    return {"query_id": made.query_id, "told": str(told)[:_WIDE]}
 
 
 def _by_fault(faults: Iterable[tuple[Record, str]]) -> list[tuple[str, list[str]]]:

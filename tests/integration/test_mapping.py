@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 from aiokafka import AIOKafkaConsumer
+from click.testing import CliRunner
+from confluent_kafka import Producer
 
+from deploy.cli import skysail
 from schemas import topics
 from schemas.records import Observations
 from tests.deployments import PATIENT_MS, ROLES, UNTIL_S, Toy, deployed
@@ -115,3 +119,28 @@ async def test_a_topic_of_others_is_scored_into_another_and_taught_from_a_third(
         assert letter.value == b"no JSON"
         assert letter.headers["topic"] == f"/{prefix}-orders"
         assert "value: is no JSON" in letter.headers["message"]
+
+
+async def test_what_a_mapping_makes_of_a_topic_is_shown_before_anything_runs(
+    kafka: Broker, prefix: str, tmp_path: Path
+) -> None:
+    """The last records, what they become, and what cannot be mapped, with its place; nothing is written."""
+    config = tmp_path / "skysail.yaml"
+    config.write_text(
+        json.dumps(
+            {"prefix": prefix, "kafka": {"bootstrap": kafka.bootstrap}, "applications": {"parity": mapped(prefix)}}
+        )
+    )
+    async with others(kafka, prefix) as reader:
+        producer = Producer({"bootstrap.servers": kafka.bootstrap})
+        for value in [*[order(number) for number in range(9)], order(9, "paid"), b"no JSON"]:
+            producer.produce(f"{prefix}-orders", value, b"k")
+        producer.flush(10)
+        arguments = ("map", "check", "parity", "--config", str(config))
+        result = await asyncio.to_thread(CliRunner(env=dict(os.environ)).invoke, skysail, arguments)
+        assert result.exit_code == 1
+        assert f"{prefix}-orders: 9 mapped, 1 filtered, 1 cannot be mapped" in result.stdout
+        assert "[8.0, 1.0]" in result.stdout
+        assert "value: is no JSON" in result.stdout
+        assert f"{prefix}-truths: 0 mapped" in result.stdout
+        assert not await reader.getmany(timeout_ms=100)
