@@ -43,7 +43,7 @@ from streams.runtime.stopping import AFTER_ROLES_S, Stopping
 from streams.runtime.vetting import preparing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from deploy.config.settings import Settings
     from schemas.codec import Codec
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from streams.control.app import ControlOptions
     from streams.control.carry.planning import Planning
     from streams.control.carry.promoting import Follow, Promoting
-    from streams.operators.contract import Operator
+    from streams.operators.contract import Operator, Record
     from streams.operators.join.kernel import JoinerSettings
     from streams.recorder.role import RecordRole
     from streams.runtime.kafka.connection import KafkaConnection
@@ -86,6 +86,7 @@ MOST_ROWS = 4_096
 # (measured, `tests/integration/test_planned.py`).
 REBALANCE_US = 110_000
 NOBODY: Mapping[str, str] = MappingProxyType({})
+Prepare: TypeAlias = "Callable[[Sequence[Record]], Awaitable[None]]"
 Runnable: TypeAlias = "RoleLoop | Worker | Hosting | RecordRole | Named"
 
 
@@ -241,6 +242,17 @@ def learner(common: Shared) -> RoleLoop:
     )
 
 
+def mapping(common: Shared) -> RoleLoop:
+    """Build the role that makes queries and feedback of others' topics, and others' records of predictions."""
+    from streams.mapping.kernel import TopicMapper
+    from streams.runtime.mapped_topics import counting
+
+    counts: dict[str, int] = {}
+    kernel = TopicMapper(common.codec, common.settings.partitions, counts)
+    prepare = counting(common.codec, common.transport.partitions, counts)
+    return _loop(_role("mapping", common), kernel, common, prepare=prepare)
+
+
 def record(common: Shared) -> RecordRole:
     """Build the role that records topics into a folder.
 
@@ -267,7 +279,9 @@ def record(common: Shared) -> RecordRole:
     return RecordRole(recorder, reporting, writer.close)
 
 
-BUILDERS: Mapping[str, Callable[[Shared], Runnable]] = {"joiner": joiner, "learner": learner, "record": record}
+BUILDERS: Mapping[str, Callable[[Shared], Runnable]] = {
+    "joiner": joiner, "learner": learner, "mapping": mapping, "record": record,
+}  # fmt: skip
 
 
 def worker(common: Shared, model: Model) -> Worker:
@@ -393,7 +407,9 @@ def _loop(
     executors: Executors | None = None,
     features: RedisFeatures | None = None,
     batched: frozenset[str] = frozenset(),
+    prepare: Prepare | None = None,
 ) -> RoleLoop:
+    """Return a loop; one with `prepare` reads topics of others, all their partitions."""
     return kafka_loop(
         role,
         kernel,
@@ -407,8 +423,8 @@ def _loop(
         version=VERSION,
         executors=executors,
         features=features,
-        partitions=common.settings.partitions,
-        prepare=preparing(common.codec),
+        partitions=common.settings.partitions if prepare is None else None,
+        prepare=prepare or preparing(common.codec),
         batched=batched,
     )
 

@@ -230,6 +230,7 @@ def _slow() -> tuple[Topic, ...]:
         Topic(topics.PROMOTIONS, "Promotion", "kind/name", 1, retention_ms=365 * DAY_MS),
         Topic(topics.PROFILES, "Profile", "model", 1, "compact"),
         Topic(topics.PLAN, "Plan", "pool", 1, "compact"),
+        _dead(Topic(topics.MAPPING, "", "of the record", 1)),
     )
 
 
@@ -294,6 +295,13 @@ def _nodes(models: tuple[str, ...], hosts: Mapping[str, tuple[str, ...]]) -> tup
             produces=(topics.REPORTS,),
             group="learner",
             states="writes",
+        ),
+        Node(
+            "mapping",  # it consumes what applications map, which changes while it runs
+            consumes=(),
+            produces=(topics.QUERIES, topics.FEEDBACK, topics.REPORTS),
+            follows=(topics.APPLICATIONS,),
+            group="mapping",
         ),
         Node("record", consumes=(), produces=(topics.REPORTS,), follows=RECORDED),
         _control(),
