@@ -62,6 +62,7 @@ class WaitingQuery(NamedTuple):
     key: bytes | None
     context: str | None
     token: str
+    headers: tuple[tuple[str, bytes], ...]
     partition: int
     offset: int
     sent_us: int
@@ -273,7 +274,7 @@ def _pending(deployed: Deployed, quota: Quota, arms: Arms, waits: WaitingQuery) 
     """Return a query as the kernel has it once its model is asked."""
     application = deployed.application
     query = Query(waits.query_id, application.name, b"", waits.context, reply_token=waits.token)
-    record = Record(topics.QUERIES, waits.partition, waits.offset, 0, waits.key, None)
+    record = Record(topics.QUERIES, waits.partition, waits.offset, 0, waits.key, None, waits.headers)
     times = waits.sent_us, waits.received_us, waits.deadline_us, waits.until_us
     pending = Pending(query, record, application, *times)
     pending.input, pending.row_id, pending.quota, pending.places = None, waits.row_id, quota, waits.places

@@ -35,7 +35,7 @@ cdef enum:
     WAITS = -5  # instead of a lane: left, and it does not matter which rows that are not left come first
     HANDED = -6  # instead of a lane: left, and Python has it
     LATE = -16  # minus its lane, instead of that: its time was over when it came
-    TAKEN_FIELDS = 13  # of a row that is taken
+    TAKEN_FIELDS = 14  # of a row that is taken
 
 # Why a query is left to Python; `WHYS` has their words.
 cdef enum:
@@ -76,7 +76,7 @@ cdef int64_t MOST_AGE_US = 1 << 45  # a year: so far apart sums of times do not 
 cdef uint32_t MARKS = 1 << 12  # as in `operators.ids`
 
 cdef struct Row:
-    Text id, key, context, token  # a context of size -1: it has none
+    Text id, key, context, token, heads  # a context of size -1: it has none
     const uint8_t* numbers
     int64_t offset, sent_us, deadline_us
     int lane, arm, batch, why, state
@@ -317,8 +317,9 @@ cdef class Poll:
         cdef Place place = place_in(record.value)
         cdef Text name
         cdef int index
-        if record.headers:
+        if not record.are_names:
             return HEADERS
+        row.heads = record.heads
         if not read_same(&place, text_of((<Lane>self.lanes[0]).head)):
             return FOREIGN
         row.id, name = read_text(&place), read_text(&place)
@@ -355,8 +356,8 @@ cdef class Poll:
         if has_slo and not (isfinite(slo_ms) and 0.0 <= slo_ms * 1000.0 <= <double>lane.longest_us):
             return FIELDS
         row.places = 1
-        if record.value.size > PLACE_BYTES:
-            row.places += (record.value.size - lane.width + max(record.key.size, 0)) // PLACE_BYTES
+        if record.value.size > PLACE_BYTES or record.headers:
+            row.places += (record.value.size - lane.width + max(record.key.size, 0) + record.heads_size) // PLACE_BYTES
         return self._times(record, row, lane, <int64_t>(slo_ms * 1000.0) if has_slo else lane.slo_us, found)
 
     cdef int _times(self, Taken* record, Row* row, Lane lane, int64_t slo_us, int found) noexcept:
@@ -758,7 +759,7 @@ cdef class Poll:
     cdef Who _who(self, Row* row, Lane lane, int64_t answered_us) noexcept:
         cdef Who who
         who.id, who.application, who.key = row.id, text_of(lane.name), row.key
-        who.context, who.token = row.context, row.token
+        who.context, who.token, who.heads = row.context, row.token, row.heads
         who.sent_us, who.received_us, who.deadline_us, who.answered_us = (
             row.sent_us, self.now_us, row.deadline_us, answered_us
         )
@@ -784,8 +785,8 @@ cdef class Poll:
 
         Returns:
             The new ones, as `TAKEN_FIELDS` numbers of 64 bits each (partition, offset, when sent, deadline, until when
-            it waits, arm, state, places; where its texts begin, sizes of id, key, context and token, -1 = it has none);
-            their texts; their inputs; partitions and offsets of copies.
+            it waits, arm, state, places; where its texts begin, sizes of id, key, context, token and headers, -1 = it
+            has none); their texts; their inputs; partitions and offsets of copies.
         """
         cdef Recent recent = None
         cdef Output texts, inputs
@@ -820,11 +821,12 @@ cdef class Poll:
         numbers[4] = row.deadline_us - lane.margin_of(row.deadline_us - row.sent_us)
         numbers[5], numbers[6], numbers[7], numbers[8] = self._draw(row, lane), row.state, row.places, <int64_t>texts.size
         numbers[9], numbers[10], numbers[11] = row.id.size, row.key.size, row.context.size
-        numbers[12] = row.token.size
+        numbers[12], numbers[13] = row.token.size, row.heads.size
         write_bytes(texts, row.id)
         write_bytes(texts, row.key)
         write_bytes(texts, row.context)
         write_bytes(texts, row.token)
+        write_bytes(texts, row.heads)
         given.at, given.size = row.numbers, lane.width
         write_bytes(inputs, given)
         given.at, given.size = <const uint8_t*>numbers, sizeof(numbers)

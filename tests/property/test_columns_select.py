@@ -238,7 +238,9 @@ VALUES = st.one_of(
     st.sampled_from([None, b"", b"foreign", b"\xc3\x01", CODEC.encode(Query("\x80", "digits", "x"))[:-1] + b"\xff"]),
 )
 KEYS = st.sampled_from([None, b"", b"user-1", b"\xff"])
-HEADERS = st.sampled_from([[], [], [], [("traceparent", b"00-1")]])
+HEADERS = st.sampled_from(
+    [[], [], [], [("traceparent", b"00-1")], [("ü", None), ("", b""), ("row", b"x" * 700), ("row", b"y" * 400)]]
+)
 SAID = st.lists(st.tuples(KEYS, VALUES, HEADERS), min_size=1, max_size=6)
 PLAIN = st.lists(st.tuples(KEYS, USUAL.map(CODEC.encode), st.just([])), min_size=1, max_size=12)
 POLLS = st.lists(
@@ -400,9 +402,9 @@ def served(policy: str, *, has_scores: bool = False, refuses: frozenset[str] = f
 
 
 def in_turns(count: int) -> Batch:
-    """Return plain queries, and between any two one with a header."""
-    values = [CODEC.encode(usual(f"turn-{number}", np.ones(4, np.float32), sent_us=NOW)) for number in range(count)]
-    said: list[Any] = [(None, value, [("h", b"")] if number % 2 else []) for number, value in enumerate(values)]
+    """Return plain queries, and between any two one that is urgent."""
+    asked = [usual(f"turn-{n}", np.ones(4, np.float32), sent_us=NOW, priority=n % 2) for n in range(count)]
+    said: list[Any] = [(None, CODEC.encode(query), []) for query in asked]
     return Batch(topics.QUERIES, 0, 1, 1 + count, batch(1, said))
 
 
@@ -527,10 +529,10 @@ def test_each_query_that_is_left_is_counted_once_by_why() -> None:
     before = left_of(twin)
     assert sum(before.values()) == 1  # from it columns learnt the form
     twin.poll([in_turns(5)], NOW)
-    assert left_of(twin) == {**before, "headers": 2, "model": 3}
+    assert left_of(twin) == {**before, "fields": 2, "model": 3}
     other = served("single")
     other.poll([in_turns(20)], NOW)
-    assert left_of(other) == {**before, "headers": 10, "turns": 10}
+    assert left_of(other) == {**before, "fields": 10, "turns": 10}
 
 
 @pytest.mark.parametrize("odd", [np.uint64(2**63), np.float64("nan"), np.float32("-inf")])
@@ -542,7 +544,7 @@ def test_answers_that_no_record_holds_are_left_to_the_kernel(monkeypatch: pytest
         globals(), "answers", lambda _, rows: Predicted((Outcome.OK,) * len(rows), np.full(len(rows), odd))
     )
     twin.poll([in_turns(5)], NOW)
-    assert left_of(twin) == {**before, "headers": 2, "model": 3}
+    assert left_of(twin) == {**before, "fields": 2, "model": 3}
 
 
 def test_figures_say_why_an_application_does_not_go_by_columns() -> None:
