@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from workers.simulation.events import Events
+from streams.testing.events import Events
 from workers.simulation.run import NEVER, Run, column
 from workers.simulation.selection import SimulatedAnswers, SimulatedArms, SimulatedOutputs, SimulatedSelection
 from workers.simulation.worker import Journal, SimulatedTimes, SimulatedWorker
