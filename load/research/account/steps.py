@@ -108,7 +108,7 @@ _RULES: Final[Mapping[str, str]] = {
     "streams.runtime.process.gc_schedule": "loop",
     "streams.runtime.kafka.fast.record_batches": "fetch",
     "streams.runtime.kafka.fast.whole_batches": "fetch",
-    "streams.runtime.kafka.fast.requests:_Asked": "receive",
+    "streams.runtime.kafka.fast.requests:_InFlight": "receive",
     "streams.runtime.kafka.consumer": "fetch",
     "streams.runtime.kafka.consumer:KafkaConsumer.commit": "commit",
     "streams.runtime.kafka.consumer:KafkaConsumer.vitals": "commit",
