@@ -8,7 +8,6 @@ hundred us of CPU a query: `simulator` is for plans that need none of these.
 
 from __future__ import annotations
 
-from array import array
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -16,11 +15,10 @@ import numpy as np
 
 from schemas import topics
 from schemas.codec import Codec
-from schemas.records import Application, Model, ModelPredictions, Outcome, Prediction, Query, Status, Tensor
-from streams.operators.contract import Predicted
+from schemas.records import Application, Query, Tensor
 from streams.operators.selection.kernel import Selection, SelectionSettings
 from streams.runtime.role.local import Local, LocalCodec
-from streams.testing import START_US, Driver, ModelBehaviour, Pace
+from streams.testing import START_US, Driver, Pace
 from streams.topology import build, host_role, worker_role
 from workers.kernel.host.kernel import Host
 from workers.kernel.model.worker import ModelWorker
@@ -28,21 +26,20 @@ from workers.kernel.schedule.profiles import Profiles
 from workers.kernel.schedule.registry import SCHEDULES
 from workers.kernel.schedule.residency import Residency
 from workers.settings import WorkerSettings
+from workers.simulation.kernel_outcome import KernelOutcome
 from workers.simulation.replicas import Replicas
-from workers.simulation.run import NEVER, Run, column
-from workers.simulation.worker import Journal
+from workers.simulation.role_models import RoleModels, worker_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from streams.operators.contract import Load, Operator, Predict, Record
+    from streams.operators.contract import Operator, Record
     from workers.simulation.plan import HostedModels, RolePlan, SimulatedModel, SimulationPlan
+    from workers.simulation.run import Run
 
 _APPLICATION: Final = "simulated"
-_INSIDE_US: Final = 1_000  # a model inside selection that takes less keeps it from everything else
 _WHOLE_ROWS: Final = 4_096  # of a host's batches that its schedule sizes
 _MORE_S: Final = 5.0  # after the objective of the last query
-_CLASSES: Final = ("0", "1")
 _INPUTS: Final = 1 << 62
 _CONFIGURED: Final = frozenset({topics.MODELS, topics.APPLICATIONS})
 
@@ -62,13 +59,9 @@ class _Roles:
         span_us = plan.legs.span_us
         self._legs = plan.legs.shifted(int(of_legs.integers(span_us)) if span_us else 0)
         self._codec = LocalCodec(Codec())
-        count = len(plan.arrivals_us)
-        self._inputs: list[int] = of_inputs.integers(roles.inputs or _INPUTS, size=count).tolist()
-        self._received_us, self._answered_us, self._outputs, self._asked = (array("q", [0]) * count for _ in range(4))
-        self._latency_us = array("q", [NEVER]) * count
-        self._places = {model.name: place for place, model in enumerate(plan.models)}
-        self._journals = [Journal(count) for _ in plan.models]
-        self._expired = [bytearray(count) for _ in plan.models]
+        self._inputs: list[int] = of_inputs.integers(roles.inputs or _INPUTS, size=len(plan.arrivals_us)).tolist()
+        self._models = RoleModels(roles, plan.legs.call_us + plan.legs.turnaround_us)
+        self._outcome = KernelOutcome(plan, self._codec)
         self._driver = self._made(of_models)
 
     def run(self) -> Run:
@@ -81,18 +74,7 @@ class _Roles:
             query = Query(f"q{number}", _APPLICATION, row, None, START_US + at_us)
             driver.produce(topics.QUERIES, 0, self._codec.encode(query))
         driver.run(plan.application.slo_us / 1e6 + _MORE_S)
-        return Run(
-            plan=plan,
-            ended_us=driver.now_us - START_US,
-            received_us=column(self._received_us),
-            drawn=None,
-            answered_us=column(self._answered_us),
-            latency_us=column(self._latency_us),
-            outputs=column(self._outputs),
-            asked=column(self._asked),
-            expired=tuple(np.frombuffer(its, np.uint8).astype(bool) for its in self._expired),
-            journals=tuple(self._journals),
-        )
+        return self._outcome.run(driver.now_us - START_US)
 
     def _made(self, of_models: list[np.random.Generator]) -> Driver:
         roles, models = self._roles, self._plan.models
@@ -103,15 +85,17 @@ class _Roles:
         operators |= {host_role(host.pool): partial(self._host, host) for host in roles.hosts}
         return Driver(
             build(
-                self._places,
+                [model.name for model in models],
                 1,
                 {model.name: model.topic_partitions for model in models},
                 hosts={host.pool: host.models for host in roles.hosts},
             ),
             operators,
-            models={model.name: self._behaviour(model, its) for model, its in zip(models, of_models, strict=True)},
+            models={
+                model.name: self._models.behaviour(model, its) for model, its in zip(models, of_models, strict=True)
+            },
             pace=Pace(polls_us={"selection": self._plan.poll_us}, keeps=False),
-            hears={topics.PREDICTIONS: self._on_answer, topics.MODEL_PREDICTIONS: self._on_batch},
+            hears={topics.PREDICTIONS: self._on_answer, topics.MODEL_PREDICTIONS: self._outcome.on_batch},
             leg=self._leg,
         )
 
@@ -135,14 +119,17 @@ class _Roles:
         if not inline:
             return kernel
         workers = {
-            model.name: ModelWorker(self._codec, self._record(model), "selection", _settings(model, is_inside=True))
+            model.name: ModelWorker(
+                self._codec, self._models.record(model), "selection", worker_settings(model, is_inside=True)
+            )
             for model in inline
         }
         return Local(kernel, workers, self._codec, writes_behind=True)
 
     def _workers(self, model: SimulatedModel) -> Operator:
         return Replicas(
-            partial(ModelWorker, self._codec, self._record(model), settings=_settings(model)), model.owners()
+            partial(ModelWorker, self._codec, self._models.record(model), settings=worker_settings(model)),
+            model.owners(),
         )
 
     def _host(self, host: HostedModels) -> Host:
@@ -157,43 +144,15 @@ class _Roles:
         belongs = frozenset(host.models).__contains__
         return Host(self._codec, host.pool, settings, belongs, schedule, residency, host.lanes, host.pool)
 
-    def _record(self, model: SimulatedModel) -> Model:
-        is_text = model.name in self._roles.answers
-        return Model(
-            model.name,
-            "1",
-            "function",
-            "",
-            "",
-            "label" if is_text else "scores",
-            "int64",
-            (1,),
-            () if is_text else _CLASSES,
-            partitions=model.topic_partitions,
-            bytes=self._roles.loads.get(model.name, (0, 0))[1],
-        )
-
-    def _behaviour(self, model: SimulatedModel, random: np.random.Generator) -> ModelBehaviour:
-        of_times, of_answers = random.spawn(2)
-        draw, load_us = model.service.sampler(of_times), self._roles.loads.get(model.name, (0, 0))[0]
-        more_us = self._legs.call_us + self._legs.turnaround_us
-        texts = self._roles.answers.get(model.name, ())
-
-        def predict(batch: Predict) -> tuple[Predicted, int]:
-            return _answers(len(batch.rows), texts, of_answers), draw(len(batch.rows)) + more_us
-
-        is_blocking = model.name in self._roles.inline and draw(1) < _INSIDE_US
-        return ModelBehaviour(predict, partial(_loaded, load_us), is_blocking)
-
     def _configure(self) -> None:
         plan, roles = self._plan, self._roles
         for model in plan.models:
-            record = self._codec.encode(self._record(model))
+            record = self._codec.encode(self._models.record(model))
             for key in (topics.model_version(model.name, "1"), model.name):
                 self._driver.produce(topics.MODELS, 0, record, key.encode())
         application = Application(
             _APPLICATION,
-            roles.asked or tuple(self._places),
+            roles.asked or tuple(model.name for model in plan.models),
             plan.application.policy,
             plan.application.parameters,
             slo_ms=plan.application.slo_us / 1e3,
@@ -204,48 +163,4 @@ class _Roles:
         self._driver.run(0)
 
     def _on_answer(self, record: Record) -> None:
-        prediction = self._codec.decode(Prediction, record.value)
-        number = int(prediction.query_id[1:])
-        self._received_us[number] = prediction.received_us - START_US
-        self._answered_us[number] = prediction.answered_us - START_US
-        self._latency_us[number] = self._driver.now_us - prediction.sent_us
-        usable = sum(output.outcome is Outcome.OK for output in prediction.outputs)
-        usable += sum(output.outcome is Outcome.OK for output in prediction.stages)
-        self._outputs[number] = 0 if prediction.status is Status.DEFAULT else max(1, usable)
-        self._asked[number] = self._outputs[number] + (prediction.status is not Status.COMPLETE)
-
-    def _on_batch(self, record: Record) -> None:
-        batch = self._codec.decode(ModelPredictions, record.value)
-        place = self._places[batch.model]
-        journal, expired = self._journals[place], self._expired[place]
-        if batch.predict_us and Outcome.OK in batch.outcomes:
-            journal.started_us.append(record.timestamp_us - START_US - batch.predict_us)
-            journal.took_us.append(batch.predict_us)
-            journal.rows.append(batch.batch_rows)
-            journal.cap.append(batch.batch_cap)
-            journal.queued.append(batch.queue_rows)
-        for row, outcome, waited_us in zip(batch.query_ids, batch.outcomes, batch.waited_us, strict=True):
-            number = int(row[1:].partition("/")[0])
-            if outcome is Outcome.OK:
-                journal.waited_us[number] = waited_us
-            else:
-                expired[number] = 1
-
-
-def _settings(model: SimulatedModel, *, is_inside: bool = False) -> WorkerSettings:
-    return WorkerSettings(
-        1, model.controller, model.parameters or None, model.objective_us, model.queue_rows, is_inside=is_inside
-    )
-
-
-def _loaded(load_us: int, _load: Load) -> tuple[str | None, int]:
-    return None, load_us
-
-
-def _answers(rows: int, texts: tuple[str, ...], random: np.random.Generator) -> Predicted:
-    """Return texts as they are drawn, or one of two classes, as sure as it happens."""
-    fine = (Outcome.OK,) * rows
-    if texts:
-        return Predicted(fine, tuple([texts[at] for at in random.integers(len(texts), size=rows).tolist()]))
-    sure = random.uniform(0.5, 1.0, rows)
-    return Predicted(fine, np.zeros(rows, np.int64), np.stack([sure, 1.0 - sure], axis=1))
+        self._outcome.on_answer(record, self._driver.now_us)
