@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from array import array
     from collections.abc import Callable, Sequence
 
-    from workers.simulation.events import Events
+    from streams.testing.events import Events
 
 # Of the way back, before any was seen: one measured leg (us).
 _FIRST_RETURN_US = 2_000.0

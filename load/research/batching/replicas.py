@@ -14,9 +14,9 @@ import numpy as np
 
 from load.figures import PER_S, RIGHT, Better, Figures, Kind, exactly
 from load.harness import topics
-from load.harness.backlog import Asker
 from load.harness.system import Deployment
 from load.models.functions import BATCH_S, ROW_S
+from load.research.harness.backlog import Asker
 from load.results.results import Result
 from load.scenario import Scenario
 from schemas.records import Application
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from load.harness.backlog import Answered
     from load.harness.system import Stage
+    from load.research.harness.backlog import Answered
 
 NAME = "replicas"
 COUNTS = (1, 2, 3, 4)
