@@ -508,9 +508,7 @@ async def reported(model: Model, settings: WorkerSettings) -> Mapping[str, float
     """Load a model; return what its executors report."""
     executors, faults = executors_of(settings, lambda: 0), list[str | None]()
     async with asyncio.TaskGroup() as tasks:
-        executors.connect(
-            ExecutorEvents(lambda _batch, _ran: None, lambda _load, loaded: faults.append(loaded.fault)), tasks
-        )
+        executors.connect(ExecutorEvents(lambda _batch, _ran: None, lambda loaded: faults.append(loaded.fault)), tasks)
         executors.load(Load(model, is_vital=True))
         await executors.loaded()
         await executors.stop()

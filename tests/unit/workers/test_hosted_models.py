@@ -80,7 +80,7 @@ async def child(
     models = Models(folder, executors)
     events = ExecutorEvents(
         lambda batch, ran: models.batches.put_nowait((batch.model, ran)),
-        lambda load, loaded: models.loads.put_nowait((load.model.name, loaded)),
+        lambda loaded: models.loads.put_nowait((loaded.model, loaded)),
     )
     async with asyncio.TaskGroup() as tasks:
         executors.connect(events, tasks)

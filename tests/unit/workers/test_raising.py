@@ -93,9 +93,7 @@ class Heard:
     def __init__(self) -> None:
         self.ran: asyncio.Queue[Ran] = asyncio.Queue()
         self.loaded: asyncio.Queue[Loaded] = asyncio.Queue()
-        self.events = ExecutorEvents(
-            lambda _, ran: self.ran.put_nowait(ran), lambda _, loaded: self.loaded.put_nowait(loaded)
-        )
+        self.events = ExecutorEvents(lambda _, ran: self.ran.put_nowait(ran), self.loaded.put_nowait)
 
 
 def _ones(rows: Sequence[Input]) -> Predicted:
