@@ -178,7 +178,9 @@ def selection(common: Shared, inline: Sequence[Model] = ()) -> Runnable:
     own = Selection(codec, settings)
     fronted = Fronted(Local(own, models, codec, places, writes_behind=given.write_behind))
     if common.settings.columns and not given.write_behind:
-        fronted = before_selection(fronted.kernel, own, models, common.codec, records_of, settings.margin_us)
+        fronted = before_selection(
+            fronted.kernel, own, models, common.codec, records_of, settings.margin_us, executors.ask_now
+        )
     return _loop(role, fronted.kernel, common, _store(common), executors, features, fronted.batched)
 
 

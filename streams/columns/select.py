@@ -71,6 +71,7 @@ def columns_for_selection(
     codec: Codec,
     unpack: Unpack,
     margin_us: int | None = None,
+    ask: AskNow | None = None,
 ) -> ColumnSelection | None:
     """Return selection that takes batches of queries, too; arguments are those of `ColumnSelection`.
 
@@ -84,7 +85,7 @@ def columns_for_selection(
         answer_form(codec, "sample", ArmPieces(_SAMPLE, "model", "1"), int)
     except (Uncut, SchemaError):
         return None
-    return ColumnSelection(kernel, selection, models, codec, unpack, margin_us)
+    return ColumnSelection(kernel, selection, models, codec, unpack, margin_us, ask)
 
 
 class DirectModel(Protocol):
@@ -190,6 +191,7 @@ class ColumnSelection(Behind):
         codec: of the deployment.
         unpack: returns the records of a batch.
         margin_us: as selection's setting.
+        ask: asks models at once; None = that cannot be.
     """
 
     def __init__(
@@ -200,6 +202,7 @@ class ColumnSelection(Behind):
         codec: Codec,
         unpack: Unpack,
         margin_us: int | None = None,
+        ask: AskNow | None = None,
     ) -> None:
         super().__init__(kernel)
         self._selection = selection
@@ -207,7 +210,7 @@ class ColumnSelection(Behind):
         self._codec = codec
         self._unpack = unpack
         self._margin_us = -1 if margin_us is None else margin_us
-        self._ask: AskNow | None = None
+        self._ask = ask
         self._applications: dict[str, _ColumnApplication] = {}
         self._whys: dict[str, str] = {}
         self._is_changed = True
@@ -216,11 +219,6 @@ class ColumnSelection(Behind):
         self._elsewhere = AskedElsewhere(selection.plain, codec)
         self._left: Counter[str] = Counter()  # by why
         self._owed: Effects = []  # by models, from calls that failed
-
-    def connect(self, ask: AskNow) -> None:
-        """Ask models by this."""
-        self._ask = ask
-        super().connect(ask)
 
     def on_records(self, records: Sequence[Record | Batch], now_us: int) -> Effects:
         """Take a poll's records, in order; what models want is performed even if that fails."""
@@ -263,15 +261,10 @@ class ColumnSelection(Behind):
         self._elsewhere.give_due(now_us)
         return self._with_owed(super().on_timer(now_us, unread))
 
-    def on_assigned(self, starts: Mapping[int, int]) -> None:
-        """Start with nothing that waits."""
-        self._elsewhere.drop(starts)
-        super().on_assigned(starts)
-
-    def on_revoked(self, partitions: Sequence[int]) -> None:
+    def on_partitions(self, starts: Mapping[int, int | None]) -> None:
         """Forget what waits of these partitions."""
-        self._elsewhere.drop(partitions)
-        super().on_revoked(partitions)
+        self._elsewhere.drop(starts)
+        super().on_partitions(starts)
 
     def needs(self) -> Needs:
         """Return the kernel's needs, and when what waits here is due."""

@@ -166,7 +166,7 @@ class Replay:
         self._now_us = _START_US
         self._expected: dict[str, int] = {}
         self._kernel = Selection(self._codec, SelectionSettings(1, cache_bytes=room_bytes(room, width)))
-        self._kernel.on_assigned({0: 0})
+        self._kernel.on_partitions({0: 0})
         model = Model(_MODEL, "1", "function", "", "", "label", "int64", (width,))
         self._take(names.MODELS, self._codec.encode(model), _MODEL)
         self._take(names.APPLICATIONS, self._codec.encode(_APPLICATION), _APPLICATION.name)

@@ -157,7 +157,9 @@ class Builder:
         own, places = Selection(codec, given), role.outstanding / how.queue_rows
         fronted = Fronted(Local(own, models, codec, places, writes_behind=not is_columnar))
         if is_columnar:
-            fronted = before_selection(fronted.kernel, own, models, self._codec, records_of, given.margin_us)
+            fronted = before_selection(
+                fronted.kernel, own, models, self._codec, records_of, given.margin_us, executors.ask_now
+            )
         return RoleLoop(role, fronted.kernel, replace(ports, executors=executors))
 
     def _worker(self, name: str, process: Process, ports: Ports) -> Runnable:

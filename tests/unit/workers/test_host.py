@@ -348,7 +348,7 @@ def test_topics_follow_the_models() -> None:
     bench.add("a", "b", "stranger")
     bench.ask("a", 1)
     bench.remove("a")
-    assert bench.host.needs().topics == {topics.model_queries("b")}
+    assert bench.host.needs().group.topics == {topics.model_queries("b")}
 
 
 def test_a_model_larger_than_the_budget_fails_with_the_reason() -> None:

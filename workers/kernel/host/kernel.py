@@ -28,7 +28,19 @@ from typing import TYPE_CHECKING
 from schemas import topics
 from schemas.errors import DecodeError
 from schemas.records import Model
-from streams.operators.contract import NONE_UNREAD, Load, Loaded, LogMessage, Needs, Operator, Predict, Ran, Unload
+from streams.operators.contract import (
+    NONE_UNREAD,
+    GroupNeeds,
+    Load,
+    Loaded,
+    LogMessage,
+    Needs,
+    Operator,
+    Phase,
+    Predict,
+    Ran,
+    Unload,
+)
 from workers.kernel.alarms import Alarms
 from workers.kernel.host.ahead import Ahead
 from workers.kernel.host.failures import Outcomes
@@ -99,8 +111,10 @@ class Host(Operator):
         self._ahead = Ahead(self._follower, self._profile_log)
         self._asked = AskedLately()
 
-    def on_caught_up(self, now_us: int) -> Effects:
-        """Load what fits before anybody asks: all models are known."""
+    def on_phase(self, phase: Phase, now_us: int) -> Effects:
+        """Load what fits before anybody asks, as all models are known; at the stop write profiles that have changed."""
+        if phase is Phase.STOPPING:
+            return self._profile_log.write_all(now_us)
         self._ahead.is_on = True
         self._ahead.begin_anew()
         return self._advance(now_us)
@@ -148,10 +162,6 @@ class Host(Operator):
             self._ahead.begin_anew()
         return effects + self._advance(now_us)
 
-    def on_stop(self, now_us: int) -> Effects:
-        """Write the profiles that have changed."""
-        return self._profile_log.write_all(now_us)
-
     @property
     def plan(self) -> Plan | None:
         """The plan of its pool that it follows; None = there is none."""
@@ -162,8 +172,8 @@ class Host(Operator):
         parts = (self._timers, self._turns, self._memory, self._profile_log, self._follower)
         due_us = min((part.due_us for part in parts if part.due_us is not None), default=None)
         is_ready = self._ahead.is_over and not self._memory.moving
-        homes = self._follower.homes
-        return Needs(due_us, self._held, self._paused, topics=self._topics, spread=homes, is_getting_ready=not is_ready)
+        group = GroupNeeds(self._topics, self._follower.homes, is_getting_ready=not is_ready)
+        return Needs(due_us, self._held, self._paused, group=group)
 
     @property
     def last_eviction(self) -> Eviction | None:
@@ -210,15 +220,11 @@ class Host(Operator):
             memory.residency.release(known.unit)
         return effects + self._advance(now_us)
 
-    def on_assigned(self, starts: Mapping[int, int]) -> None:
-        """Start with nothing queued."""
-        self.on_revoked(tuple(starts))
-
-    def on_revoked(self, partitions: Sequence[int]) -> None:
+    def on_partitions(self, starts: Mapping[int, int | None]) -> None:
         """Drop what is queued: a rebalance takes all partitions, and gives them anew."""
         for hosted in self._models.values():
             if hosted.worker is not None:
-                hosted.worker.on_revoked(partitions)
+                hosted.worker.on_partitions(starts)
                 self._touch(hosted)
 
     def statistics(self) -> Mapping[str, float]:

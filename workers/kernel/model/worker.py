@@ -212,13 +212,9 @@ class ModelWorker(Operator):
             self._beside.break_down(copy, fault)
         return self._with_given(self._go_on(now_us))
 
-    def on_assigned(self, starts: Mapping[int, int]) -> None:
-        """Start these partitions with nothing queued."""
-        self.on_revoked(tuple(starts))
-
-    def on_revoked(self, partitions: Sequence[int]) -> None:
-        """Drop what is queued from these partitions: their new owner reads it again."""
-        gone = frozenset(partitions)
+    def on_partitions(self, starts: Mapping[int, int | None]) -> None:
+        """Drop what is queued from these partitions: it is read again."""
+        gone = frozenset(starts)
         for lane in self._lanes():
             lane.drop(gone)
 
