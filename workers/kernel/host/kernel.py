@@ -64,7 +64,11 @@ if TYPE_CHECKING:
 
 
 class Host(Operator):
-    """The kernel of one host."""
+    """The kernel of one host.
+
+    Attributes:
+        instance: unique in the deployment.
+    """
 
     def __init__(
         self,
@@ -90,7 +94,7 @@ class Host(Operator):
             pool: whose plan it follows.
         """
         self._codec = codec
-        self._instance = instance
+        self.instance = instance
         self._settings = settings
         self._belongs = belongs
         self._models: dict[str, Hosted] = {}
@@ -342,7 +346,7 @@ class Host(Operator):
         if hosted.worker is not None:
             return []
         worker = hosted.worker = ModelWorker(
-            self._codec, hosted.model, self._instance, self._settings, is_hosted=True, copies=self._copies
+            self._codec, hosted.model, self.instance, self._settings, is_hosted=True, copies=self._copies
         )
         return self._of_worker(hosted, worker.on_records([*hosted.records.values()], now_us), now_us)
 
