@@ -325,6 +325,7 @@ class Loaded(NamedTuple):
         took_us: how long that took.
         size_bytes: of the copy in memory; 0 = not known.
         is_lost: all that was loaded beside it is lost, too.
+        is_hopeless: nothing but another package would help.
     """
 
     model: str
@@ -334,6 +335,7 @@ class Loaded(NamedTuple):
     took_us: int = 0
     size_bytes: int = 0
     is_lost: bool = False
+    is_hopeless: bool = False
 
     @classmethod
     def of(

@@ -117,7 +117,7 @@ class Twin:
 
     def ask_now(self, name: str, copy: int, rows: Tensor, patience_us: int) -> tuple[Predicted, int] | None:
         """Answer at once, unless the model refuses to."""
-        assert copy == self.models[name].serving.copy
+        assert copy == self.models[name]._serving.copy
         assert patience_us > 0
         self.calls += 1
         if name in self.refuses:

@@ -315,7 +315,7 @@ def test_a_batch_that_cannot_begin_does_not_keep_its_model_from_being_asked(monk
         bench.ask("a", 1)
         bench.run(1)
         with monkeypatch.context() as broken:
-            broken.setattr(ModelWorker, "start_now", fail)
+            broken.setattr(ModelWorker, "start", fail)
             with pytest.raises(ValueError, match="a bug"):
                 bench.ask("a", 2)
         query = bench.ask("a", 3)
