@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     from deploy.config.settings import Settings
     from schemas.codec import Codec
-    from schemas.records import Model
+    from schemas.records import Model, Plan
     from streams.control.app import ControlOptions
     from streams.control.carry.planning import Planning
     from streams.control.carry.promoting import Follow, Promoting
@@ -57,9 +57,10 @@ if TYPE_CHECKING:
     from streams.runtime.kafka.connection import KafkaConnection
     from streams.runtime.metrics import MetricsHook
     from streams.runtime.ports import Executors
+    from streams.runtime.process.run import Runnable
     from streams.runtime.role.loop import RoleLoop
     from streams.runtime.stores.redis import RedisFeatures, RedisStore
-    from workers.hosting import Hosting
+    from streams.topology import Node
     from workers.packages.disk_cache import DiskCache
     from workers.runner import Worker
     from workers.settings import WorkerSettings
@@ -87,7 +88,6 @@ MOST_ROWS = 4_096
 REBALANCE_US = 110_000
 NOBODY: Mapping[str, str] = MappingProxyType({})
 Prepare: TypeAlias = "Callable[[Sequence[Record]], Awaitable[None]]"
-Runnable: TypeAlias = "RoleLoop | Worker | Hosting | RecordRole | Named"
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +179,9 @@ def selection(common: Shared, inline: Sequence[Model] = ()) -> Runnable:
     own = Selection(codec, settings)
     fronted = Fronted(Local(own, models, codec, places, writes_behind=given.write_behind))
     if common.settings.columns and not given.write_behind:
-        fronted = before_selection(fronted.kernel, own, models, common.codec, records_of, settings.margin_us)
+        fronted = before_selection(
+            fronted.kernel, own, models, common.codec, records_of, settings.margin_us, executors.ask_now
+        )
     return _loop(role, fronted.kernel, common, _store(common), executors, features, fronted.batched)
 
 
@@ -286,54 +288,51 @@ BUILDERS: Mapping[str, Callable[[Shared], Runnable]] = {
 
 def worker(common: Shared, model: Model) -> Worker:
     """Build the role that runs one model."""
-    from workers.runner import Worker
+    from workers import runner
 
     node = topology.build([model.name]).node(topology.worker_role(model.name))
-    ports = Ports(
-        consumer=KafkaConsumer(common.kafka, node.consumes, node.group, common.clock, _consumer(common)),
-        transport=common.transport,
-        clock=common.clock,
-        encode=common.codec.encode,
-        version=VERSION,
-        broadcast=KafkaBroadcast(common.kafka, node.follows),
-        recent=KafkaRecent(common.kafka),
-        hooks=common.hooks,
-    )
-    tells = common.tells_process(node.role)
-    return Worker(model, common.name(node.role), _worker_settings(common), ports, common.codec, tells_process=tells)
+    ports, tells = _model_ports(common, node), common.tells_process(node.role)
+    settings = _worker_settings(common)
+    return runner.worker(model, common.name(node.role), settings, ports, common.codec, tells_process=tells)
 
 
-def host(common: Shared, pool: str) -> Hosting:
+def host(common: Shared, pool: str) -> Worker:
     """Build the role that runs the models of one pool."""
-    from workers.hosting import Hosting
+    from workers import runner
+    from workers.executors.factory import hosted_by
+    from workers.kernel.host.kernel import Host
+    from workers.kernel.schedule.registry import scheduled
 
-    name, given = topology.host_role(pool), common.settings.hosts[pool]
-    node = topology.build((), hosts={pool: ()}).node(name)
-    spread = planned(common.name(name), common.kafka.real(""), lambda: hosting.plan)
-    ports = Ports(
-        consumer=KafkaConsumer(common.kafka, (), node.group, common.clock, _consumer(common), spread),
+    node, given = topology.build((), hosts={pool: ()}).node(topology.host_role(pool)), common.settings.hosts[pool]
+    settings, memory_bytes = _hosted_settings(common, given.controller), given.memory_mib << 20
+    kernel = Host(
+        common.codec,
+        common.name(node.role),
+        settings,
+        lambda model: common.settings.pool_of(model) == pool and model not in common.inside,
+        *scheduled(given.controller, given.lanes, memory_bytes),
+        given.lanes,
+        pool,
+    )
+    ports = _model_ports(common, node, lambda: kernel.plan)
+    executors = hosted_by(settings, common.clock.now_us, given.lanes, memory_bytes, _disk_cache(given.cache_mib))
+    return runner.host(kernel, pool, settings, ports, executors, tells_process=common.tells_process(node.role))
+
+
+def _model_ports(common: Shared, node: Node, plan: Callable[[], Plan | None] | None = None) -> Ports:
+    """Return the connections of a role that runs models; by the last `plan` of a pool its partitions are spread."""
+    spread = None if plan is None else planned(common.name(node.role), common.kafka.real(""), plan)
+    return Ports(
+        consumer=KafkaConsumer(common.kafka, node.consumes, node.group, common.clock, _consumer(common), spread),
         transport=common.transport,
         clock=common.clock,
         encode=common.codec.encode,
         version=VERSION,
         broadcast=KafkaBroadcast(common.kafka, node.follows),
         positions=KafkaPositions(common.kafka),
+        recent=KafkaRecent(common.kafka),
         hooks=common.hooks,
     )
-    hosting = Hosting(
-        pool,
-        common.name(name),
-        _hosted_settings(common, given.controller),
-        ports,
-        common.codec,
-        lambda model: common.settings.pool_of(model) == pool and model not in common.inside,
-        memory_bytes=given.memory_mib << 20,
-        schedule=given.controller,
-        lanes=given.lanes,
-        tells_process=common.tells_process(name),
-        cache=_disk_cache(given.cache_mib),
-    )
-    return hosting
 
 
 def _disk_cache(mib: int) -> DiskCache | None:

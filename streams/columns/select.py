@@ -73,6 +73,7 @@ def columns_for_selection(
     codec: Codec,
     unpack: Unpack,
     margin_us: int | None = None,
+    ask: AskNow | None = None,
 ) -> ColumnSelection | None:
     """Return selection that takes batches of queries, too; arguments are those of `ColumnSelection`.
 
@@ -86,7 +87,7 @@ def columns_for_selection(
         answer_form(codec, "sample", ArmPieces(_SAMPLE, "model", "1"), int)
     except (Uncut, SchemaError):
         return None
-    return ColumnSelection(kernel, selection, models, codec, unpack, margin_us)
+    return ColumnSelection(kernel, selection, models, codec, unpack, margin_us, ask)
 
 
 class DirectModel(Protocol):
@@ -194,6 +195,7 @@ class ColumnSelection(Behind):
         codec: of the deployment.
         unpack: returns the records of a batch.
         margin_us: as selection's setting.
+        ask: asks models at once; None = that cannot be.
     """
 
     def __init__(
@@ -204,6 +206,7 @@ class ColumnSelection(Behind):
         codec: Codec,
         unpack: Unpack,
         margin_us: int | None = None,
+        ask: AskNow | None = None,
     ) -> None:
         super().__init__(kernel)
         self._selection = selection
@@ -212,7 +215,7 @@ class ColumnSelection(Behind):
         self._codec = codec
         self._unpack = unpack
         self._margin_us = -1 if margin_us is None else margin_us
-        self._ask: AskNow | None = None
+        self._ask = ask
         self._applications: dict[str, _ColumnApplication] = {}
         self._whys: dict[str, str] = {}
         self._is_changed = True
@@ -221,11 +224,6 @@ class ColumnSelection(Behind):
         self._elsewhere = AskedElsewhere(self._plain, codec)
         self._left: Counter[str] = Counter()  # by why
         self._owed: Effects = []  # by models, from calls that failed
-
-    def connect(self, ask: AskNow) -> None:
-        """Ask models by this."""
-        self._ask = ask
-        super().connect(ask)
 
     def on_records(self, records: Sequence[Record | Batch], now_us: int) -> Effects:
         """Take a poll's records, in order; what models want is performed even if that fails."""
@@ -268,15 +266,10 @@ class ColumnSelection(Behind):
         self._elsewhere.give_due(now_us)
         return self._with_owed(super().on_timer(now_us, unread))
 
-    def on_assigned(self, starts: Mapping[int, int]) -> None:
-        """Start with nothing that waits."""
-        self._elsewhere.drop(starts)
-        super().on_assigned(starts)
-
-    def on_revoked(self, partitions: Sequence[int]) -> None:
+    def on_partitions(self, starts: Mapping[int, int | None]) -> None:
         """Forget what waits of these partitions."""
-        self._elsewhere.drop(partitions)
-        super().on_revoked(partitions)
+        self._elsewhere.drop(starts)
+        super().on_partitions(starts)
 
     def needs(self) -> Needs:
         """Return the kernel's needs, and when what waits here is due."""

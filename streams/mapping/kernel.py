@@ -26,7 +26,7 @@ from streams.mapping.formats import reader, writer
 from streams.mapping.incoming import feedback_of, query_of
 from streams.mapping.outgoing import outgoing_row
 from streams.mapping.spec import ROW, Incoming, TopicMapping
-from streams.operators.contract import DeadLetter, Emit, LogMessage, Needs, Operator, Skip
+from streams.operators.contract import DeadLetter, Emit, GroupNeeds, LogMessage, Needs, Operator, Skip
 from streams.operators.statistics import Counters
 from streams.topology import partition_of
 
@@ -94,7 +94,7 @@ class TopicMapper(Operator):
 
     def needs(self) -> Needs:
         """Read the topics that are mapped, and predictions where they go elsewhere."""
-        return Needs(topics=self._topics)
+        return Needs(group=GroupNeeds(topics=self._topics))
 
     def on_records(self, records: Sequence[Record], now_us: int) -> Effects:
         """Map records."""
@@ -110,12 +110,6 @@ class TopicMapper(Operator):
                 cause = error.cause if isinstance(error, DecodeError) else "unmapped"
                 effects.append(DeadLetter(record, cause, f"{error}; value {_shown(record.value)}"))
         return effects
-
-    def on_assigned(self, starts: Mapping[int, int]) -> None:
-        """Nothing is held by partition."""
-
-    def on_revoked(self, partitions: Sequence[int]) -> None:
-        """Nothing is held by partition."""
 
     def statistics(self) -> Mapping[str, float]:
         """Return how many records of each topic were mapped, and could not be."""

@@ -322,7 +322,7 @@ class Decisions:
 
     def _drop(self, kernel: Selection, asked: Sequence[RecordedDecision]) -> None:
         """Have the kernel forget the ids: each may be asked again."""
-        kernel.on_revoked([*{one.query.partition for one in asked}])
+        kernel.on_partitions({one.query.partition: None for one in asked})
 
 
 def _over_us(prediction: Prediction) -> int:

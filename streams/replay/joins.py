@@ -194,7 +194,7 @@ class Joins:
         """Return what the joiner makes of them, by query: all of different ids, all joined or all over."""
         kernel = self._kernel.at(epoch)
         partitions = sorted({one.prediction.partition for one in seen})
-        kernel.on_assigned(dict.fromkeys(partitions, 0))
+        kernel.on_partitions(dict.fromkeys(partitions, 0))
         first_us = min(one.prediction.timestamp_us for one in seen)
         kernel.on_records(_by_partition(one.prediction for one in seen), first_us)
         beside = {record.position: record for one in seen for record in one.beside}
@@ -205,7 +205,7 @@ class Joins:
             effects = kernel.on_records(_by_partition(told), max(record.timestamp_us for record in told))
         else:
             effects = self._ended(kernel, max(map(_end_us, seen)) + _SECOND_US)
-        kernel.on_revoked(partitions)
+        kernel.on_partitions(dict.fromkeys(partitions))
         return {made.query_id: made for made in self._emitted(effects)}
 
     def _ended(self, kernel: Joiner, now_us: int) -> Effects:

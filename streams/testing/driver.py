@@ -33,6 +33,7 @@ from streams.operators.contract import (
     FetchStates,
     Load,
     LogMessage,
+    Phase,
     Predict,
     Record,
     Skip,
@@ -226,11 +227,11 @@ class Driver:
         """Position the main topic before `starts` by what the operator wants to read back."""
         if role.node.states == "writes":
             role.states_at |= {number: start or None for number, start in starts.items()}
-        role.operator.on_assigned(starts)
+        role.operator.on_partitions(starts)
         for partition, start in starts.items():
             role.positions[role.main, partition] = self._back(role, role.main, partition, start)
             role.tracker.assign((role.main, partition), start)
-        for topic, partition in self._places(sorted(role.operator.needs().also_read_back)):
+        for topic, partition in self._places(sorted(role.operator.needs().read_back.topics)):
             start = role.positions[topic, partition]
             role.positions[topic, partition] = self._back(role, topic, partition, start)
         role.unread = set(role.positions)
@@ -238,7 +239,7 @@ class Driver:
 
     def _back(self, role: _DrivenRole, topic: str, partition: int, start: int) -> int:
         """Return where a window before `start` begins."""
-        log, window_us = self._logs[topic, partition], role.operator.needs().read_back_us
+        log, window_us = self._logs[topic, partition], role.operator.needs().read_back.us
         oldest_us = (log[start - 1].timestamp_us if start else 0) - window_us
         while start and window_us and log[start - 1].timestamp_us >= oldest_us:
             start -= 1
@@ -297,7 +298,7 @@ class Driver:
                 role.is_caught_up or role.is_blocked or any(place[0] in role.node.follows for place in role.unread)
             ):
                 role.is_caught_up = told = True
-                self._perform(role, role.operator.on_caught_up(self.now_us))
+                self._perform(role, role.operator.on_phase(Phase.CAUGHT_UP, self.now_us))
         return told
 
     def _fire(self) -> bool:
@@ -424,7 +425,7 @@ class Driver:
 
     def _start_over(self, role: _DrivenRole, number: int) -> None:
         stored = self.store.offsets.get(number)
-        role.operator.on_revoked([number])
+        role.operator.on_partitions({number: None})
         self._begin(role, {number: stored or 0})
 
     def _appended(self, place: tuple[str, int]) -> None:

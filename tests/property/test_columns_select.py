@@ -104,15 +104,20 @@ class Twin:
         self.models = {name: worker(name, codec=codec, limit=10_000) for name in MODELS}
         self.kernel: Operator = Local(self.selection, self.models, codec)
         if self.is_columnar:
-            self.kernel = select.ColumnSelection(self.kernel, self.selection, self.models, CODEC, records_of)
-        self.kernel.connect(self.ask_now)
+            self.kernel = select.ColumnSelection(
+                self.kernel, self.selection, self.models, CODEC, records_of, ask=self._ask
+            )
         for name in MODELS:
             self.perform(self.kernel.on_loaded(Loaded(name, "7"), NOW), NOW)
-        self.kernel.on_assigned(dict.fromkeys(range(PARTITIONS), 0))
+        self.kernel.on_partitions(dict.fromkeys(range(PARTITIONS), 0))
+
+    def _ask(self, name: str, copy: int, rows: Tensor, patience_us: int) -> tuple[Predicted, int] | None:
+        """Ask as it is asked now."""
+        return self.ask_now(name, copy, rows, patience_us)
 
     def ask_now(self, name: str, copy: int, rows: Tensor, patience_us: int) -> tuple[Predicted, int] | None:
         """Answer at once, unless the model refuses to."""
-        assert copy == self.models[name].serving.copy
+        assert copy == self.models[name]._serving.copy
         assert patience_us > 0
         self.calls += 1
         if name in self.refuses:
@@ -504,17 +509,18 @@ def test_of_two_copies_the_first_counts_though_one_came_too_late(ages: tuple[int
     assert len(twins[1].said[0]) == 2
 
 
-def test_a_batch_that_a_model_was_to_have_is_not_lost_in_a_call_that_fails() -> None:
+def test_a_batch_that_a_model_was_to_have_is_not_lost_in_a_call_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     """The model's kernel outlives what selection remembers, and waits for the batch."""
     twin, calls = served("single"), []
+    answer = twin.ask_now
 
     def fails_again(name: str, copy: int, rows: Tensor, patience_us: int) -> tuple[Predicted, int] | None:
         calls.append(name)
         if len(calls) == 2:
             raise RuntimeError("not this time")
-        return twin.ask_now(name, copy, rows, patience_us)
+        return answer(name, copy, rows, patience_us)
 
-    twin.kernel.connect(fails_again)
+    monkeypatch.setattr(twin, "ask_now", fails_again)
     with pytest.raises(RuntimeError, match="not this time"):
         twin.kernel.on_records([in_turns(3)], NOW)  # type: ignore[list-item]
     assert twin.kernel.needs().deadline_us == 0

@@ -63,15 +63,10 @@ class Replicas(Operator):
         each = self._loading[loaded.copy]
         return self._of(each, self._workers[each].on_loaded(loaded, now_us))
 
-    def on_assigned(self, starts: Mapping[int, int]) -> None:
-        """All partitions are theirs."""
+    def on_partitions(self, starts: Mapping[int, int | None]) -> None:
+        """Pass them on: all are theirs."""
         for worker in self._workers:
-            worker.on_assigned(starts)
-
-    def on_revoked(self, partitions: Sequence[int]) -> None:
-        """Drop what they hold."""
-        for worker in self._workers:
-            worker.on_revoked(partitions)
+            worker.on_partitions(starts)
 
     def _of(self, each: int, effects: Effects) -> Effects:
         """Return a worker's effects, its batches under numbers of their own."""

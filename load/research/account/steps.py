@@ -162,6 +162,7 @@ _RULES: Final[Mapping[str, str]] = {
     "workers.executors.models": "hand over",
     "workers.executors.predictor": STACK,
     "workers.executors.process": "hand over",
+    "workers.executors.models_process": "hand over",
     "workers.inputs.rows": STACK,
     "workers.runtimes": PREDICT,
     "workers.executors.hang_monitor": "hand over",

@@ -67,14 +67,6 @@ class Fleet(Operator):
         """Go on after what kept a worker busy."""
         return self._busy.pop(batch_id)[1](now_us)
 
-    def on_assigned(self, starts: Mapping[int, int]) -> None:
-        """Have all partitions, for good."""
-        return
-
-    def on_revoked(self, partitions: Sequence[int]) -> None:
-        """Never be called."""
-        return
-
     def run(self, took_us: int, then: Callable[[int], Effects]) -> Predict:
         """Keep a worker busy for so long; `then` says what comes of it."""
         number = next(self._numbers)

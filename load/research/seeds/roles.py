@@ -25,9 +25,10 @@ from streams.testing.consumers import SimulatedConsumer
 from streams.testing.packing import Packing
 from streams.testing.stores import SimulatedStore
 from workers.executors.factory import executors_of
-from workers.hosting import Hosting
+from workers.kernel.host.kernel import Host
 from workers.kernel.model.worker import ModelWorker
-from workers.runner import Worker
+from workers.kernel.schedule.registry import scheduled
+from workers.runner import host, worker
 from workers.settings import WorkerSettings
 
 if TYPE_CHECKING:
@@ -96,18 +97,9 @@ class Builder:
 
     def _hosting(self, plan: HostPlan, process: Process, ports: Ports) -> Runnable:
         random = Random(f"models {process.name} {self._plan.seed}")  # noqa: S311
-        return Hosting(
-            POOL,
-            process.name,
-            self._how(),
-            ports,
-            self._codec,
-            lambda _: True,
-            memory_bytes=plan.models * MODEL_BYTES,
-            schedule=plan.schedule,
-            lanes=plan.lanes,
-            executors=SimulatedModels(random, self._plan.faulty),
-        )
+        how, chosen = self._how(), scheduled(plan.schedule, plan.lanes, plan.models * MODEL_BYTES)
+        kernel = Host(self._codec, process.name, how, lambda _: True, *chosen, plan.lanes, POOL)
+        return host(kernel, POOL, how, ports, SimulatedModels(random, self._plan.faulty))
 
     def _loop(self, node: Node, process: Process, ports: Ports) -> Runnable:
         settings, codec = self._plan.joiner, self._codec
@@ -157,11 +149,13 @@ class Builder:
         own, places = Selection(codec, given), role.outstanding / how.queue_rows
         fronted = Fronted(Local(own, models, codec, places, writes_behind=not is_columnar))
         if is_columnar:
-            fronted = before_selection(fronted.kernel, own, models, self._codec, records_of, given.margin_us)
+            fronted = before_selection(
+                fronted.kernel, own, models, self._codec, records_of, given.margin_us, executors.ask_now
+            )
         return RoleLoop(role, fronted.kernel, replace(ports, executors=executors))
 
     def _worker(self, name: str, process: Process, ports: Ports) -> Runnable:
-        return Worker(
+        return worker(
             model(name), process.name, self._how(), ports, self._codec, lambda asked: self._model(asked, process)
         )
 

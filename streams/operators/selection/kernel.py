@@ -192,12 +192,9 @@ class Selection(Operator):
         """Go by these latencies and refusals from now on: a replay brings those that were recorded."""
         self.serving.assume(latencies, admission)
 
-    def on_assigned(self, starts: Mapping[int, int]) -> None:
-        """Start with nothing pending; the queries follow from `starts`."""
-        self.on_revoked(tuple(starts))
-
-    def on_revoked(self, partitions: Sequence[int]) -> None:
-        """Forget pending queries of these partitions: their new owner reads them again."""
+    def on_partitions(self, starts: Mapping[int, int | None]) -> None:
+        """Forget pending queries of these partitions: they are read again, here from `starts` or by their new owner."""
+        partitions = tuple(starts)
         self.serving.drop(partitions)
         self.quotas.drop(partitions)
         waiting = [self._parked.drop(partitions)]

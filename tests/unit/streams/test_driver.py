@@ -31,9 +31,9 @@ class Noting(Operator):
         self.seen += records
         return [effect for record in records for effect in self.effects(record)]
 
-    def on_assigned(self, starts: Mapping[int, int]) -> None:
+    def on_partitions(self, starts: Mapping[int, int | None]) -> None:
         """Note."""
-        self.starts |= starts
+        self.starts |= {number: start for number, start in starts.items() if start is not None}
 
 
 def noted(driver: Driver, role: str) -> Noting:

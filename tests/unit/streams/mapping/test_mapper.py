@@ -203,11 +203,11 @@ def test_a_loss_is_counted_from_the_row() -> None:
 def test_it_reads_what_is_mapped_and_predictions_where_they_go_elsewhere() -> None:
     """As applications come and go; the set is the same object until it changes."""
     made = mapper(fraud=FRAUD)
-    needed = made.needs().topics
+    needed = made.needs().group.topics
     assert needed == {"/orders", "/chargebacks", topics.PREDICTIONS}
-    assert made.needs().topics is needed
+    assert made.needs().group.topics is needed
     made.on_records([Record(topics.APPLICATIONS, 0, 1, NOW, b"fraud", None)], NOW)
-    assert made.needs().topics == frozenset()
+    assert made.needs().group.topics == frozenset()
 
 
 def test_two_applications_do_not_read_one_topic() -> None:

@@ -251,7 +251,7 @@ def test_a_revoked_partition_takes_its_waiting_queries_with_it() -> None:
     loop.driver.run(0.001)
     selection = loop.driver.operator("selection")
     assert selection.statistics()["features_waiting"] == 1
-    selection.on_revoked([0])
+    selection.on_partitions({0: None})
     figures = selection.statistics()
     assert (figures.get("features_waiting", 0.0), figures["held{application=digits}"]) == (0.0, 0.0)
     assert selection.needs().deadline_us is None

@@ -144,6 +144,6 @@ def test_a_revoked_partition_takes_its_queries_from_the_turns() -> None:
     """Its new owner reads them again."""
     selecting = Selecting()
     selecting.take(selecting.by_id("films", 100))
-    selecting.kernel.on_revoked([0])
+    selecting.kernel.on_partitions({0: None})
     assert selecting.kernel.needs().deadline_us is None
     assert selecting.kernel.statistics()["held{application=films}"] == 0

@@ -1,4 +1,4 @@
-"""The child of a host, without its process: frames in, answers out."""
+"""The child with models, without its process: frames in, answers out."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ import pytest
 from schemas.records import Outcome
 from streams.operators.contract import Predicted
 from workers.errors import PackageError
-from workers.executors import frames, host_child
-from workers.executors.footprint import Footprint
-from workers.executors.host_child import BESIDE, LOAD, PREDICT, UNLOAD, Models, Package
+from workers.executors import child, frames
+from workers.executors.child import Models
+from workers.executors.footprint import Footprint, Unmeasured
+from workers.executors.frames import BESIDE, LOAD, PREDICT, UNLOAD, Package
 from workers.executors.together import HeldModel
 
 if TYPE_CHECKING:
@@ -56,8 +57,8 @@ class Gated(Footprint):
 class Noted(Models):
     """Notes in which order loads are answered."""
 
-    def __init__(self, footprint: Footprint) -> None:
-        super().__init__(io.BytesIO(), footprint)
+    def __init__(self, footprint: Footprint | Unmeasured, *, is_one: bool = False) -> None:
+        super().__init__(io.BytesIO(), footprint, is_one=is_one)
         self.answers: queue.Queue[int] = queue.Queue()
         self.bodies: dict[int, bytes] = {}
 
@@ -109,7 +110,7 @@ def test_a_load_that_fails_in_an_unknown_way_is_answered_and_the_next_one_has_it
     threading.Thread(target=models.load, daemon=True).start()
     assert [models.answers.get(timeout=30) for _ in range(2)] == [0, 1]
     with pytest.raises(PackageError, match="a bug"):
-        frames.unpack_hosted(models.bodies[0])
+        frames.unpack_loaded(models.bodies[0])
 
 
 def test_a_batch_that_fails_in_an_unknown_way_is_answered_and_the_next_one_has_its_turn(
@@ -117,7 +118,7 @@ def test_a_batch_that_fails_in_an_unknown_way_is_answered_and_the_next_one_has_i
 ) -> None:
     """Also if what is raised is no `Exception`; of the parts of a batch those that had no answer yet fail."""
     monkeypatch.setattr(os, "_exit", lambda _: None)
-    monkeypatch.setattr(host_child, "together", _one_then_panic)
+    monkeypatch.setattr(child, "together", _one_then_panic)
     asked = io.BytesIO()
     for batch in range(2):
         frames.write(asked, pickle.dumps((PREDICT, [(2 * batch + part, ("m", 0), ["a"]) for part in range(2)])))
@@ -127,6 +128,41 @@ def test_a_batch_that_fails_in_an_unknown_way_is_answered_and_the_next_one_has_i
     threading.Thread(target=models.predict, daemon=True).start()
     assert [models.answers.get(timeout=30) for _ in range(4)] == [0, 1, 2, 3]
     assert [frames.unpack(models.bodies[number], 1).fault for number in range(4)] == [None, "Panic: a bug"] * 2
+
+
+def test_one_model_alone_is_loaded_by_whom_it_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Limits of libraries, and what functions keep, belong to the thread that loads."""
+    monkeypatch.setattr(os, "_exit", lambda _: None)
+    threads: list[str] = []
+    monkeypatch.setattr(child, "_copy", lambda _: (HeldModel(lambda rows: _named(threads, len(rows))), None))
+    asked = io.BytesIO()
+    frames.write(asked, pickle.dumps((LOAD, [(0, ("m", 0), Package("m"))])))
+    frames.write(asked, pickle.dumps((PREDICT, [(1, ("m", 0), ["a"])])))
+    asked.seek(0)
+    models = Noted(Naming(threads), is_one=True)
+    models.read(asked)
+    threading.Thread(target=models.predict, daemon=True, name="main").start()
+    assert [models.answers.get(timeout=30) for _ in range(2)] == [0, 1]
+    assert frames.unpack_loaded(models.bodies[0]).size_bytes == 0
+    assert threads == ["main", "main"]
+
+
+class Naming(Unmeasured):
+    """Notes which thread loads."""
+
+    def __init__(self, threads: list[str]) -> None:
+        super().__init__(0)
+        self._threads = threads
+
+    def measured(self, folder: Path, load: Callable[[], T]) -> tuple[T, int, int]:
+        """Load."""
+        self._threads.append(threading.current_thread().name)
+        return super().measured(folder, load)
+
+
+def _named(threads: list[str], rows: int) -> Predicted:
+    threads.append(threading.current_thread().name)
+    return Predicted((Outcome.OK,) * rows, np.zeros(rows))
 
 
 def _one_then_panic(parts: Sequence[object], recent: object) -> Iterator[Predicted]:
