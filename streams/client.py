@@ -348,7 +348,8 @@ class Client:
         finally:
             for query, future in zip(queries, futures, strict=False):
                 self._waiting.pop(query.query_id, None)
-                future.cancel()
+                if not future.cancel() and not future.cancelled():
+                    future.exception()  # it is seen: the first one has been raised
 
     async def lost(self) -> None:
         """Return when predictions can no longer be read: then a new client is needed."""

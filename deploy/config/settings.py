@@ -452,7 +452,7 @@ class GatewaySection(Section):
     """The memory for replies that are kept, so that a repeated request with one `id` gets the same one. The oldest go
     first; 0 = only requests that are still under way are recognised."""
     within_s: Seconds = 10.0
-    """How long a request's head may take to come, and then its body."""
+    """How long a request's head may take to come, then its body, and then the other side to read on."""
     timeout_s: Seconds = 15.0
     """How long it waits for an answer beyond which selection is taken to be away: more than the longest `max_slo_ms`.
     Then the reply is 504."""

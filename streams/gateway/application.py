@@ -45,7 +45,7 @@ class GatewayParts(NamedTuple):
         name: an application that paths without one mean; "" = the only one there is.
         origins: of web pages that may ask; browsers name them.
         version: of Skysail.
-        is_ready: whether it has read what applications there are, and does not stop.
+        is_ready: whether it has read what applications there are.
     """
 
     asking: Asking
@@ -134,7 +134,8 @@ class GatewayApplication:
     async def _once(self, asked: ParsedRequest, route: Route, body: bytes) -> HttpReply:
         """Answer a request with an id; the same one again gets the same reply, also while it is under way."""
         memory, key = self._parts.memory, (asked.ask.application, asked.ask.id)
-        digest = hashlib.blake2b(body, digest_size=_DIGEST_BYTES, key=route.what.encode()).digest()
+        said = b"\0".join([route.what.encode(), (route.version or "").encode(), body])
+        digest = hashlib.blake2b(said, digest_size=_DIGEST_BYTES).digest()
         known = memory.find(key, digest)
         if known is not None:
             self._parts.figures.repeated += 1
@@ -142,15 +143,16 @@ class GatewayApplication:
         reply: asyncio.Future[HttpReply] = asyncio.get_running_loop().create_future()
         memory.begin(key, digest, reply)
         try:
-            reply.set_result(await self._answered(asked, asked.ask.id))
-        except RequestRefusedError as fault:
+            made = await self._answered(asked, asked.ask.id)
+            reply.set_result(made)
+        except Exception as fault:
             reply.set_exception(fault)
-            reply.exception()  # it is seen, whether another request waits or not
+            reply.exception()  # it is seen, whether another request waits for it or not
+            raise
         finally:
-            if not reply.done():
-                reply.cancel()
+            reply.cancel()  # nothing, unless this task is cancelled
             memory.end(key)
-        return reply.result()
+        return made
 
     async def _answered(self, asked: ParsedRequest, name: str) -> HttpReply:
         predictions = await self._parts.asking.ask(asked.ask, name)
@@ -240,7 +242,8 @@ def _length(given: bytes | None) -> int | None:
 
 
 async def _send(send: Send, reply: HttpReply, *, keeps: bool, has_body: bool) -> None:
-    headers = [(_TYPE, reply.kind), (_TOTAL, b"%d" % len(reply.body)), *reply.headers]
+    about = [] if reply.status == 204 else [(_TYPE, reply.kind), (_TOTAL, b"%d" % len(reply.body))]
+    headers = [*about, *reply.headers]
     if not keeps:
         headers.append(_CLOSE)
     await send({"type": "http.response.start", "status": reply.status, "headers": headers})

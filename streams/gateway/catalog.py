@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
+from policies import registry
+from policies.errors import PolicyError
 from schemas import topics
 from schemas.errors import DecodeError
 from schemas.records import Application, Model
@@ -78,7 +80,7 @@ class Catalog:
             RequestRefusedError: there is no such application.
         """
         application = self.application(name)
-        width = int(application.parameters.get("features", 0))
+        width = _width(application)
         if application.policy not in _RANKING:
             return RankingLoop(application.models, width)
         by_id = application.policy == "two_speed" or any(source.key == "candidate" for source in application.sources)
@@ -93,3 +95,14 @@ class Catalog:
                 into[name] = self._codec.decode(kind, record.value)  # type: ignore[assignment]
         except DecodeError as error:
             _log.warning("passed over what is no %s, at %s: %s", kind.__name__, record.position, error)
+
+
+def _width(application: Application) -> int:
+    """Return how many features of its own a query may have; 0 = the policy looks at none, or is from outside."""
+    if application.policy not in registry.POLICIES:
+        return 0
+    try:
+        wanted: int = getattr(registry.policy_of(application), "features", 0)
+    except PolicyError:
+        return 0
+    return max(0, wanted - sum(source.width for source in application.sources if source.key != "candidate"))

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from streams.gateway.protocol.values import HttpReply
 
-_ENTRY: Final = 600  # bytes of an entry beside its reply: key, digest, future (measured)
+_ENTRY: Final = 600  # bytes of an entry beside its id and reply, about: key, digest, future
 
 
 class _Kept(NamedTuple):
@@ -55,14 +55,14 @@ class ReplyMemory:
         if not self._most_bytes or kept.reply.cancelled() or kept.reply.exception() is not None:
             del self._kept[key]
             return
-        self.bytes += _size(kept)
+        self.bytes += _size(key, kept)
         while self.bytes > self._most_bytes and (oldest := self._oldest()):
-            self.bytes -= _size(self._kept.pop(oldest))
+            self.bytes -= _size(oldest, self._kept.pop(oldest))
 
     def _oldest(self) -> tuple[str, str] | None:
         """Return the oldest request that is not under way."""
         return next((key for key, kept in self._kept.items() if kept.reply.done()), None)
 
 
-def _size(kept: _Kept) -> int:
-    return _ENTRY + len(kept.reply.result().body)
+def _size(key: tuple[str, str], kept: _Kept) -> int:
+    return _ENTRY + len(key[1]) + len(kept.reply.result().body)

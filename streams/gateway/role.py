@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from schemas import topics
 from schemas.records import STOPPED
 from streams.operators.contract import Emit
+from streams.runtime.corrupt import readable
 from streams.runtime.errors import StreamError
 from streams.runtime.metrics import Composer
 
@@ -63,6 +64,7 @@ class GatewayRole:
         self._encode = encode
         self._hooks = hooks
         self._composer = Composer(instance, "gateway", tells_process=tells_process)
+        self._was_ready = False
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until `stop` is set; requests under way are answered."""
@@ -71,17 +73,16 @@ class GatewayRole:
             asyncio.create_task(self._parts.asking.keep_connected(), name="gateway.client"),
             asyncio.create_task(self._report_regularly(), name="gateway.reports"),
         ]
+        serving = asyncio.create_task(self._server.run(stop), name="gateway.server")
         try:
-            serving = asyncio.create_task(self._server.run(stop), name="gateway.server")
             await asyncio.wait([serving, *helpers], return_when=asyncio.FIRST_COMPLETED)
             for task in (*helpers, serving):
                 if task.done():
                     task.result()
-            await serving
         finally:
-            for task in helpers:
+            for task in (serving, *helpers):
                 task.cancel()
-            await asyncio.wait(helpers)
+            await asyncio.wait([serving, *helpers])
             self._server.close()
         await self._report({STOPPED: 1.0})
 
@@ -92,7 +93,7 @@ class GatewayRole:
             try:
                 await reader.start()
                 while True:
-                    self._parts.catalog.take(await reader.poll(_POLL_MS))
+                    self._parts.catalog.take(readable(await reader.poll(_POLL_MS)))
                     self._parts.catalog.is_read |= reader.caught_up
             except StreamError as fault:
                 _log.warning("cannot follow applications: %s", fault)
@@ -109,6 +110,9 @@ class GatewayRole:
         """Give a report to the hooks and to the reports topic; one that Kafka does not take is forgotten."""
         parts = self._parts
         is_ready = parts.is_ready() and parts.asking.is_connected
+        if is_ready and not self._was_ready:
+            _log.info("the gateway is ready: %s", self._server.address)
+        self._was_ready = is_ready
         gauges: dict[str, float] = {
             "partitions": 1.0 if is_ready else 0.0,
             "gateway_connections": float(self._server.connections),

@@ -38,7 +38,6 @@ _TABLE: Final[tuple[tuple[str, re.Pattern[str], str, str], ...]] = tuple(
         ("GET", r"/v2/health/live", "open_inference", "live"),
         ("GET", r"/v2/health/ready", "open_inference", "ready"),
         ("GET", r"/v2/?", "open_inference", "server"),
-        ("GET", r"/v2/models/stats", "open_inference", "all_stats"),
         ("GET", rf"{_V2}/ready", "open_inference", "model_ready"),
         ("GET", rf"{_V2}/stats", "open_inference", "stats"),
         ("GET", _V2, "open_inference", "metadata"),
@@ -50,7 +49,8 @@ _TABLE: Final[tuple[tuple[str, re.Pattern[str], str, str], ...]] = tuple(
         ("GET", r"/metrics", "own", "metrics"),
     )
 )
-_KNOWN: Final = 4_096  # routes remembered: there are few applications, and a stranger's paths do not fill memory
+# Routes remembered, and the longest: there are few applications, and a stranger's paths do not fill memory.
+_KNOWN, _LONGEST = 4_096, 256
 
 
 class Router:
@@ -69,7 +69,9 @@ class Router:
         if found is not None:
             return found
         found = _find("GET" if method == "HEAD" else method, path)
-        if len(self._known) < _KNOWN and not found.event:
+        if len(path) <= _LONGEST and not found.event:
+            if len(self._known) >= _KNOWN:
+                self._known.clear()
             self._known[method, path] = found
         return found
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _BACKLOG: Final = 1_024
 _KEEP_ALIVE_S: Final = 75  # longer than the 60 s after which proxies give a connection up: else they meet its end
 _DRAIN_S: Final = 5
+_HEAD_BYTES: Final = 64 << 10  # of a request's line and headers: neither uvicorn nor its parser has a bound
 _FULL: Final = (
     b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nretry-after: 1\r\nconnection: close\r\n"
     b'content-length: 80\r\n\r\n{"error": "too many connections (`gateway.connections`); keep and reuse yours."}'
@@ -31,7 +32,7 @@ class Listening(NamedTuple):
     host: str
     port: int
     connections: int = 1_000
-    within_s: float = 10.0  # for a request's head
+    within_s: float = 10.0  # for a request's head, and for the other side to read on
     certificate: Path | None = None
     key: Path | None = None
 
@@ -56,12 +57,29 @@ class GatewayServer:
         except OSError:
             self._socket.close()
             raise
-        self._server = _Server(_configured(application, listening))
+        config = _configured(application, listening)
+        try:
+            config.load()  # reads the certificate
+        except OSError:
+            self._socket.close()
+            raise
+        self._server = _Server(config)
+        self._host, self._is_secure = listening.host, listening.certificate is not None
 
     @property
     def port(self) -> int:
         """The port that is listened on."""
         return int(self._socket.getsockname()[1])
+
+    @property
+    def is_started(self) -> bool:
+        """Whether it takes connections."""
+        return self._server.started and not self._server.should_exit
+
+    @property
+    def address(self) -> str:
+        """Where it is found."""
+        return f"{'https' if self._is_secure else 'http'}://{self._host}:{self.port}"
 
     @property
     def connections(self) -> int:
@@ -115,11 +133,13 @@ def _configured(application: GatewayApplication, listening: Listening) -> uvicor
 
 
 class _BoundedProtocol(HttpToolsProtocol):
-    """Connections beyond the bound are turned away; so is one that takes too long for a request's head."""
+    """Connections beyond the bound are turned away; so is who takes too long to send a head, or to read a reply."""
 
     most: int
     within_s: float
     _head: asyncio.TimerHandle | None = None
+    _reading: asyncio.TimerHandle | None = None
+    _head_bytes = 0
     _is_full = False
 
     def connection_made(self, transport: Any) -> None:
@@ -135,12 +155,18 @@ class _BoundedProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget it."""
         self._had_head()
+        self._has_read()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """Take bytes, unless it was turned away."""
-        if not self._is_full:
-            super().data_received(data)
+        if self._is_full:
+            return
+        super().data_received(data)
+        if self._head is not None:
+            self._head_bytes += len(data)
+            if self._head_bytes > _HEAD_BYTES:
+                self._give_up()
 
     def on_message_begin(self) -> None:
         """Begin a request: its head is waited for."""
@@ -151,17 +177,33 @@ class _BoundedProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """Begin to serve a request."""
         self._had_head()
+        self._head_bytes = 0
         super().on_headers_complete()
 
+    def pause_writing(self) -> None:
+        """Wait for the other side to read what it was sent."""
+        super().pause_writing()
+        self._has_read()
+        self._reading = self.loop.call_later(self.within_s, self._give_up)
+
+    def resume_writing(self) -> None:
+        """Go on: it has read."""
+        self._has_read()
+        super().resume_writing()
+
+    def _has_read(self) -> None:
+        if self._reading is not None:
+            self._reading.cancel()
+            self._reading = None
+
     def _await_head(self) -> None:
-        self._head = self.loop.call_later(self.within_s, self._too_slow)
+        self._head = self.loop.call_later(self.within_s, self._give_up)
 
     def _had_head(self) -> None:
         if self._head is not None:
             self._head.cancel()
             self._head = None
 
-    def _too_slow(self) -> None:
-        self._head = None
+    def _give_up(self) -> None:
         if not self.transport.is_closing():
             self.transport.abort()

@@ -45,8 +45,10 @@ class BearerTokens:
         if not self._known:
             return frozenset({ALL})
         given = next((headers[name] for name in _HEADERS if name in headers), b"")
+        scheme, _, token = given.strip().partition(b" ")
+        token = token.strip() if scheme.lower() == b"bearer" else given.strip()
         # By its hash: how long a look-up takes tells nothing of a token.
-        found = self._known.get(hashlib.sha256(given.removeprefix(b"Bearer ").strip()).digest())
+        found = self._known.get(hashlib.sha256(token).digest())
         if found is None:
             raise RequestRefusedError(
                 401, "a token is needed: `Authorization: Bearer TOKEN`, one of `gateway.tokens_file`"

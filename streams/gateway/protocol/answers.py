@@ -18,10 +18,14 @@ if TYPE_CHECKING:
 
 # Why a query has no answer -> the status of HTTP. Any other reason is a deadline that was not kept.
 STATUSES: Final = {
-    "invalid": 400, "unknown_application": 404, "unknown_version": 404, "failed": 502, "overloaded": 503,
-    "over_limit": 503,
+    "invalid": 400, "unknown_application": 404, "unknown_version": 404, "failed": 502, "unknown_model": 502,
+    "overloaded": 503, "over_limit": 503,
 }  # fmt: skip
 RETRY_S: Final = 1
+
+
+# In the order in which they are told.
+OUTPUTS: Final = ("answer", "confidence", "status", "reason", "probability", "decision", "query_id")
 
 
 class OutputColumn(NamedTuple):

@@ -39,7 +39,7 @@ def open_inference(application: Application, models: Sequence[Model]) -> dict[st
     datatype = "BYTES" if known is None or known.dtype is None else tensors.NAMES[known.dtype]
     shape = [-1] if known is None or known.dtype is None else [-1, *known.shape]
     inputs = [{"name": "input", "datatype": datatype, "shape": shape}]
-    whole = all(model.classes and all(label.lstrip("-").isdigit() for label in model.classes) for model in models)
+    whole = all(label.lstrip("-").isdigit() for model in models for label in model.classes)
     answer = "FP64" if kinds == {"value"} else "INT64" if whole and kinds else "BYTES"
     outputs = [{"name": "answer", "datatype": answer, "shape": [-1]}]
     outputs += [{"name": name, "datatype": kind, "shape": [-1]} for name, kind in _OUTPUTS.items()]
@@ -62,7 +62,6 @@ def statistics(application: Application, models: Sequence[Model], rows: int, req
         "model_stats": [
             {
                 "name": application.name, "version": version, "inference_count": rows, "execution_count": requests,
-                "inference_stats": {"success": {"count": requests, "ns": 0}},
             }
         ]
     }  # fmt: skip

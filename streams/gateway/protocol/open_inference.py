@@ -82,14 +82,12 @@ def render(
         predictions: one a row.
 
     Raises:
-        RequestRefusedError: no row has an answer, or an output is wanted that does not exist.
+        RequestRefusedError: no row has an answer.
     """
     answers.check(predictions)
     found = {column.name: column.values for column in answers.columns(predictions)}
     if isinstance(wanted, bool):
         wanted = dict.fromkeys(found, wanted)
-    if strangers := wanted.keys() - found.keys():
-        raise RequestRefusedError(400, f"no output {min(strangers)!r:.40}: there are {', '.join(found)}")
     told, raw = [], []
     for output, is_binary in wanted.items():
         values = found[output]
@@ -126,7 +124,10 @@ def _wanted(given: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, bool
     for one in outputs:
         parameters = one.get("parameters") or {}
         is_binary = parameters.get("binary_data", otherwise) if isinstance(parameters, dict) else otherwise
-        found[str(one.get("name"))] = is_binary is True
+        name = one.get("name")
+        if name not in answers.OUTPUTS:
+            raise RequestRefusedError(400, f"no output {name!r:.40}: there are {', '.join(answers.OUTPUTS)}")
+        found[name] = is_binary is True
     return found
 
 

@@ -53,7 +53,10 @@ def parse(request: HttpRequest, loop: RankingLoop, new_id: str) -> ParsedRequest
     """
     given = document(request.body)
     actions = _actions(given)
-    excluded = {str(one) for one in given.get("excludedActions") or ()}
+    barred = given.get("excludedActions") or []
+    if not isinstance(barred, list):
+        raise RequestRefusedError(400, "excludedActions is a list of ids")
+    excluded = {str(one) for one in barred}
     left = [name for name in actions if name not in excluded]
     if not left:
         raise RequestRefusedError(400, "all actions are excluded")
@@ -108,6 +111,8 @@ def hashed(given: object, width: int) -> tuple[float, ...]:
         RequestRefusedError: they are too many, or nested too deeply.
     """
     found = [0.0] * width
+    if not width:
+        return ()
     for at, (name, value) in enumerate(_leaves(given, "", _MOST_DEPTH)):
         if at >= _MOST_LEAVES:
             raise RequestRefusedError(400, f"more than {_MOST_LEAVES:,} features")

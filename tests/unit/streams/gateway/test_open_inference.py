@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.records import Query, Status, Tensor
-from streams.gateway.protocol import open_inference, tensors
+from streams.gateway.protocol import answers, open_inference, tensors
 from streams.gateway.protocol.values import HttpRequest, InputForm, RequestRefusedError
 from tests.unit.streams.gateway.requests import predicted, row
 
@@ -175,11 +175,12 @@ def test_what_does_not_fit_is_refused_with_its_cause(given: object, why: str) ->
     assert caught.value.status == 400
 
 
-def test_an_output_that_does_not_exist_is_refused() -> None:
-    """With the names of those that do."""
-    asked = parsed({"inputs": [tensor([1] * 4, [1, 4])], "outputs": [{"name": "OUTPUT0"}]})
+def test_an_output_that_does_not_exist_is_refused_before_anything_is_asked() -> None:
+    """With the names of those that do: these are all that a reply has."""
     with pytest.raises(RequestRefusedError, match="answer, confidence"):
-        answered(asked, 1)
+        parsed({"inputs": [tensor([1] * 4, [1, 4])], "outputs": [{"name": "OUTPUT0"}]})
+    told = orjson.loads(answered(parsed({"inputs": [tensor([1] * 4, [1, 4])]}), 1).body)
+    assert tuple(one["name"] for one in told["outputs"]) == answers.OUTPUTS
 
 
 @given(st.binary(max_size=200), st.integers(0, 300))
