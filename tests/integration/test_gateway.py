@@ -142,10 +142,8 @@ async def test_each_token_has_its_applications(
     """From a file that the settings name; its tokens stand in no log and no copy of the settings."""
     tokens = tmp_path / "tokens"
     tokens.write_text("0123456789abcdef parity\nfedcba9876543210 other\n")
-    async with served(kafka, redis_server.url, prefix, tmp_path, gateway={"tokens_file": str(tokens)}) as (
-        there,
-        session,
-    ):
+    named = {"tokens_file": str(tokens)}
+    async with served(kafka, redis_server.url, prefix, tmp_path, gateway=named) as (_, session):
 
         async def status(token: str) -> int:
             headers = {"Authorization": f"Bearer {token}"} if token else {}

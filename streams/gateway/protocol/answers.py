@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
 from schemas.records import Status, Tensor
+from streams.gateway.protocol import tensors
 from streams.gateway.protocol.values import RequestRefusedError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from schemas.records import Prediction, Value
-    from streams.gateway.protocol.tensors import Array
 
 # Why a query has no answer -> the status of HTTP. Any other reason is a deadline that was not kept.
 STATUSES: Final = {
@@ -29,10 +29,17 @@ OUTPUTS: Final = ("answer", "confidence", "status", "reason", "probability", "de
 
 
 class OutputColumn(NamedTuple):
-    """One output: an array with a row a query, or a text a query."""
+    """One output of all rows.
 
-    name: str
-    values: Array | list[str]
+    Attributes:
+        datatype: as Open Inference names it.
+        shape: its rows first.
+        values: numbers or texts, flat.
+    """
+
+    datatype: str
+    shape: tuple[int, ...]
+    values: list[Any]
 
 
 def check(predictions: Sequence[Prediction]) -> None:
@@ -53,31 +60,27 @@ def check(predictions: Sequence[Prediction]) -> None:
     raise RequestRefusedError(status, message, RETRY_S if status == 503 else 0)
 
 
-def columns(predictions: Sequence[Prediction]) -> list[OutputColumn]:
-    """Return all that is told of the answers."""
-    return [
-        OutputColumn("answer", stacked([p.answer for p in predictions])),
-        OutputColumn("confidence", np.array([p.confidence for p in predictions], np.float64)),
-        OutputColumn("status", [p.status.value for p in predictions]),
-        OutputColumn("reason", [p.reason or "" for p in predictions]),
-        OutputColumn("probability", np.array([probability(p) for p in predictions], np.float64)),
-        OutputColumn("decision", [",".join(chosen(p)) for p in predictions]),
-        OutputColumn("query_id", [p.query_id for p in predictions]),
-    ]
+def column(name: str, predictions: Sequence[Prediction]) -> OutputColumn:
+    """Return one of `OUTPUTS`."""
+    if name == "answer":
+        return stacked([prediction.answer for prediction in predictions])
+    datatype, of = _READ[name]
+    return OutputColumn(datatype, (len(predictions),), [of(prediction) for prediction in predictions])
 
 
-def stacked(answers: Sequence[Value | None]) -> Array | list[str]:
-    """Return answers as one array, or as texts; of numbers a missing one is NaN, of texts an empty one."""
-    kinds = {type(answer) for answer in answers}
-    if kinds <= {int} and all(-(2**63) <= answer < 2**63 for answer in answers):  # type: ignore[operator]
-        return np.array(answers, np.int64)
+def stacked(answers: Sequence[Value | None]) -> OutputColumn:
+    """Return answers in the type that holds them all; of numbers a missing one is NaN, of texts an empty one."""
+    kinds, shape, given = {type(answer) for answer in answers}, (len(answers),), list[Any](answers)
+    if kinds == {int}:
+        return OutputColumn("INT64", shape, given)
     if kinds <= {int, float, type(None)}:
-        return np.array([math.nan if answer is None else answer for answer in answers], np.float64)
+        return OutputColumn("FP64", shape, [math.nan if one is None else float(one) for one in given])
     if kinds == {Tensor}:
         arrays = [answer.numpy() for answer in answers if isinstance(answer, Tensor)]
-        if len({array.shape for array in arrays}) == 1:
-            return np.stack(arrays)
-    return ["" if answer is None else str(plain(answer)) for answer in answers]
+        if len({(array.shape, array.dtype) for array in arrays}) == 1:
+            found = np.stack(arrays)
+            return OutputColumn(tensors.NAMES[found.dtype.name], found.shape, found.ravel().tolist())
+    return OutputColumn(tensors.BYTES, shape, ["" if answer is None else str(plain(answer)) for answer in answers])
 
 
 def plain(answer: Value | None) -> object:
@@ -110,3 +113,13 @@ def details(predictions: Sequence[Prediction]) -> list[dict[str, object]]:
         }
         for p in predictions
     ]  # fmt: skip
+
+
+_READ: Final[Mapping[str, tuple[str, Callable[[Prediction], object]]]] = {
+    "confidence": ("FP64", lambda prediction: prediction.confidence),
+    "status": (tensors.BYTES, lambda prediction: prediction.status.value),
+    "reason": (tensors.BYTES, lambda prediction: prediction.reason or ""),
+    "probability": ("FP64", probability),
+    "decision": (tensors.BYTES, lambda prediction: ",".join(chosen(prediction))),
+    "query_id": (tensors.BYTES, lambda prediction: prediction.query_id),
+}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from schemas.records import Input
     from streams.gateway.protocol.values import HttpRequest
 
+_NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+_DIGITS: Final = 300  # a longer cell is a text
 FORMS: Final = ("dataframe_split", "dataframe_records", "instances", "inputs")
 
 
@@ -86,11 +89,8 @@ def _of_csv(request: HttpRequest) -> tuple[Input, ...]:
 
 
 def _value(cell: str) -> object:
-    for kind in (int, float):
-        try:
-            return kind(cell)
-        except ValueError:
-            continue
+    if len(cell) <= _DIGITS and _NUMBER.fullmatch(cell):
+        return int(cell) if cell.lstrip("+-").isdigit() else float(cell)
     return cell or None
 
 

@@ -85,18 +85,17 @@ def render(
         RequestRefusedError: no row has an answer.
     """
     answers.check(predictions)
-    found = {column.name: column.values for column in answers.columns(predictions)}
     if isinstance(wanted, bool):
-        wanted = dict.fromkeys(found, wanted)
+        wanted = dict.fromkeys(answers.OUTPUTS, wanted)
     told, raw = [], []
     for output, is_binary in wanted.items():
-        values = found[output]
-        entry: dict[str, object] = {"name": output, **_form(values)}
+        datatype, shape, values = answers.column(output, predictions)
+        entry: dict[str, object] = {"name": output, "datatype": datatype, "shape": shape}
         if is_binary:
-            raw.append(tensors.to_bytes(values))
+            raw.append(tensors.to_bytes(datatype, values))
             entry["parameters"] = {"binary_data_size": len(raw[-1])}
         else:
-            entry["data"] = values.ravel().tolist() if isinstance(values, np.ndarray) else values
+            entry["data"] = values
         told.append(entry)
     versions = {output.version for output in predictions[0].outputs if output.version}
     head: dict[str, object] = {"model_name": application, "model_version": ",".join(sorted(versions))}
@@ -104,12 +103,6 @@ def render(
     if not raw:
         return HttpReply(body)
     return HttpReply(b"".join([body, *raw]), 200, _OCTETS, ((LENGTH, b"%d" % len(body)),))
-
-
-def _form(values: Array | list[str]) -> dict[str, object]:
-    if isinstance(values, np.ndarray):
-        return {"datatype": tensors.NAMES[values.dtype.name], "shape": list(values.shape)}
-    return {"datatype": tensors.BYTES, "shape": [len(values)]}
 
 
 def _wanted(given: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, bool] | bool:

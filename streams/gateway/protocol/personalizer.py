@@ -30,11 +30,11 @@ from streams.gateway.protocol.values import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from schemas.records import Prediction
-    from streams.gateway.protocol.values import HttpRequest
+    from schemas.records import Input, Prediction
+    from streams.gateway.protocol.values import HttpRequest, InputForm
 
-_MOST_LEAVES: Final = 4_096  # of the features of one request
-_MOST_DEPTH: Final = 8
+_MOST_FEATURES: Final = 4_096  # of a context or an action
+_LONGEST_NAME: Final = 1_024  # with those of the objects around it
 
 
 class RankingLoop(NamedTuple):
@@ -62,14 +62,14 @@ def parse(request: HttpRequest, loop: RankingLoop, new_id: str) -> ParsedRequest
         raise RequestRefusedError(400, "all actions are excluded")
     name = text(given, "eventId") or new_id
     candidates = _candidates(given, loop, actions, left)
-    features = hashed(given.get("contextFeatures"), loop.width) if loop.width and not candidates else ()
+    features = hashed(given.get("contextFeatures"), loop.width) if candidates is None else ()
     try:
         numbers = as_features(features)
     except SchemaError as error:
         raise RequestRefusedError(400, str(error)) from error
     ask = HttpQuestion(
         request.application,
-        (Tensor.of(np.array(numbers, np.float64)),),
+        (_input(request.takes, numbers),),
         name,
         features=(numbers,) if numbers else (),
         candidates=candidates,
@@ -108,14 +108,12 @@ def hashed(given: object, width: int) -> tuple[float, ...]:
     """Return features of any names as so many numbers: a number is added at its name's place, a text counts 1.
 
     Raises:
-        RequestRefusedError: they are too many, or nested too deeply.
+        RequestRefusedError: they are too many.
     """
     found = [0.0] * width
     if not width:
         return ()
-    for at, (name, value) in enumerate(_leaves(given, "", _MOST_DEPTH)):
-        if at >= _MOST_LEAVES:
-            raise RequestRefusedError(400, f"more than {_MOST_LEAVES:,} features")
+    for name, value in _leaves(given):
         if isinstance(value, str):
             found[crc32(f"{name}={value}".encode()) % width] += 1.0
         elif isinstance(value, int | float):  # true is 1
@@ -123,17 +121,36 @@ def hashed(given: object, width: int) -> tuple[float, ...]:
     return tuple(found)
 
 
-def _leaves(given: object, name: str, depth: int) -> Iterator[tuple[str, object]]:
-    if depth == 0:
-        raise RequestRefusedError(400, f"features are nested in more than {_MOST_DEPTH} levels")
-    if isinstance(given, dict):
-        for key, value in given.items():
-            yield from _leaves(value, f"{name}.{key}" if name else str(key), depth - 1)
-    elif isinstance(given, list):
-        for value in given:
-            yield from _leaves(value, name, depth - 1)
-    else:
-        yield name, given
+def _leaves(given: object) -> Iterator[tuple[str, object]]:
+    """Yield texts, numbers and nulls with the names on the way to them; lists add none.
+
+    Raises:
+        RequestRefusedError: there are too many, lists and objects among them.
+    """
+    waiting, seen = [("", given)], 0
+    while waiting:
+        name, one = waiting.pop()
+        seen += len(one) if isinstance(one, dict | list) else 0
+        if seen > _MOST_FEATURES or len(name) > _LONGEST_NAME:
+            raise RequestRefusedError(400, f"more than {_MOST_FEATURES:,} features, or names that are too long")
+        if isinstance(one, dict):
+            waiting += [(f"{name}.{key}" if name else str(key), value) for key, value in one.items()]
+        elif isinstance(one, list):
+            waiting += [(name, value) for value in one]
+        else:
+            yield name, one
+
+
+def _input(takes: InputForm | None, features: tuple[float, ...]) -> Input:
+    """Return a row that models take: the features where these are as many numbers, else zeros."""
+    if takes is None:
+        return Tensor.of(np.array(features, np.float64))
+    if takes.dtype is None:
+        return ""
+    row = np.zeros(takes.shape, takes.dtype)
+    if row.size == len(features):
+        row.flat[:] = features
+    return Tensor.of(row)
 
 
 def _actions(given: dict[str, Any]) -> dict[str, object]:

@@ -77,6 +77,8 @@ def _row(row: object, takes: InputForm | None, what: str) -> Input:
 
 
 def _named(row: Mapping[str, object], what: str) -> Input:
+    if any(isinstance(value, list | dict) for value in row.values()):
+        raise RequestRefusedError(400, f"{what}: a column has a number, a text, true, false or null")
     try:
         return row_text(row)
     except SchemaError as error:

@@ -137,10 +137,10 @@ def _form(shape: tuple[int, ...]) -> list[int]:
     return [size for size in shape if size != 1]
 
 
-def to_bytes(values: Array | Sequence[str]) -> bytes:
+def to_bytes(datatype: str, values: Sequence[Any]) -> bytes:
     """Return the raw bytes of an output."""
-    if isinstance(values, np.ndarray):
-        return values.astype(values.dtype.newbyteorder("<"), copy=False).tobytes()
+    if datatype != BYTES:
+        return np.array(values, np.dtype(TYPES[datatype]).newbyteorder("<")).tobytes()
     encoded = [one.encode() for one in values]
     return b"".join([part for one in encoded for part in (_LENGTH.pack(len(one)), one)])
 
@@ -155,8 +155,10 @@ def _numpy(name: str, datatype: str) -> np.dtype[Any]:
 
 
 def _flat(data: list[Any]) -> list[Any]:
-    """Return the leaves of nested lists in order; not by recursion, as a stranger nests them."""
-    while data and any(isinstance(one, list) for one in data):
+    """Return the leaves of nested lists in order; lists in more levels than a shape has stay as they are."""
+    for _ in range(_MOST_DIMENSIONS):
+        if not any(isinstance(one, list) for one in data):
+            break
         data = [leaf for one in data for leaf in (one if isinstance(one, list) else [one])]
     return data
 

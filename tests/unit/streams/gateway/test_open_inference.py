@@ -175,6 +175,17 @@ def test_what_does_not_fit_is_refused_with_its_cause(given: object, why: str) ->
     assert caught.value.status == 400
 
 
+def test_lists_in_more_levels_than_a_shape_has_are_refused() -> None:
+    """However deep: nothing recurses."""
+    deep: Any = "a"
+    for _ in range(900):
+        deep = [deep]
+    with pytest.raises(RequestRefusedError, match="texts are needed"):
+        parsed({"inputs": [tensor(["a", deep], [2], "BYTES")]}, takes=None)
+    with pytest.raises(RequestRefusedError, match="do not fit"):
+        parsed({"inputs": [tensor([1, deep], [2])]}, takes=None)
+
+
 def test_an_output_that_does_not_exist_is_refused_before_anything_is_asked() -> None:
     """With the names of those that do: these are all that a reply has."""
     with pytest.raises(RequestRefusedError, match="answer, confidence"):

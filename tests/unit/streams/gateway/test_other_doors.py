@@ -84,10 +84,18 @@ def test_mlflow_takes_its_four_forms(body: object, takes: InputForm, found: list
     assert answered(asked, *range(len(found)))["predictions"] == [*range(len(found))]
 
 
+def test_a_column_of_a_table_has_single_values() -> None:
+    """A list in a cell is refused, and no warning is kept of its name."""
+    with pytest.raises(RequestRefusedError, match="a column has a number, a text"):
+        mlflow.parse(request({"dataframe_records": [{"a": [1], "b": 2}]}, TABLE))
+
+
 def test_mlflow_takes_csv() -> None:
     """A line of names, then rows; an empty cell is missing."""
-    given = request(b"age,job\r\n41,nurse\r\n7.5,\r\n", TABLE, "text/csv")
-    assert rows(mlflow.parse(given).ask) == [{"age": 41, "job": "nurse"}, {"age": 7.5, "job": None}]
+    given = request(b"age,job\r\n41,nurse\r\n7.5,\r\n-1e2,1_000\r\n", TABLE, "text/csv")
+    assert rows(mlflow.parse(given).ask) == [
+        {"age": 41, "job": "nurse"}, {"age": 7.5, "job": None}, {"age": -100.0, "job": "1_000"},
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -151,6 +159,7 @@ def test_personalizer_ranks_the_models_of_an_application() -> None:
     """The chosen action stands first with its probability; the event's id is the query's."""
     asked = personalizer.parse(request(RANK), RankingLoop(("forest", "net"), 8), "new")
     assert (asked.ask.id, asked.ask.candidates) == ("e7", None)
+    assert rows(asked.ask) == [[0.0, 0.0]]  # what the models take
     assert sorted(number for number in asked.ask.features[0] if number) == [0.5, 1.0, 1.0]
     reply = asked.render([predicted(Query("e7", "iris", "x"), None, status=Status.DEFAULT, reason="deadline")])
     assert reply.status == 201
@@ -183,6 +192,16 @@ def test_features_of_actions_are_rows_that_are_ranked() -> None:
     first, second = asked.ask.candidates.numpy()
     assert first.sum() == second.sum() == 3.5
     assert (first != second).any()
+
+
+@pytest.mark.parametrize(
+    "features",
+    [[{}] * 5_000, {f"a{number}": number for number in range(5_000)}, [[1] * 3_000, [2] * 3_000], [{"n" * 2_000: 1}]],
+)
+def test_more_features_than_anybody_has_are_refused(features: object) -> None:
+    """Empty ones count, too."""
+    with pytest.raises(RequestRefusedError, match="more than 4,096 features"):
+        personalizer.parse(request(RANK | {"contextFeatures": features}), RankingLoop(("forest", "net"), 8), "new")
 
 
 def test_other_actions_than_the_models_are_refused() -> None:
