@@ -23,7 +23,7 @@ class Route(NamedTuple):
 
 _V2: Final = r"/v2/models/(?P<application>[^/]+)(?:/versions/(?P<version>[^/]+))?"
 _V1: Final = r"/v1/models/(?P<application>[^/:]+)(?:/(?:versions|labels)/(?P<version>[^/:]+))?"
-_V0: Final = r"/personalizer/v1\.[\w.-]+"
+_V0: Final = r"/personalizer(?:/v1\.[\w.-]+)?"  # the last of its clients name the version in the query
 # Method, path, door, what; the first that fits counts.
 _TABLE: Final[tuple[tuple[str, re.Pattern[str], str, str], ...]] = tuple(
     (method, re.compile(path), door, what)

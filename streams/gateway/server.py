@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import socket
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from streams.gateway.protocol.values import dumped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,10 +24,20 @@ _BACKLOG: Final = 1_024
 _KEEP_ALIVE_S: Final = 75  # longer than the 60 s after which proxies give a connection up: else they meet its end
 _DRAIN_S: Final = 5
 _HEAD_BYTES: Final = 64 << 10  # of a request's line and headers: neither uvicorn nor its parser has a bound
-_FULL: Final = (
-    b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nretry-after: 1\r\nconnection: close\r\n"
-    b'content-length: 80\r\n\r\n{"error": "too many connections (`gateway.connections`); keep and reuse yours."}'
+
+
+def _closing(status: HTTPStatus, message: str) -> bytes:
+    """Return a whole reply after which the connection ends."""
+    body = dumped({"error": message})
+    retry = "retry-after: 1\r\n" if status is HTTPStatus.SERVICE_UNAVAILABLE else ""
+    head = f"HTTP/1.1 {status.value} {status.phrase}\r\ncontent-type: application/json\r\n{retry}connection: close\r\n"
+    return f"{head}content-length: {len(body)}\r\n\r\n".encode() + body
+
+
+_FULL: Final = _closing(
+    HTTPStatus.SERVICE_UNAVAILABLE, "too many connections (`gateway.connections`); keep and reuse yours"
 )
+_NO_HTTP: Final = _closing(HTTPStatus.BAD_REQUEST, "this is no HTTP/1.1 request")
 
 
 class Listening(NamedTuple):
@@ -49,6 +63,7 @@ class GatewayServer:
     """
 
     def __init__(self, application: GatewayApplication, listening: Listening) -> None:
+        logging.getLogger("uvicorn").setLevel(logging.ERROR)  # any stranger can have it warn
         family = socket.getaddrinfo(listening.host, listening.port, type=socket.SOCK_STREAM)[0][0]
         self._socket = socket.socket(family)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -179,6 +194,11 @@ class _BoundedProtocol(HttpToolsProtocol):
         self._had_head()
         self._head_bytes = 0
         super().on_headers_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        """End a connection that sends no HTTP."""
+        self.transport.write(_NO_HTTP)
+        self.transport.close()
 
     def pause_writing(self) -> None:
         """Wait for the other side to read what it was sent."""

@@ -86,6 +86,17 @@ async def test_a_head_that_does_not_come_ends_the_connection(sent: bytes) -> Non
         await until(lambda: not server.connections)
 
 
+async def test_what_is_no_http_is_told_so() -> None:
+    """As JSON, and the connection ends; the log stays empty, whoever asks."""
+    async with serving(Served()) as (server, _):
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(b"no HTTP at all\r\n\r\n")
+        told = await reader.read()
+        assert told.startswith(b"HTTP/1.1 400 ")
+        assert orjson.loads(told.partition(b"\r\n\r\n")[2]) == {"error": "this is no HTTP/1.1 request"}
+        writer.close()
+
+
 async def test_a_head_without_an_end_is_given_up() -> None:
     """Headers that never end do not fill memory."""
     async with serving(Served()) as (server, _):
