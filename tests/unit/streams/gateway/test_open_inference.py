@@ -177,13 +177,11 @@ def test_what_does_not_fit_is_refused_with_its_cause(given: object, why: str) ->
 
 def test_lists_in_more_levels_than_a_shape_has_are_refused() -> None:
     """However deep: nothing recurses."""
-    deep: Any = "a"
-    for _ in range(900):
-        deep = [deep]
-    with pytest.raises(RequestRefusedError, match="texts are needed"):
-        parsed({"inputs": [tensor(["a", deep], [2], "BYTES")]}, takes=None)
-    with pytest.raises(RequestRefusedError, match="do not fit"):
-        parsed({"inputs": [tensor([1, deep], [2])]}, takes=None)
+    for datatype, leaf, why in (("BYTES", b'"a"', "texts are needed"), ("FP32", b"1", "do not fit")):
+        deep = b"[" * 900 + leaf + b"]" * 900
+        body = b'{"inputs":[{"name":"x","datatype":"%s","shape":[2],"data":[%s,%s]}]}'
+        with pytest.raises(RequestRefusedError, match=why):
+            open_inference.parse(HttpRequest("iris", body % (datatype.encode(), leaf, deep)))
 
 
 def test_an_output_that_does_not_exist_is_refused_before_anything_is_asked() -> None:
