@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from typing import TYPE_CHECKING
@@ -48,3 +49,18 @@ async def test_partitions_of_written_topics_are_known_before_the_kernel_needs_th
     asked.clear()
     await prepare([told("plain")])
     assert not asked
+
+
+async def test_nothing_is_mapped_before_queries_are_taken() -> None:
+    """Else their time would run out while models are loaded."""
+    ready = asyncio.Event()
+
+    async def partitions(names: Iterable[str]) -> dict[str, int]:
+        return dict.fromkeys(names, 1)
+
+    waiting = asyncio.create_task(counting(CODEC, partitions, {}, ready)([told("plain")]))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    ready.set()
+    await waiting
