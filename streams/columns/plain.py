@@ -169,15 +169,8 @@ class PlainQueries:
             quota.note_arrival(0, is_expired=False)
         self._questions.count_asked(name, asked, slack_us)
 
-    def count_late(self, name: str, answers: Answers, sent_ago_us: int, now_us: int) -> None:
-        """Count answers to queries whose time was over when they came.
-
-        Args:
-            name: of the application.
-            answers: as of `count`.
-            sent_ago_us: of the last one of them.
-            now_us: the time.
-        """
+    def count_late(self, name: str, answers: Answers, now_us: int) -> None:
+        """Count answers to queries whose time was over when they came, which took as long as they were sent ago."""
         counters, quota, given = self._counters, self.quotas.by_name[name], len(answers.durations_us)
         counters["queries_total", "application", name] += answers.queries
         if given:
@@ -185,7 +178,7 @@ class PlainQueries:
         if answers.late:
             counters["late_answers_total", "application", name, "status", "default"] += answers.late
         for _ in range(given):
-            quota.note_arrival(sent_ago_us, is_expired=True)
+            quota.note_arrival(answers.durations_us[-1], is_expired=True)
         self._combiner.count(name, answers.durations_us, now_us, by_default=True)
 
     def count_answered(self, name: str, durations_us: Sequence[int], late: int, now_us: int) -> None:
