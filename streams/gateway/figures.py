@@ -28,7 +28,7 @@ class GatewayFigures:
         self._defaults = 0
         self._durations = Durations("gateway", "door")
         self.repeated = 0  # requests that got the reply of an earlier one
-        self.latest: Report | None = None
+        self.report: Callable[[], Report] | None = None  # makes one; whoever reports says how
 
     def took(self, door: str, status: int, seconds: float) -> None:
         """Count a request that was answered."""
@@ -57,7 +57,7 @@ class GatewayFigures:
         return found | self._durations.rendered()
 
     def exposition(self) -> bytes:
-        """Return the latest report as Prometheus reads it."""
+        """Return a report of now as Prometheus reads it."""
         from streams.runtime.process.prometheus import exposition  # 2 MB, which nobody needs who does not ask for it
 
-        return b"" if self.latest is None else exposition((self.latest,))
+        return b"" if self.report is None else exposition((self.report(),))

@@ -65,6 +65,7 @@ class GatewayRole:
         self._hooks = hooks
         self._composer = Composer(instance, "gateway", tells_process=tells_process)
         self._was_ready = False
+        parts.figures.report = self._composed
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until `stop` is set; requests under way are answered."""
@@ -101,6 +102,21 @@ class GatewayRole:
                 await reader.stop(_STOP_S)
             await asyncio.sleep(_BACKOFF_S)
 
+    @property
+    def _is_ready(self) -> bool:
+        return self._parts.is_ready() and self._parts.asking.is_connected
+
+    def _composed(self, more: Mapping[str, float] | None = None) -> Report:
+        """Make a report of now."""
+        parts = self._parts
+        gauges: dict[str, float] = {
+            "partitions": 1.0 if self._is_ready else 0.0,
+            "gateway_connections": float(self._server.connections),
+            "gateway_rows_waiting": float(parts.asking.rows),
+            "gateway_memory_bytes": float(parts.memory.bytes),
+        }
+        return self._composer.compose(parts.now_us(), parts.figures.rendered(), gauges, more or {})
+
     async def _report_regularly(self) -> None:
         while True:
             await self._report({})
@@ -108,19 +124,10 @@ class GatewayRole:
 
     async def _report(self, more: Mapping[str, float]) -> None:
         """Give a report to the hooks and to the reports topic; one that Kafka does not take is forgotten."""
-        parts = self._parts
-        is_ready = parts.is_ready() and parts.asking.is_connected
-        if is_ready and not self._was_ready:
+        if self._is_ready and not self._was_ready:
             _log.info("the gateway is ready: %s", self._server.address)
-        self._was_ready = is_ready
-        gauges: dict[str, float] = {
-            "partitions": 1.0 if is_ready else 0.0,
-            "gateway_connections": float(self._server.connections),
-            "gateway_rows_waiting": float(parts.asking.rows),
-            "gateway_memory_bytes": float(parts.memory.bytes),
-        }
-        report = self._composer.compose(parts.now_us(), parts.figures.rendered(), gauges, more)
-        parts.figures.latest = report
+        self._was_ready = self._is_ready
+        report = self._composed(more)
         for hook in self._hooks:
             hook(report)
         try:
