@@ -123,13 +123,12 @@ class PlainQueries:
             outputs: of all models.
             asked: the query; its times are those of the answer, too.
         """
-        sent_us = asked.sent_us
-        record = Record(topics.QUERIES, 0, 0, sent_us, None, b"")
-        query = Pending(asked, record, deployed.application, sent_us, sent_us, sent_us, sent_us)
+        query = _in_hand(asked, deployed)
         query.decision, query.models = arms.choices[0]
         query.weights, query.arms = arms.votes, arms
         query.outputs = {output.model: output for output in outputs}
-        return predicted(query, sent_us, None, Substitutes(), self._configuration.classes, self._configuration.models)
+        known = self._configuration
+        return predicted(query, asked.sent_us, None, Substitutes(), known.classes, known.models)
 
     def late(self, deployed: Deployed, message: str, asked: Query) -> Prediction:
         """Return the answer to a query whose time was over when it came.
@@ -139,11 +138,9 @@ class PlainQueries:
             message: of the answer.
             asked: the query; its times are those of the answer, too.
         """
-        sent_us = asked.sent_us
-        record = Record(topics.QUERIES, 0, 0, sent_us, None, b"")
-        query = Pending(asked, record, deployed.application, sent_us, sent_us, sent_us, sent_us)
+        query = _in_hand(asked, deployed)
         query.message = message
-        return predicted(query, sent_us, EXPIRED, Substitutes(), {}, self._configuration.models)
+        return predicted(query, asked.sent_us, EXPIRED, Substitutes(), {}, self._configuration.models)
 
     def is_timed(self) -> bool:
         """Tell whether each batch is to be timed from its first query on: then nothing is plain."""
@@ -261,6 +258,12 @@ class PlainQueries:
             ("admission", self._questions.admission is not None and not inside.isdisjoint(asked)),
         )
         return next((word for word, is_so in found if is_so), "")
+
+
+def _in_hand(asked: Query, deployed: Deployed) -> Pending:
+    """Return a query as the kernel has it, whose times are all that of the query."""
+    record = Record(topics.QUERIES, 0, 0, asked.sent_us, None, b"")
+    return Pending(asked, record, deployed.application, *[asked.sent_us] * 4)
 
 
 def _pending(deployed: Deployed, quota: Quota, arms: Arms, waits: WaitingQuery) -> Pending:
