@@ -11,7 +11,7 @@ import click
 from deploy.cli.common import Verb, json_option, print_json, with_settings
 from deploy.connect.schema_registry import codec_for
 from deploy.errors import UsageError
-from deploy.state.story import Asked, read_story
+from deploy.state.story import StoryWish, read_story
 from deploy.terminal import echo
 from streams.story.words import document, lines, moment
 
@@ -27,7 +27,7 @@ skysail story order-17 --context user-17 --json
 _DIGITS_S = 11  # longer numbers are milliseconds
 
 
-class Moment(click.ParamType):
+class TimeOption(click.ParamType):
     """A time as ISO 8601 (UTC if it does not say) or seconds or milliseconds since the epoch, in microseconds."""
 
     name = "TIME"
@@ -48,7 +48,7 @@ class Moment(click.ParamType):
 @click.command(cls=Verb, epilog=EXAMPLES)
 @click.argument("query_id")
 @click.option("--context", help="The query's context, if it had one: fewer partitions are searched.")
-@click.option("--at", "at_us", type=Moment(), help="When it was asked, about; for ids that Skysail did not draw.")
+@click.option("--at", "at_us", type=TimeOption(), help="When it was asked, about; for ids that Skysail did not draw.")
 @click.option("--fold", "folds_all", is_flag=True, help="Show the state before and after, however long its log is.")
 @json_option
 @with_settings
@@ -60,7 +60,7 @@ def story(
     All of it is read from the topics, as long as they are kept: questions to models for an hour, queries for a day,
     answers and feedback for a week.
     """
-    asked = Asked(query_id, context, at_us, folds_all)
+    asked = StoryWish(query_id, context, at_us, folds_all)
     found = asyncio.run(read_story(settings, codec_for(settings), asked, _told))
     if found.is_empty:
         raise UsageError(_not_found(asked, found))
@@ -74,7 +74,7 @@ def _told(text: str) -> None:
     echo(f"searching {text}", err=True)
 
 
-def _not_found(asked: Asked, found: Story) -> str:
+def _not_found(asked: StoryWish, found: Story) -> str:
     notes = "; ".join(found.notes)
     if asked.time_us is None:
         return f"nothing names query {asked.query_id}: all of predictions and queries was searched; {notes}"

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from schemas.codec import Codec
     from schemas.records import Observation, Prediction
     from streams.operators.contract import Record
-    from streams.runtime.kafka.log_search import Found
+    from streams.runtime.kafka.log_search import SearchResult
     from streams.runtime.ports import TopicPartition
     from streams.story.values import StateChange, Story, Told
 
@@ -61,7 +61,7 @@ _CIRCLE: Final = (
 )
 
 
-class Asked(NamedTuple):
+class StoryWish(NamedTuple):
     """Which query, and what is known of it.
 
     Attributes:
@@ -82,7 +82,7 @@ class Asked(NamedTuple):
         return drawn_us(self.query_id) if self.at_us is None else self.at_us
 
 
-async def read_story(settings: Settings, codec: Codec, asked: Asked, told: Progress) -> Story:
+async def read_story(settings: Settings, codec: Codec, asked: StoryWish, told: Progress) -> Story:
     """Return the story of a query; an empty one has notes on where it was looked for.
 
     Args:
@@ -127,7 +127,7 @@ class _StoryReader:
         self,
         settings: Settings,
         codec: Codec,
-        asked: Asked,
+        asked: StoryWish,
         search: KafkaSearch,
         counts: Mapping[str, int],
         told: Progress,
@@ -185,7 +185,7 @@ class _StoryReader:
         for group in groups:
             what = f"{topic}, partitions {', '.join(str(number) for _, number in group)}"
 
-            def heard(found: Found, what: str = what) -> None:
+            def heard(found: SearchResult, what: str = what) -> None:
                 self._told(f"{what}: {found.bytes / 1e6:,.0f} MB, back to {moment(found.oldest_us)}")
 
             await self._search.find_newest(group, self._needle, WHOLE, lambda all_: any(map(enough, all_)), heard)

@@ -16,7 +16,7 @@ from schemas.records import (
     outputs_of,
 )
 from streams.operators.late_outputs import is_late
-from streams.story.values import BatchTimes, DeadRecord, Told
+from streams.story.values import BatchFigures, DeadRecord, Told
 
 if TYPE_CHECKING:
     from schemas.codec import Codec
@@ -27,7 +27,7 @@ _DEAD = topics.dead_letters("")
 _ERROR = "skysail.error."
 
 
-class Question(NamedTuple):
+class StoryQuestion(NamedTuple):
     """A row of `ModelQueries`."""
 
     model: str
@@ -43,7 +43,7 @@ class WorkerOutput(NamedTuple):
     row_id: str
     step: int
     worker: str
-    batch: BatchTimes
+    batch: BatchFigures
     is_shadow: bool
     message: str
 
@@ -68,7 +68,7 @@ class Gathering:
         self._codec = codec
         self.query_id = query_id
         self.queries: list[Told[Query]] = []
-        self.questions: list[Told[Question]] = []
+        self.questions: list[Told[StoryQuestion]] = []
         self.outputs: list[Told[WorkerOutput]] = []
         self.answers: list[Told[Prediction]] = []
         self.feedback: list[Told[Feedback]] = []
@@ -114,7 +114,7 @@ class Gathering:
     def _take_questions(self, record: Record, model: str, asked: ModelQueries) -> None:
         for row_id, due_us in zip(asked.query_ids, asked.due_us, strict=True):
             if is_row_of(row_id, self.query_id):
-                said = Question(model, row_id, asked.step, due_us)
+                said = StoryQuestion(model, row_id, asked.step, due_us)
                 self.questions.append(Told(record.position, record.timestamp_us, said))
 
     def _take_outputs(self, record: Record, batch: ModelPredictions) -> None:
@@ -143,7 +143,7 @@ class Gathering:
         self.dead.append(Told(record.position, record.timestamp_us, said))
 
 
-def _times(batch: ModelPredictions, row: int) -> BatchTimes:
-    return BatchTimes(
+def _times(batch: ModelPredictions, row: int) -> BatchFigures:
+    return BatchFigures(
         batch.waited_us[row], batch.predict_us, batch.batch_rows, batch.batch_cap, batch.queue_rows, batch.released
     )

@@ -9,17 +9,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from schemas.records import Outcome
-from streams.story.values import Leg
+from streams.story.values import ModelLeg
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from schemas.records import ModelOutput, Prediction
-    from streams.story.gathering import Gathering, Question, WorkerOutput
+    from streams.story.gathering import Gathering, StoryQuestion, WorkerOutput
     from streams.story.values import Told
 
 
-def legs(found: Gathering, answer: Told[Prediction] | None) -> tuple[Leg, ...]:
+def legs(found: Gathering, answer: Told[Prediction] | None) -> tuple[ModelLeg, ...]:
     """Return the questions to models.
 
     Args:
@@ -35,7 +35,7 @@ def legs(found: Gathering, answer: Told[Prediction] | None) -> tuple[Leg, ...]:
     return tuple(made)
 
 
-def _taken(outputs: list[Told[WorkerOutput]], question: Told[Question]) -> Told[WorkerOutput] | None:
+def _taken(outputs: list[Told[WorkerOutput]], question: Told[StoryQuestion]) -> Told[WorkerOutput] | None:
     """Return the output that answers a question, and take it away; a hedge's questions differ by their steps alone."""
     wanted = question.said.model, question.said.row_id, question.said.step
     for place, one in enumerate(outputs):
@@ -44,7 +44,9 @@ def _taken(outputs: list[Told[WorkerOutput]], question: Told[Question]) -> Told[
     return None
 
 
-def _leg(question: Told[Question] | None, output: Told[WorkerOutput] | None, answer: Told[Prediction] | None) -> Leg:
+def _leg(
+    question: Told[StoryQuestion] | None, output: Told[WorkerOutput] | None, answer: Told[Prediction] | None
+) -> ModelLeg:
     model, row_id, step = _of(question, output)
     asked_us = None if question is None else question.time_us
     written_us = None if output is None else output.time_us
@@ -52,7 +54,7 @@ def _leg(question: Told[Question] | None, output: Told[WorkerOutput] | None, ans
     answered_us = None if answer is None or is_shadow else answer.said.answered_us
     spare_us = None if written_us is None or answered_us is None else answered_us - written_us
     said = output.said if output is not None else None
-    return Leg(
+    return ModelLeg(
         model,
         said.output.version if said is not None else "",
         row_id,
@@ -72,7 +74,7 @@ def _leg(question: Told[Question] | None, output: Told[WorkerOutput] | None, ans
     )
 
 
-def _of(question: Told[Question] | None, output: Told[WorkerOutput] | None) -> tuple[str, str, int]:
+def _of(question: Told[StoryQuestion] | None, output: Told[WorkerOutput] | None) -> tuple[str, str, int]:
     if question is not None:
         return question.said.model, question.said.row_id, question.said.step
     assert output is not None
@@ -99,15 +101,15 @@ def _was_missing(answer: Told[Prediction] | None, model: str, row_id: str, spare
     return spare_us is None or spare_us < 0
 
 
-def _without_records(answer: Prediction, known: set[str]) -> Iterator[Leg]:
+def _without_records(answer: Prediction, known: set[str]) -> Iterator[ModelLeg]:
     """Yield what the answer alone tells: the question is too old, or no question of Kafka's."""
     for output in answer.outputs:
         if output.model not in known:
             yield _told_by(output, answer.query_id)
 
 
-def _told_by(output: ModelOutput, row_id: str) -> Leg:
+def _told_by(output: ModelOutput, row_id: str) -> ModelLeg:
     nothing = None, None, None, ""
     is_late = output.outcome is Outcome.MISSING or output.reconstructed
     told = output.outcome, output.answer, None, None, None, is_late
-    return Leg(output.model, output.version, row_id, 0, *nothing, *told)
+    return ModelLeg(output.model, output.version, row_id, 0, *nothing, *told)

@@ -34,7 +34,7 @@ class DeadRecord(NamedTuple):
     message: str
 
 
-class BatchTimes(NamedTuple):
+class BatchFigures(NamedTuple):
     """What a worker's batch took.
 
     Attributes:
@@ -54,7 +54,7 @@ class BatchTimes(NamedTuple):
     released: str
 
 
-class Leg(NamedTuple):
+class ModelLeg(NamedTuple):
     """One question to one model, and what came of it.
 
     Attributes:
@@ -86,7 +86,7 @@ class Leg(NamedTuple):
     worker: str
     outcome: Outcome
     answer: Value | None
-    batch: BatchTimes | None
+    batch: BatchFigures | None
     on_way_us: int | None
     spare_us: int | None
     is_late: bool
@@ -133,7 +133,7 @@ class Story:
     query_id: str
     queries: tuple[Told[Query], ...] = ()
     answers: tuple[Told[Prediction], ...] = ()
-    legs: tuple[Leg, ...] = ()
+    legs: tuple[ModelLeg, ...] = ()
     feedback: tuple[Told[Feedback], ...] = ()
     observations: tuple[Told[Observation], ...] = ()
     change: StateChange | None = None
@@ -141,7 +141,7 @@ class Story:
     notes: tuple[str, ...] = ()
 
     @property
-    def late(self) -> tuple[Leg, ...]:
+    def late(self) -> tuple[ModelLeg, ...]:
         """The legs without which the query was answered."""
         return tuple([leg for leg in self.legs if leg.is_late])
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from schemas.avsc import Json
     from schemas.records import Observation, PolicyState, Prediction, Query, Step
-    from streams.story.values import DeadRecord, Leg, StateChange, Story, Told
+    from streams.story.values import DeadRecord, ModelLeg, StateChange, Story, Told
 
 _ID_CHARACTERS = 60  # of a row's id that a person reads
 
@@ -112,7 +112,7 @@ def _step(step: Step, arms: Sequence[str], answer: Prediction) -> str:
     return f"{step.kind} to {named} after {after}: {step.outcome} ({why}, probability {step.probability:.3g})"
 
 
-def _leg(leg: Leg, start_us: int) -> str:
+def _leg(leg: ModelLeg, start_us: int) -> str:
     name = f"{leg.model} {leg.version}".strip() + (" (shadow)" if leg.is_shadow else "")
     said = [f"asked after {_ms(leg.asked_us - start_us)}"] if leg.asked_us is not None else []
     said += [f"{_ms(leg.on_way_us)} on its way"] if leg.on_way_us is not None else []
@@ -124,7 +124,7 @@ def _leg(leg: Leg, start_us: int) -> str:
     return f"model      {name}: {', '.join(said)}"
 
 
-def _fate(leg: Leg) -> str:
+def _fate(leg: ModelLeg) -> str:
     outcome = "" if leg.outcome is Outcome.OK else f"{leg.outcome.value}{f' ({leg.message})' if leg.message else ''}, "
     if leg.written_us is None:
         return "LATE: nothing has come of it" if leg.is_late else f"{outcome}in time; no record of its times"
@@ -233,7 +233,7 @@ def _with_place(told: Told[object]) -> dict[str, Json]:
     return {**_place(told), **to_json(told.said)}
 
 
-def _leg_document(leg: Leg) -> dict[str, Json]:
+def _leg_document(leg: ModelLeg) -> dict[str, Json]:
     found = leg._asdict()
     batch = None if leg.batch is None else leg.batch._asdict()
     answer = None if leg.answer is None else json.loads(json.dumps(leg.answer, default=str))

@@ -43,7 +43,7 @@ _FIRST_MS: Final = slice(27, 35)  # of a batch's bytes: the time of its first re
 _NO_TIME_US: Final = 1 << 62
 
 
-class Found(NamedTuple):
+class SearchResult(NamedTuple):
     """What a search has found.
 
     Attributes:
@@ -125,7 +125,7 @@ class KafkaSearch:
         needles: Sequence[bytes],
         most_bytes: int,
         enough: Enough | None = None,
-    ) -> Found:
+    ) -> SearchResult:
         """Search offsets for any of some bytes, forward.
 
         Args:
@@ -149,7 +149,7 @@ class KafkaSearch:
             elif loop.time() > until_s:
                 raise BrokerUnavailableError(f"nothing came of {', '.join(sorted({p.topic for p in left}))}")
             is_enough = enough is not None and any(map(enough, hunt.records[before:]))
-        return Found(tuple(hunt.records), hunt.bytes, hunt.oldest_us, not left and not is_enough)
+        return SearchResult(tuple(hunt.records), hunt.bytes, hunt.oldest_us, not left and not is_enough)
 
     async def find_newest(
         self,
@@ -157,8 +157,8 @@ class KafkaSearch:
         needles: Sequence[bytes],
         most_bytes: int,
         enough: Callable[[Sequence[Record]], bool],
-        told: Callable[[Found], None],
-    ) -> Found:
+        told: Callable[[SearchResult], None],
+    ) -> SearchResult:
         """Search partitions from their ends back, some offsets of each at a time.
 
         Args:
@@ -172,7 +172,7 @@ class KafkaSearch:
             BrokerUnavailableError: no broker answers.
         """
         left = {place: bound for place, bound in (await self.bounds(places)).items() if bound.begin < bound.end}
-        found, step = Found((), 0, None, True), _STEP
+        found, step = SearchResult((), 0, None, True), _STEP
         while left and not (found.records and enough(found.records)):
             if found.bytes >= most_bytes:
                 return found._replace(is_all=False)
@@ -260,8 +260,8 @@ def _records_of(batch: Batch) -> Sequence[Record]:
         return ()
 
 
-def _joined(older: Found, newer: Found) -> Found:
+def _joined(older: SearchResult, newer: SearchResult) -> SearchResult:
     times = [one.oldest_us for one in (older, newer) if one.oldest_us is not None]
-    return Found(
+    return SearchResult(
         older.records + newer.records, older.bytes + newer.bytes, min(times, default=None), older.is_all & newer.is_all
     )
