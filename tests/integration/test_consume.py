@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import sys
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -89,12 +89,12 @@ async def test_what_an_error_interrupts_is_read_again(kafka: Broker, prefix: str
     written.close()
     there = {"group": "ledger", "bootstrap": kafka.bootstrap, "prefix": prefix, "idle_s": IDLE_S}
     handled, at_hand = [], []
-    with pytest.raises(ZeroDivisionError):
+    with suppress(ZeroDivisionError):
         async with consume("digits", **there) as predictions:
             async for batch in predictions.batches(8):
                 at_hand = [one.query_id for one in batch]
                 if handled:
-                    1 / 0  # noqa: B018
+                    raise ZeroDivisionError
                 handled += at_hand
     again = await ids(consume("digits", **there))
     assert len(handled) == 8
@@ -114,7 +114,7 @@ async def test_two_members_share_the_partitions(kafka: Broker, prefix: str, writ
 
     async def until(count: int) -> None:
         async with asyncio.timeout(60):
-            while len(found["one"]) + len(found["two"]) < count:
+            while len(found["one"]) + len(found["two"]) < count:  # noqa: ASYNC110 - two lists, of two readers
                 await asyncio.sleep(0.05)
 
     async with asyncio.TaskGroup() as tasks:
