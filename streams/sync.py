@@ -70,5 +70,6 @@ class SyncClient:
             self._thread.stop()
 
     predict = _waiting(Client.predict)
+    predict_many = _waiting(Client.predict_many)
     feedback = _waiting(Client.feedback)
     set_features = _waiting(Client.set_features)

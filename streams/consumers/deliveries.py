@@ -128,18 +128,20 @@ class Deliveries:
 
     def _wanted(self, record: Record) -> Prediction | None:
         if isinstance(record, CorruptBatch):
-            return self._undecodable(record, record.what)
+            self._pass_over(record, record.what)
+            return None
         try:
             if self._application is not None and peek_texts(record.value, 2)[1] != self._application:
                 return None
             prediction = self._codec.decode(Prediction, record.value)
         except DecodeError as error:
-            return self._undecodable(record, str(error))
+            self._pass_over(record, str(error))
+            return None
         if not self._ids.add(record.partition, f"{prediction.query_id}\0{prediction.reply_token}"):
             self.repeated += 1
             return None
         return prediction
 
-    def _undecodable(self, record: Record, why: str) -> None:
+    def _pass_over(self, record: Record, why: str) -> None:
         self.undecodable += 1
         _log.warning("skipped a record that is no prediction, at %s: %s", record.position, why)
