@@ -34,7 +34,7 @@ from schemas.rows import each_input
 from schemas.sizes import MAX_BYTES
 from streams.client_transport import KafkaClientTransport
 from streams.runtime.clock import SystemClock
-from streams.runtime.errors import BrokerUnavailableError, StreamError
+from streams.runtime.errors import BrokerUnavailableError, RecordRefusedError, StreamError
 from streams.runtime.kafka.connection import KafkaConnection
 from streams.topology import partition_of
 
@@ -78,6 +78,13 @@ class _Awaited(NamedTuple):
         """Tell whether a prediction answers this query, not another one with its id."""
         asked = self.query.application, self.query.context, self.query.reply_token
         return record.partition == self.partition and (*prediction[1:3], prediction.reply_token) == asked
+
+    def outcome(self) -> Prediction | Exception | None:
+        """Return its answer, or what has become of it; None = there is none yet."""
+        if not self.future.done():
+            return None
+        fault = self.future.exception()
+        return fault if isinstance(fault, Exception) else self.future.result()
 
 
 class _Home(NamedTuple):
@@ -309,24 +316,23 @@ class Client:
         now_us, given = self._clock.now_us, self._given(each_input(rows), contexts, query_ids)
         found: list[Prediction | Exception] = []
         while chunk := [*islice(given, max(1, at_most))]:
+            blank = Query("", application, "", None, now_us(), slo_ms, priority, version=version)
             queries = [
-                x
-                if isinstance(x, Exception)
-                else Query(
-                    name, application, x, context, now_us(), slo_ms, priority, (), version,
-                    secrets.token_hex(_TOKEN_BYTES),
-                )
-                for name, context, x in chunk
-            ]  # fmt: skip
+                x if isinstance(x, Exception) else self._filled(blank, name, x, context) for name, context, x in chunk
+            ]
             answers, is_taken = await self._ask_together(queries, timeout_s)
             found += answers
-            if not is_taken:
-                return found + [answers[-1]] * sum(1 for _ in given)
+            lost = None if is_taken else next((one for one in answers if isinstance(one, BrokerUnavailableError)), None)
+            if lost is not None:
+                return found + [lost] * sum(1 for _ in given)
         if slo_ms is not None:
             for answer in found:
                 if isinstance(answer, Prediction):
                     self._warn_if_cut(slo_ms, answer)
         return found
+
+    def _filled(self, blank: Query, name: str, given: Input, context: str | None) -> Query:
+        return blank._replace(query_id=name, input=given, context=context, reply_token=secrets.token_hex(_TOKEN_BYTES))
 
     def _given(
         self,
@@ -351,46 +357,48 @@ class Client:
         self, queries: Sequence[Query | Exception], timeout_s: float
     ) -> tuple[list[Prediction | Exception], bool]:
         """Return what becomes of each query, and whether Kafka has taken them."""
-        asked: list[tuple[Query | None, asyncio.Future[Prediction] | Exception]] = []
-        records: list[tuple[bytes, str | None, bytes]] = []
-        for query in queries:
-            if isinstance(query, Exception):
-                asked.append((None, query))
-                continue
-            try:
-                value = self._encoded(query)
-                future = self._expect(query)
-            except (SchemaError, ValueError, BrokerUnavailableError) as error:
-                asked.append((None, error))
-            else:
-                asked.append((query, future))
-                records.append((_key(query.query_id, query.context), query.context, value))
-        is_taken = False
+        asked, records = self._begun(queries)
+        is_taken, refused = False, dict[int, RecordRefusedError]()
         try:
             async with asyncio.timeout(timeout_s):
-                await self._post(topics.QUERIES, records)
+                refused = await self._post(topics.QUERIES, records)
                 is_taken = True
-                if futures := [future for _, future in asked if isinstance(future, asyncio.Future)]:
+                if futures := [one.future for one in asked if isinstance(one, _Awaited)]:
                     await asyncio.wait(futures)
         except TimeoutError:
             pass
         finally:
-            for sent, _ in asked:
-                if sent is not None:
-                    self._waiting.pop(sent.query_id, None)
-        return [self._outcome(sent, future, timeout_s, is_taken=is_taken) for sent, future in asked], is_taken
+            for one in asked:
+                if isinstance(one, _Awaited):
+                    self._waiting.pop(one.query.query_id, None)
+        tell = self._advice if is_taken else self._not_taken
+        kind = UnansweredError if is_taken else BrokerUnavailableError
+        return [
+            one
+            if isinstance(one, Exception)
+            else one.outcome() or refused.get(one.partition) or kind(tell(one.query, timeout_s))
+            for one in asked
+        ], is_taken
 
-    def _outcome(
-        self, query: Query | None, future: asyncio.Future[Prediction] | Exception, timeout_s: float, *, is_taken: bool
-    ) -> Prediction | Exception:
-        if query is None or isinstance(future, Exception):
-            assert isinstance(future, Exception)
-            return future
-        if future.done():
-            return future.exception() or future.result()  # type: ignore[return-value] # a reader's fault is no exit
-        if not is_taken:
-            return BrokerUnavailableError(self._not_taken(query, timeout_s))
-        return UnansweredError(self._advice(query, timeout_s))
+    def _begun(
+        self, queries: Sequence[Query | Exception]
+    ) -> tuple[list[_Awaited | Exception], list[tuple[bytes, str | None, bytes]]]:
+        """Expect answers; return who waits, or what is wrong with a query, and key, context and value of those sent."""
+        asked: list[_Awaited | Exception] = []
+        records: list[tuple[bytes, str | None, bytes]] = []
+        for query in queries:
+            if isinstance(query, Exception):
+                asked.append(query)
+                continue
+            try:
+                value = self._encoded(query)
+                self._expect(query)
+            except (SchemaError, ValueError, BrokerUnavailableError) as error:
+                asked.append(error)
+            else:
+                asked.append(self._waiting[query.query_id])
+                records.append((_key(query.query_id, query.context), query.context, value))
+        return asked, records
 
     def _warn_if_cut(self, slo_ms: float, prediction: Prediction) -> None:
         """Log, once for each application, that a query had less time than it asked for."""
@@ -460,16 +468,25 @@ class Client:
 
     async def _produce(self, topic: str, items: Iterable[tuple[Query | Feedback, str | None]]) -> None:
         self._check_here()
-        await self._post(
-            topic, [(_key(record.query_id, context), context, self._encoded(record)) for record, context in items]
-        )
+        made = [(_key(record.query_id, context), context, self._encoded(record)) for record, context in items]
+        for fault in (await self._post(topic, made)).values():
+            raise fault
 
-    async def _post(self, topic: str, records: Iterable[tuple[bytes, str | None, bytes]]) -> None:
-        """Send values with their keys and contexts, one batch for each partition."""
+    async def _post(
+        self, topic: str, records: Iterable[tuple[bytes, str | None, bytes]]
+    ) -> dict[int, RecordRefusedError]:
+        """Send values with their keys and contexts, one batch for each partition; return who has refused a record."""
         batches: dict[int, list[tuple[bytes, bytes]]] = {}
         for key, context, value in records:
             batches.setdefault(self._place(key, context), []).append((key, value))
-        await asyncio.gather(*(self._transport.send(topic, p, pairs) for p, pairs in batches.items()))
+        sent = [self._transport.send(topic, partition, pairs) for partition, pairs in batches.items()]
+        refused: dict[int, RecordRefusedError] = {}
+        for partition, told in zip(batches, await asyncio.gather(*sent, return_exceptions=True), strict=True):
+            if isinstance(told, RecordRefusedError):
+                refused[partition] = told
+            elif told is not None:
+                raise told
+        return refused
 
     def _encoded(self, record: Query | Feedback) -> bytes:
         try:

@@ -18,7 +18,7 @@ from schemas.inputs import as_input, as_label
 from schemas.records import Feedback, Prediction, Query, Status, Tensor
 from streams.client import Client, UnansweredError
 from streams.operators.contract import Record
-from streams.runtime.errors import BrokerUnavailableError
+from streams.runtime.errors import BrokerUnavailableError, RecordTooLargeError
 from streams.sync import SyncClient
 from streams.topology import partition_of
 
@@ -620,3 +620,32 @@ def test_a_script_asks_many_rows_too(transport: FakeTransport) -> None:
     transport.answer = _prediction
     with SyncClient("nowhere:1", transport=transport, clock=FrozenClock()) as client:
         assert [_of(one) for one in client.predict_many("digits", np.ones((3, 2)))] == [3, 3, 3]
+
+
+async def test_the_rows_that_are_not_tried_say_that_kafka_is_away(client: Client, transport: FakeTransport) -> None:
+    """Not what was wrong with the last row that was tried."""
+
+    async def send(*_: object) -> None:
+        await asyncio.Event().wait()
+
+    transport.send = send  # type: ignore[method-assign]
+    found = await client.predict_many("digits", ["a", object(), "b"], at_most=2, timeout_s=0.05)  # type: ignore[list-item]
+    assert [_of(one) for one in found] == [BrokerUnavailableError, TypeError, BrokerUnavailableError]
+
+
+async def test_a_row_that_the_topic_refuses_takes_no_answer_from_others(
+    client: Client, transport: FakeTransport
+) -> None:
+    """Those beside it were sent, and are answered; it says what the broker has said."""
+    transport.answer = lambda query: None if query.query_id == "large" else _prediction(query)
+    sends = transport.send
+
+    async def send(topic: str, partition: int, records: Sequence[tuple[bytes, bytes]]) -> None:
+        await sends(topic, partition, records)
+        if any(key == b"large" for key, _ in records):
+            raise RecordTooLargeError("queries does not take so much")
+
+    transport.send = send  # type: ignore[method-assign]
+    names = ["large", *(f"q-{number}" for number in range(20))]
+    found = await client.predict_many("digits", ["x"] * 21, query_ids=names, timeout_s=0.05)
+    assert [_of(one) for one in found] == [RecordTooLargeError, *[3] * 20]
