@@ -87,7 +87,8 @@ def document(prefix: str = "skysail", version: str = "0.1.0", bootstrap: str = "
 def text(prefix: str = "skysail", version: str = "0.1.0", bootstrap: str = "127.0.0.1:9092") -> str:
     """Return the document as YAML; see `document`."""
     made = document(prefix, version, bootstrap)
-    return _HEAD + yaml.dump(made, Dumper=_Dumper, sort_keys=False, width=120, allow_unicode=True)
+    written: str = yaml.dump(made, Dumper=_Dumper, sort_keys=False, width=120, allow_unicode=True)
+    return _HEAD + written
 
 
 def _id(name: str) -> str:
@@ -102,7 +103,7 @@ def _message_of(topic: Topic) -> str:
 def _channel(topic: Topic, prefix: str) -> dict[str, Any]:
     address, message, kept = f"{prefix}.{topic.name}" if prefix else topic.name, _message_of(topic), topic.config()
     placed = {"parameters": {"model": {"description": "Name of the model."}}} if _MODEL in topic.name else {}
-    configuration = {
+    configuration: dict[str, object] = {
         "cleanup.policy": [kept["cleanup.policy"]],
         **{name: int(kept[name]) for name in ("retention.ms", "max.message.bytes") if name in kept},
     }
@@ -154,7 +155,7 @@ def _group(node: Node, prefix: str) -> dict[str, Any]:
 
 def _messages(topology: Topology) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the messages of all channels."""
-    keys = {_message_of(topic): topic for topic in reversed(topology.topics.values())}
+    keys = {_message_of(topic): topic for topic in reversed([*topology.topics.values()])}
     for name, topic in sorted(keys.items()):
         if name == _DEAD:
             yield name, _DEAD_LETTER

@@ -32,6 +32,9 @@ type record struct {
 }
 
 func main() {
+	if len(os.Args) < 3 {
+		log.Fatal("usage: ask APPLICATION ROW [LABEL], a row such as '[1, 2]'")
+	}
 	if err := run(os.Args[1], os.Args[2], os.Args[3:]); err != nil {
 		log.Fatal(err)
 	}
@@ -86,7 +89,8 @@ func run(application, row string, truth []string) error {
 		}
 	}
 	return json.NewEncoder(os.Stdout).Encode(map[string]any{
-		"query_id": id, "status": prediction["status"], "answer": prediction["answer"],
+		"query_id": id, "status": prediction["status"], "reason": prediction["reason"],
+		"message": prediction["message"], "answer": prediction["answer"],
 	})
 }
 

@@ -1,9 +1,9 @@
 // Asks one query of a Skysail application, prints its answer as JSON, and reports the true label if one is given.
 //
-//     java -cp "$JARS/*" Ask.java digits '[1, 2]' 1
+//     mvn dependency:copy-dependencies -DoutputDirectory=jars
+//     java -cp "jars/*" Ask.java digits '[1, 2]' 1
 //
-// Jars: org.apache.kafka:kafka-clients and org.apache.avro:avro, with what these need. Avro's BinaryMessageEncoder
-// writes and reads Skysail's framing by itself.
+// Avro's BinaryMessageEncoder writes and reads Skysail's framing by itself.
 import java.io.File;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
@@ -35,6 +35,7 @@ public class Ask {
     static final String CONTEXT = System.getenv("CONTEXT");
 
     public static void main(String[] arguments) throws Exception {
+        if (arguments.length < 2) throw new IllegalArgumentException("usage: Ask APPLICATION ROW [LABEL], a row such as '[1, 2]'");
         var truth = arguments.length > 2 ? Long.valueOf(arguments[2]) : null;
         try (var producer = new KafkaProducer<>(connected(), new StringSerializer(), new ByteArraySerializer());
                 var consumer = new KafkaConsumer<byte[], byte[]>(connected(), new ByteArrayDeserializer(), new ByteArrayDeserializer())) {
@@ -47,10 +48,11 @@ public class Ask {
                         .set("query_id", query.get("query_id")).set("label", truth).set("sent_us", now()).build();
                 send(producer, "feedback", feedback);
             }
-            var said = prediction.get("answer");
-            var answer = said instanceof CharSequence ? "\"" + said + "\"" : String.valueOf(said);
-            System.out.printf("{\"query_id\": \"%s\", \"status\": \"%s\", \"answer\": %s}%n",
-                    prediction.get("query_id"), prediction.get("status"), answer);
+            var shown = new ArrayList<String>();
+            for (var field : List.of("query_id", "status", "reason", "message", "answer")) {
+                shown.add("\"" + field + "\": " + GenericData.get().toString(prediction.get(field)));
+            }
+            System.out.println("{" + String.join(", ", shown) + "}");
         }
     }
 

@@ -7,6 +7,7 @@
 // Every process reads all predictions and takes those that it has asked for: an answer counts by id and token.
 import { randomBytes, randomUUID } from "node:crypto";
 import { readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
 import avro from "avsc";
 import { Kafka, Partitioners, logLevel } from "kafkajs";
 
@@ -50,8 +51,11 @@ function label(value) {
   return Number.isInteger(value) ? { long: value } : { double: value };
 }
 
-export async function connect({ brokers, prefix = "skysail", schemas = new URL("../../schemas", import.meta.url).pathname }) {
-  const kafka = new Kafka({ clientId: "skysail-node", brokers, logLevel: logLevel.ERROR });
+const SCHEMAS = fileURLToPath(new URL("../../schemas", import.meta.url));
+
+// `kafka` has more of kafkajs' settings, such as `ssl` and `sasl`; `schemas` is where Skysail's .avsc files are.
+export async function connect({ brokers, prefix = "skysail", schemas = SCHEMAS, kafka: more = {} }) {
+  const kafka = new Kafka({ clientId: "skysail-node", brokers, logLevel: logLevel.ERROR, ...more });
   const [Query, Prediction, Feedback] = ["Query", "Prediction", "Feedback"].map((name) => record(schemas, name));
   const topic = `${prefix}.predictions`;
   const waiting = new Map();

@@ -9,38 +9,28 @@ import asyncio
 import json
 import os
 import shutil
-import subprocess
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
-from deploy.errors import MissingError
-from deploy.local import jars
-from deploy.local.jars import Jar
 from schemas import topics
 from schemas.records import Observations, Status
 from tests.deployments import PATIENT_MS, Toy, deployed
+from tests.registries import EXAMPLES, FETCH_S, fetched, jars
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
+    from pathlib import Path
 
     from deploy.local.redis import RedisServer
     from deploy.local.services import Broker
     from tests.deployments import Deployed
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
 ROWS = np.array([[1.0, 2.0], [3.0, 5.0]], dtype=np.float32)
 APPLICATIONS = {"sums": {"models": ["parity"], "slo_ms": PATIENT_MS, "default_output": -1, "default_loss": None}}
 MODELS = {"parity": Toy("tests.toys:parity", ROWS)}
-FETCH_S = 180
-AVRO = Jar(
-    "avro-1.12.0.jar",
-    "org.apache.avro:avro:1.12.0",
-    "1f5fbfff9b7427d6832cc3031a3c81413d3e21d9e2551847d9231c28493f9492",
-)
 
 
 @asynccontextmanager
@@ -48,16 +38,6 @@ async def sums(kafka: Broker, redis_server: RedisServer, prefix: str, folder: Pa
     """Run a deployment whose application says whether a sum is odd."""
     async with deployed(kafka, redis_server.url, prefix, folder, MODELS, APPLICATIONS) as there:
         yield there
-
-
-def fetched(argv: Sequence[str], folder: Path) -> None:
-    """Fetch an example's libraries; skips the test where that cannot be done."""
-    try:
-        ran = subprocess.run(argv, cwd=folder, capture_output=True, text=True, timeout=FETCH_S, check=False)
-    except subprocess.TimeoutExpired:
-        pytest.skip(f"{argv[0]}: its libraries did not come within {FETCH_S} s")
-    if ran.returncode:
-        pytest.skip(f"{argv[0]}: its libraries cannot be fetched: {ran.stderr[-300:]}")
 
 
 async def answered(argv: Sequence[str], folder: Path, there: Deployed, context: str) -> Any:
@@ -112,16 +92,12 @@ async def test_node(kafka: Broker, redis_server: RedisServer, prefix: str, tmp_p
 
 
 @pytest.mark.skipif(not (shutil.which("java") and shutil.which("javac")), reason="no Java with a compiler")
+@pytest.mark.skipif(not shutil.which("mvn"), reason="Maven is not installed")
 async def test_java(kafka: Broker, redis_server: RedisServer, prefix: str, tmp_path: Path) -> None:
     """With Kafka's own client and Avro's own framing."""
-    try:
-        beside = jars.ensure(jars.cache_folder().parent / "avro", (AVRO,))
-        its = jars.ensure()
-    except MissingError as error:
-        pytest.skip(str(error))
+    its = jars("java", tmp_path)
     async with sums(kafka, redis_server, prefix, tmp_path) as there:
-        argv = ["java", "-cp", f"{its}/*{os.pathsep}{beside}/*", "Ask.java"]
-        await asks_and_teaches(argv, EXAMPLES / "java", there)
+        await asks_and_teaches(["java", "-cp", f"{its}/*", "Ask.java"], EXAMPLES / "java", there)
 
 
 @pytest.mark.skipif(not shutil.which("go"), reason="go is not installed")
