@@ -20,7 +20,7 @@ from policies.calibration import along
 from policies.confidence import own_confidence
 from schemas import topics
 from schemas.errors import DecodeError
-from schemas.records import TIMES, Model, ModelPredictions, Outcome, is_ranked, outputs_of
+from schemas.records import Model, ModelPredictions, Outcome, is_ranked, outputs_of
 from schemas.topics import model_version
 from streams.operators.contract import BEHIND
 from streams.operators.selection.coded.code import curve_of
@@ -190,7 +190,7 @@ def _is_same(row: ModelOutput, output: ModelOutput) -> bool:
     """
     if output.outcome is not Outcome.OK:
         return row[:3] == output[:3]
-    return row == output or (not any(output[TIMES]) and row.timed(0, 0, 0) == output)
+    return row == output or (not any(output.times) and row.timed(0, 0, 0) == output)
 
 
 def _bytes_of(output: ModelOutput) -> bytes:

@@ -14,7 +14,7 @@ import numpy as np
 from policies import registry
 from schemas.errors import DecodeError
 from schemas.inputs import asked_about
-from schemas.records import TIMES, Outcome, Query, Tensor, is_ranked
+from schemas.records import Outcome, Query, Tensor, is_ranked
 from streams.replay.recorded_models import outputs_of_run
 from streams.replay.report import MODELS
 
@@ -88,7 +88,7 @@ class RunAgain:
         report.checked[MODELS] += 1
         if row.output.answer is None and row.output.scores is not None:
             made = made._replace(answer=None)
-        made = made.timed(*row.output[TIMES])  # which are another run's
+        made = made.timed(*row.output.times)  # which are another run's
         if made == row.output:
             return
         gap = _gap(row.output, made)
