@@ -155,11 +155,12 @@ func load(name string) (record, error) {
 	if err != nil {
 		return record{}, err
 	}
-	print, err := schema.FingerprintUsing(avro.CRC64AvroLE)
+	print, err := schema.FingerprintUsing(avro.CRC64Avro)
 	if err != nil {
 		return record{}, err
 	}
-	return record{schema, append([]byte{0xc3, 0x01}, print...)}, nil
+	// Avro's single objects have it with the last byte first.
+	return record{schema, binary.LittleEndian.AppendUint64([]byte{0xc3, 0x01}, binary.BigEndian.Uint64(print))}, nil
 }
 
 func optional(text string) any {
