@@ -1,0 +1,128 @@
+"""A job that can be killed: chunks of rows that are done, and a manifest that says which.
+
+OUT.parts/manifest.json   what the job is, and each chunk that is done: file, first row, rows, counts
+OUT.parts/000000.parquet  rows of a chunk, in order
+
+A chunk counts once it stands in the manifest, which is replaced as a whole. What a kill leaves beside it is written
+again. So each row of the input has exactly one in the output.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from deploy.errors import DeployError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+MANIFEST: Final = "manifest.json"
+_FORMAT: Final = 1
+
+
+class DoneChunk(NamedTuple):
+    """Rows that are done.
+
+    Attributes:
+        name: of the file that holds them; "" = they are elsewhere.
+        source: index of the input's file.
+        first: place of the first row in it.
+        rows: how many.
+        counts: of their reasons, "" = none.
+    """
+
+    name: str
+    source: int
+    first: int
+    rows: int
+    counts: Mapping[str, int]
+
+
+class Chunks:
+    """The chunks of one job.
+
+    Args:
+        folder: of the chunks.
+        job: what it is: another one does not go on with these.
+        pinned: what is kept as it was when the job began, such as the policy's state.
+    """
+
+    def __init__(self, folder: Path, job: Mapping[str, Any], pinned: Mapping[str, Any]) -> None:
+        self._folder = folder
+        self._job = job
+        self.pinned = pinned
+        self.done: list[DoneChunk] = []
+
+    @property
+    def rows(self) -> int:
+        """How many rows are done."""
+        return sum(chunk.rows for chunk in self.done)
+
+    def files(self) -> list[Path]:
+        """Return the chunks' files, in order."""
+        return [self._folder / chunk.name for chunk in self.done]
+
+    def next_name(self, ending: str) -> Path:
+        """Return the file of the next chunk."""
+        return self._folder / f"{len(self.done):06d}{ending}"
+
+    def place(self) -> tuple[int, int]:
+        """Return the file and the row at which the job goes on."""
+        if not self.done:
+            return 0, 0
+        last = self.done[-1]
+        return last.source, last.first + last.rows
+
+    def add(self, chunk: DoneChunk) -> None:
+        """Say that a chunk is done."""
+        self.done.append(chunk)
+        self.write()
+
+    def write(self) -> None:
+        """Write the manifest."""
+        document = {"format": _FORMAT, "job": self._job, "pinned": self.pinned, "chunks": self.done}
+        self._folder.mkdir(parents=True, exist_ok=True)
+        unfinished = self._folder / f".{MANIFEST}.part"
+        with unfinished.open("w", encoding="utf-8") as file:
+            json.dump(document, file)
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.rename(self._folder / MANIFEST)
+
+    def clear(self) -> None:
+        """Remove the chunks: the output holds their rows."""
+        (self._folder / MANIFEST).unlink(missing_ok=True)  # first: what is left is no job
+        for path in self._folder.iterdir():
+            path.unlink()
+        self._folder.rmdir()
+
+
+def opened(folder: Path, job: Mapping[str, Any]) -> Chunks | None:
+    """Return the chunks of a job that was begun; None = there are none.
+
+    Raises:
+        UsageError: they are those of another job.
+        DeployError: the manifest is damaged.
+    """
+    path = folder / MANIFEST
+    if not path.is_file():
+        return None
+    try:
+        found = json.loads(path.read_bytes())
+        begun, chunks = found["job"], [DoneChunk(*chunk) for chunk in found["chunks"]]
+        pinned = found["pinned"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DeployError(f"{path} is damaged ({error}): remove {folder} to begin anew") from error
+    told = json.loads(json.dumps(job))
+    if begun != told:
+        differs = next((key for key in {*begun, *told} if begun.get(key) != told.get(key)), "job")
+        raise UsageError(
+            f"{folder} holds the chunks of another job: {differs} was {begun.get(differs)!s:.200}, and is"
+            f" {told.get(differs)!s:.200}. Give what was given then to go on, or --restart to begin anew"
+        )
+    chunked = Chunks(folder, begun, pinned)
+    chunked.done = chunks
+    return chunked

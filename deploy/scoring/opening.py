@@ -1,0 +1,223 @@
+"""From what a person says to a job that can run: which models, which columns, which chunks."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from deploy.connect.clients import answering
+from deploy.connect.schema_registry import codec_for
+from deploy.errors import UsageError
+from deploy.scoring import states as pinning
+from deploy.scoring import writing
+from deploy.scoring.askers import OneVersion, asks_one, whole_asker
+from deploy.scoring.blocks import files as found_files
+from deploy.scoring.chunks import Chunks, opened
+from deploy.scoring.inputs import RowReader, told_by
+from deploy.scoring.job import CHUNK_ROWS, FileJob, described, first_block, total
+from deploy.scoring.kernel import KernelAsker
+from deploy.scoring.models import Models, of_package
+from deploy.state import catalog
+from schemas.records import Application, Model
+from schemas.topics import APPLICATIONS, MODEL_VERSION
+from streams.mapping.spec import TopicMapping
+from streams.operators.configuration import Configuration
+from streams.operators.contract import Record
+from streams.runtime.clock import SystemClock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from deploy.config.settings import Settings
+    from deploy.scoring.askers import RowAsker, StateReader
+    from deploy.scoring.job import ScoringReport
+    from schemas.codec import Codec
+    from schemas.records import Value
+    from streams.mapping.fields import FieldSource
+    from streams.mapping.spec import Incoming
+    from streams.operators.configuration import Deployed
+    from workers.manifest import Signature
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a person says of a job; see `skysail score --help`."""
+
+    rows: str
+    out: str
+    application: str | None = None
+    model: str | None = None
+    package: Path | None = None
+    input: FieldSource | None = None
+    id: FieldSource | None = None
+    key: FieldSource | None = None
+    keep: str = "all"
+    fields: Sequence[str] = ()
+    chunk_rows: int = CHUNK_ROWS
+    restart: bool = False
+    overwrite: bool = False
+
+
+class Subject(NamedTuple):
+    """Who is asked.
+
+    Attributes:
+        models: that there are.
+        names: of those that may answer, each with what is named of it: a version, a label, "".
+        deployed: the application; None = a model alone.
+        incoming: what the application's own mapping says of rows.
+    """
+
+    models: Models
+    names: Mapping[str, str]
+    deployed: Deployed | None
+    incoming: Incoming | None
+
+
+def scored(settings: Settings, told: Told, tell: Callable[[int, int | None], None]) -> ScoringReport:
+    """Score the rows that are named.
+
+    Raises:
+        UsageError: what is said does not go together.
+        DeployError: a file cannot be read, or no broker or Redis answers.
+        PackageError: a package cannot be loaded.
+    """
+    files = found_files(Path(told.rows))
+    out = Path(told.out)
+    kind = writing.output_kind(out)
+    if out.exists() and not told.overwrite:
+        raise UsageError(f"{out} is there already: name another file, or add --overwrite")
+    if sum(each is not None for each in (told.application, told.model, told.package)) != 1:
+        raise UsageError("who answers? Give one of --application NAME, --model NAME[@VERSION], --package DIR")
+    codec = codec_for(settings)
+    subject = _subject(settings, codec, told)
+    with ExitStack() as stack:
+        stored: StateReader = stack.enter_context(pinning.StoredStates(settings, codec))
+        folder = out.with_name(f"{out.name}.parts")
+        if told.restart and folder.exists():
+            shutil.rmtree(folder)
+        what = {"input": described(files), **_job(subject, told)}
+        chunks = opened(folder, what) or Chunks(folder, what, _pinned(settings, codec, subject, stored))
+        chunks.write()
+        asker = _asker(settings, codec, subject, told, chunks.pinned, stored)
+        block = first_block(files)
+        reader = RowReader(files[0].name, _signature(subject), _incoming(told, subject)).settled(block)
+        form = _form(kind, told, subject, block.names)
+        writing.check_names(form, block.names)
+        job = FileJob(files, out, reader, form, asker, _default(subject), told.chunk_rows)
+        whole = total(files)
+        return job.run(chunks, lambda done: tell(done, whole))
+
+
+def _subject(settings: Settings, codec: Codec, told: Told) -> Subject:
+    if told.package is not None:
+        models, record = of_package(settings, told.package)
+        return Subject(models, {record.name: record.version}, None, None)
+    with answering(settings):
+        versions = catalog.versions(settings, codec)
+        serving = catalog.read(settings, codec, Model)
+        applications = catalog.read(settings, codec, Application) if told.application is not None else {}
+    known = {f"{each.name}{MODEL_VERSION}{each.version}": each for listed in versions.values() for each in listed}
+    models = Models(settings, serving, known)
+    if told.model is not None:
+        name, _, version = told.model.partition(MODEL_VERSION)
+        return Subject(models, {name: version}, None, None)
+    name = str(told.application)
+    if name not in applications:
+        raise UsageError(f"there is no application {name}; there are: {', '.join(applications) or 'none'}")
+    application = applications[name]
+    configuration = Configuration(codec)
+    configuration.on_record(Record(APPLICATIONS, 0, 0, 0, name.encode(), codec.encode(application)))
+    mapping = TopicMapping.parse(application.mapping)
+    asked = {each: application.versions.get(each, "") for each in dict.fromkeys(application.asks)}
+    return Subject(models, asked, configuration.applications[name], mapping.incoming)
+
+
+def _job(subject: Subject, told: Told) -> dict[str, Any]:
+    """Return what makes a job the same one as an earlier start's."""
+    asked = {name: _described(subject.models, name, version) for name, version in subject.names.items()}
+    application = None if subject.deployed is None else asdict(subject.deployed.application)
+    sources = {name: repr(getattr(told, name)) for name in ("input", "id", "key")}
+    return {
+        "models": asked, "application": repr(application), **sources, "keep": told.keep, "fields": [*told.fields],
+    }  # fmt: skip
+
+
+def _described(models: Models, name: str, told: str) -> list[Any]:
+    models.version(name, told)  # or it is refused
+    model = models.serving[name]
+    return [told, model.version, model.digest, dict(model.shares), dict(model.labels)]
+
+
+def _pinned(settings: Settings, codec: Codec, subject: Subject, stored: StateReader) -> dict[str, Any]:
+    """Return what stays as it is now, whenever the job ends."""
+    now_us = SystemClock().now_us()
+    if subject.deployed is None:
+        return {"now_us": now_us, "states": []}
+    keys = pinning.commons(subject.deployed.application, settings.partitions)
+    return {"now_us": now_us, "states": pinning.written(stored.read(keys), codec)}
+
+
+def _asker(
+    settings: Settings, codec: Codec, subject: Subject, told: Told, pinned: Mapping[str, Any], stored: StateReader
+) -> RowAsker:
+    if subject.deployed is None:
+        ((name, version),) = subject.names.items()
+        return OneVersion(subject.models, name, version)
+    if told.key is not None and not subject.deployed.application.per_context:
+        raise UsageError(f"application {told.application} has one state for all contexts: leave --key out")
+    states = pinning.PinnedStates(pinning.read_back(pinned["states"], codec), stored)
+    application, now_us = subject.deployed.application, int(pinned["now_us"])
+    kernel = partial(KernelAsker, codec, subject.models, application, settings.partitions, states, now_us)
+    return whole_asker(subject.models, subject.deployed, settings.partitions, states, now_us, kernel)
+
+
+def _signature(subject: Subject) -> Signature:
+    """Return what rows must be: what the first model takes, in the type that all of them take."""
+    loaded = [subject.models.loaded(name, _some_version(subject, name)) for name in _choosable(subject)]
+    first = loaded[0].manifest.input
+    dtypes = {each.manifest.input.dtype for each in loaded}
+    return first if first.kind != "tensor" or len(dtypes) == 1 else replace(first, dtype="float64")
+
+
+def _choosable(subject: Subject) -> Sequence[str]:
+    """Return the models that are asked about the row itself."""
+    if subject.deployed is None or not subject.deployed.application.stages:
+        return [*subject.names] if subject.deployed is None else subject.deployed.application.models
+    stages = subject.deployed.application.stages
+    return [stage.model for stage in stages if stage.model and not stage.after] or [*subject.names]
+
+
+def _some_version(subject: Subject, name: str) -> str:
+    models = subject.models
+    return models.version(name, subject.names.get(name, "")) or models.serving[name].version
+
+
+def _incoming(told: Told, subject: Subject) -> Incoming:
+    """Return what names columns: what is said, else the application's own mapping."""
+    if told.input is None and subject.incoming is not None:
+        its = subject.incoming
+        return replace(its, id=told.id or its.id, key=told.key or its.key, where=None)
+    return told_by(input=told.input, id=told.id, key=told.key)
+
+
+def _form(kind: str, told: Told, subject: Subject, names: Sequence[str]) -> writing.OutputForm:
+    keep = tuple(names) if told.keep == "all" else () if told.keep == "none" else tuple(told.keep.split(","))
+    fields = writing.named(told.fields)
+    kinds = frozenset[str]().union(*[
+        subject.models.loaded(name, _some_version(subject, name)).kinds for name in subject.names
+    ])  # fmt: skip
+    default = _default(subject)
+    if default is not None:
+        kinds |= {"text" if isinstance(default, str) else "whole" if isinstance(default, int) else "number"}
+    if subject.deployed is not None and not asks_one(subject.deployed) and "whole" in kinds:
+        kinds |= {"number"} if subject.deployed.application.combine != "weighted_vote" else set()
+    return writing.OutputForm(kind, writing.answer_kind(kinds), keep, fields, told.keep == "all")
+
+
+def _default(subject: Subject) -> Value | None:
+    return None if subject.deployed is None else subject.deployed.application.default_output
