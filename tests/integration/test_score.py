@@ -1,0 +1,94 @@
+"""Rows of a file are answered as a deployment answers them: by the policy as it has learnt, by the same draws."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from click.testing import CliRunner
+
+from deploy.cli import skysail
+from schemas import topics
+from schemas.records import Observations
+from tests.deployments import PATIENT_MS, Toy, deployed
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from deploy.local.redis import RedisServer
+    from deploy.local.services import Broker
+    from tests.deployments import Deployed
+
+SAMPLE = np.ones((2, 2), dtype=np.float32)
+MODELS = {"right": Toy("tests.toys:parity", SAMPLE), "wrong": Toy("tests.toys:contrary", SAMPLE)}
+LESSONS, ROWS = 60, 40
+
+
+async def taught(there: Deployed) -> None:
+    """Ask and tell what was right, until all of it is learnt and selection goes by it."""
+    for number in range(LESSONS):
+        found = await there.client.predict("parity", np.array([number, 1], np.float32), query_id=f"l{number}")
+        await there.client.feedback(found.query_id, label=(number + 1) % 2)
+
+    def learnt() -> bool:
+        return sum(len(each.items) for each in there.watch.decoded(Observations, topics.OBSERVATIONS)) >= LESSONS
+
+    await there.watch.until(learnt, "all is taught")
+    async with asyncio.timeout(60):
+        while True:
+            found = await there.client.predict("parity", np.array([1, 1], np.float32))
+            if found.decision is not None and found.decision.state_version == LESSONS:
+                return
+
+
+def config(there: Deployed, folder: Path) -> Path:
+    """Write settings for the command line."""
+    path = folder / "skysail.yaml"
+    path.write_text(json.dumps({
+        "prefix": there.settings.prefix, "kafka": {"bootstrap": there.settings.kafka.bootstrap},
+        "redis": {"url": there.settings.redis.url},
+    }))  # fmt: skip
+    return path
+
+
+async def run(*arguments: object) -> Any:
+    """Run a command; returns what it says as JSON."""
+    runner = CliRunner(env=dict(os.environ))
+    result = await asyncio.to_thread(
+        runner.invoke, skysail, [*map(str, arguments), "--json"], catch_exceptions=False
+    )
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+async def test_a_file_is_answered_as_the_deployment_answers(
+    kafka: Broker, redis_server: RedisServer, prefix: str, tmp_path: Path
+) -> None:
+    """The same models are drawn for the same ids in the same state, with the same answers and probabilities."""
+    served = {"parity": {"models": [*MODELS], "policy": "exp3", "slo_ms": PATIENT_MS}}
+    async with deployed(kafka, redis_server.url, prefix, tmp_path, MODELS, served) as there:
+        await taught(there)
+        path = tmp_path / "rows.jsonl"
+        path.write_text("".join(f'{{"order": "o{n}", "a": {n}, "b": 2}}\n' for n in range(ROWS)))
+        out, settings = tmp_path / "out.jsonl", config(there, tmp_path)
+        report = await run(
+            "score", path, "--application", "parity", "--input", "a,b", "--id", "order", "--out", out, "--config", settings
+        )
+        assert (report["rows"], report["defaults"]) == (ROWS, {})
+        scored = [json.loads(line) for line in out.read_text().splitlines()]
+        for number, row in enumerate(scored):
+            found = await there.client.predict("parity", np.array([number, 2], np.float32), query_id=f"o{number}")
+            assert found.decision is not None
+            assert (row["id"], row["answer"]) == (found.query_id, found.answer)
+            assert row["state_version"] == found.decision.state_version == LESSONS
+            assert row["model"] == found.decision.arms[found.decision.chosen[0]]
+            assert row["propensity"] == found.decision.propensities[found.decision.chosen[0]]
+        assert {row["model"] for row in scored} == {*MODELS}
+        named = tmp_path / "named.csv"
+        await run("score", path, "--model", "wrong@1", "--input", "a,b", "--out", named, "--config", settings)
+        assert [int(line.split(",")[4]) for line in named.read_text().splitlines()[1:]] == [
+            1 - (number + 2) % 2 for number in range(ROWS)
+        ]
