@@ -27,9 +27,7 @@ def put(path: Path, rows: list[dict[str, Any]]) -> Path:
             writer.writeheader()
             writer.writerows(rows)
     elif path.suffix == ".avro":
-        fields = [
-            {"name": name, "type": "string" if isinstance(rows[0][name], str) else "long"} for name in rows[0]
-        ]
+        fields = [{"name": name, "type": "string" if isinstance(rows[0][name], str) else "long"} for name in rows[0]]
         with path.open("wb") as file:
             fastavro.writer(file, fastavro.parse_schema({"type": "record", "name": "R", "fields": fields}), rows)
     else:

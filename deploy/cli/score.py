@@ -12,12 +12,14 @@ from rich.console import Console
 from rich.progress import Progress
 
 from deploy.cli.common import Verb, json_option, print_json, with_settings
+from deploy.cli.record import since
 from deploy.errors import UsageError
 from deploy.scoring import opening
 from deploy.scoring.job import CHUNK_ROWS
 from deploy.scoring.opening import Told
 from deploy.terminal import echo
 from streams.mapping.fields import source
+from streams.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -32,12 +34,14 @@ skysail score rows.parquet --model forest@2 --out scored.parquet                
 skysail score orders/ --application fraud --out scored.parquet                  as its policy has learnt
 skysail score orders.csv --application fraud --input amount,items --id order_id --out scored.csv
 skysail score orders.jsonl --application fraud --input '{"columns": {"age": "user.age"}}' --out scored.jsonl
+skysail score topic:orders --application fraud --out scored.parquet             to where the topic ends now
+skysail score orders.jsonl --application fraud --out topic:orders.scored
 skysail score rows.parquet --model forest --keep none --field id --field score=answer --out scored.parquet
 """
 
 
 @click.command(cls=Verb, epilog=EXAMPLES)
-@click.argument("rows", metavar="FILE|DIR")
+@click.argument("rows", metavar="FILE|DIR|topic:NAME")
 @click.option("--application", metavar="NAME", help="Ask it, as its policy has learnt.")
 @click.option("--model", metavar="NAME[@VERSION]", help="Ask this model, of a version or label [the one that serves].")
 @click.option(
@@ -45,19 +49,22 @@ skysail score rows.parquet --model forest --keep none --field id --field score=a
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     help="Ask the model in this folder; neither Kafka nor Redis is needed.",
 )
-@click.option("--out", required=True, metavar="FILE", help="Written whole, or not at all.")
+@click.option("--out", required=True, metavar="FILE|topic:NAME", help="A file is written whole, or not at all.")
 @click.option("--input", "given", help="What models are asked about: columns a,b,c, a path, or JSON as in a mapping.")
 @click.option("--id", "id_", metavar="FIELD", help="A row's id, which draws its model [default: its file and place].")
 @click.option("--key", metavar="FIELD", help="A row's context, of an application with a state for each.")
 @click.option("--keep", default="all", show_default=True, help="Columns of the input that are kept: all, none, a,b.")
 @click.option("--field", "fields", multiple=True, metavar="[NAME=]FIELD", help="A field of the output [default: all].")
 @click.option("--chunk-rows", type=click.IntRange(1, 10_000_000), default=CHUNK_ROWS, show_default=True)
+@click.option("--since", "ago", help="Begin so long ago in a topic: 90s, 30m, 1.5h, 7d [default: its oldest record].")
 @click.option("--restart", is_flag=True, help="Begin anew, whatever an earlier start has done.")
 @click.option("--overwrite", is_flag=True, help="Replace an output that is there.")
 @json_option
 @with_settings
-def score(settings: Settings, rows: str, *, given: str | None, id_: str | None, as_json: bool, **options: Any) -> None:
-    """Answer every row of FILE, or of the files of DIR: Parquet, CSV, JSON lines, Avro, by their endings.
+def score(
+    settings: Settings, rows: str, *, given: str | None, id_: str | None, ago: str | None, as_json: bool, **options: Any
+) -> None:
+    """Answer every row of FILE, of the files of DIR (Parquet, CSV, JSON lines, Avro, by their endings), or of a topic.
 
     The output has one row for each, in order, with the id, answer, confidence, status, reason, model, version and
     probability. A row that cannot be asked has the default answer and the reason. A killed run goes on when the same
@@ -67,6 +74,7 @@ def score(settings: Settings, rows: str, *, given: str | None, id_: str | None, 
         rows=rows,
         input=None if given is None else _source("input", given),
         id=None if id_ is None else _source("id", id_),
+        since_us=0 if ago is None else since(ago, SystemClock().now_us()).us,
         key=None if options["key"] is None else _source("key", options.pop("key")),
         **{name: option for name, option in options.items() if name != "key"},
     )

@@ -37,14 +37,22 @@ class Block:
         names: of the columns, in order.
         arrow: the same as a record batch of Arrow; None = it was read otherwise.
         is_text: whether all cells are texts, also those that are numbers, as in CSV.
+        ids: what its rows are called that have no id of their own; None = by their places.
+        keys: of records, by row; None = they are none.
+        faults: why rows cannot be read, by row.
+        until: the place behind its last row.
     """
 
-    __slots__ = ("_cells", "arrow", "first", "is_text", "names", "rows")
+    __slots__ = ("_cells", "arrow", "faults", "first", "ids", "is_text", "keys", "names", "rows", "until")
 
     def __init__(
         self, first: int, rows: int, cells: Mapping[str, Cells], arrow: Any = None, *, is_text: bool = False
     ) -> None:
         self.is_text = is_text
+        self.ids: Sequence[str] | None = None
+        self.keys: Sequence[bytes | None] | None = None
+        self.faults: Mapping[int, str] = {}
+        self.until = first + rows
         self.first = first
         self.rows = rows
         self.names = tuple(cells) if arrow is None else tuple(arrow.schema.names)
@@ -192,7 +200,7 @@ def _json_lines(path: Path, start: int, size: int) -> Iterator[Block]:
         lines = (line for line in iter(lambda: file.readline(LINE_BYTES), b"") if line.strip())
         first = sum(1 for _ in islice(lines, start))
         while chunk := [*islice(lines, size)]:
-            yield _of_rows(first, [_object(line, first + place) for place, line in enumerate(chunk)])
+            yield of_rows(first, [_object(line, first + place) for place, line in enumerate(chunk)])
             first += len(chunk)
 
 
@@ -211,11 +219,11 @@ def _avro(path: Path, start: int, size: int) -> Iterator[Block]:
         rows = fastavro.reader(file)
         first = sum(1 for _ in islice(rows, start))
         while chunk := [*islice(rows, size)]:
-            yield _of_rows(first, chunk)
+            yield of_rows(first, chunk)
             first += len(chunk)
 
 
-def _of_rows(first: int, rows: Sequence[Mapping[str, Any]]) -> Block:
+def of_rows(first: int, rows: Sequence[Mapping[str, Any]]) -> Block:
     """Return rows by column; what a row has not is nothing."""
     names = dict.fromkeys(name for row in rows for name in row)
     return Block(first, len(rows), {name: [row.get(name) for row in rows] for name in names})

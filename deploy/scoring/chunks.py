@@ -28,15 +28,15 @@ class DoneChunk(NamedTuple):
 
     Attributes:
         name: of the file that holds them; "" = they are elsewhere.
-        source: index of the input's file.
-        first: place of the first row in it.
+        source: index of the input's file or partition.
+        until: place behind its last row there.
         rows: how many.
         counts: of their reasons, "" = none.
     """
 
     name: str
     source: int
-    first: int
+    until: int
     rows: int
     counts: Mapping[str, int]
 
@@ -55,6 +55,7 @@ class Chunks:
         self._job = job
         self.pinned = pinned
         self.done: list[DoneChunk] = []
+        self.pending: DoneChunk | None = None
 
     @property
     def rows(self) -> int:
@@ -73,17 +74,34 @@ class Chunks:
         """Return the file and the row at which the job goes on."""
         if not self.done:
             return 0, 0
-        last = self.done[-1]
-        return last.source, last.first + last.rows
+        return self.done[-1].source, self.done[-1].until
+
+    def begin(self, chunk: DoneChunk) -> None:
+        """Say that a chunk is about to be done elsewhere: after a kill it is asked there whether it was."""
+        self.pending = chunk
+        self.write()
 
     def add(self, chunk: DoneChunk) -> None:
         """Say that a chunk is done."""
+        self.pending = None
         self.done.append(chunk)
         self.write()
 
+    def settle(self, *, is_done: bool) -> None:
+        """Say whether the chunk that was begun is done."""
+        pending, self.pending = self.pending, None
+        if pending is not None and is_done:
+            self.done.append(pending)
+
     def write(self) -> None:
         """Write the manifest."""
-        document = {"format": _FORMAT, "job": self._job, "pinned": self.pinned, "chunks": self.done}
+        document: dict[str, Any] = {
+            "format": _FORMAT,
+            "job": self._job,
+            "pinned": self.pinned,
+            "chunks": self.done,
+            "pending": self.pending,
+        }
         self._folder.mkdir(parents=True, exist_ok=True)
         unfinished = self._folder / f".{MANIFEST}.part"
         with unfinished.open("w", encoding="utf-8") as file:
@@ -113,7 +131,7 @@ def opened(folder: Path, job: Mapping[str, Any]) -> Chunks | None:
     try:
         found = json.loads(path.read_bytes())
         begun, chunks = found["job"], [DoneChunk(*chunk) for chunk in found["chunks"]]
-        pinned = found["pinned"]
+        pinned, pending = found["pinned"], found["pending"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DeployError(f"{path} is damaged ({error}): remove {folder} to begin anew") from error
     told = json.loads(json.dumps(job))
@@ -125,4 +143,5 @@ def opened(folder: Path, job: Mapping[str, Any]) -> Chunks | None:
         )
     chunked = Chunks(folder, begun, pinned)
     chunked.done = chunks
+    chunked.pending = None if pending is None else DoneChunk(*pending)
     return chunked

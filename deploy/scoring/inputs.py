@@ -90,7 +90,7 @@ class RowReader:
             UsageError: it has no such columns.
         """
         told = self.incoming
-        faults: dict[int, str] = {}
+        faults: dict[int, str] = {**block.faults}
         alone = (told.key, told.features)
         if any(each is not None and each.column is None for each in (*alone, told.id)):
             return self._one_by_one(block)
@@ -105,10 +105,17 @@ class RowReader:
 
     def _ids(self, block: Block, faults: dict[int, str]) -> Sequence[str]:
         told = self.incoming.id
+        placed = self._placed(block)
         if told is None:
-            return [f"{self.name}:{place}" for place in range(block.first, block.first + block.rows)]
+            return placed
         found = _texts(_cells(block, told.column), "id", faults)
-        return [f"{self.name}:{block.first + place}" if one is None else one for place, one in enumerate(found)]
+        return [its if one is None else one for one, its in zip(found, placed, strict=True)]
+
+    def _placed(self, block: Block) -> Sequence[str]:
+        """Return what rows are called that have no id of their own."""
+        if block.ids is not None:
+            return block.ids
+        return [f"{self.name}:{place}" for place in range(block.first, block.first + block.rows)]
 
     def _inputs(self, block: Block, faults: dict[int, str]) -> Sequence[Input]:
         told = self.incoming.input or chosen(self.signature, block)
@@ -123,20 +130,21 @@ class RowReader:
     def _one_by_one(self, block: Block) -> AskedRows:
         """Read each row as the record of a topic is."""
         told = self.incoming
-        ids: list[str] = []
+        ids = [*self._placed(block)]
         inputs: list[Input] = []
         contexts: list[str | None] = []
         features: list[tuple[float, ...]] = []
-        faults: dict[int, str] = {}
+        faults: dict[int, str] = {**block.faults}
         for place, row in enumerate(block.as_rows()):
             record = Record(self.name, 0, block.first + place, 0, None, None)
             plain = {name: _typed(cell) for name, cell in row.items()} if block.is_text else row
             try:
                 query = query_of(plain, self.name, record, told, 0).record
             except MappingError as error:
-                faults[place] = str(error)
+                faults.setdefault(place, str(error))
                 query = None
-            ids.append(f"{self.name}:{block.first + place}" if query is None or told.id is None else query.query_id)
+            if query is not None and told.id is not None:
+                ids[place] = query.query_id
             inputs.append(_NOTHING if query is None else query.input)  # type: ignore[union-attr]
             contexts.append(None if query is None else query.context)  # type: ignore[union-attr]
             features.append(() if query is None else query.features)  # type: ignore[union-attr]

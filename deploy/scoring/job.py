@@ -1,10 +1,14 @@
-"""Scores files: chunk by chunk, each row once, going on where a killed job was."""
+"""Scores rows chunk by chunk, each once, going on where a killed job was.
+
+RowSource ─▶ Block ─▶ answers ─▶ RowSink; the manifest says which chunks are done
+"""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from deploy.errors import UsageError
 from deploy.scoring import writing
@@ -13,7 +17,7 @@ from deploy.scoring.chunks import DoneChunk
 from deploy.scoring.scored import DEFAULT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from deploy.scoring.askers import RowAsker
@@ -43,52 +47,108 @@ class ScoringReport(NamedTuple):
     took_s: float
 
 
-class FileJob(NamedTuple):
-    """Files, and what becomes of them.
+class RowSource(Protocol):
+    """Where rows come from."""
+
+    def left(self, part: int, start: int, rows: int) -> Iterator[tuple[int, str, Block]]:
+        """Yield what is left: number of the file or partition, its name, and a block of so many rows at most."""
+        ...
+
+
+class RowSink(Protocol):
+    """Where scored rows go."""
+
+    def holds(self, number: int) -> bool:
+        """Tell whether a chunk is there that was begun before a kill."""
+        ...
+
+    def put(self, chunks: Chunks, done: DoneChunk, block: Block, ids: Sequence[str], scored: Scored) -> None:
+        """Write a chunk, once, and note it."""
+        ...
+
+    def finish(self, chunks: Chunks) -> None:
+        """Make the output of all chunks."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class FileRows:
+    """Rows of files, in order."""
+
+    files: Sequence[Path]
+
+    def left(self, part: int, start: int, rows: int) -> Iterator[tuple[int, str, Block]]:
+        """Yield what is left."""
+        for number in range(part, len(self.files)):
+            path = self.files[number]
+            for block in blocks(path, start if number == part else 0, rows):
+                yield number, path.name, block
+
+
+@dataclass(frozen=True, slots=True)
+class FileSink:
+    """A file of scored rows."""
+
+    out: Path
+    form: OutputForm
+
+    def holds(self, number: int) -> bool:
+        """Tell whether a chunk is there that was begun: one that is not noted is written again."""
+        return False
+
+    def put(self, chunks: Chunks, done: DoneChunk, block: Block, ids: Sequence[str], scored: Scored) -> None:
+        """Write a chunk, and note it."""
+        path = chunks.next_name(f".{self.form.kind}")
+        writing.write(path, self.form, block, ids, scored)
+        chunks.add(done._replace(name=path.name))
+
+    def finish(self, chunks: Chunks) -> None:
+        """Make one file of all chunks."""
+        writing.join(chunks.files(), self.out, self.form)
+
+
+class ScoringJob(NamedTuple):
+    """Rows, and what becomes of them.
 
     Attributes:
-        files: of the input, in order.
-        out: the file that is written.
-        reader: of their rows; its name is replaced by each file's.
-        form: of the output.
+        source: of the rows.
+        sink: of the answers.
+        reader: says what of a row is what; its name is replaced by each file's.
         asker: answers.
         default: the answer of a row that cannot be read.
         chunk_rows: rows of a chunk.
     """
 
-    files: Sequence[Path]
-    out: Path
+    source: RowSource
+    sink: RowSink
     reader: RowReader
-    form: OutputForm
     asker: RowAsker
     default: Value | None
     chunk_rows: int = CHUNK_ROWS
 
     def run(self, chunks: Chunks, tell: Callable[[int], None]) -> ScoringReport:
-        """Score what is left, and write the output.
+        """Score what is left, and make the output.
 
         Args:
             chunks: of the job.
             tell: is called with how many rows are done.
         """
+        if chunks.pending is not None:
+            chunks.settle(is_done=self.sink.holds(len(chunks.done)))
         begun_s, resumed = time.monotonic(), chunks.rows
         tell(resumed)
-        for source, block in self._left(*chunks.place()):
-            path = chunks.next_name(f".{self.form.kind}")
-            asked, scored = answered(self.reader, self.asker, block, self.files[source].name, self.default)
-            writing.write(path, self.form, block, asked.ids, scored)
-            chunks.add(DoneChunk(path.name, source, block.first, block.rows, counted(scored)))
+        for part, name, block in self.source.left(*chunks.place(), self.chunk_rows):
+            asked, scored = answered(self.reader, self.asker, block, name, self.default)
+            done = DoneChunk("", part, block.until, block.rows, counted(scored))
+            self.sink.put(chunks, done, block, asked.ids, scored)
             tell(chunks.rows)
-        writing.join(chunks.files(), self.out, self.form)
-        counts = sum((Counter(chunk.counts) for chunk in chunks.done), Counter())
+        self.sink.finish(chunks)
+        counts: Counter[str] = Counter()
+        for chunk in chunks.done:
+            counts.update(chunk.counts)
         report = ScoringReport(chunks.rows, dict(counts), resumed, time.monotonic() - begun_s)
         chunks.clear()
         return report
-
-    def _left(self, source: int, start: int) -> Iterator[tuple[int, Block]]:
-        for number in range(source, len(self.files)):
-            for block in blocks(self.files[number], start if number == source else 0, self.chunk_rows):
-                yield number, block
 
 
 def answered(
@@ -102,7 +162,7 @@ def answered(
     return asked, scored
 
 
-def counted(scored: Scored) -> dict[str, int]:
+def counted(scored: Scored) -> Mapping[str, int]:
     """Return how many rows have their default, by the reason."""
     if scored.status.count(DEFAULT) == 0:
         return {}
@@ -110,16 +170,15 @@ def counted(scored: Scored) -> dict[str, int]:
     return dict(Counter(reason or "" for status, reason in pairs if status == DEFAULT))
 
 
-def first_block(files: Sequence[Path]) -> Block:
+def first_block(source: RowSource, what: str) -> Block:
     """Return the beginning of the input, by which columns are found.
 
     Raises:
         UsageError: it has no rows.
     """
-    for path in files:
-        for block in blocks(path, 0, 256):
-            return block
-    raise UsageError(f"{files[0].parent if len(files) > 1 else files[0]} has no rows")
+    for _, _, block in source.left(0, 0, 256):
+        return block
+    raise UsageError(f"{what} has no rows")
 
 
 def total(files: Sequence[Path]) -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import uuid
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -18,12 +19,14 @@ from deploy.scoring.askers import OneVersion, asks_one, whole_asker
 from deploy.scoring.blocks import files as found_files
 from deploy.scoring.chunks import Chunks, opened
 from deploy.scoring.inputs import RowReader, told_by
-from deploy.scoring.job import CHUNK_ROWS, FileJob, described, first_block, total
+from deploy.scoring.job import CHUNK_ROWS, FileRows, FileSink, ScoringJob, described, first_block, total
 from deploy.scoring.kernel import KernelAsker
 from deploy.scoring.models import Models, of_package
+from deploy.scoring.topic import TOPIC, TopicRows, TopicSink, bounds
 from deploy.state import catalog
 from schemas.records import Application, Model
 from schemas.topics import APPLICATIONS, MODEL_VERSION
+from streams.mapping.formats import TopicForm
 from streams.mapping.spec import TopicMapping
 from streams.operators.configuration import Configuration
 from streams.operators.contract import Record
@@ -34,7 +37,7 @@ if TYPE_CHECKING:
 
     from deploy.config.settings import Settings
     from deploy.scoring.askers import RowAsker, StateReader
-    from deploy.scoring.job import ScoringReport
+    from deploy.scoring.job import RowSink, RowSource, ScoringReport
     from schemas.codec import Codec
     from schemas.records import Value
     from streams.mapping.fields import FieldSource
@@ -58,6 +61,7 @@ class Told:
     keep: str = "all"
     fields: Sequence[str] = ()
     chunk_rows: int = CHUNK_ROWS
+    since_us: int = 0
     restart: bool = False
     overwrite: bool = False
 
@@ -86,31 +90,82 @@ def scored(settings: Settings, told: Told, tell: Callable[[int, int | None], Non
         DeployError: a file cannot be read, or no broker or Redis answers.
         PackageError: a package cannot be loaded.
     """
-    files = found_files(Path(told.rows))
-    out = Path(told.out)
-    kind = writing.output_kind(out)
-    if out.exists() and not told.overwrite:
-        raise UsageError(f"{out} is there already: name another file, or add --overwrite")
     if sum(each is not None for each in (told.application, told.model, told.package)) != 1:
         raise UsageError("who answers? Give one of --application NAME, --model NAME[@VERSION], --package DIR")
+    kind = _checked_out(told)
     codec = codec_for(settings)
     subject = _subject(settings, codec, told)
     with ExitStack() as stack:
         stored: StateReader = stack.enter_context(pinning.StoredStates(settings, codec))
-        folder = out.with_name(f"{out.name}.parts")
-        if told.restart and folder.exists():
-            shutil.rmtree(folder)
-        what = {"input": described(files), **_job(subject, told)}
-        chunks = opened(folder, what) or Chunks(folder, what, _pinned(settings, codec, subject, stored))
-        chunks.write()
+        chunks = _chunks(settings, codec, told, subject, stored)
+        source, whole = _source(settings, told, subject, chunks.pinned)
         asker = _asker(settings, codec, subject, told, chunks.pinned, stored)
-        block = first_block(files)
-        reader = RowReader(files[0].name, _signature(subject), _incoming(told, subject)).settled(block)
+        block = first_block(source, told.rows)
+        reader = RowReader("", _signature(subject), _incoming(told, subject)).settled(block)
         form = _form(kind, told, subject, block.names)
         writing.check_names(form, block.names)
-        job = FileJob(files, out, reader, form, asker, _default(subject), told.chunk_rows)
-        whole = total(files)
+        chunks.write()
+        job = ScoringJob(source, _sink(settings, told, form, chunks.pinned), reader, asker, _default(subject),
+                         told.chunk_rows)  # fmt: skip
         return job.run(chunks, lambda done: tell(done, whole))
+
+
+def _checked_out(told: Told) -> str:
+    """Return the kind of the output.
+
+    Raises:
+        UsageError: it cannot be written.
+    """
+    if told.out.startswith(TOPIC):
+        return "json"
+    kind = writing.output_kind(Path(told.out))
+    if Path(told.out).exists() and not told.overwrite:
+        raise UsageError(f"{told.out} is there already: name another file, or add --overwrite")
+    return kind
+
+
+def _folder(told: Told) -> Path:
+    """Return where the chunks of a job lie: beside its output, or here for a topic."""
+    if told.out.startswith(TOPIC):
+        return Path(f"{told.out.removeprefix(TOPIC)}.parts")
+    out = Path(told.out)
+    return out.with_name(f"{out.name}.parts")
+
+
+def _chunks(settings: Settings, codec: Codec, told: Told, subject: Subject, stored: StateReader) -> Chunks:
+    """Return the chunks of a job that was begun, or of a new one."""
+    folder = _folder(told)
+    if told.restart and folder.exists():
+        shutil.rmtree(folder)
+    files = [] if told.rows.startswith(TOPIC) else described(found_files(Path(told.rows)))
+    what = {"rows": told.rows, "input": files, "since_us": told.since_us, **_job(subject, told)}
+    found = opened(folder, what)
+    if found is not None:
+        return found
+    pinned = _pinned(settings, codec, subject, stored) | {"job": uuid.uuid4().hex}
+    if told.rows.startswith(TOPIC):
+        with answering(settings):
+            pinned["bounds"] = bounds(settings, told.rows.removeprefix(TOPIC), told.since_us)
+    return Chunks(folder, what, pinned)
+
+
+def _source(
+    settings: Settings, told: Told, subject: Subject, pinned: Mapping[str, Any]
+) -> tuple[RowSource, int | None]:
+    """Return where rows come from, and how many there are, where that is known."""
+    if not told.rows.startswith(TOPIC):
+        files = found_files(Path(told.rows))
+        return FileRows(files), total(files)
+    name = told.rows.removeprefix(TOPIC)
+    its = None if subject.incoming is None else subject.incoming.form
+    form = its if its is not None and its.topic == name else TopicForm(name)
+    return TopicRows(settings, form, pinned["bounds"]), sum(end - start for start, end in pinned["bounds"])
+
+
+def _sink(settings: Settings, told: Told, form: writing.OutputForm, pinned: Mapping[str, Any]) -> RowSink:
+    if told.out.startswith(TOPIC):
+        return TopicSink(settings, told.out.removeprefix(TOPIC), form, str(pinned["job"]))
+    return FileSink(Path(told.out), form)
 
 
 def _subject(settings: Settings, codec: Codec, told: Told) -> Subject:

@@ -17,7 +17,7 @@ from deploy.scoring.blocks import kind
 from deploy.scoring.scored import FIELDS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from deploy.scoring.blocks import Block
@@ -122,18 +122,23 @@ def write(path: Path, form: OutputForm, block: Block, ids: Sequence[str], scored
     unfinished.rename(path)
 
 
-def _write_json(path: Path, form: OutputForm, block: Block, ids: Sequence[str], scored: Scored) -> None:
+def lines(form: OutputForm, block: Block, ids: Sequence[str], scored: Scored) -> Iterator[dict[str, Any]]:
+    """Yield the output's rows by name."""
     found = columns(form, block, ids, scored)
+    return (dict(zip(found, row, strict=True)) for row in zip(*found.values(), strict=True))
+
+
+def _write_json(path: Path, form: OutputForm, block: Block, ids: Sequence[str], scored: Scored) -> None:
     with path.open("wb") as file:
-        for row in zip(*found.values(), strict=True):
-            file.write(_line(dict(zip(found, row, strict=True))))
+        file.writelines(map(_line, lines(form, block, ids, scored)))
 
 
 def _line(row: dict[str, Any]) -> bytes:
-    return orjson.dumps(row, default=_json, option=orjson.OPT_APPEND_NEWLINE)
+    return orjson.dumps(row, default=as_json, option=orjson.OPT_APPEND_NEWLINE)
 
 
-def _json(value: object) -> object:
+def as_json(value: object) -> object:
+    """Return what JSON has for a value that is none of its own."""
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
     return value.hex() if isinstance(value, bytes) else str(value)
@@ -161,7 +166,7 @@ def _write_avro(path: Path, form: OutputForm, block: Block, ids: Sequence[str], 
 
 
 def _text(cell: Any) -> str:
-    return orjson.dumps(cell, default=_json).decode()
+    return orjson.dumps(cell, default=as_json).decode()
 
 
 def _schema(form: OutputForm) -> Any:

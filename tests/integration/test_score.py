@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -57,9 +59,7 @@ def config(there: Deployed, folder: Path) -> Path:
 async def run(*arguments: object) -> Any:
     """Run a command; returns what it says as JSON."""
     runner = CliRunner(env=dict(os.environ))
-    result = await asyncio.to_thread(
-        runner.invoke, skysail, [*map(str, arguments), "--json"], catch_exceptions=False
-    )
+    result = await asyncio.to_thread(runner.invoke, skysail, [*map(str, arguments), "--json"], catch_exceptions=False)
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)
 
@@ -75,7 +75,18 @@ async def test_a_file_is_answered_as_the_deployment_answers(
         path.write_text("".join(f'{{"order": "o{n}", "a": {n}, "b": 2}}\n' for n in range(ROWS)))
         out, settings = tmp_path / "out.jsonl", config(there, tmp_path)
         report = await run(
-            "score", path, "--application", "parity", "--input", "a,b", "--id", "order", "--out", out, "--config", settings
+            "score",
+            path,
+            "--application",
+            "parity",
+            "--input",
+            "a,b",
+            "--id",
+            "order",
+            "--out",
+            out,
+            "--config",
+            settings,
         )
         assert (report["rows"], report["defaults"]) == (ROWS, {})
         scored = [json.loads(line) for line in out.read_text().splitlines()]
@@ -92,3 +103,31 @@ async def test_a_file_is_answered_as_the_deployment_answers(
         assert [int(line.split(",")[4]) for line in named.read_text().splitlines()[1:]] == [
             1 - (number + 2) % 2 for number in range(ROWS)
         ]
+
+
+async def test_what_was_asked_and_learnt_is_a_dataset(
+    kafka: Broker, redis_server: RedisServer, prefix: str, tmp_path: Path
+) -> None:
+    """A row for each answer, with its input, its decision and its label; a trace gives the same as the topics."""
+    served = {"parity": {"models": [*MODELS], "policy": "exp3", "slo_ms": PATIENT_MS}}
+    async with deployed(kafka, redis_server.url, prefix, tmp_path, MODELS, served) as there:
+        await taught(there)
+        settings, out, trace = config(there, tmp_path), tmp_path / "data", tmp_path / "trace"
+        options = ("--application", "parity", "--form", "jsonl", "--config", settings)
+        report = await run("dataset", *options, "--since", "1h", "--out", out)
+        assert report["labelled"] == LESSONS
+        assert report["without_input"] == 0
+        rows = [json.loads(line) for name in report["files"] for line in (out / name).read_text().splitlines()]
+        labelled = {row["query_id"]: row for row in rows if row["label"] is not None}
+        assert {*labelled} == {f"l{number}" for number in range(LESSONS)}
+        for number in range(LESSONS):
+            row = labelled[f"l{number}"]
+            assert (row["input"], row["label"]) == ([number, 1], (number + 1) % 2)
+            assert row["loss"] == float(row["answer"] != row["label"])
+            assert row["propensity"] == row["propensities"][row["arms"].index(row["chosen"][0])]
+        assert [row["state_version"] for row in labelled.values()].count(0) >= 1
+        command = [sys.executable, "-m", "deploy.cli", "record", str(trace), "--config", str(settings)]
+        await asyncio.to_thread(subprocess.run, command, check=True, capture_output=True)
+        again = await run("dataset", *options, "--trace", trace, "--out", tmp_path / "again")
+        lines = {line for name in again["files"] for line in (tmp_path / "again" / name).read_text().splitlines()}
+        assert lines == {json.dumps(row) for row in rows}

@@ -26,7 +26,6 @@ from workers.packages.packaging import package_function
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
 SAMPLE = np.ones((2, 2), np.float32)
 NUMBERS = np.random.default_rng(0).integers(0, 9, (400, 2)).astype(np.float32)

@@ -12,10 +12,11 @@ from deploy.scoring.chunks import Chunks, DoneChunk, opened
 if TYPE_CHECKING:
     from pathlib import Path
 
+
 def test_what_was_written_and_not_noted_is_written_again(tmp_path: Path) -> None:
     """A chunk counts once it stands in the manifest."""
     chunks = Chunks(tmp_path / "parts", {"job": 1}, {"now_us": 3})
-    chunks.add(DoneChunk("000000.csv", 0, 0, 10, {"invalid_input": 2}))
+    chunks.add(DoneChunk("000000.csv", 0, 10, 10, {"invalid_input": 2}))
     (tmp_path / "parts" / "000001.csv").write_text("half")
     again = opened(tmp_path / "parts", {"job": 1})
     assert again is not None
