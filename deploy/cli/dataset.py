@@ -69,7 +69,7 @@ def dataset(
     if as_json:
         print_json(report._asdict() | {"out": str(out)})
     else:
-        _print(settings, report, out)
+        _print(report, out)
 
 
 def _of_topics(settings: Settings, since_us: int) -> Iterator[Record]:
@@ -86,7 +86,7 @@ def _of_trace(folder: Path) -> Iterator[Record]:
         yield from trace.records(topic)
 
 
-def _print(settings: Settings, report: DatasetReport, out: Path) -> None:
+def _print(report: DatasetReport, out: Path) -> None:
     echo(f"{report.rows:,} rows in {out}, {report.labelled:,} with a label, {report.with_loss:,} with a loss")
     if report.oldest_input_us is not None:
         at = datetime.fromtimestamp(report.oldest_input_us / 1e6, UTC)

@@ -16,7 +16,7 @@ from deploy.cli.record import since
 from deploy.errors import UsageError
 from deploy.scoring import opening
 from deploy.scoring.job import CHUNK_ROWS
-from deploy.scoring.opening import Told
+from deploy.scoring.opening import ScoreOptions
 from deploy.terminal import echo
 from streams.mapping.fields import source
 from streams.runtime.clock import SystemClock
@@ -53,6 +53,7 @@ skysail score rows.parquet --model forest --keep none --field id --field score=a
 @click.option("--input", "given", help="What models are asked about: columns a,b,c, a path, or JSON as in a mapping.")
 @click.option("--id", "id_", metavar="FIELD", help="A row's id, which draws its model [default: its file and place].")
 @click.option("--key", metavar="FIELD", help="A row's context, of an application with a state for each.")
+@click.option("--features", metavar="FIELDS", help="A row's features, of an application whose policy goes by them.")
 @click.option("--keep", default="all", show_default=True, help="Columns of the input that are kept: all, none, a,b.")
 @click.option("--field", "fields", multiple=True, metavar="[NAME=]FIELD", help="A field of the output [default: all].")
 @click.option("--chunk-rows", type=click.IntRange(1, 10_000_000), default=CHUNK_ROWS, show_default=True)
@@ -70,14 +71,10 @@ def score(
     probability. A row that cannot be asked has the default answer and the reason. A killed run goes on when the same
     command is given again.
     """
-    told = Told(
-        rows=rows,
-        input=None if given is None else _source("input", given),
-        id=None if id_ is None else _source("id", id_),
-        since_us=0 if ago is None else since(ago, SystemClock().now_us()).us,
-        key=None if options["key"] is None else _source("key", options.pop("key")),
-        **{name: option for name, option in options.items() if name != "key"},
-    )
+    named = {"input": given, "id": id_, "key": options.pop("key"), "features": options.pop("features")}
+    sources = {key: None if text is None else _source(key, text) for key, text in named.items()}
+    since_us = 0 if ago is None else since(ago, SystemClock().now_us()).us
+    told = ScoreOptions(rows=rows, since_us=since_us, **sources, **options)
     with showing() as tell:
         report = opening.scored(settings, told, tell)
     if as_json:

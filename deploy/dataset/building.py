@@ -57,7 +57,7 @@ class DatasetReport(NamedTuple):
     files: tuple[str, ...]
 
 
-class _Gathered:
+class _SpilledLog:
     """The records of one application, on disk."""
 
     def __init__(self, folder: Path, codec: Codec, application: str) -> None:
@@ -134,7 +134,7 @@ def build(
     unfinished = folder.with_name(f".{folder.name}.part")
     shutil.rmtree(unfinished, ignore_errors=True)
     spilt = unfinished / ".log"
-    gathered = _Gathered(spilt, codec, application)
+    gathered = _SpilledLog(spilt, codec, application)
     for number, record in enumerate(records, start=1):
         gathered.take(record)
         if not number % _TOLD:
@@ -157,7 +157,7 @@ def _columns(kinds: ColumnKinds) -> dict[str, str]:
     return found | {name: kind or kinds.of(name) for name, kind in COLUMNS.items()}
 
 
-def _written(gathered: _Gathered, codec: Codec, folder: Path, form: str, *, labelled_only: bool) -> DatasetReport:
+def _written(gathered: _SpilledLog, codec: Codec, folder: Path, form: str, *, labelled_only: bool) -> DatasetReport:
     counts = dict.fromkeys(("rows", "labelled", "with_loss", "without_input", "unanswered"), 0)
     with _Parts(folder, form, _columns(gathered.kinds)) as parts:
         for number in range(BUCKETS):
@@ -175,7 +175,7 @@ def _written(gathered: _Gathered, codec: Codec, folder: Path, form: str, *, labe
 
 
 def _joined(
-    gathered: _Gathered, codec: Codec, number: int, counts: dict[str, int]
+    gathered: _SpilledLog, codec: Codec, number: int, counts: dict[str, int]
 ) -> Iterator[tuple[dict[str, Any], bool]]:
     """Yield the rows of a bucket, and whether each has its input."""
     queries, seen = gathered.queries.bucket(number), gathered.observations.bucket(number)

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 # Columns beside the inputs, and what each holds; `answer` and `label` are as the log shows them.
 COLUMNS: Final[Mapping[str, str]] = {
     "query_id": "text", "context": "text", "asked_at": "moment", "answered_at": "moment", "answer": "",
-    "status": "text", "reason": "text", "confidence": "number", "policy": "text", "state_version": "whole", "arms": "texts",
-    "chosen": "texts", "propensity": "number", "propensities": "numbers", "features": "numbers", "models": "texts",
+    "status": "text", "reason": "text", "confidence": "number", "policy": "text", "state_version": "whole",
+    "arms": "texts", "chosen": "texts", "propensity": "number", "propensities": "numbers", "features": "numbers", "models": "texts",
     "versions": "texts", "answers": "texts", "label": "", "loss": "number", "losses": "numbers", "joined": "text",
     "observed_at": "moment",
 }  # fmt: skip

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from deploy.errors import UsageError
-from deploy.scoring.scored import Scored, Terms, of_one
+from deploy.scoring.scored import AnswerTerms, Scored, of_one
 from policies.contract import is_answering, is_contextual, is_stepwise
 from policies.draw import uniform
 from policies.outside import comes_from_outside
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from deploy.scoring.inputs import AskedRows
-    from deploy.scoring.models import Models
+    from deploy.scoring.models import PackagedModels
     from schemas.records import Input, PolicyState
     from streams.operators.configuration import Deployed
     from streams.operators.selection.state_view import Arms
@@ -49,9 +49,9 @@ class OneVersion:
         told: a version or label; "" = the one that serves, or a canary by its share.
     """
 
-    def __init__(self, models: Models, model: str, told: str) -> None:
+    def __init__(self, models: PackagedModels, model: str, told: str) -> None:
         self._models, self._model, self._told = models, model, told
-        self._terms = Terms(is_own=True)
+        self._terms = AnswerTerms(is_own=True)
 
     def answers(self, asked: AskedRows) -> Scored:
         """Return what the version answers."""
@@ -78,7 +78,9 @@ class PolicyAsker:
         now_us: the time: contexts that were taught nothing for long are forgotten by then.
     """
 
-    def __init__(self, models: Models, deployed: Deployed, partitions: int, states: StateReader, now_us: int) -> None:
+    def __init__(
+        self, models: PackagedModels, deployed: Deployed, partitions: int, states: StateReader, now_us: int
+    ) -> None:
         self._models, self._deployed, self._partitions = models, deployed, partitions
         self._states, self._now_us = states, now_us
         self._view = StateView(100_000)
@@ -127,7 +129,7 @@ class PolicyAsker:
         for arm in np.unique(drawn).tolist():
             decision = arms.choices[arm].decision
             its = rows[drawn == arm]
-            terms = Terms(application.default_output, application.confidence_floor, arms.confidences, arm)
+            terms = AnswerTerms(application.default_output, application.confidence_floor, arms.confidences, arm)
             name = arms.names[arm]
             scored = by_version(
                 self._models, name, application.versions.get(name, ""), asked, its, terms, scored,
@@ -160,12 +162,12 @@ def asks_one(deployed: Deployed) -> bool:
 
 
 def by_version(
-    models: Models,
+    models: PackagedModels,
     model: str,
     told: str,
     asked: AskedRows,
     rows: np.ndarray,
-    terms: Terms,
+    terms: AnswerTerms,
     scored: Scored,
     decided: tuple[float, int] | None = None,
 ) -> Scored:
@@ -209,7 +211,7 @@ def taken(inputs: Sequence[Input], places: Sequence[int]) -> Sequence[Input]:
 
 
 def whole_asker(
-    models: Models,
+    models: PackagedModels,
     deployed: Deployed,
     partitions: int,
     states: StateReader,

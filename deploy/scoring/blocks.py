@@ -1,6 +1,6 @@
 """Rows of files by columns: Parquet, CSV, JSON lines, Avro.
 
-FILE ─▶ Block, Block, ...     a run of rows, a column at a time; of Parquet no row is ever an object
+FILE ─▶ RowBlock, RowBlock, ...     a run of rows, a column at a time; of Parquet no row is ever an object
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LINE_BYTES: Final = 64 << 20  # of one row: twice the largest input, written as 
 _FAULTS: Final = (OSError, ValueError, TypeError, KeyError, EOFError, RecursionError, csv.Error, IndexError)
 
 
-class Block:
+class RowBlock:
     """A run of a file's rows.
 
     Attributes:
@@ -68,6 +68,23 @@ class Block:
             self._cells[name] = [None] * self.rows if self.arrow is None else _plain(self.arrow.column(name))
         return self._cells[name]
 
+    def flat(self, name: str) -> NDArray[Any] | None:
+        """Return a column of lists of one length as an array (rows, length); None = it is no such column of Arrow."""
+        if self.arrow is None or not self.rows:
+            return None
+        from pyarrow import types
+
+        column = self.arrow.column(name)
+        kind = column.type
+        is_list = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
+        if not is_list or column.null_count or not types.is_floating(kind.value_type):
+            return None
+        lengths = {*np.unique(column.value_lengths().to_numpy(zero_copy_only=False)).tolist()}
+        if len(lengths) != 1:
+            return None
+        values: NDArray[Any] = column.flatten().to_numpy(zero_copy_only=False)
+        return values.reshape(self.rows, lengths.pop())
+
     def listed(self, name: str) -> list[Any]:
         """Return a column as Python's own values."""
         if self.arrow is not None:
@@ -79,6 +96,8 @@ class Block:
     def as_rows(self) -> Iterator[dict[str, Any]]:
         """Yield its rows by name."""
         columns = [self.listed(name) for name in self.names]
+        if not columns:
+            return ({} for _ in range(self.rows))
         return (dict(zip(self.names, row, strict=True)) for row in zip(*columns, strict=True))
 
 
@@ -136,7 +155,7 @@ def count(path: Path) -> int | None:
         return int(file.metadata.num_rows)
 
 
-def blocks(path: Path, start: int, size: int) -> Iterator[Block]:
+def blocks(path: Path, start: int, size: int) -> Iterator[RowBlock]:
     """Yield a file's rows from `start` on, up to `size` at a time.
 
     Raises:
@@ -160,7 +179,7 @@ def _opened(path: Path) -> Any:
         raise DeployError(f"{path} cannot be read as .parquet: {error}") from error
 
 
-def _parquet(path: Path, start: int, size: int) -> Iterator[Block]:
+def _parquet(path: Path, start: int, size: int) -> Iterator[RowBlock]:
     with _opened(path) as file:
         groups, before = [], 0  # row groups that are over before `start` are not read
         for number in range(file.metadata.num_row_groups):
@@ -175,10 +194,10 @@ def _parquet(path: Path, start: int, size: int) -> Iterator[Block]:
             first += batch.num_rows
             if skipped < batch.num_rows:
                 left = batch.slice(skipped)
-                yield Block(first - left.num_rows, left.num_rows, {}, left)
+                yield RowBlock(first - left.num_rows, left.num_rows, {}, left)
 
 
-def _csv(path: Path, start: int, size: int) -> Iterator[Block]:
+def _csv(path: Path, start: int, size: int) -> Iterator[RowBlock]:
     with path.open(newline="", encoding="utf-8-sig") as file:
         lines = csv.reader(file, strict=True)
         names = next(lines, [])
@@ -191,11 +210,11 @@ def _csv(path: Path, start: int, size: int) -> Iterator[Block]:
                 if len(line) != len(names):
                     raise ValueError(f"row {first + place} has {len(line)} fields, not {len(names)}")
             cells = {name: [*column] for name, column in zip(names, zip(*chunk, strict=True), strict=True)}
-            yield Block(first, len(chunk), cells, is_text=True)
+            yield RowBlock(first, len(chunk), cells, is_text=True)
             first += len(chunk)
 
 
-def _json_lines(path: Path, start: int, size: int) -> Iterator[Block]:
+def _json_lines(path: Path, start: int, size: int) -> Iterator[RowBlock]:
     with path.open("rb") as file:
         lines = (line for line in iter(lambda: file.readline(LINE_BYTES), b"") if line.strip())
         first = sum(1 for _ in islice(lines, start))
@@ -214,7 +233,7 @@ def _object(line: bytes, place: int) -> dict[str, Any]:
     return row
 
 
-def _avro(path: Path, start: int, size: int) -> Iterator[Block]:
+def _avro(path: Path, start: int, size: int) -> Iterator[RowBlock]:
     with path.open("rb") as file:
         rows = fastavro.reader(file)
         first = sum(1 for _ in islice(rows, start))
@@ -223,13 +242,13 @@ def _avro(path: Path, start: int, size: int) -> Iterator[Block]:
             first += len(chunk)
 
 
-def of_rows(first: int, rows: Sequence[Mapping[str, Any]]) -> Block:
+def of_rows(first: int, rows: Sequence[Mapping[str, Any]]) -> RowBlock:
     """Return rows by column; what a row has not is nothing."""
     names = dict.fromkeys(name for row in rows for name in row)
-    return Block(first, len(rows), {name: [row.get(name) for row in rows] for name in names})
+    return RowBlock(first, len(rows), {name: [row.get(name) for row in rows] for name in names})
 
 
-_READERS: Final[Mapping[str, tuple[str, Callable[[Path, int, int], Iterator[Block]]]]] = {
+_READERS: Final[Mapping[str, tuple[str, Callable[[Path, int, int], Iterator[RowBlock]]]]] = {
     ".parquet": ("parquet", _parquet),
     ".csv": ("csv", _csv),
     ".jsonl": ("json", _json_lines),

@@ -9,17 +9,20 @@ again. So each row of the input has exactly one in the output.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from deploy.errors import DeployError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
 MANIFEST: Final = "manifest.json"
+_LOCK: Final = ".lock"
 _FORMAT: Final = 1
 
 
@@ -112,10 +115,37 @@ class Chunks:
 
     def clear(self) -> None:
         """Remove the chunks: the output holds their rows."""
-        (self._folder / MANIFEST).unlink(missing_ok=True)  # first: what is left is no job
-        for path in self._folder.iterdir():
+        forget(self._folder)
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keep other processes from the same job; a folder without a job is gone afterwards.
+
+    Raises:
+        UsageError: another process is at it.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / _LOCK).open("a", encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise UsageError(f"another process is at this job: {folder} is locked") from error
+        try:
+            yield
+        finally:
+            if not (folder / MANIFEST).exists():
+                forget(folder)
+                (folder / _LOCK).unlink()
+                folder.rmdir()
+
+
+def forget(folder: Path) -> None:
+    """Remove the chunks of a job, and its manifest first: what is left then is no job."""
+    (folder / MANIFEST).unlink(missing_ok=True)
+    for path in folder.iterdir():
+        if path.name != _LOCK:
             path.unlink()
-        self._folder.rmdir()
 
 
 def opened(folder: Path, job: Mapping[str, Any]) -> Chunks | None:

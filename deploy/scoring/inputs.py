@@ -28,11 +28,12 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from deploy.scoring.blocks import Block
+    from deploy.scoring.blocks import RowBlock
     from schemas.records import Input
     from workers.manifest import Signature
 
 _TEXTS: Final = ("string", "category")
+_WITH_COLUMNS: Final = ("tensor", "table")
 _NOTHING: Final = Tensor("float32", (0,), b"")  # stands for the input of a row that cannot be read
 _FORM: Final = TopicForm("")
 
@@ -69,7 +70,7 @@ class RowReader:
     signature: Signature
     incoming: Incoming
 
-    def settled(self, block: Block) -> RowReader:
+    def settled(self, block: RowBlock) -> RowReader:
         """Return the same with the columns that the model takes, as the first block has them.
 
         Raises:
@@ -83,7 +84,7 @@ class RowReader:
         """Return the same for another file."""
         return self if name == self.name else replace(self, name=name)
 
-    def read(self, block: Block) -> AskedRows:
+    def read(self, block: RowBlock) -> AskedRows:
         """Return the rows of a block.
 
         Raises:
@@ -96,6 +97,8 @@ class RowReader:
             return self._one_by_one(block)
         if told.input is not None and not _are_columns(told.input, block):
             return self._one_by_one(block)
+        if told.input is not None and told.input.columns and self.signature.kind not in _WITH_COLUMNS:
+            return self._one_by_one(block)
         if told.features is not None:
             return self._one_by_one(block)
         inputs = self._inputs(block, faults)
@@ -103,7 +106,7 @@ class RowReader:
         contexts = None if told.key is None else _texts(_cells(block, told.key.column), "key", faults)
         return AskedRows(ids, inputs, contexts, None, faults)
 
-    def _ids(self, block: Block, faults: dict[int, str]) -> Sequence[str]:
+    def _ids(self, block: RowBlock, faults: dict[int, str]) -> Sequence[str]:
         told = self.incoming.id
         placed = self._placed(block)
         if told is None:
@@ -111,23 +114,28 @@ class RowReader:
         found = _texts(_cells(block, told.column), "id", faults)
         return [its if one is None else one for one, its in zip(found, placed, strict=True)]
 
-    def _placed(self, block: Block) -> Sequence[str]:
+    def _placed(self, block: RowBlock) -> Sequence[str]:
         """Return what rows are called that have no id of their own."""
         if block.ids is not None:
             return block.ids
         return [f"{self.name}:{place}" for place in range(block.first, block.first + block.rows)]
 
-    def _inputs(self, block: Block, faults: dict[int, str]) -> Sequence[Input]:
+    def _inputs(self, block: RowBlock, faults: dict[int, str]) -> Sequence[Input]:
         told = self.incoming.input or chosen(self.signature, block)
         if self.signature.kind == "table":
             return _named_rows(self.signature, told, block)
-        if told.column is not None:
-            return _whole(block.listed(told.column), faults)
-        cells = [block.column(name) for name in told.columns]
         dtype = self.signature.dtype if str(self.signature.dtype).startswith("float") else "float64"
-        return stacked(cells, told.columns, str(dtype), block.rows, faults)
+        if told.column is not None:
+            flat = block.flat(told.column)
+            if flat is not None and self.signature.kind == "tensor":
+                return Stacked(str(dtype), flat.shape[1:], flat.astype(str(dtype)).tobytes(), block.rows)
+            cells = block.listed(told.column)
+            if self.signature.kind != "tensor" or _holds_rows(cells):
+                return _whole(cells, faults)
+        names = told.columns or (str(told.column),)
+        return stacked([block.column(name) for name in names], names, str(dtype), block.rows, faults)
 
-    def _one_by_one(self, block: Block) -> AskedRows:
+    def _one_by_one(self, block: RowBlock) -> AskedRows:
         """Read each row as the record of a topic is."""
         told = self.incoming
         ids = [*self._placed(block)]
@@ -156,7 +164,7 @@ def told_by(**given: FieldSource | None) -> Incoming:
     return Incoming(_FORM, **given)  # type: ignore[arg-type]
 
 
-def chosen(signature: Signature, block: Block) -> FieldSource:
+def chosen(signature: Signature, block: RowBlock) -> FieldSource:
     """Return the columns that a model takes, where nothing names them.
 
     Raises:
@@ -185,7 +193,7 @@ def chosen(signature: Signature, block: Block) -> FieldSource:
     )
 
 
-def _there(block: Block) -> str:
+def _there(block: RowBlock) -> str:
     return f"there are: {', '.join(block.names)[:400] or 'none'}"
 
 
@@ -201,12 +209,17 @@ def _is_list(cells: Any, width: int) -> bool:
     return isinstance(first, list) and len(first) == width
 
 
-def _are_columns(told: FieldSource, block: Block) -> bool:
+def _holds_rows(cells: Sequence[Any]) -> bool:
+    """Tell whether the cells of a column are lists, each a row of its own."""
+    return isinstance(next((cell for cell in cells if cell is not None), None), list | bytes)
+
+
+def _are_columns(told: FieldSource, block: RowBlock) -> bool:
     """Tell whether it names whole columns, and no path into one."""
     return told.expression is None and bool(told.paths) and all(path in block for path in told.paths)
 
 
-def _cells(block: Block, name: str | None) -> list[Any]:
+def _cells(block: RowBlock, name: str | None) -> list[Any]:
     if name is None or name not in block:
         raise UsageError(f"there is no column {name}; {_there(block)}")
     return block.listed(name)
@@ -260,7 +273,7 @@ def _whole(cells: Sequence[Any], faults: dict[int, str]) -> Sequence[Input]:
     return found
 
 
-def _named_rows(signature: Signature, told: FieldSource, block: Block) -> Sequence[Input]:
+def _named_rows(signature: Signature, told: FieldSource, block: RowBlock) -> Sequence[Input]:
     """Return rows of a data frame's columns, each as a JSON text."""
     names = told.named if told.columns else tuple([name for name, _ in signature.read])
     kinds = dict(signature.columns)

@@ -1,6 +1,6 @@
 """Scores rows chunk by chunk, each once, going on where a killed job was.
 
-RowSource ─▶ Block ─▶ answers ─▶ RowSink; the manifest says which chunks are done
+ScoreSource ─▶ RowBlock ─▶ answers ─▶ ScoreSink; the manifest says which chunks are done
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from deploy.scoring.askers import RowAsker
-    from deploy.scoring.blocks import Block
+    from deploy.scoring.blocks import RowBlock
     from deploy.scoring.chunks import Chunks
     from deploy.scoring.inputs import AskedRows, RowReader
     from deploy.scoring.scored import Scored
@@ -47,22 +47,22 @@ class ScoringReport(NamedTuple):
     took_s: float
 
 
-class RowSource(Protocol):
+class ScoreSource(Protocol):
     """Where rows come from."""
 
-    def left(self, part: int, start: int, rows: int) -> Iterator[tuple[int, str, Block]]:
+    def left(self, part: int, start: int, rows: int) -> Iterator[tuple[int, str, RowBlock]]:
         """Yield what is left: number of the file or partition, its name, and a block of so many rows at most."""
         ...
 
 
-class RowSink(Protocol):
+class ScoreSink(Protocol):
     """Where scored rows go."""
 
     def holds(self, number: int) -> bool:
         """Tell whether a chunk is there that was begun before a kill."""
         ...
 
-    def put(self, chunks: Chunks, done: DoneChunk, block: Block, ids: Sequence[str], scored: Scored) -> None:
+    def put(self, chunks: Chunks, done: DoneChunk, block: RowBlock, ids: Sequence[str], scored: Scored) -> None:
         """Write a chunk, once, and note it."""
         ...
 
@@ -77,7 +77,7 @@ class FileRows:
 
     files: Sequence[Path]
 
-    def left(self, part: int, start: int, rows: int) -> Iterator[tuple[int, str, Block]]:
+    def left(self, part: int, start: int, rows: int) -> Iterator[tuple[int, str, RowBlock]]:
         """Yield what is left."""
         for number in range(part, len(self.files)):
             path = self.files[number]
@@ -96,7 +96,7 @@ class FileSink:
         """Tell whether a chunk is there that was begun: one that is not noted is written again."""
         return False
 
-    def put(self, chunks: Chunks, done: DoneChunk, block: Block, ids: Sequence[str], scored: Scored) -> None:
+    def put(self, chunks: Chunks, done: DoneChunk, block: RowBlock, ids: Sequence[str], scored: Scored) -> None:
         """Write a chunk, and note it."""
         path = chunks.next_name(f".{self.form.kind}")
         writing.write(path, self.form, block, ids, scored)
@@ -119,8 +119,8 @@ class ScoringJob(NamedTuple):
         chunk_rows: rows of a chunk.
     """
 
-    source: RowSource
-    sink: RowSink
+    source: ScoreSource
+    sink: ScoreSink
     reader: RowReader
     asker: RowAsker
     default: Value | None
@@ -152,7 +152,7 @@ class ScoringJob(NamedTuple):
 
 
 def answered(
-    reader: RowReader, asker: RowAsker, block: Block, name: str, default: Value | None
+    reader: RowReader, asker: RowAsker, block: RowBlock, name: str, default: Value | None
 ) -> tuple[AskedRows, Scored]:
     """Return a block's rows as they are asked, and their answers."""
     asked = reader.called(name).read(block)
@@ -170,7 +170,7 @@ def counted(scored: Scored) -> Mapping[str, int]:
     return dict(Counter(reason or "" for status, reason in pairs if status == DEFAULT))
 
 
-def first_block(source: RowSource, what: str) -> Block:
+def first_block(source: ScoreSource, what: str) -> RowBlock:
     """Return the beginning of the input, by which columns are found.
 
     Raises:

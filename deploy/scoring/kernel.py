@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from deploy.scoring.askers import StateReader
     from deploy.scoring.inputs import AskedRows
-    from deploy.scoring.models import Models
+    from deploy.scoring.models import PackagedModels
     from schemas.codec import Codec
     from schemas.records import Application, Model
     from streams.operators.contract import Effect
@@ -50,7 +50,7 @@ class KernelAsker:
     def __init__(
         self,
         codec: Codec,
-        models: Models,
+        models: PackagedModels,
         application: Application,
         partitions: int,
         states: StateReader,

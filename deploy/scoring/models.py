@@ -46,7 +46,7 @@ class RunningModel(NamedTuple):
     predict: Callable[[Sequence[Input]], Predicted]
 
 
-class Models:
+class PackagedModels:
     """Versions of models by name.
 
     Args:
@@ -106,7 +106,7 @@ class Models:
         return draw.version(query_id, model.shares) or model.version
 
 
-def of_package(settings: Settings, folder: Path) -> tuple[Models, Model]:
+def of_package(settings: Settings, folder: Path) -> tuple[PackagedModels, Model]:
     """Return a package alone as the models that there are, and its record; no service is asked.
 
     Raises:
@@ -115,7 +115,8 @@ def of_package(settings: Settings, folder: Path) -> tuple[Models, Model]:
     from deploy.state.desired import model_record
 
     record = model_record(folder)
-    return Models(settings, {record.name: record}, {f"{record.name}{MODEL_VERSION}{record.version}": record}), record
+    key = f"{record.name}{MODEL_VERSION}{record.version}"
+    return PackagedModels(settings, {record.name: record}, {key: record}), record
 
 
 def _loaded(settings: Settings, record: Model) -> RunningModel:

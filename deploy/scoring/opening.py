@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import uuid
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
@@ -17,11 +16,11 @@ from deploy.scoring import states as pinning
 from deploy.scoring import writing
 from deploy.scoring.askers import OneVersion, asks_one, whole_asker
 from deploy.scoring.blocks import files as found_files
-from deploy.scoring.chunks import Chunks, opened
+from deploy.scoring.chunks import Chunks, forget, locked, opened
 from deploy.scoring.inputs import RowReader, told_by
 from deploy.scoring.job import CHUNK_ROWS, FileRows, FileSink, ScoringJob, described, first_block, total
 from deploy.scoring.kernel import KernelAsker
-from deploy.scoring.models import Models, of_package
+from deploy.scoring.models import PackagedModels, of_package
 from deploy.scoring.topic import TOPIC, TopicRows, TopicSink, bounds
 from deploy.state import catalog
 from schemas.records import Application, Model
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
 
     from deploy.config.settings import Settings
     from deploy.scoring.askers import RowAsker, StateReader
-    from deploy.scoring.job import RowSink, RowSource, ScoringReport
+    from deploy.scoring.job import ScoreSink, ScoreSource, ScoringReport
     from schemas.codec import Codec
     from schemas.records import Value
     from streams.mapping.fields import FieldSource
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ScoreOptions:
     """What a person says of a job; see `skysail score --help`."""
 
     rows: str
@@ -58,6 +57,7 @@ class Told:
     input: FieldSource | None = None
     id: FieldSource | None = None
     key: FieldSource | None = None
+    features: FieldSource | None = None
     keep: str = "all"
     fields: Sequence[str] = ()
     chunk_rows: int = CHUNK_ROWS
@@ -66,7 +66,7 @@ class Told:
     overwrite: bool = False
 
 
-class Subject(NamedTuple):
+class ScoredSubject(NamedTuple):
     """Who is asked.
 
     Attributes:
@@ -76,13 +76,13 @@ class Subject(NamedTuple):
         incoming: what the application's own mapping says of rows.
     """
 
-    models: Models
+    models: PackagedModels
     names: Mapping[str, str]
     deployed: Deployed | None
     incoming: Incoming | None
 
 
-def scored(settings: Settings, told: Told, tell: Callable[[int, int | None], None]) -> ScoringReport:
+def scored(settings: Settings, told: ScoreOptions, tell: Callable[[int, int | None], None]) -> ScoringReport:
     """Score the rows that are named.
 
     Raises:
@@ -97,6 +97,7 @@ def scored(settings: Settings, told: Told, tell: Callable[[int, int | None], Non
     subject = _subject(settings, codec, told)
     with ExitStack() as stack:
         stored: StateReader = stack.enter_context(pinning.StoredStates(settings, codec))
+        stack.enter_context(locked(_folder(told)))
         chunks = _chunks(settings, codec, told, subject, stored)
         source, whole = _source(settings, told, subject, chunks.pinned)
         asker = _asker(settings, codec, subject, told, chunks.pinned, stored)
@@ -110,7 +111,7 @@ def scored(settings: Settings, told: Told, tell: Callable[[int, int | None], Non
         return job.run(chunks, lambda done: tell(done, whole))
 
 
-def _checked_out(told: Told) -> str:
+def _checked_out(told: ScoreOptions) -> str:
     """Return the kind of the output.
 
     Raises:
@@ -124,7 +125,7 @@ def _checked_out(told: Told) -> str:
     return kind
 
 
-def _folder(told: Told) -> Path:
+def _folder(told: ScoreOptions) -> Path:
     """Return where the chunks of a job lie: beside its output, or here for a topic."""
     if told.out.startswith(TOPIC):
         return Path(f"{told.out.removeprefix(TOPIC)}.parts")
@@ -132,11 +133,13 @@ def _folder(told: Told) -> Path:
     return out.with_name(f"{out.name}.parts")
 
 
-def _chunks(settings: Settings, codec: Codec, told: Told, subject: Subject, stored: StateReader) -> Chunks:
+def _chunks(
+    settings: Settings, codec: Codec, told: ScoreOptions, subject: ScoredSubject, stored: StateReader
+) -> Chunks:
     """Return the chunks of a job that was begun, or of a new one."""
     folder = _folder(told)
-    if told.restart and folder.exists():
-        shutil.rmtree(folder)
+    if told.restart:
+        forget(folder)
     files = [] if told.rows.startswith(TOPIC) else described(found_files(Path(told.rows)))
     what = {"rows": told.rows, "input": files, "since_us": told.since_us, **_job(subject, told)}
     found = opened(folder, what)
@@ -150,8 +153,8 @@ def _chunks(settings: Settings, codec: Codec, told: Told, subject: Subject, stor
 
 
 def _source(
-    settings: Settings, told: Told, subject: Subject, pinned: Mapping[str, Any]
-) -> tuple[RowSource, int | None]:
+    settings: Settings, told: ScoreOptions, subject: ScoredSubject, pinned: Mapping[str, Any]
+) -> tuple[ScoreSource, int | None]:
     """Return where rows come from, and how many there are, where that is known."""
     if not told.rows.startswith(TOPIC):
         files = found_files(Path(told.rows))
@@ -162,25 +165,25 @@ def _source(
     return TopicRows(settings, form, pinned["bounds"]), sum(end - start for start, end in pinned["bounds"])
 
 
-def _sink(settings: Settings, told: Told, form: writing.OutputForm, pinned: Mapping[str, Any]) -> RowSink:
+def _sink(settings: Settings, told: ScoreOptions, form: writing.OutputForm, pinned: Mapping[str, Any]) -> ScoreSink:
     if told.out.startswith(TOPIC):
         return TopicSink(settings, told.out.removeprefix(TOPIC), form, str(pinned["job"]))
     return FileSink(Path(told.out), form)
 
 
-def _subject(settings: Settings, codec: Codec, told: Told) -> Subject:
+def _subject(settings: Settings, codec: Codec, told: ScoreOptions) -> ScoredSubject:
     if told.package is not None:
         models, record = of_package(settings, told.package)
-        return Subject(models, {record.name: record.version}, None, None)
+        return ScoredSubject(models, {record.name: record.version}, None, None)
     with answering(settings):
         versions = catalog.versions(settings, codec)
         serving = catalog.read(settings, codec, Model)
         applications = catalog.read(settings, codec, Application) if told.application is not None else {}
     known = {f"{each.name}{MODEL_VERSION}{each.version}": each for listed in versions.values() for each in listed}
-    models = Models(settings, serving, known)
+    models = PackagedModels(settings, serving, known)
     if told.model is not None:
         name, _, version = told.model.partition(MODEL_VERSION)
-        return Subject(models, {name: version}, None, None)
+        return ScoredSubject(models, {name: version}, None, None)
     name = str(told.application)
     if name not in applications:
         raise UsageError(f"there is no application {name}; there are: {', '.join(applications) or 'none'}")
@@ -189,26 +192,26 @@ def _subject(settings: Settings, codec: Codec, told: Told) -> Subject:
     configuration.on_record(Record(APPLICATIONS, 0, 0, 0, name.encode(), codec.encode(application)))
     mapping = TopicMapping.parse(application.mapping)
     asked = {each: application.versions.get(each, "") for each in dict.fromkeys(application.asks)}
-    return Subject(models, asked, configuration.applications[name], mapping.incoming)
+    return ScoredSubject(models, asked, configuration.applications[name], mapping.incoming)
 
 
-def _job(subject: Subject, told: Told) -> dict[str, Any]:
+def _job(subject: ScoredSubject, told: ScoreOptions) -> dict[str, Any]:
     """Return what makes a job the same one as an earlier start's."""
     asked = {name: _described(subject.models, name, version) for name, version in subject.names.items()}
     application = None if subject.deployed is None else asdict(subject.deployed.application)
-    sources = {name: repr(getattr(told, name)) for name in ("input", "id", "key")}
+    sources = {name: repr(getattr(told, name)) for name in ("input", "id", "key", "features")}
     return {
         "models": asked, "application": repr(application), **sources, "keep": told.keep, "fields": [*told.fields],
     }  # fmt: skip
 
 
-def _described(models: Models, name: str, told: str) -> list[Any]:
+def _described(models: PackagedModels, name: str, told: str) -> list[Any]:
     models.version(name, told)  # or it is refused
     model = models.serving[name]
     return [told, model.version, model.digest, dict(model.shares), dict(model.labels)]
 
 
-def _pinned(settings: Settings, codec: Codec, subject: Subject, stored: StateReader) -> dict[str, Any]:
+def _pinned(settings: Settings, codec: Codec, subject: ScoredSubject, stored: StateReader) -> dict[str, Any]:
     """Return what stays as it is now, whenever the job ends."""
     now_us = SystemClock().now_us()
     if subject.deployed is None:
@@ -218,7 +221,12 @@ def _pinned(settings: Settings, codec: Codec, subject: Subject, stored: StateRea
 
 
 def _asker(
-    settings: Settings, codec: Codec, subject: Subject, told: Told, pinned: Mapping[str, Any], stored: StateReader
+    settings: Settings,
+    codec: Codec,
+    subject: ScoredSubject,
+    told: ScoreOptions,
+    pinned: Mapping[str, Any],
+    stored: StateReader,
 ) -> RowAsker:
     if subject.deployed is None:
         ((name, version),) = subject.names.items()
@@ -231,7 +239,7 @@ def _asker(
     return whole_asker(subject.models, subject.deployed, settings.partitions, states, now_us, kernel)
 
 
-def _signature(subject: Subject) -> Signature:
+def _signature(subject: ScoredSubject) -> Signature:
     """Return what rows must be: what the first model takes, in the type that all of them take."""
     loaded = [subject.models.loaded(name, _some_version(subject, name)) for name in _choosable(subject)]
     first = loaded[0].manifest.input
@@ -239,7 +247,7 @@ def _signature(subject: Subject) -> Signature:
     return first if first.kind != "tensor" or len(dtypes) == 1 else replace(first, dtype="float64")
 
 
-def _choosable(subject: Subject) -> Sequence[str]:
+def _choosable(subject: ScoredSubject) -> Sequence[str]:
     """Return the models that are asked about the row itself."""
     if subject.deployed is None or not subject.deployed.application.stages:
         return [*subject.names] if subject.deployed is None else subject.deployed.application.models
@@ -247,20 +255,21 @@ def _choosable(subject: Subject) -> Sequence[str]:
     return [stage.model for stage in stages if stage.model and not stage.after] or [*subject.names]
 
 
-def _some_version(subject: Subject, name: str) -> str:
+def _some_version(subject: ScoredSubject, name: str) -> str:
     models = subject.models
     return models.version(name, subject.names.get(name, "")) or models.serving[name].version
 
 
-def _incoming(told: Told, subject: Subject) -> Incoming:
+def _incoming(told: ScoreOptions, subject: ScoredSubject) -> Incoming:
     """Return what names columns: what is said, else the application's own mapping."""
     if told.input is None and subject.incoming is not None:
         its = subject.incoming
-        return replace(its, id=told.id or its.id, key=told.key or its.key, where=None)
-    return told_by(input=told.input, id=told.id, key=told.key)
+        said = {name: getattr(told, name) or getattr(its, name) for name in ("id", "key", "features")}
+        return replace(its, **said, where=None)
+    return told_by(input=told.input, id=told.id, key=told.key, features=told.features)
 
 
-def _form(kind: str, told: Told, subject: Subject, names: Sequence[str]) -> writing.OutputForm:
+def _form(kind: str, told: ScoreOptions, subject: ScoredSubject, names: Sequence[str]) -> writing.OutputForm:
     keep = tuple(names) if told.keep == "all" else () if told.keep == "none" else tuple(told.keep.split(","))
     fields = writing.named(told.fields)
     kinds = frozenset[str]().union(*[
@@ -274,5 +283,5 @@ def _form(kind: str, told: Told, subject: Subject, names: Sequence[str]) -> writ
     return writing.OutputForm(kind, writing.answer_kind(kinds), keep, fields, told.keep == "all")
 
 
-def _default(subject: Subject) -> Value | None:
+def _default(subject: ScoredSubject) -> Value | None:
     return None if subject.deployed is None else subject.deployed.application.default_output

@@ -68,7 +68,7 @@ class Scored(NamedTuple):
                 mine[at] = cell  # type: ignore[call-overload]
 
 
-class Terms(NamedTuple):
+class AnswerTerms(NamedTuple):
     """How an application makes an answer of one model's output.
 
     Attributes:
@@ -86,7 +86,7 @@ class Terms(NamedTuple):
     is_own: bool = False
 
 
-def of_one(predicted: Predicted, model: str, version: str, terms: Terms) -> Scored:
+def of_one(predicted: Predicted, model: str, version: str, terms: AnswerTerms) -> Scored:
     """Return the answers of one model, without a decision."""
     rows = len(predicted.outcomes)
     answers = _listed(predicted.answers)
@@ -113,7 +113,7 @@ def _listed(answers: Any) -> list[Any]:
     return [*answers] if isinstance(answers, tuple) else answers.tolist()  # type: ignore[no-any-return]
 
 
-def _confidences(predicted: Predicted, rows: int, terms: Terms) -> NDArray[np.float64]:
+def _confidences(predicted: Predicted, rows: int, terms: AnswerTerms) -> NDArray[np.float64]:
     """Return how likely each answer is right, as selection does for one model."""
     if predicted.scores is None or (terms.confidences is None and not terms.is_own):
         return np.ones(rows)

@@ -15,7 +15,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from deploy.connect.clients import TIMEOUT_S, librdkafka
 from deploy.errors import DeployError, UsageError
 from deploy.scoring import writing
-from deploy.scoring.blocks import Block, of_rows
+from deploy.scoring.blocks import RowBlock, of_rows
 from deploy.state.catalog import END
 from streams.mapping.errors import MappingError
 from streams.mapping.formats import reader
@@ -73,7 +73,7 @@ class TopicRows:
     form: TopicForm
     bounds: Sequence[Sequence[int]]
 
-    def left(self, part: int, start: int, rows: int) -> Iterator[tuple[int, str, Block]]:
+    def left(self, part: int, start: int, rows: int) -> Iterator[tuple[int, str, RowBlock]]:
         """Yield what is left."""
         for number in range(part, len(self.bounds)):
             first, end = self.bounds[number]
@@ -82,7 +82,7 @@ class TopicRows:
                 for block in self._blocks(number, begin, end, rows):
                     yield number, self.form.topic, block
 
-    def _blocks(self, partition: int, start: int, end: int, most: int) -> Iterator[Block]:
+    def _blocks(self, partition: int, start: int, end: int, most: int) -> Iterator[RowBlock]:
         consumer = _consumer(self.settings, f"{self.settings.prefix}.score")
         held: list[Message] = []
         try:
@@ -97,7 +97,7 @@ class TopicRows:
         if held:
             yield self._block(held)
 
-    def _block(self, messages: Sequence[Message]) -> Block:
+    def _block(self, messages: Sequence[Message]) -> RowBlock:
         read, faults = reader(self.form), {}
         rows: list[Mapping[str, Any]] = []
         for place, message in enumerate(messages):
@@ -124,15 +124,20 @@ def _until(consumer: Consumer, end: int) -> Iterator[Message]:
             continue
         error, silent = message.error(), 0
         if error is not None:
-            if error.code() == END:
+            if error.code() != END:
+                raise KafkaException(error)
+            if (message.offset() or 0) >= end:
                 return
-            raise KafkaException(error)
+            continue  # a transaction is open there: what it holds is waited for
         if (message.offset() or 0) >= end:
             return
         yield message
         if (message.offset() or 0) + 1 >= end:
             return
-    raise DeployError(f"the topic could not be read to its end within {_SILENT * _POLL_S:g} s of silence")
+    raise DeployError(
+        f"nothing has come for {_SILENT * _POLL_S:g} s, and the topic does not end yet: is a transaction open there?"
+        " Give the command again to go on"
+    )
 
 
 def _bytes(value: Any) -> bytes:
@@ -186,11 +191,19 @@ class TopicSink:
             self._producer.init_transactions(TIMEOUT_S)
         return self._producer
 
-    def put(self, chunks: Chunks, done: DoneChunk, block: Block, ids: Sequence[str], scored: Scored) -> None:
+    def put(self, chunks: Chunks, done: DoneChunk, block: RowBlock, ids: Sequence[str], scored: Scored) -> None:
         """Write a chunk in one transaction, and note it."""
         producer, number = self._ready(), len(chunks.done)
         chunks.begin(done)
         producer.begin_transaction()
+        try:
+            self._write(producer, number, block, ids, scored)
+        except KafkaException as error:
+            raise DeployError(f"{self.topic} was not written: {error}; give the command again to go on") from error
+        chunks.add(done)
+
+    def _write(self, producer: Producer, number: int, block: RowBlock, ids: Sequence[str], scored: Scored) -> None:
+        """Write a chunk, and how many are done, in the transaction that is open."""
         for place, row in enumerate(writing.lines(self.form, block, ids, scored)):
             key = None if block.keys is None else block.keys[place]
             _produce(producer, self.topic, row, ids[place].encode() if key is None else key)
@@ -201,7 +214,6 @@ class TopicSink:
             producer.commit_transaction(_SILENT)
         finally:
             consumer.close()
-        chunks.add(done)
 
     def finish(self, chunks: Chunks) -> None:
         """Do nothing: all is there."""

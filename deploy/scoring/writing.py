@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from deploy.scoring.blocks import Block
+    from deploy.scoring.blocks import RowBlock
     from deploy.scoring.scored import Scored
 
 # Of a field in Avro and Parquet; `answer` is told by the models.
@@ -93,7 +93,7 @@ def check_names(form: OutputForm, names: Sequence[str]) -> None:
         )
 
 
-def columns(form: OutputForm, block: Block, ids: Sequence[str], scored: Scored) -> dict[str, Sequence[Any]]:
+def columns(form: OutputForm, block: RowBlock, ids: Sequence[str], scored: Scored) -> dict[str, Sequence[Any]]:
     """Return the output's columns of a block, kept ones first."""
     kept = block.names if form.keeps_all and form.kind == "json" else form.keep  # rows of JSON differ
     found: dict[str, Sequence[Any]] = {name: block.listed(name) for name in kept}
@@ -113,7 +113,7 @@ def _answer(kind: str, cell: Any) -> Any:
     return cell if isinstance(cell, str) else json.dumps(cell)
 
 
-def write(path: Path, form: OutputForm, block: Block, ids: Sequence[str], scored: Scored) -> None:
+def write(path: Path, form: OutputForm, block: RowBlock, ids: Sequence[str], scored: Scored) -> None:
     """Write a chunk; it is there whole, or not at all."""
     unfinished = path.with_name(f".{path.name}.part")
     _WRITERS[form.kind](unfinished, form, block, ids, scored)
@@ -122,13 +122,13 @@ def write(path: Path, form: OutputForm, block: Block, ids: Sequence[str], scored
     unfinished.rename(path)
 
 
-def lines(form: OutputForm, block: Block, ids: Sequence[str], scored: Scored) -> Iterator[dict[str, Any]]:
+def lines(form: OutputForm, block: RowBlock, ids: Sequence[str], scored: Scored) -> Iterator[dict[str, Any]]:
     """Yield the output's rows by name."""
     found = columns(form, block, ids, scored)
     return (dict(zip(found, row, strict=True)) for row in zip(*found.values(), strict=True))
 
 
-def _write_json(path: Path, form: OutputForm, block: Block, ids: Sequence[str], scored: Scored) -> None:
+def _write_json(path: Path, form: OutputForm, block: RowBlock, ids: Sequence[str], scored: Scored) -> None:
     with path.open("wb") as file:
         file.writelines(map(_line, lines(form, block, ids, scored)))
 
@@ -144,7 +144,7 @@ def as_json(value: object) -> object:
     return value.hex() if isinstance(value, bytes) else str(value)
 
 
-def _write_csv(path: Path, form: OutputForm, block: Block, ids: Sequence[str], scored: Scored) -> None:
+def _write_csv(path: Path, form: OutputForm, block: RowBlock, ids: Sequence[str], scored: Scored) -> None:
     found = columns(form, block, ids, scored)
     with path.open("w", newline="", encoding="utf-8") as file:
         csv.writer(file, lineterminator="\n").writerows(zip(*map(_cells, found.values()), strict=True))
@@ -155,7 +155,7 @@ def _cells(cells: Sequence[Any]) -> Sequence[Any]:
             for cell in cells]  # fmt: skip
 
 
-def _write_avro(path: Path, form: OutputForm, block: Block, ids: Sequence[str], scored: Scored) -> None:
+def _write_avro(path: Path, form: OutputForm, block: RowBlock, ids: Sequence[str], scored: Scored) -> None:
     found = {**columns(form, block, ids, scored)}
     for name in form.keep:
         found[name] = [None if cell is None else cell if isinstance(cell, str) else _text(cell) for cell in found[name]]
@@ -176,7 +176,7 @@ def _schema(form: OutputForm) -> Any:
     return fastavro.parse_schema({"type": "record", "name": "Scored", "fields": fields})
 
 
-def _write_parquet(path: Path, form: OutputForm, block: Block, ids: Sequence[str], scored: Scored) -> None:
+def _write_parquet(path: Path, form: OutputForm, block: RowBlock, ids: Sequence[str], scored: Scored) -> None:
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -245,7 +245,7 @@ def _join_parquet(parts: Sequence[Path], path: Path, form: OutputForm) -> None:
                     out.write_table(source.read_row_group(number))
 
 
-_WRITERS: Final[Mapping[str, Callable[[Path, OutputForm, Block, Sequence[str], Scored], None]]] = {
+_WRITERS: Final[Mapping[str, Callable[[Path, OutputForm, RowBlock, Sequence[str], Scored], None]]] = {
     "json": _write_json,
     "csv": _write_csv,
     "avro": _write_avro,

@@ -10,14 +10,21 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pytest
+from aiokafka import AIOKafkaConsumer
 from click.testing import CliRunner
+from confluent_kafka import Producer
 
 from deploy.cli import skysail
+from deploy.scoring.chunks import Chunks
+from deploy.scoring.topic import TopicSink
 from schemas import topics
 from schemas.records import Observations
 from tests.deployments import PATIENT_MS, Toy, deployed
+from workers.packages.packaging import package_function
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from deploy.local.redis import RedisServer
@@ -131,3 +138,83 @@ async def test_what_was_asked_and_learnt_is_a_dataset(
         again = await run("dataset", *options, "--trace", trace, "--out", tmp_path / "again")
         lines = {line for name in again["files"] for line in (tmp_path / "again" / name).read_text().splitlines()}
         assert lines == {json.dumps(row) for row in rows}
+
+
+class KilledError(Exception):
+    """Stands for a kill."""
+
+
+def produced(kafka: Broker, topic: str, values: Sequence[bytes]) -> None:
+    """Write records as their makers do."""
+    producer = Producer({"bootstrap.servers": kafka.bootstrap})
+    for number, value in enumerate(values):
+        producer.produce(topic, value, b"k%d" % number)
+    assert producer.flush(10) == 0
+
+
+async def committed(kafka: Broker, topic: str, count: int) -> list[Any]:
+    """Return the records of a topic that stand in finished transactions, once there are so many."""
+    reader = AIOKafkaConsumer(
+        topic,
+        bootstrap_servers=kafka.bootstrap,
+        auto_offset_reset="earliest",
+        isolation_level="read_committed",
+        enable_auto_commit=False,
+    )
+    await reader.start()
+    found: list[Any] = []
+    try:
+        async with asyncio.timeout(60):
+            while len(found) < count:
+                for records in (await reader.getmany(timeout_ms=200)).values():
+                    found += records
+        found += [one for records in (await reader.getmany(timeout_ms=500)).values() for one in records]
+    finally:
+        await reader.stop()
+    return found
+
+
+@pytest.mark.parametrize("before", [True, False])
+async def test_a_topic_is_scored_into_another_once_although_it_was_killed(
+    kafka: Broker, prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, before: bool
+) -> None:
+    """Whether the kill comes before the transaction or between it and the manifest: each row is there once."""
+    package_function("tests.toys:parity", tmp_path / "parity", "parity", "1", SAMPLE)
+    source, target = f"{prefix}-orders", f"{prefix}-scored"
+    await asyncio.to_thread(kafka.create_topics, {source: 2, target: 3})
+    rows = [json.dumps({"a": number, "b": 1}).encode() for number in range(ROWS)]
+    await asyncio.to_thread(produced, kafka, source, [*rows, b"no JSON"])
+    monkeypatch.chdir(tmp_path)
+    settings = tmp_path / "skysail.yaml"
+    settings.write_text(json.dumps({"prefix": prefix, "kafka": {"bootstrap": kafka.bootstrap}}))
+    arguments = (
+        "score", f"topic:{source}", "--package", tmp_path / "parity", "--input", "a,b", "--out", f"topic:{target}",
+        "--chunk-rows", 7, "--config", settings,
+    )  # fmt: skip
+    kept: dict[str, Callable[..., None]] = {"_write": TopicSink._write, "add": Chunks.add}
+
+    def add(self: Any, chunk: Any) -> None:
+        if not before and len(self.done) == 2:
+            raise KilledError
+        kept["add"](self, chunk)
+
+    def write(self: Any, *given: Any) -> None:
+        if before and given[1] == 2:
+            raise KilledError
+        kept["_write"](self, *given)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(TopicSink, "_write", write)
+        patched.setattr(Chunks, "add", add)
+        with pytest.raises(KilledError):
+            await run(*arguments)
+    report = await run(*arguments)
+    assert report["rows"] == ROWS + 1
+    assert report["resumed_rows"] >= 14
+    assert report["defaults"] == {"unreadable": 1}
+    records = await committed(kafka, target, ROWS + 1)
+    found = [json.loads(record.value) for record in records]
+    assert len(found) == len({row["id"] for row in found}) == ROWS + 1
+    answers = {row["a"]: row["answer"] for row in found if row["reason"] is None}
+    assert answers == {number: (number + 1) % 2 for number in range(ROWS)}
+    assert {record.key for record in records} == {b"k%d" % number for number in range(ROWS + 1)}

@@ -12,7 +12,7 @@ from deploy.config.settings import Settings
 from deploy.scoring.askers import OneVersion, PolicyAsker
 from deploy.scoring.inputs import AskedRows
 from deploy.scoring.kernel import KernelAsker
-from deploy.scoring.models import Models
+from deploy.scoring.models import PackagedModels
 from deploy.state.desired import model_record
 from policies import calibration, registry
 from policies.draw import uniform, version
@@ -44,7 +44,7 @@ class Held:
 
 
 @pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> Models:
+def models(tmp_path_factory: pytest.TempPathFactory) -> PackagedModels:
     """Return three models: one of two versions, one that fails where numbers are large."""
     folder = tmp_path_factory.mktemp("packages")
     toys = {("right", "1"): "parity", ("wrong", "1"): "contrary", ("wrong", "2"): "parity", ("sure", "1"): "boast"}
@@ -54,7 +54,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Models:
         package_function(f"tests.toys:{toy}", folder / f"{name}{number}", name, number, SAMPLE, output=output)
         known[f"{name}@{number}"] = model_record(folder / f"{name}{number}")
     serving = {name: known[f"{name}@1"] for name in ("right", "wrong", "sure")}
-    return Models(Settings(), serving, known)
+    return PackagedModels(Settings(), serving, known)
 
 
 def asked(contexts: Sequence[str] | None = None, rows: int = 400) -> AskedRows:
@@ -79,7 +79,7 @@ def state(policy: str, arms: Sequence[str], lessons: int = 60, *, sure: bool = F
     return PolicyState(registry.spec(made), tuple(arms), lessons, values, confidences=known)
 
 
-def both(models: Models, application: Application, held: Held, rows: AskedRows) -> tuple[Any, Any]:
+def both(models: PackagedModels, application: Application, held: Held, rows: AskedRows) -> tuple[Any, Any]:
     """Return the answers of the quick way, and those of the kernel."""
     codec = Codec()
     configuration = Configuration(codec)
@@ -91,7 +91,7 @@ def both(models: Models, application: Application, held: Held, rows: AskedRows) 
 
 
 @pytest.mark.parametrize("policy", ["single", "epsilon_greedy", "ucb1", "thompson", "exp3"])
-def test_policies_that_ask_one_model(models: Models, policy: str) -> None:
+def test_policies_that_ask_one_model(models: PackagedModels, policy: str) -> None:
     """Answers, confidences, reasons, models, probabilities: all is as the kernel says."""
     arms = ("right", "wrong", "sure")
     application = Application("digits", arms, policy, default_output=-1, confidence_floor=0.7)
@@ -106,7 +106,7 @@ def test_policies_that_ask_one_model(models: Models, policy: str) -> None:
     assert policy in {"single", "ucb1"} or len({*quick.model}) > 1
 
 
-def test_the_draw_is_that_of_the_ids(models: Models) -> None:
+def test_the_draw_is_that_of_the_ids(models: PackagedModels) -> None:
     """A uniform draw by each id, passed through the shares: worked out here by hand."""
     application = Application("digits", ("right", "wrong"), "exp3")
     held = Held({"digits": state("exp3", ("right", "wrong"))})
@@ -117,7 +117,7 @@ def test_the_draw_is_that_of_the_ids(models: Models) -> None:
     assert quick.propensity == [shares[name == "wrong"] for name in expected]
 
 
-def test_contexts_have_their_own_states(models: Models) -> None:
+def test_contexts_have_their_own_states(models: PackagedModels) -> None:
     """And those that are new start from what all have taught."""
     arms = ("right", "wrong")
     application = Application("digits", arms, "thompson", per_context=True)
@@ -128,11 +128,11 @@ def test_contexts_have_their_own_states(models: Models) -> None:
     assert quick.state_version[:2] == [60, 0]
 
 
-def test_canaries_answer_their_share(models: Models) -> None:
+def test_canaries_answer_their_share(models: PackagedModels) -> None:
     """By the query's own draw, and a label by what it stands for."""
     serving = {**models.serving, "wrong": replace(models.serving["wrong"], shares={"2": 0.3}, labels={"best": "2"})}
     known = {key: replace(record) for key, record in models._known.items()}
-    drawing = Models(Settings(), serving, known)
+    drawing = PackagedModels(Settings(), serving, known)
     quick, slow = both(drawing, Application("digits", ("wrong",), "single"), Held({}), asked())
     assert quick.version == slow.version == [version(f"q{n}", {"2": 0.3}) or "1" for n in range(400)]
     named = OneVersion(drawing, "wrong", "best").answers(asked())
@@ -141,7 +141,7 @@ def test_canaries_answer_their_share(models: Models) -> None:
     assert [named.answer[row] for row in rows] == parity(NUMBERS)[rows].tolist()
 
 
-def test_ensembles_go_through_the_kernel(models: Models) -> None:
+def test_ensembles_go_through_the_kernel(models: PackagedModels) -> None:
     """All models are asked, the weights of the state decide; ids that come twice are rows of their own."""
     arms = ("right", "wrong", "sure")
     application = Application("digits", arms, "exp4", default_output=-1)
