@@ -25,6 +25,8 @@ from workers.inputs.columns import Stacked
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from numpy.typing import NDArray
+
     from deploy.scoring.inputs import AskedRows
     from deploy.scoring.models import PackagedModels
     from schemas.records import Input, PolicyState
@@ -97,7 +99,7 @@ class PolicyAsker:
             scored = self._decided(arms, asked, rows, scored)
         return scored
 
-    def _by_state(self, asked: AskedRows) -> dict[StateKey, np.ndarray]:
+    def _by_state(self, asked: AskedRows) -> dict[StateKey, NDArray[np.int64]]:
         """Return the places of rows by the state that decides them, which is in the view."""
         if not self._deployed.application.per_context or asked.contexts is None:
             return {self._common: np.arange(len(asked.ids))}
@@ -122,7 +124,7 @@ class PolicyAsker:
         forget_us = self._deployed.forget_us
         return self._now_us - forget_us if forget_us and key.name != self._deployed.application.name else 0
 
-    def _decided(self, arms: Arms, asked: AskedRows, rows: np.ndarray, scored: Scored) -> Scored:
+    def _decided(self, arms: Arms, asked: AskedRows, rows: NDArray[np.int64], scored: Scored) -> Scored:
         """Draw an arm for each of the rows, and ask the rows of an arm together."""
         drawn = drawn_arms(arms, [asked.ids[row] for row in rows.tolist()])
         application = self._deployed.application
@@ -138,7 +140,7 @@ class PolicyAsker:
         return scored
 
 
-def drawn_arms(arms: Arms, ids: Sequence[str]) -> np.ndarray:
+def drawn_arms(arms: Arms, ids: Sequence[str]) -> NDArray[np.int64]:
     """Return the arm of each row, by the inverse CDF of its id's draw; see `Arms.decide`."""
     last = len(arms.choices) - 1
     if not last:
@@ -166,7 +168,7 @@ def by_version(
     model: str,
     told: str,
     asked: AskedRows,
-    rows: np.ndarray,
+    rows: NDArray[np.int64],
     terms: AnswerTerms,
     scored: Scored,
     decided: tuple[float, int] | None = None,

@@ -15,11 +15,12 @@ import orjson
 from deploy.errors import UsageError
 from schemas.errors import SchemaError
 from schemas.inputs import as_input, row_text
-from schemas.records import Tensor
+from schemas.records import Query, Tensor
 from streams.mapping.errors import MappingError
 from streams.mapping.fields import FieldSource
+from streams.mapping.formats import TopicForm
 from streams.mapping.incoming import query_of
-from streams.mapping.spec import Incoming, TopicForm
+from streams.mapping.spec import Incoming
 from streams.operators.contract import Record
 from workers.inputs.columns import Stacked
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 _TEXTS: Final = ("string", "category")
 _WITH_COLUMNS: Final = ("tensor", "table")
 _NOTHING: Final = Tensor("float32", (0,), b"")  # stands for the input of a row that cannot be read
+_NO_QUERY: Final = Query("", "", _NOTHING)
 _FORM: Final = TopicForm("")
 
 
@@ -63,12 +65,14 @@ class RowReader:
     Attributes:
         name: of the file or topic: rows without an id are called by it and their place.
         signature: of the model that is asked, by which columns are found where nothing names them.
-        incoming: what names them; its input may be None.
+        incoming: what names them.
+        is_found: whether its input says nothing yet, and columns are found by the signature.
     """
 
     name: str
     signature: Signature
     incoming: Incoming
+    is_found: bool = False
 
     def settled(self, block: RowBlock) -> RowReader:
         """Return the same with the columns that the model takes, as the first block has them.
@@ -76,9 +80,12 @@ class RowReader:
         Raises:
             UsageError: they cannot be told.
         """
-        if self.incoming.input is not None:
+        if not self.is_found:
             return self
-        return replace(self, incoming=replace(self.incoming, input=chosen(self.signature, block)))
+        told = self.incoming
+        others = [path for each in (told.id, told.key, told.features) if each is not None for path in each.paths]
+        found = chosen(self.signature, block, others)
+        return replace(self, incoming=replace(told, input=found), is_found=False)
 
     def called(self, name: str) -> RowReader:
         """Return the same for another file."""
@@ -92,14 +99,11 @@ class RowReader:
         """
         told = self.incoming
         faults: dict[int, str] = {**block.faults}
-        alone = (told.key, told.features)
-        if any(each is not None and each.column is None for each in (*alone, told.id)):
+        if any(each is not None and each.column is None for each in (told.key, told.id)):
             return self._one_by_one(block)
-        if told.input is not None and not _are_columns(told.input, block):
+        if told.features is not None or not _are_columns(told.input, block):
             return self._one_by_one(block)
-        if told.input is not None and told.input.columns and self.signature.kind not in _WITH_COLUMNS:
-            return self._one_by_one(block)
-        if told.features is not None:
+        if told.input.columns and self.signature.kind not in _WITH_COLUMNS:
             return self._one_by_one(block)
         inputs = self._inputs(block, faults)
         ids = self._ids(block, faults)
@@ -121,7 +125,7 @@ class RowReader:
         return [f"{self.name}:{place}" for place in range(block.first, block.first + block.rows)]
 
     def _inputs(self, block: RowBlock, faults: dict[int, str]) -> Sequence[Input]:
-        told = self.incoming.input or chosen(self.signature, block)
+        told = self.incoming.input
         if self.signature.kind == "table":
             return _named_rows(self.signature, told, block)
         dtype = self.signature.dtype if str(self.signature.dtype).startswith("float") else "float64"
@@ -146,26 +150,34 @@ class RowReader:
         for place, row in enumerate(block.as_rows()):
             record = Record(self.name, 0, block.first + place, 0, None, None)
             plain = {name: _typed(cell) for name, cell in row.items()} if block.is_text else row
+            query = _NO_QUERY
             try:
-                query = query_of(plain, self.name, record, told, 0).record
+                made = query_of(plain, self.name, record, told, 0).record
+                query = made if isinstance(made, Query) else query
             except MappingError as error:
                 faults.setdefault(place, str(error))
-                query = None
-            if query is not None and told.id is not None:
+            if query is not _NO_QUERY and told.id is not None:
                 ids[place] = query.query_id
-            inputs.append(_NOTHING if query is None else query.input)  # type: ignore[union-attr]
-            contexts.append(None if query is None else query.context)  # type: ignore[union-attr]
-            features.append(() if query is None else query.features)  # type: ignore[union-attr]
+            inputs.append(query.input)
+            contexts.append(query.context)
+            features.append(query.features)
         return AskedRows(ids, inputs, contexts, features, faults)
 
 
-def told_by(**given: FieldSource | None) -> Incoming:
-    """Return what names columns; without an input they are found by the model's signature."""
-    return Incoming(_FORM, **given)  # type: ignore[arg-type]
+def told_by(
+    asked: FieldSource | None, query_id: FieldSource | None, key: FieldSource | None, features: FieldSource | None
+) -> Incoming:
+    """Return what names columns."""
+    return Incoming(_FORM, asked or FieldSource(), query_id, key, features)
 
 
-def chosen(signature: Signature, block: RowBlock) -> FieldSource:
+def chosen(signature: Signature, block: RowBlock, others: Sequence[str] = ()) -> FieldSource:
     """Return the columns that a model takes, where nothing names them.
+
+    Args:
+        signature: of the model.
+        block: the first one.
+        others: columns that are something else: an id, a context.
 
     Raises:
         UsageError: they cannot be told.
@@ -176,15 +188,16 @@ def chosen(signature: Signature, block: RowBlock) -> FieldSource:
             raise UsageError(f"there is no column {missing[0]}, which the model takes; {_there(block)}")
         return FieldSource(columns=tuple([name for name, _ in signature.read]))
     if signature.kind != "tensor":
-        texts = [name for name in block.names if isinstance(block.column(name), list)]
+        texts = [name for name in block.names if name not in others and isinstance(block.column(name), list)]
         if len(texts) == 1:
             return FieldSource(column=texts[0])
         raise UsageError(f"which column is the text that the model takes? Say --input NAME; {_there(block)}")
     width = prod(signature.shape)
-    numbers = [name for name in block.names if _is_number(block.column(name), is_text=block.is_text)]
+    left = [name for name in block.names if name not in others]
+    numbers = [name for name in left if _is_number(block.column(name), is_text=block.is_text)]
     if len(numbers) == width:
         return FieldSource(columns=tuple(numbers))
-    lists = [name for name in block.names if _is_list(block.column(name), width)]
+    lists = [name for name in left if _is_list(block.column(name), width)]
     if len(lists) == 1:
         return FieldSource(column=lists[0])
     raise UsageError(

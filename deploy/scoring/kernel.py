@@ -14,6 +14,7 @@ import numpy as np
 
 from deploy.scoring.scored import Scored, plain
 from schemas import topics
+from schemas.errors import SchemaError
 from schemas.records import ModelPredictions, ModelQueries, Outcome, Prediction, Query, Tensor
 from streams.operators.configuration import MAX_SLO_MS
 from streams.operators.contract import DeadLetter, Emit, FetchStates, Record
@@ -85,17 +86,27 @@ class KernelAsker:
     def _run(self, asked: AskedRows, run: dict[str, int], scored: Scored) -> None:
         kernel = Selection(self._codec, SelectionSettings(self._partitions, places=16 * _ROWS))
         self._perform(kernel, kernel.on_records(self._known, self._now_us), scored, run)
-        records = [self._query(asked, query_id, row) for query_id, row in run.items()]
+        records = self._queries(asked, run, scored)
         self._perform(kernel, kernel.on_records(records, self._now_us), scored, run)
         for row in run.values():  # the kernel has said nothing: a fault of ours, told and not hidden
             scored.refuse({row: "the kernel gave no answer"}, self._application.default_output)
             scored.reason[row] = _MISSING
 
-    def _query(self, asked: AskedRows, query_id: str, row: int) -> Record:
-        context = None if asked.contexts is None else asked.contexts[row]
-        features = () if asked.features is None else asked.features[row]
-        query = Query(query_id, self._application.name, asked.inputs[row], context, self._now_us, features=features)
-        return Record(topics.QUERIES, 0, row, self._now_us, query_id.encode(), self._codec.encode(query))
+    def _queries(self, asked: AskedRows, run: dict[str, int], scored: Scored) -> list[Record]:
+        """Return the rows of a run as records; one that is too large for a record has its default."""
+        records: list[Record] = []
+        for query_id, row in [*run.items()]:
+            context = None if asked.contexts is None else asked.contexts[row]
+            features = () if asked.features is None else asked.features[row]
+            given = asked.inputs[row]
+            query = Query(query_id, self._application.name, given, context, self._now_us, features=features)
+            try:
+                value = self._codec.encode(query)
+            except SchemaError as error:
+                scored.refuse({run.pop(query_id): str(error)}, self._application.default_output)
+                continue
+            records.append(Record(topics.QUERIES, 0, row, self._now_us, _key(query_id), value))
+        return records
 
     def _perform(self, kernel: Selection, effects: Iterable[Effect], scored: Scored, run: dict[str, int]) -> None:
         """Perform what the kernel wants until it wants nothing more."""
@@ -111,7 +122,7 @@ class KernelAsker:
                     records = self._asked(effect)
                     left += kernel.on_records(records, self._now_us)
                 elif isinstance(effect, DeadLetter):
-                    row = run.pop((effect.record.key or b"").decode(errors="surrogateescape"), None)
+                    row = run.pop((effect.record.key or b"").decode(errors="surrogatepass"), None)
                     if row is not None:
                         scored.refuse({row: effect.message}, self._application.default_output)
 
@@ -162,6 +173,10 @@ class KernelAsker:
         )
         for mine, cell in zip(scored, cells, strict=True):
             mine[row] = cell  # type: ignore[call-overload]
+
+
+def _key(query_id: str) -> bytes:
+    return query_id.encode(errors="surrogatepass")
 
 
 def _joined(names: Sequence[str]) -> str | None:

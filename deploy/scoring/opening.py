@@ -14,7 +14,7 @@ from deploy.connect.schema_registry import codec_for
 from deploy.errors import UsageError
 from deploy.scoring import states as pinning
 from deploy.scoring import writing
-from deploy.scoring.askers import OneVersion, asks_one, whole_asker
+from deploy.scoring.askers import OneVersion, whole_asker
 from deploy.scoring.blocks import files as found_files
 from deploy.scoring.chunks import Chunks, forget, locked, opened
 from deploy.scoring.inputs import RowReader, told_by
@@ -23,6 +23,9 @@ from deploy.scoring.kernel import KernelAsker
 from deploy.scoring.models import PackagedModels, of_package
 from deploy.scoring.topic import TOPIC, TopicRows, TopicSink, bounds
 from deploy.state import catalog
+from policies.combine import VOTE
+from policies.contract import is_answering
+from policies.outside import comes_from_outside
 from schemas.records import Application, Model
 from schemas.topics import APPLICATIONS, MODEL_VERSION
 from streams.mapping.formats import TopicForm
@@ -102,7 +105,8 @@ def scored(settings: Settings, told: ScoreOptions, tell: Callable[[int, int | No
         source, whole = _source(settings, told, subject, chunks.pinned)
         asker = _asker(settings, codec, subject, told, chunks.pinned, stored)
         block = first_block(source, told.rows)
-        reader = RowReader("", _signature(subject), _incoming(told, subject)).settled(block)
+        is_found = told.input is None and subject.incoming is None
+        reader = RowReader("", _signature(subject), _incoming(told, subject), is_found).settled(block)
         form = _form(kind, told, subject, block.names)
         writing.check_names(form, block.names)
         chunks.write()
@@ -266,21 +270,33 @@ def _incoming(told: ScoreOptions, subject: ScoredSubject) -> Incoming:
         its = subject.incoming
         said = {name: getattr(told, name) or getattr(its, name) for name in ("id", "key", "features")}
         return replace(its, **said, where=None)
-    return told_by(input=told.input, id=told.id, key=told.key, features=told.features)
+    return told_by(told.input, told.id, told.key, told.features)
 
 
 def _form(kind: str, told: ScoreOptions, subject: ScoredSubject, names: Sequence[str]) -> writing.OutputForm:
     keep = tuple(names) if told.keep == "all" else () if told.keep == "none" else tuple(told.keep.split(","))
-    fields = writing.named(told.fields)
-    kinds = frozenset[str]().union(*[
-        subject.models.loaded(name, _some_version(subject, name)).kinds for name in subject.names
-    ])  # fmt: skip
-    default = _default(subject)
-    if default is not None:
-        kinds |= {"text" if isinstance(default, str) else "whole" if isinstance(default, int) else "number"}
-    if subject.deployed is not None and not asks_one(subject.deployed) and "whole" in kinds:
-        kinds |= {"number"} if subject.deployed.application.combine != "weighted_vote" else set()
-    return writing.OutputForm(kind, writing.answer_kind(kinds), keep, fields, told.keep == "all")
+    answer = writing.answer_kind(_kinds(subject))
+    return writing.OutputForm(kind, answer, keep, writing.named(told.fields), told.keep == "all")
+
+
+def _kinds(subject: ScoredSubject) -> frozenset[str]:
+    """Return of which kinds answers may be: whole, number, text."""
+    names = [*subject.names] if subject.deployed is None else subject.deployed.application.models
+    found = [subject.models.loaded(name, _some_version(subject, name)).kinds for name in names]
+    kinds = frozenset[str]().union(*found)
+    if subject.deployed is None:
+        return kinds
+    policy, application = subject.deployed.policy, subject.deployed.application
+    if is_answering(policy):
+        kinds = frozenset({"number"})
+    elif comes_from_outside(policy):
+        kinds = frozenset({"text"})  # it may answer anything
+    elif application.combine != VOTE and "whole" in kinds:
+        kinds |= {"number"}
+    default = application.default_output
+    if default is None:
+        return kinds
+    return kinds | {"text" if isinstance(default, str) else "whole" if isinstance(default, int) else "number"}
 
 
 def _default(subject: ScoredSubject) -> Value | None:

@@ -98,7 +98,8 @@ class TopicRows:
             yield self._block(held)
 
     def _block(self, messages: Sequence[Message]) -> RowBlock:
-        read, faults = reader(self.form), {}
+        read = reader(self.form)
+        faults: dict[int, str] = {}
         rows: list[Mapping[str, Any]] = []
         for place, message in enumerate(messages):
             try:

@@ -104,8 +104,9 @@ def columns(form: OutputForm, block: RowBlock, ids: Sequence[str], scored: Score
 
 
 def _answer(kind: str, cell: Any) -> Any:
-    if cell is None or type(cell) is float or (kind == "whole" and type(cell) is int):
-        return cell if kind != "text" or cell is None else json.dumps(cell)
+    """Return an answer as a column of its kind holds it."""
+    if cell is None:
+        return None
     if kind == "number":
         return float(cell) if isinstance(cell, int | float) else None
     if kind == "whole":
