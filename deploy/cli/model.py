@@ -148,14 +148,12 @@ def model() -> None:
     " folder of a recorded trace, of which the last queries count; `none` keeps none.  [default: the sample]",
 )
 @json_option
-def package(
-    places: Sequence[str], sample: str | None, *, mlflow: Path | None, as_json: bool, **options: Any
-) -> None:
+def package(places: Sequence[str], sample: str | None, *, mlflow: Path | None, as_json: bool, **options: Any) -> None:
     """Package SOURCE into FOLDER, and try it on the sample.
 
     SOURCE is a function `module:name`; the state of a torch network (.safetensors, or .pt with --trust-pickle); an ONNX
     graph (.onnx); or a fitted estimator saved with joblib or pickle (with --trust-pickle). Modules are also searched
-    for in the current folder. With --mlflow the folder says what the model is; a pickle in it needs --trust-pickle, too.
+    for in the current folder. With --mlflow the folder says what the model is; its pickles need --trust-pickle, too.
     """
     folder = Path(places[-1])
     rows = None if sample is None else packing.sample(sample)

@@ -11,7 +11,7 @@ from collections import deque
 from contextlib import suppress
 from pathlib import Path
 from pickle import UnpicklingError
-from typing import TYPE_CHECKING, Final, TypedDict
+from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 import numpy as np
 
@@ -221,12 +221,14 @@ def _is_skops(found: MlflowModel) -> bool:
 def _package_booster(found: MlflowModel, folder: Path, known: _PackageFacts, output: str | None) -> Manifest:
     """Package a booster that its library has saved in its own format."""
     rows = known["sample_input"]
-    given = {**known, "sample_input": samples.numbers_of(rows) if isinstance(rows, PandasFrame) else rows}
+    given: dict[str, Any] = {**known}
+    if isinstance(rows, PandasFrame):
+        given["sample_input"] = samples.numbers_of(rows)
     if output is not None:
         given["output"] = output
     if found.flavour == "xgboost":
-        return package_xgboost(runtime_module("xgboost").read(found.file, found.kind), folder, **given)  # type: ignore[arg-type]
-    return package_lightgbm(runtime_module("lightgbm").read(found.file), folder, **given)  # type: ignore[arg-type]
+        return package_xgboost(runtime_module("xgboost").read(found.file, found.kind), folder, **given)
+    return package_lightgbm(runtime_module("lightgbm").read(found.file), folder, **given)
 
 
 def _package_network(

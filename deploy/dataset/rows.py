@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 COLUMNS: Final[Mapping[str, str]] = {
     "query_id": "text", "context": "text", "asked_at": "moment", "answered_at": "moment", "answer": "",
     "status": "text", "reason": "text", "confidence": "number", "policy": "text", "state_version": "whole",
-    "arms": "texts", "chosen": "texts", "propensity": "number", "propensities": "numbers", "features": "numbers", "models": "texts",
+    "arms": "texts", "chosen": "texts", "propensity": "number", "propensities": "numbers", "features": "numbers",
+    "models": "texts",
     "versions": "texts", "answers": "texts", "label": "", "loss": "number", "losses": "numbers", "joined": "text",
     "observed_at": "moment",
 }  # fmt: skip

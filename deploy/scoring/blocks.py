@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
 LINE_BYTES: Final = 64 << 20  # of one row: twice the largest input, written as JSON numbers
 # What readers raise over a file that is not what its ending says.
-_FAULTS: Final = (OSError, ValueError, TypeError, KeyError, EOFError, RecursionError, csv.Error, IndexError)
+_FAULTS: Final = (
+    OSError, ValueError, TypeError, KeyError, EOFError, RecursionError, csv.Error, IndexError, NotImplementedError,
+)  # fmt: skip
 
 
 class RowBlock:

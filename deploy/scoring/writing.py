@@ -243,7 +243,21 @@ def _join_parquet(parts: Sequence[Path], path: Path, form: OutputForm) -> None:
         for part in parts:
             with parquet.ParquetFile(part) as source:
                 for number in range(source.metadata.num_row_groups):
-                    out.write_table(source.read_row_group(number))
+                    out.write_table(_alike(source.read_row_group(number), first.schema_arrow))
+
+
+def _alike(rows: Any, schema: Any) -> Any:
+    """Return rows with the types of the first chunk.
+
+    Raises:
+        UsageError: files of the input have columns of other types.
+    """
+    try:
+        return rows if rows.schema.equals(schema) else rows.cast(schema)
+    except (ValueError, NotImplementedError) as error:
+        raise UsageError(
+            f"the files of the input differ in the types of their columns ({str(error):.200}): leave these out (--keep)"
+        ) from error
 
 
 _WRITERS: Final[Mapping[str, Callable[[Path, OutputForm, RowBlock, Sequence[str], Scored], None]]] = {

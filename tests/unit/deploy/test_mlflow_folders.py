@@ -93,7 +93,8 @@ def test_an_estimator_that_skops_has_saved(tmp_path: Path) -> None:
     skops = pytest.importorskip("skops.io")
     linear = pytest.importorskip("sklearn.linear_model")
     fitted = linear.LogisticRegression().fit(X, Y)
-    folder = saved(tmp_path / "s", "sklearn", {"pickled_model": "model.skops", "serialization_format": "skops"}, EXAMPLE)
+    told = {"pickled_model": "model.skops", "serialization_format": "skops"}
+    folder = saved(tmp_path / "s", "sklearn", told, EXAMPLE)
     skops.dump(fitted, folder / "model.skops")
     assert answers(packaged(folder, tmp_path / "package")) == fitted.predict(X).tolist()
 
