@@ -63,7 +63,7 @@ def dataset(
     codec = codec_for(settings)
     since_us = since(ago, SystemClock().now_us()).us
     there = nullcontext() if trace is not None else answering(settings)
-    with there, showing() as tell:
+    with there, showing("reading records") as tell:
         found = _of_trace(trace) if trace is not None else _of_topics(settings, since_us)
         report = build(found, codec, application, out, lambda done: tell(done, None), labelled_only=labelled, form=form)
     if as_json:

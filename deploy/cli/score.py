@@ -75,7 +75,7 @@ def score(
     sources = {key: None if text is None else _source(key, text) for key, text in named.items()}
     since_us = 0 if ago is None else since(ago, SystemClock().now_us()).us
     told = ScoreOptions(rows=rows, since_us=since_us, **sources, **options)
-    with showing() as tell:
+    with showing("scoring rows") as tell:
         report = opening.scored(settings, told, tell)
     if as_json:
         print_json(as_plain(report, told.out))
@@ -95,13 +95,13 @@ def _source(key: str, text: str) -> FieldSource:
 
 
 @contextmanager
-def showing() -> Iterator[Callable[[int, int | None], None]]:
-    """Yield what is told how many rows are done, of how many; a terminal shows it."""
+def showing(what: str) -> Iterator[Callable[[int, int | None], None]]:
+    """Yield what is told how much is done, of how much; a terminal shows it."""
     with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("scoring", total=None)
+        task = bar.add_task(what, total=None)
 
         def tell(done: int, total: int | None) -> None:
-            bar.update(task, completed=done, total=total, description=f"scoring: {done:,} rows")
+            bar.update(task, completed=done, total=total, description=f"{what}: {done:,}")
 
         yield tell
 
