@@ -181,10 +181,21 @@ def package_mlflow(
 
     Args:
         source: the folder.
+        folder: of the package.
         rows: a batch that the model answers; None = the example in the folder.
+        trust_pickle: digest of a pickle that may be read.
+        architecture: builds a network, module:factory.
+        arguments: of the architecture, NAME=JSON.
+        classes: labels by position, with commas between them.
+        name: of the model.
+        version: of the model.
+        output: what the model answers; None = by its kind.
+        allow_nan: whether rows may hold NaN.
+        allow_pickle: whether the package may hold a pickle.
+        convert: what an estimator is turned into.
+        warm_up: rows that are kept in the package.
+        by_reference: whether rows name what they are about.
         others: options that such a model does not take.
-        folder, trust_pickle, architecture, arguments, classes, name, version, output, allow_nan, allow_pickle, convert,
-            warm_up, by_reference: as of `package`.
 
     Raises:
         UsageError: these do not go together, or it holds a pickle that nobody has vouched for.

@@ -72,9 +72,9 @@ def score(
     command is given again.
     """
     named = {"input": given, "id": id_, "key": options.pop("key"), "features": options.pop("features")}
-    sources = {key: None if text is None else _source(key, text) for key, text in named.items()}
+    options |= {key: None if text is None else _source(key, text) for key, text in named.items()}
     since_us = 0 if ago is None else since(ago, SystemClock().now_us()).us
-    told = ScoreOptions(rows=rows, since_us=since_us, **sources, **options)
+    told = ScoreOptions(rows=rows, since=ago or "", since_us=since_us, **options)
     with showing("scoring rows") as tell:
         report = opening.scored(settings, told, tell)
     if as_json:

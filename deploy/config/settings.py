@@ -658,7 +658,7 @@ class Settings(Section):
     @property
     def kept_days(self) -> dict[str, float]:
         """How long topics on the circle of data are kept, where it is not the usual time."""
-        found: dict[str, float] = {**self.retention_days}
+        found: dict[str, float] = {topic: days for topic, days in self.retention_days.items()}  # noqa: C416
         if self.keep_inputs.days is not None:
             found["queries"] = self.keep_inputs.days
             found["predictions"] = max(found.get("predictions", PREDICTIONS_DAYS), self.keep_inputs.days)

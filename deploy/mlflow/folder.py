@@ -12,7 +12,6 @@ MLflow itself is not needed. Nothing outside of the folder is read, and none of 
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import yaml
@@ -21,6 +20,7 @@ from deploy.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
 MLMODEL: Final = "MLmodel"
 # Flavours by preference: those that need no pickle first; and the key under which each names its file.

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from deploy.errors import UsageError
 from deploy.scoring import writing
-from deploy.scoring.blocks import blocks, count
 from deploy.scoring.chunks import DoneChunk
+from deploy.scoring.reading import blocks, count
 from deploy.scoring.scored import DEFAULT
 
 if TYPE_CHECKING:
@@ -174,9 +174,11 @@ def first_block(source: ScoreSource, what: str) -> RowBlock:
     """Return the beginning of the input, by which columns are found.
 
     Raises:
-        UsageError: it has no rows.
+        UsageError: it has no rows, or a file begins with nothing that can be read.
     """
     for _, _, block in source.left(0, 0, 256):
+        if len(block.faults) == block.rows and isinstance(source, FileRows):
+            raise UsageError(f"none of the first {block.rows} rows of {what} can be read: {block.faults[0]}")
         return block
     raise UsageError(f"{what} has no rows")
 

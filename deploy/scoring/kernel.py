@@ -171,8 +171,8 @@ class KernelAsker:
             None if alone is None else shares[alone],
             None if decision is None else decision.state_version,
         )
-        for mine, cell in zip(scored, cells, strict=True):
-            mine[row] = cell  # type: ignore[call-overload]
+        for mine, cell in zip(scored.columns, cells, strict=True):
+            mine[row] = cell
 
 
 def _key(query_id: str) -> bytes:

@@ -15,12 +15,12 @@ from deploy.errors import UsageError
 from deploy.scoring import states as pinning
 from deploy.scoring import writing
 from deploy.scoring.askers import OneVersion, whole_asker
-from deploy.scoring.blocks import files as found_files
 from deploy.scoring.chunks import Chunks, forget, locked, opened
 from deploy.scoring.inputs import RowReader, told_by
 from deploy.scoring.job import CHUNK_ROWS, FileRows, FileSink, ScoringJob, described, first_block, total
 from deploy.scoring.kernel import KernelAsker
 from deploy.scoring.models import PackagedModels, of_package
+from deploy.scoring.reading import files as found_files
 from deploy.scoring.topic import TOPIC, TopicRows, TopicSink, bounds
 from deploy.state import catalog
 from policies.combine import VOTE
@@ -64,6 +64,7 @@ class ScoreOptions:
     keep: str = "all"
     fields: Sequence[str] = ()
     chunk_rows: int = CHUNK_ROWS
+    since: str = ""  # as it was said: a job that goes on begins where it began
     since_us: int = 0
     restart: bool = False
     overwrite: bool = False
@@ -145,7 +146,7 @@ def _chunks(
     if told.restart:
         forget(folder)
     files = [] if told.rows.startswith(TOPIC) else described(found_files(Path(told.rows)))
-    what = {"rows": told.rows, "input": files, "since_us": told.since_us, **_job(subject, told)}
+    what = {"rows": told.rows, "input": files, "since": told.since, **_job(subject, told)}
     found = opened(folder, what)
     if found is not None:
         return found

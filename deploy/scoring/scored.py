@@ -51,21 +51,26 @@ class Scored(NamedTuple):
             [*nothing], [*nothing],
         )  # fmt: skip
 
+    @property
+    def columns(self) -> tuple[list[Any], ...]:
+        """Its columns, in order."""
+        return self
+
     def place(self, rows: Sequence[int] | None, other: Scored) -> Scored:
         """Put the rows of another at these places; None = it has all of them, and is returned as it is."""
         if rows is None:
             return other
-        for mine, its in zip(self, other, strict=True):
+        for mine, its in zip(self.columns, other.columns, strict=True):
             for at, cell in zip(rows, its, strict=True):
-                mine[at] = cell  # type: ignore[call-overload]
+                mine[at] = cell
         return self
 
     def refuse(self, faults: Mapping[int, str], default: Value | None) -> None:
         """Say of rows that they could not be read, and why."""
         for at, why in faults.items():
             empty: tuple[Any, ...] = (default, 0.0, DEFAULT, UNREADABLE, why, None, None, None, None)
-            for mine, cell in zip(self, empty, strict=True):
-                mine[at] = cell  # type: ignore[call-overload]
+            for mine, cell in zip(self.columns, empty, strict=True):
+                mine[at] = cell
 
 
 class AnswerTerms(NamedTuple):
@@ -110,7 +115,7 @@ def of_one(predicted: Predicted, model: str, version: str, terms: AnswerTerms) -
 
 
 def _listed(answers: Any) -> list[Any]:
-    return [*answers] if isinstance(answers, tuple) else answers.tolist()  # type: ignore[no-any-return]
+    return [*answers] if isinstance(answers, tuple) else answers.tolist()
 
 
 def _confidences(predicted: Predicted, rows: int, terms: AnswerTerms) -> NDArray[np.float64]:
@@ -125,12 +130,12 @@ def best_shares(scores: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the largest of each row of scores (n, k), as a share; see `policies.confidence.best_share`."""
     if not scores.shape[1]:
         return np.zeros(len(scores))
-    best = scores.max(axis=1)
+    best: NDArray[np.float64] = scores.max(axis=1)
     is_share = (scores.min(axis=1) >= 0.0) & (np.abs(scores.sum(axis=1) - 1.0) <= _SUM_TOLERANCE)
     if is_share.all():
         return np.minimum(1.0, best)
-    parts = np.exp(scores - best[:, None])
-    return np.where(is_share, np.minimum(1.0, best), parts.max(axis=1) / parts.sum(axis=1))
+    parts: NDArray[np.float64] = np.exp(scores - best[:, None])
+    return np.asarray(np.where(is_share, np.minimum(1.0, best), parts.max(axis=1) / parts.sum(axis=1)))
 
 
 def calibrated(state: State, arm: int, own: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -16,6 +16,7 @@ from deploy.connect.clients import TIMEOUT_S, librdkafka
 from deploy.errors import DeployError, UsageError
 from deploy.scoring import writing
 from deploy.scoring.blocks import RowBlock, of_rows
+from deploy.scoring.reading import BLOCK_BYTES
 from deploy.state.catalog import END
 from streams.mapping.errors import MappingError
 from streams.mapping.formats import reader
@@ -87,11 +88,13 @@ class TopicRows:
         held: list[Message] = []
         try:
             consumer.assign([TopicPartition(self.form.topic, partition, start)])
+            size = 0
             for message in _until(consumer, end):
                 held.append(message)
-                if len(held) == most:
+                size += len(message)
+                if len(held) == most or size >= BLOCK_BYTES:
                     yield self._block(held)
-                    held = []
+                    held, size = [], 0
         finally:
             consumer.close()
         if held:
@@ -181,6 +184,11 @@ class TopicSink:
             (found,) = consumer.committed([TopicPartition(self.topic, 0)], timeout=TIMEOUT_S)
         finally:
             consumer.close()
+        if number and int(found.offset) < 0:
+            raise DeployError(
+                f"the broker no longer knows which chunks {self.topic} holds: a job goes on within"
+                " `offsets.retention.minutes` (a week). Read what is there, and write another topic with --restart"
+            )
         return int(found.offset) > number
 
     def _ready(self) -> Producer:

@@ -13,7 +13,7 @@ import numpy as np
 import orjson
 
 from deploy.errors import UsageError
-from deploy.scoring.blocks import kind
+from deploy.scoring.reading import kind
 from deploy.scoring.scored import FIELDS
 
 if TYPE_CHECKING:
@@ -256,7 +256,7 @@ def _alike(rows: Any, schema: Any) -> Any:
         return rows if rows.schema.equals(schema) else rows.cast(schema)
     except (ValueError, NotImplementedError) as error:
         raise UsageError(
-            f"the files of the input differ in the types of their columns ({str(error):.200}): leave these out (--keep)"
+            f"the files of the input differ in the types of their columns ({error!s:.200}): leave these out (--keep)"
         ) from error
 
 

@@ -189,7 +189,7 @@ async def test_a_topic_is_scored_into_another_once_although_it_was_killed(
     settings.write_text(json.dumps({"prefix": prefix, "kafka": {"bootstrap": kafka.bootstrap}}))
     arguments = (
         "score", f"topic:{source}", "--package", tmp_path / "parity", "--input", "a,b", "--out", f"topic:{target}",
-        "--chunk-rows", 7, "--config", settings,
+        "--chunk-rows", 7, "--since", "1h", "--config", settings,
     )  # fmt: skip
     kept: dict[str, Callable[..., None]] = {"_write": TopicSink._write, "add": Chunks.add}
 
