@@ -22,7 +22,8 @@ from streams.operators.join.kernel import JoinerSettings
 from streams.runtime.kafka.log_search import KafkaSearch
 from streams.story.building import story
 from streams.story.gathering import Gathering
-from streams.story.learning import change, is_shared, teaches
+from streams.story.learning import StateFold, is_shared, teaches
+from streams.story.words import moment
 from streams.topology import application_of, partition_of, state_partition
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ WHOLE: Final = 1 << 62
 # Observations that are read, and folded, without being asked to: about a second.
 MOST_READ: Final = 200_000
 MOST_FOLDED: Final = 50_000
+FOLDED_AT_ONCE: Final = 200_000  # offsets
 _CIRCLE: Final = (
     topics.QUERIES,
     topics.PREDICTIONS,
@@ -134,13 +136,14 @@ class _StoryReader:
     ) -> None:
         self._settings = settings
         self._codec = codec
-        self._asked = asked
+        self._wish = asked
         self._search = search
         self._counts = counts
         self._told = told
         self._found = Gathering(codec, asked.query_id)
         self._needle = (asked.query_id.encode(),)
         self._notes: list[str] = []
+        self._looked: dict[str, tuple[int, int]] = {}  # topics, and over which time (us)
         given = settings.joiner
         joiner = JoinerSettings(window_us=int(given.window_s * 1e6), early_us=int(given.early_s * 1e6))
         self._window_us, self._memory_us = joiner.window_us, joiner.memory_us
@@ -150,14 +153,15 @@ class _StoryReader:
         answer = await self._answer()
         if answer is None:
             await self._around(await self._begin_us(), None)
-            return story(self._found, None, self._notes)
+            found = story(self._found, None, self._notes)
+            return story(self._found, None, [*self._notes, *self._looked_in()]) if found.is_empty else found
         begin_us = min(answer.said.sent_us or answer.said.received_us, answer.said.received_us)
         await self._around(begin_us, answer)
         await self._feedback(answer.said, answer.place.partition)
         return story(self._found, await self._change(), self._notes)
 
     async def _answer(self) -> Told[Prediction] | None:
-        at_us = self._asked.time_us
+        at_us = self._wish.time_us
         if at_us is not None:
             for before_us, after_us in ((SLACK_US, SOON_US), (AROUND_US, AROUND_US)):
                 windows = dict.fromkeys(self._places(topics.PREDICTIONS), (at_us - before_us, at_us + after_us))
@@ -170,8 +174,8 @@ class _StoryReader:
     def _places(self, topic: str) -> list[TopicPartition]:
         """Return the partitions of a topic on the circle in which the query may be."""
         count = self._counts.get(topic, 0)
-        if self._asked.context is not None and count:
-            return [(topic, partition_of(self._asked.context.encode(), count))]
+        if self._wish.context is not None and count:
+            return [(topic, partition_of(self._wish.context.encode(), count))]
         return [(topic, number) for number in range(count)]
 
     async def _newest(self, topic: str, enough: Callable[[Record], bool]) -> Told[Prediction] | None:
@@ -186,12 +190,26 @@ class _StoryReader:
             what = f"{topic}, partitions {', '.join(str(number) for _, number in group)}"
 
             def heard(found: SearchResult, what: str = what) -> None:
-                self._told(f"{what}: {found.bytes / 1e6:,.0f} MB, back to {moment(found.oldest_us)}")
+                self._told(f"{what}: {found.bytes / 1e6:,.0f} MB, back to {moment(found.oldest_us or 0)}")
 
             await self._search.find_newest(group, self._needle, WHOLE, lambda all_: any(map(enough, all_)), heard)
             if self._found.answers:
                 return self._found.answers[0]
         return None
+
+    def _looked_in(self) -> Iterator[str]:
+        """Yield where nothing was found, and what to type next."""
+        by_time: dict[tuple[int, int], list[str]] = {}
+        for topic, window in sorted(self._looked.items()):
+            by_time.setdefault(window, []).append(topic)
+        for (since_us, until_us), names in by_time.items():
+            yield f"not from {moment(since_us)} to {moment(until_us)} in {', '.join(names)}"
+        if self._wish.time_us is None:
+            yield "nor in all of predictions and queries. Is the prefix right, and the id whole?"
+        elif self._wish.at_us is None:
+            yield "its id tells the time of whoever drew it; `--at TIME` names another one"
+        else:
+            yield "`--at TIME` names another time; without it all of predictions is searched"
 
     def _is_answer(self, record: Record) -> bool:
         return self._found.take(record) and record.topic == topics.PREDICTIONS
@@ -199,6 +217,9 @@ class _StoryReader:
     async def _look(self, windows: Windows, enough: Callable[[Record], bool] | None = None) -> list[Record]:
         """Search between times; whoever gives no `enough` takes the records."""
         there = {place: window for place, window in windows.items() if place[0] in self._counts}
+        for (topic, _), (since_us, until_us) in there.items():
+            before = self._looked.get(topic, (since_us, until_us))
+            self._looked[topic] = min(before[0], since_us), max(before[1], until_us)
         found = await self._search.find(await self._search.spans(there), self._needle, MOST_BYTES, enough)
         if enough is None and not found.is_all:
             self._notes.append(f"{', '.join(sorted({place[0] for place in there}))}: only {MOST_BYTES >> 20} MiB read")
@@ -206,7 +227,7 @@ class _StoryReader:
 
     async def _begin_us(self) -> int:
         """Return when a query without an answer was asked; where nobody knows, its own record is looked for."""
-        at_us = self._asked.time_us
+        at_us = self._wish.time_us
         if at_us is None:
             await self._newest(topics.QUERIES, self._found.take)
             times = [one.time_us for one in self._found.queries]
@@ -272,7 +293,7 @@ class _StoryReader:
         place = topics.OBSERVATIONS, number
         begin = (await self._search.bounds([place]))[place].begin
         decision = observed.said.decision
-        if not self._asked.folds_all and (offset - begin > MOST_READ or decision.state_version > MOST_FOLDED):
+        if not self._wish.folds_all and (offset - begin > MOST_READ or decision.state_version > MOST_FOLDED):
             self._notes.append(
                 f"state {decision.state} before and after is not shown: it has learnt {decision.state_version:,} times,"
                 f" and {offset - begin:,} records are before this one. `--fold` folds them all"
@@ -280,24 +301,31 @@ class _StoryReader:
             return None
         if begin:
             self._notes.append(f"observations begin with offset {begin:,}: what the state learnt before is not in it")
+        span = Span(*place, begin, offset + 1)
         shared = is_shared(observed.said)
-        while True:
-            log = await self._log(Span(*place, begin, offset + 1), observed.said, shared=shared)
-            if shared or not any(is_shared(seen) for _, seen in log):
-                return change(log, observed.said, self._memory_us)
-            shared = True  # an earlier policy let its contexts start from all
+        found = await self._folded(span, observed.said, shared=shared)
+        if found is None and not shared:  # an earlier policy let its contexts start from all
+            found = await self._folded(span, observed.said, shared=True)
+        return found
 
-    async def _log(self, span: Span, observed: Observation, *, shared: bool) -> list[tuple[int, Observation]]:
-        """Return what a state learnt, or all of its application did, up to the end of a span."""
+    async def _folded(self, span: Span, observed: Observation, *, shared: bool) -> StateChange | None:
+        """Fold what a state learnt, or all of its application did, some offsets at a time; None = not enough was."""
         name = observed.decision.state
         application = application_of(name)
+        learns = StateFold(observed, self._memory_us)
         needle = (application if shared else name).encode()
-        found = await self._search.find([span], (needle,), WHOLE)
-        return [
-            (time_us, seen)
-            for time_us, seen in _observations(self._codec, found.records)
-            if teaches(seen, name, application, is_shared=shared)
-        ]
+        for begin in range(span.begin, span.end, FOLDED_AT_ONCE):
+            part = span._replace(begin=begin, end=min(begin + FOLDED_AT_ONCE, span.end))
+            found = await self._search.find([part], (needle,), WHOLE)
+            for time_us, seen in _observations(self._codec, found.records):
+                if not teaches(seen, name, application, is_shared=shared):
+                    continue
+                if not shared and name != application and is_shared(seen):
+                    return None
+                learns.take(seen, time_us)
+            if span.end - span.begin > FOLDED_AT_ONCE:
+                self._told(f"{topics.OBSERVATIONS}: {part.end - span.begin:,} of {span.end - span.begin:,} records")
+        return learns.change
 
 
 def _observations(codec: Codec, records: Iterable[Record]) -> Iterator[tuple[int, Observation]]:
@@ -308,13 +336,3 @@ def _observations(codec: Codec, records: Iterable[Record]) -> Iterator[tuple[int
             continue  # a dead letter of the learner
         for seen in items:
             yield record.timestamp_us, seen
-
-
-def moment(time_us: int | None) -> str:
-    """Return a time for a person, in UTC."""
-    if time_us is None:
-        return "-"
-    try:
-        return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(time_us / 1e6)) + f".{time_us // 1000 % 1000:03d}"
-    except (ValueError, OverflowError, OSError):  # a client may send any time
-        return f"{time_us} us"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from schemas import topics
 from schemas.errors import DecodeError
@@ -10,6 +10,7 @@ from schemas.records import (
     Feedback,
     ModelPredictions,
     ModelQueries,
+    Observation,
     Observations,
     Prediction,
     Query,
@@ -20,9 +21,10 @@ from streams.story.values import BatchFigures, DeadRecord, Told
 
 if TYPE_CHECKING:
     from schemas.codec import Codec
-    from schemas.records import ModelOutput, Observation
+    from schemas.records import ModelOutput
     from streams.operators.contract import Record
 
+About = TypeVar("About", Query, Prediction, Feedback, Observation)
 _DEAD = topics.dead_letters("")
 _ERROR = "skysail.error."
 
@@ -37,7 +39,11 @@ class StoryQuestion(NamedTuple):
 
 
 class WorkerOutput(NamedTuple):
-    """A row of `ModelPredictions`."""
+    """A row of `ModelPredictions`.
+
+    Attributes:
+        is_copy: selection has forwarded it to the joiner, since it was late: its worker's record is another one.
+    """
 
     output: ModelOutput
     row_id: str
@@ -45,6 +51,7 @@ class WorkerOutput(NamedTuple):
     worker: str
     batch: BatchFigures
     is_shadow: bool
+    is_copy: bool
     message: str
 
 
@@ -85,8 +92,8 @@ class Gathering:
         return self._count() > before
 
     def _count(self) -> int:
-        found = self.queries, self.questions, self.outputs, self.answers, self.feedback, self.observations, self.dead
-        return sum(map(len, found))
+        about = len(self.queries) + len(self.answers) + len(self.feedback) + len(self.observations)
+        return about + len(self.questions) + len(self.outputs) + len(self.dead)
 
     def _sort(self, record: Record, value: bytes) -> None:
         decode = self._codec.decode
@@ -107,7 +114,7 @@ class Gathering:
             case name:
                 self._take_questions(record, topics.asked_model(name), decode(ModelQueries, value))
 
-    def _add(self, found: list[Told], record: Record, said: Query | Prediction | Feedback | Observation) -> None:  # type: ignore[type-arg]  # of what the list holds
+    def _add(self, found: list[Told[About]], record: Record, said: About) -> None:
         if said.query_id == self.query_id:
             found.append(Told(record.position, record.timestamp_us, said))
 
@@ -121,7 +128,7 @@ class Gathering:
         rows = [row for row, name in enumerate(batch.query_ids) if is_row_of(name, self.query_id)]
         if not rows:
             return
-        outputs, is_shadow = outputs_of(batch), record.topic == topics.SHADOWS and not is_late(record)
+        outputs, is_copy = outputs_of(batch), is_late(record)
         for row in rows:
             said = WorkerOutput(
                 outputs[row],
@@ -129,7 +136,8 @@ class Gathering:
                 batch.steps[row] if batch.steps else 0,
                 batch.worker,
                 _times(batch, row),
-                is_shadow,
+                record.topic == topics.SHADOWS and not is_copy,
+                is_copy,
                 batch.messages[row] if batch.messages else "",
             )
             self.outputs.append(Told(record.position, record.timestamp_us, said))

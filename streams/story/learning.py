@@ -11,8 +11,6 @@ from streams.operators.learn.fold import taught
 from streams.story.values import StateChange
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from schemas.records import Observation, PolicyState
 
 
@@ -36,34 +34,43 @@ def is_shared(seen: Observation) -> bool:
         return False
 
 
-def change(log: Iterable[tuple[int, Observation]], observed: Observation, window_us: int) -> StateChange | None:
-    """Fold a state's log up to an observation; None = the log does not have it.
+class StateFold:
+    """Folds a state's log up to an observation, as the learner does.
 
     Args:
-        log: with its records' timestamps: in order, all that teaches the state (`teaches`).
         observed: the observation.
         window_us: the learner's window of query ids.
+
+    Attributes:
+        change: what the observation made of its state; None = it has not come yet.
     """
-    seen_ids, states = SeenIds(window_us), dict[str, "PolicyState | None"]()
-    decision, folded, decided = observed.decision, 0, None
-    for timestamp_us, seen in log:
-        if not seen_ids.add(seen.query_id, timestamp_us):
-            continue
-        is_it = seen.query_id == observed.query_id and seen.application == observed.application
-        before = states.get(decision.state)
-        if _has_decided(before, observed):
-            decided = before
+
+    def __init__(self, observed: Observation, window_us: int) -> None:
+        self._observed = observed
+        self._window_us = window_us
+        self._seen_ids = SeenIds(window_us)
+        self._states: dict[str, PolicyState | None] = {}
+        self._decided: PolicyState | None = None
+        self._folded = 0
+        self.change: StateChange | None = None
+
+    def take(self, seen: Observation, timestamp_us: int) -> None:
+        """Take the next observation of the log that teaches the state (`teaches`), with its record's timestamp."""
+        if self.change is not None or not self._seen_ids.add(seen.query_id, timestamp_us):
+            return
+        wanted, name = self._observed, self._observed.decision.state
+        before = self._states.get(name)
+        if _has_decided(before, wanted):
+            self._decided = before
+        refused, after = "", dict[str, "PolicyState"]()
         try:
-            after = taught(states, seen, timestamp_us, window_us)
+            after = taught(self._states, seen, timestamp_us, self._window_us)
         except PolicyError as fault:
-            if is_it:
-                return StateChange(decision.state, decided, before, None, folded, str(fault))
-            continue
-        folded += 1
-        if is_it:
-            return StateChange(decision.state, decided, before, after[decision.state], folded)
-        states.update(after)
-    return None
+            refused = str(fault)
+        self._folded += name in after and seen.decision.state == name
+        if (seen.query_id, seen.application) == (wanted.query_id, wanted.application):
+            self.change = StateChange(name, self._decided, before, after.get(name), self._folded, refused)
+        self._states.update(after)
 
 
 def _has_decided(state: PolicyState | None, observed: Observation) -> bool:

@@ -26,7 +26,7 @@ def legs(found: Gathering, answer: Told[Prediction] | None) -> tuple[ModelLeg, .
         found: what the log says about the query.
         answer: the prediction that counts; None = there is none.
     """
-    outputs = sorted(found.outputs, key=lambda one: one.time_us)
+    outputs = _without_copies(sorted(found.outputs, key=lambda one: one.time_us))
     questions = sorted(found.questions, key=lambda one: one.time_us)
     made = [_leg(question, _taken(outputs, question), answer) for question in questions]
     made += [_leg(None, output, answer) for output in outputs]  # whose questions are not there
@@ -35,13 +35,26 @@ def legs(found: Gathering, answer: Told[Prediction] | None) -> tuple[ModelLeg, .
     return tuple(made)
 
 
+def _without_copies(outputs: list[Told[WorkerOutput]]) -> list[Told[WorkerOutput]]:
+    """Leave out what was forwarded to the joiner, where the worker's own record is there."""
+    own = {one.said.output.model for one in outputs if not one.said.is_copy}
+    return [one for one in outputs if not one.said.is_copy or one.said.output.model not in own]
+
+
 def _taken(outputs: list[Told[WorkerOutput]], question: Told[StoryQuestion]) -> Told[WorkerOutput] | None:
-    """Return the output that answers a question, and take it away; a hedge's questions differ by their steps alone."""
-    wanted = question.said.model, question.said.row_id, question.said.step
-    for place, one in enumerate(outputs):
-        if (one.said.output.model, one.said.row_id, one.said.step) == wanted and not one.said.is_shadow:
-            return outputs.pop(place)
-    return None
+    """Return the output that answers a question, and take it away.
+
+    A hedge's questions differ by their steps alone. What was forwarded to the joiner says no step.
+    """
+    wanted = question.said.model, question.said.row_id
+    fits = [one for one in outputs if (one.said.output.model, one.said.row_id) == wanted and not one.said.is_shadow]
+    if not fits:
+        return None
+    taken = next((one for one in fits if one.said.step == question.said.step), None)
+    taken = taken or next((one for one in fits if not one.said.step), None)
+    if taken is not None:
+        outputs.remove(taken)
+    return taken
 
 
 def _leg(
@@ -109,7 +122,19 @@ def _without_records(answer: Prediction, known: set[str]) -> Iterator[ModelLeg]:
 
 
 def _told_by(output: ModelOutput, row_id: str) -> ModelLeg:
-    nothing = None, None, None, ""
-    is_late = output.outcome is Outcome.MISSING or output.reconstructed
-    told = output.outcome, output.answer, None, None, None, is_late
-    return ModelLeg(output.model, output.version, row_id, 0, *nothing, *told)
+    return ModelLeg(
+        output.model,
+        output.version,
+        row_id,
+        step=0,
+        asked_us=None,
+        due_us=None,
+        written_us=None,
+        worker="",
+        outcome=output.outcome,
+        answer=output.answer,
+        batch=None,
+        on_way_us=None,
+        spare_us=None,
+        is_late=output.outcome is Outcome.MISSING or output.reconstructed,
+    )

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from schemas.records import Feedback, Observation, Outcome, PolicyState, Prediction, Query, Value
     from streams.operators.contract import Position
 
-T = TypeVar("T")
+T = TypeVar("T", covariant=True)  # noqa: PLC0105 - the letter is the house's
 
 
 class Told(NamedTuple, Generic[T]):
@@ -102,7 +102,7 @@ class StateChange(NamedTuple):
         decided: the state by which the query was decided; None = the fold has not met it, or there was none yet.
         before: as it was before the observation; None = there was none.
         after: as it was after it; None = it taught nothing, see `refused`.
-        folded: observations that were folded for that.
+        folded: observations of this state that were folded for that, the last one too.
         refused: why it taught nothing; "" = it did.
     """
 

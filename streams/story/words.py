@@ -44,12 +44,12 @@ def document(story: Story) -> dict[str, Json]:
     """Return the same as JSON values: records as they stand, times in microseconds since the epoch."""
     return {
         "query_id": story.query_id,
-        "queries": [_with_place(one) for one in story.queries],
-        "answers": [_with_place(one) for one in story.answers],
+        "queries": [document_of(one) for one in story.queries],
+        "answers": [document_of(one) for one in story.answers],
         "legs": [_leg_document(leg) for leg in story.legs],
         "late": [leg.model for leg in story.late],
-        "feedback": [_with_place(one) for one in story.feedback],
-        "observations": [_with_place(one) for one in story.observations],
+        "feedback": [document_of(one) for one in story.feedback],
+        "observations": [document_of(one) for one in story.observations],
         "change": _change_document(story.change),
         "dead_letters": [{**_place(one), **one.said._asdict()} for one in story.dead],
         "notes": list(story.notes),
@@ -188,10 +188,11 @@ def _changed(change: StateChange) -> Iterator[str]:
         yield f"           it taught nothing: {change.refused}"
     for word, state in (("decided by", change.decided), ("before", change.before), ("after", change.after)):
         if state is not None:
-            yield f"           {word}: {_state(state)}"
+            yield f"           {word}: {state_line(state)}"
 
 
-def _state(state: PolicyState) -> str:
+def state_line(state: PolicyState) -> str:
+    """Return a policy state for a person: its version, weights and first numbers."""
     weights = weights_of(state)
     named = ", ".join(f"{arm} {weight:.4g}" for arm, weight in weights.items())
     few = ", ".join(f"{value:.6g}" for value in state.values[:8]) + (", ..." if len(state.values) > 8 else "")
@@ -229,7 +230,8 @@ def _place(told: Told[object]) -> dict[str, Json]:
     return {"record": {"topic": topic, "partition": partition, "offset": offset, "time_us": told.time_us}}
 
 
-def _with_place(told: Told[object]) -> dict[str, Json]:
+def document_of(told: Told[object]) -> dict[str, Json]:
+    """Return a record as JSON values, with where it stands."""
     return {**_place(told), **to_json(told.said)}
 
 

@@ -125,7 +125,13 @@ async def test_a_query_s_story_is_told_from_the_topics(there: Deployed, config: 
         run, "story", "order-17", "--at", str(foreign["answers"][0]["sent_us"] // 1000), "--config", config
     )
     assert "feedback   none so far" in shown
-    assert "nothing names query nobody" in await refused("story", "nobody", "--config", config)
+    why = await refused("story", "nobody", "--config", config)
+    assert "nothing names query nobody" in why
+    assert "predictions" in why
+    known = await said("story", "--application", "sums", "--config", config)
+    assert (known["state"], known["stored"]["version"]) == ("sums", 1)
+    assert {one["query_id"] for one in known["answers"]} == {"order-17", asked["query_id"]}
+    assert "nothing is known" in await refused("story", "--application", "smus", "--context", "ann", "--config", config)
 
 
 async def test_an_unknown_application_is_an_error_that_names_the_known_ones(there: Deployed, config: str) -> None:

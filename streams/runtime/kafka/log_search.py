@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_SETTINGS: Final = FetchSettings(wait_ms=100, partition_bytes=4 << 20)
+# Nobody waits for what is still to come: a fetch at the end of a log would keep the next question waiting.
+_SETTINGS: Final = FetchSettings(wait_ms=5, partition_bytes=4 << 20)
 _POLL_MS: Final = 1_000
 _PATIENCE_S: Final = 10.0  # without any progress
 _STOP_S: Final = 1.0
