@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import numpy as np
 
 from schemas.records import Tensor
-from streams.gateway.protocol.values import RequestRefusedError, few
+from streams.gateway.protocol.values import NUMBERS, RequestRefusedError, few, kinds, shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -44,7 +44,7 @@ def shape_of(given: Mapping[str, Any], name: str) -> tuple[int, ...]:
     if not isinstance(shape, list) or not 0 < len(shape) <= _MOST_DIMENSIONS:
         raise RequestRefusedError(400, f"input {name}: shape is a list of whole numbers such as [1, 4], its rows first")
     if not all(isinstance(size, int) and not isinstance(size, bool) and 0 <= size < 2**31 for size in shape):
-        raise RequestRefusedError(400, f"input {name}: shape is a list of whole numbers, not {shape!r:.80}")
+        raise RequestRefusedError(400, f"input {name}: shape is a list of whole numbers, none above 2 ** 31")
     return tuple(shape)
 
 
@@ -64,12 +64,13 @@ def of_json(name: str, datatype: str, shape: tuple[int, ...], data: object) -> A
             raise RequestRefusedError(400, f"input {name}: {math.prod(shape)} texts are needed for shape {list(shape)}")
         return flat
     dtype = _numpy(name, datatype)
-    if datatype == "BOOL" and not all(one is True or one is False for one in _flat(data)):
+    found_kinds = kinds(data)
+    if datatype == "BOOL" and not found_kinds <= {bool}:
         raise RequestRefusedError(400, f"input {name}: BOOL is true or false")
+    if not found_kinds <= NUMBERS:
+        raise RequestRefusedError(400, f"input {name}: data of {datatype} are numbers")
     try:
         array = np.asarray(data)
-        if array.dtype.kind not in "biuf":
-            raise RequestRefusedError(400, f"input {name}: data of {datatype} are numbers")
         with np.errstate(all="ignore"):  # what becomes infinite is refused by the models
             found = array.astype(dtype)
         if dtype.kind in "iu" and not (found == array).all():
@@ -149,7 +150,7 @@ def _numpy(name: str, datatype: str) -> np.dtype[Any]:
     dtype = TYPES.get(datatype)
     if dtype is None:
         raise RequestRefusedError(
-            400, f"input {name}: datatype {datatype!r:.40} is not one of {', '.join(TYPES)}, {BYTES}"
+            400, f"input {name}: datatype {shown(datatype)} is not one of {', '.join(TYPES)}, {BYTES}"
         )
     return np.dtype(dtype)
 
