@@ -37,10 +37,10 @@ _ASKED: Final = post(_INFER, json.dumps(_tensor([1.0], [1, 1], parameters={"slo_
 
 
 async def _told(arena: Arena, *pieces: bytes) -> int:
-    """Send pieces over a new connection; returns the status that is told, 0 = the connection ended without one."""
+    """Send pieces over a new connection; returns the status that is told, 0 = none is, in its time."""
     reader, writer = await asyncio.open_connection("127.0.0.1", arena.settings["gateway"]["port"])
     try:
-        with suppress(ConnectionError):
+        with suppress(ConnectionError, TimeoutError):
             for piece in pieces:
                 writer.write(piece)
                 await writer.drain()
@@ -223,20 +223,21 @@ async def _fat_ids(arena: Arena) -> str | None:
 
 
 async def _unread(arena: Arena) -> str | None:
-    """Replies of a megabyte that nobody reads, one after the other on each connection."""
+    """Replies of half a megabyte that nobody reads, one after the other on each connection; they are the same one."""
     data = [1.0] * 2_000
-    request = post(f"/v2/models/{SLOW}/infer", json.dumps(_tensor(data, [len(data), 1])).encode())
+    asked = _tensor(data, [len(data), 1], id=f"{uuid.uuid4().hex}{'i' * 100}")
+    request = post(f"/v2/models/{SLOW}/infer", json.dumps(asked).encode())
 
     async def one() -> None:
         _, writer = await asyncio.open_connection("127.0.0.1", arena.settings["gateway"]["port"], limit=1_024)
         with suppress(ConnectionError):
-            for _ in range(8):
+            for _ in range(40):
                 writer.write(request)
                 await writer.drain()
-                await asyncio.sleep(1)
+                await asyncio.sleep(0.2)
         writer.transport.abort()
 
-    await asyncio.gather(*(one() for _ in range(_AT_ONCE)))
+    await asyncio.gather(*(one() for _ in range(CONNECTIONS // 4)))
     return None
 
 
