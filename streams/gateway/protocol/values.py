@@ -22,6 +22,9 @@ _LIGHT: Final = 64 << 10  # bytes of a body that cannot make much
 _COSTS: Final = ((b"[", 88), (b"{", 240), (b",", 32))
 # A row that waits: its query, what the client keeps of it, and its answer, about.
 _ROW_BYTES: Final = 2_000
+_COPIES: Final = (
+    8  # of an id: in the query and its record, in batches, as key, in the answer's record, and in the reply
+)
 _MOST_LEVELS: Final = 16  # of lists in lists; arrays have no more
 NUMBERS: Final = frozenset({int, float, bool})
 Headers: TypeAlias = "tuple[tuple[bytes, bytes], ...]"
@@ -210,8 +213,9 @@ def kinds(data: list[Any]) -> set[type]:
 def weight(ask: HttpQuestion) -> int:
     """Return how many bytes a question and its answers take while it waits, about."""
     data = sum([len(row.data) if isinstance(row, Tensor) else len(row) for row in ask.rows])
-    each = _ROW_BYTES + len(ask.id) + len(ask.context or "") + (32 * len(ask.features[0]) if ask.features else 0)
-    return data + each * len(ask.rows)
+    texts = len(ask.id) + len(ask.context or "")
+    each = _ROW_BYTES + _COPIES * texts + (32 * len(ask.features[0]) if ask.features else 0)
+    return 2 * data + each * len(ask.rows)
 
 
 def dumped(value: object) -> bytes:
