@@ -141,7 +141,7 @@ def _form(shape: tuple[int, ...]) -> list[int]:
     return [size for size in shape if size != 1]
 
 
-def to_bytes(datatype: str, values: Sequence[Any]) -> bytes:
+def to_bytes(datatype: str, values: Sequence[Any] | NDArray[np.generic]) -> bytes:
     """Return the raw bytes of an output."""
     if datatype != BYTES:
         return np.array(values, np.dtype(TYPES[datatype]).newbyteorder("<")).tobytes()
