@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from streams.runtime.ports import Executors
     from streams.runtime.process.run import Runnable
     from streams.runtime.role.loop import RoleLoop
+    from streams.runtime.stores.base import FeatureStore
     from streams.runtime.stores.redis import RedisFeatures, RedisStore
     from streams.topology import Node
     from workers.packages.disk_cache import DiskCache
@@ -246,13 +247,15 @@ def learner(common: Shared) -> RoleLoop:
 
 def mapping(common: Shared) -> RoleLoop:
     """Build the role that makes queries and feedback of others' topics, and others' records of predictions."""
+    from deploy.connect.mapped_schemas import MappedSchemas
     from streams.mapping.kernel import TopicMapper
     from streams.runtime.mapped_topics import counting
 
     counts: dict[str, int] = {}
     kernel = TopicMapper(common.codec, common.settings.partitions, counts)
     prepare = counting(common.codec, common.transport.partitions, counts)
-    return _loop(_role("mapping", common), kernel, common, prepare=prepare)
+    schemas = MappedSchemas(common.settings)
+    return _loop(_role("mapping", common), kernel, common, features=schemas, prepare=prepare)
 
 
 def record(common: Shared) -> RecordRole:
@@ -404,7 +407,7 @@ def _loop(
     common: Shared,
     store: RedisStore | None = None,
     executors: Executors | None = None,
-    features: RedisFeatures | None = None,
+    features: FeatureStore | None = None,
     batched: frozenset[str] = frozenset(),
     prepare: Prepare | None = None,
 ) -> RoleLoop:

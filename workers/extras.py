@@ -31,6 +31,7 @@ EXTRAS: Mapping[str, str] = {
     "lightgbm": "lightgbm",
     "mode": "control",
     "onnx": "onnx",
+    "grpc_tools": "protobuf",
     "onnxruntime": "onnx",
     "pandas": "pandas",
     "prometheus_client": "worker",

@@ -9,24 +9,29 @@ import click
 
 from deploy.cli.common import VerbGroup, json_option, print_json, print_table, with_settings
 from deploy.connect.clients import answering
+from deploy.connect.mapped_schemas import MappedSchemas
 from deploy.connect.schema_registry import codec_for
 from deploy.errors import UsageError
 from deploy.state import catalog, desired
 from deploy.state.messages import records
 from deploy.terminal import echo
 from schemas import topics
+from schemas.framing import peek_id
 from schemas.jsonable import to_json
-from schemas.records import Application, Feedback, Query, Tensor
+from schemas.records import Application, Feedback, KeyedFeedback, Query, Tensor
 from streams.mapping.kernel import TopicMapper
 from streams.mapping.spec import TopicMapping
-from streams.operators.contract import DeadLetter, Emit, Record, Skip
+from streams.operators.contract import LOOKED_UP, DeadLetter, Emit, FetchFeatures, Record, Skip
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
+    from typing import TypeAlias
 
     from deploy.config.settings import Settings
     from schemas.codec import Codec
     from streams.operators.contract import Effect
+
+    _Made: TypeAlias = Query | Feedback | KeyedFeedback
 
 EXAMPLES = """\
 skysail map check fraud                 the last hundred records of each topic that it reads
@@ -41,7 +46,7 @@ class _MappedTopic(NamedTuple):
     """What became of a topic's last records."""
 
     topic: str
-    mapped: list[tuple[Record, Query | Feedback]]
+    mapped: list[tuple[Record, _Made]]
     skipped: Counter[str]
     faults: list[tuple[Record, str]]
 
@@ -95,20 +100,41 @@ def _seen(settings: Settings, codec: Codec, application: Application, topic: str
     mapper = TopicMapper(codec, settings.partitions, {})
     mapper.on_records([Record(topics.APPLICATIONS, 0, 0, 0, application.name.encode(), codec.encode(application))], 0)
     seen = _MappedTopic(topic, [], Counter(), [])
+    schemas = MappedSchemas(settings)
     for record in [*records(settings, topics.outside(topic), most=count)][-count:]:
-        for effect in mapper.on_records([record], record.timestamp_us):
+        for effect in _effects(mapper, [record], record.timestamp_us, schemas):
             _note(effect, record, codec, seen)
     return seen
 
 
+def _effects(mapper: TopicMapper, given: list[Record], now_us: int, schemas: MappedSchemas) -> Iterator[Effect]:
+    """Yield what comes of a record; the schemas that it waits for are looked up."""
+    for effect in mapper.on_records(given, now_us):
+        if not isinstance(effect, FetchFeatures):
+            yield effect
+            continue
+        told = [
+            Record(topics.FEATURES, LOOKED_UP, LOOKED_UP, 0, key.encode(), value)
+            for key, value in zip(effect.keys, schemas.look_up(effect.keys), strict=True)
+        ]
+        yield from _effects(mapper, told, now_us, schemas)
+
+
 def _note(effect: Effect, record: Record, codec: Codec, seen: _MappedTopic) -> None:
     if isinstance(effect, Emit):
-        kind: type[Query | Feedback] = Query if effect.topic == topics.QUERIES else Feedback
+        kind: type[_Made] = Query if effect.topic == topics.QUERIES else Feedback
         seen.mapped.append((record, codec.decode(kind, effect.value)))
     elif isinstance(effect, Skip):
         seen.skipped[effect.reason] += 1
     elif isinstance(effect, DeadLetter):
         seen.faults.append((record, effect.message))
+
+
+def _made(effect: Emit, codec: Codec) -> _Made:
+    if effect.topic == topics.QUERIES:
+        return codec.decode(Query, effect.value)
+    is_keyed = peek_id(effect.value) == ""
+    return codec.decode(KeyedFeedback, effect.value) if is_keyed else codec.decode(Feedback, effect.value)
 
 
 def _print(seen: _MappedTopic) -> None:
@@ -122,13 +148,15 @@ def _print(seen: _MappedTopic) -> None:
         echo(f"  {message}", f"    {len(places)} times, such as {places[0]}")
 
 
-def _row(record: Record, made: Query | Feedback) -> dict[str, str]:
+def _row(record: Record, made: _Made) -> dict[str, str]:
     """Return what is shown of a record."""
     if isinstance(made, Query):
         later = (made.sent_us - record.timestamp_us) / 1e3
         asked = str(made.input.numpy().tolist() if isinstance(made.input, Tensor) else made.input)[:_WIDE]
         return {"query_id": made.query_id, "context": made.context or "", "input": asked, "sent": f"{later:+,.0f} ms"}
     told = made.loss if made.label is None else made.label
+    if isinstance(made, KeyedFeedback):
+        return {"last_of": made.context, "told": str(told)[:_WIDE]}
     return {"query_id": made.query_id, "told": str(told)[:_WIDE]}
 
 

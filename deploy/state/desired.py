@@ -121,7 +121,20 @@ def applications(settings: Settings, profiles: Mapping[str, Profile] = NO_PROFIL
         if application.window_s > longest_s:
             message = f"applications.{application.name}: window_s is {application.window_s:g}, over joiner.window_s"
             raise UsageError(f"{message} ({longest_s:g}); set joiner.window_s at least as long, for joiner and learner")
+        _check_within(application)
     return records
+
+
+def _check_within(application: Application) -> None:
+    """Refuse feedback by key on answers that wait no longer."""
+    from streams.mapping.spec import TopicMapping
+
+    for place, told in enumerate(TopicMapping.parse(application.mapping).feedback if application.mapping else ()):
+        if told.within_us > application.window_s * 1e6:
+            raise UsageError(
+                f"applications.{application.name}.feedback[{place}]: within is {told.within_us / 1e6:g} s, over"
+                f" window_s ({application.window_s:g}): no answer waits so long; set window_s at least as long"
+            )
 
 
 def half_known(settings: Settings, profiles: Mapping[str, Profile] = NO_PROFILES) -> Iterator[str]:

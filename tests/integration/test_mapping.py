@@ -144,3 +144,58 @@ async def test_what_a_mapping_makes_of_a_topic_is_shown_before_anything_runs(
         assert "value: is no JSON" in result.stdout
         assert f"{prefix}-truths: 0 mapped" in result.stdout
         assert not await reader.getmany(timeout_ms=100)
+
+
+async def test_clicks_that_name_a_user_and_a_time_teach_about_the_last_answer(
+    kafka: Broker, redis_server: RedisServer, prefix: str, tmp_path: Path
+) -> None:
+    """Nobody who clicks knows the query; each click is about the latest order of its user, and about that alone."""
+    application = mapped(prefix) | {
+        "from": {
+            "topic": f"{prefix}-orders",
+            "id": "id",
+            "key": "user",
+            "input": ["amount", "items"],
+            "begin": "earliest",
+        },
+        "feedback": [
+            {"topic": f"{prefix}-truths", "id": "id", "key": "user", "label": "is_odd"},
+            {"topic": f"{prefix}-clicks", "key": "user", "within": "5m", "loss": "0 if clicked else 1"},
+        ],
+    }
+    users, shape = ("ann", "bob", "eve"), {"processes": "shared", "roles": (*ROLES, "mapping")}
+    async with (
+        others(kafka, prefix) as reader,
+        deployed(kafka, redis_server.url, prefix, tmp_path, MODELS, {"parity": application}, **shape) as there,
+    ):
+        await asyncio.to_thread(kafka.create_topics, {f"{prefix}-clicks": 2})
+        await there.watch.until(lambda: "mapping" in there.watch.reports(), "the role reports")
+        for turn in range(3):
+            for user in users:
+                row = {"id": f"{user}-{turn}", "user": user, "amount": turn, "items": 1}
+                there.producer.produce(f"{prefix}-orders", json.dumps(row).encode())
+            there.producer.flush(10)
+            await _scored(reader, {f"{user}-{turn}" for user in users})
+        for user in users[:2]:
+            there.producer.produce(f"{prefix}-clicks", json.dumps({"user": user, "clicked": user == "ann"}).encode())
+        there.producer.produce(f"{prefix}-truths", json.dumps({"id": "eve-0", "user": "eve", "is_odd": 1}).encode())
+        there.producer.produce(f"{prefix}-clicks", json.dumps({"user": "nobody", "clicked": True}).encode())
+        there.producer.flush(10)
+        watch = there.watch
+
+        def learnt() -> dict[str, float | None]:
+            seen = [one for each in watch.decoded(Observations, topics.OBSERVATIONS) for one in each.items]
+            return {one.query_id: one.loss for one in seen}
+
+        await watch.until(lambda: len(learnt()) >= 3, "all is taught")
+        assert learnt() == {"ann-2": 0.0, "bob-2": 1.0, "eve-0": learnt()["eve-0"]}
+        assert not watch.dead(topics.FEEDBACK)
+
+
+async def _scored(reader: AIOKafkaConsumer, ids: set[str]) -> None:
+    """Wait until these orders have been scored."""
+    left = set(ids)
+    async with asyncio.timeout(UNTIL_S):
+        while left:
+            for records in (await reader.getmany(timeout_ms=200)).values():
+                left -= {json.loads(record.value)["id"] for record in records}

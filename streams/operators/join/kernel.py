@@ -14,6 +14,7 @@ a million predictions in less than 700 MB. Feedback may come first, twice, late 
     on an id of two applications      dead letter, cause `ambiguous_id`; neither prediction waits any more
     without room to wait              dead letter, cause `over_limit`; after a restart, as if joined before
     label or loss of the wrong type   dead letter, cause `invalid_feedback`; the prediction waits on
+    by context and time               becomes feedback by id, or none: `keyed`
 
 A window ends when its time is over and the partition's feedback has been read up to that time. It ends one window later
 at the latest.
@@ -49,6 +50,7 @@ from streams.operators.configuration import Configuration
 from streams.operators.contract import CLOCKS_US, NONE_UNREAD, Needs, Operator, ReadBack, Skip
 from streams.operators.ids import SECOND_US, IdTimes, seconds
 from streams.operators.join.buffer import EarlyFeedback, Ending, JoinBuffer
+from streams.operators.join.keyed import KeyedFeedbackIndex
 from streams.operators.join.outcomes import AMBIGUOUS, LATE, TOGETHER, JoinOutcomes, Match
 from streams.operators.join.shadows import Shadows
 from streams.operators.join.shared_buffer import USUAL_FEEDBACK_BYTES, SharedBuffer
@@ -132,6 +134,7 @@ class Joiner(Operator):
         self._partitions: dict[int, JoinBuffer] = {}
         self.room = SharedBuffer(settings.predictions, settings.large_bytes // 2)
         self._early_room = SharedBuffer(settings.feedback, settings.large_bytes // 4, USUAL_FEEDBACK_BYTES)
+        self.keyed = KeyedFeedbackIndex(codec, settings.large_bytes, settings.early_us, self._early_room)
         self._forgotten = 0  # outputs of shadows for which there was no room, of partitions that are not ours any more
         self._unread: Unread = NONE_UNREAD
         self._left_unread: frozenset[str] = frozenset()  # topics, at the last look
@@ -139,6 +142,7 @@ class Joiner(Operator):
         self._observed_left = _MOST_OBSERVED  # that it still takes
         self.observed_us = 0
         self._paused_us = 0  # when predictions were last left unread
+        self._keyed_us: int | None = None  # when keyed feedback is to be looked at again
         self._again_us = 0  # when windows that are held open are to be looked at again
 
     def needs(self) -> Needs:
@@ -169,6 +173,8 @@ class Joiner(Operator):
         """Take records of one partition; `note_pause` follows the last of them."""
         topic, number = SOURCE(records[0])
         if topic == topics.PREDICTIONS:
+            if self.keyed.is_used:
+                self.keyed.note(records, now_us)
             self._on_predictions(number, records, now_us, effects)
         elif topic == topics.FEEDBACK:
             self._on_feedback(number, records, now_us, effects)
@@ -204,17 +210,29 @@ class Joiner(Operator):
             for query_id in ended:
                 self.outcomes.expire(partition, query_id, now_us, effects)
             partition.shadows.expire(now_us, _AT_ONCE)
+        self._settle(now_us, effects)
         self.terms.forget(now_us)
         if self.observed_us and all(p.newest_us > self.observed_us for p in self._partitions.values()):
             self._recall()
         return effects
+
+    def _settle(self, now_us: int, effects: Effects) -> None:
+        """Find the answers that keyed feedback is about."""
+        if self.keyed.is_used:
+            read = {
+                number: (partition.predictions_lag.complete_us, self._ended_by(partition, now_us))
+                for number, partition in self._partitions.items()
+            }
+            self.keyed.settle(read, effects)
+        self._keyed_us = self.keyed.next_due(now_us)
 
     def next_deadline(self) -> int | None:
         """Return when the next window ends, rounded up to a second (us)."""
         expired_early = [p.early_wheel.next_due() for p in self._partitions.values()]
         ended = [self._next_end(p) for p in self._partitions.values()]
         forgotten = [p.shadows.next_due() for p in self._partitions.values()]
-        return min((end for end in (*expired_early, *ended, *forgotten) if end is not None), default=None)
+        due = (*expired_early, *ended, *forgotten, self._keyed_us)
+        return min((end for end in due if end is not None), default=None)
 
     def on_partitions(self, starts: Mapping[int, int | None]) -> None:
         """Start empty; waiting predictions follow again from `starts`, closed ones from before it."""
@@ -242,6 +260,7 @@ class Joiner(Operator):
 
     def _forget(self, partitions: Iterable[int]) -> None:
         gone = [self._partitions.pop(number) for number in partitions if number in self._partitions]
+        self.keyed.forget_partitions([partition.number for partition in gone])
         self._forgotten += sum(partition.shadows.forgotten for partition in gone)
         if not self._partitions:
             self.room.clear()
@@ -255,6 +274,7 @@ class Joiner(Operator):
         partitions = self._partitions.values()
         return {
             **self.outcomes.rendered(),
+            **self.keyed.statistics(),
             "shadows_forgotten_total": float(self._forgotten + sum(p.shadows.forgotten for p in partitions)),
             "shadows_waiting": float(sum(len(p.shadows) for p in partitions)),
             "predictions_waiting": float(sum(len(p.predictions) for p in partitions)),
@@ -309,8 +329,14 @@ class Joiner(Operator):
                     effects.append(Skip((record.position,), ""))
                 else:
                     self.terms.on_record(record, now_us)
+                    self._follow()
             except DecodeError as error:
                 self.outcomes.undecodable(record, error, effects)
+
+    def _follow(self) -> None:
+        """Say to the index of contexts which applications there are."""
+        known = self.configuration.applications
+        self.keyed.follow([(its.application, self.terms.of(name).window_us) for name, its in known.items()])
 
     def _on_predictions(self, number: int, records: Iterable[Record], now_us: int, effects: Effects) -> None:
         """Let predictions of one partition wait for feedback, or join them with feedback that came first."""
@@ -429,7 +455,10 @@ class Joiner(Operator):
             try:
                 feedback = self._codec.decode(Feedback, record.value)
             except DecodeError as error:
-                self.outcomes.undecodable(record, error, effects)
+                if self.keyed.takes(record, effects):
+                    self._keyed_us = now_us if self._keyed_us is None else self._keyed_us
+                else:
+                    self.outcomes.undecodable(record, error, effects)
                 continue
             query_id = feedback.query_id
             if query_id in matches:  # what comes first counts first

@@ -10,7 +10,18 @@ import pytest
 
 from schemas import topics
 from schemas.codec import Codec
-from schemas.records import Application, Decision, Feedback, ModelOutput, Outcome, Prediction, Query, Status, Tensor
+from schemas.records import (
+    Application,
+    Decision,
+    Feedback,
+    KeyedFeedback,
+    ModelOutput,
+    Outcome,
+    Prediction,
+    Query,
+    Status,
+    Tensor,
+)
 from streams.mapping.errors import MappingError
 from streams.mapping.kernel import TopicMapper
 from streams.mapping.spec import TopicMapping
@@ -275,3 +286,50 @@ def test_other_formats_are_read_and_written_too(form: dict[str, Any], value: byt
 def replace_headers(record: Record) -> Record:
     """Return a record without headers."""
     return record._replace(headers=())
+
+
+CLICKS = {"topic": "clicks", "key": "user", "within": "30m", "loss": "0 if clicked else 1", "sent": "at"}
+
+
+def test_feedback_by_key_and_time_names_no_query() -> None:
+    """The joiner finds the last answer of the context; it lies in the partition of the context."""
+    clicked = {"user": "ann", "clicked": True, "at": "2023-11-14T22:13:20Z"}
+    emit = only(mapper(fraud={**FRAUD, "feedback": [CLICKS]}).on_records([given("clicks", clicked)], NOW))
+    assert isinstance(emit, Emit)
+    assert emit[:3] == (topics.FEEDBACK, partition_of(b"ann", 4), b"ann")
+    assert CODEC.decode(KeyedFeedback, emit.value) == KeyedFeedback(
+        "", "fraud", "ann", 1_800_000_000, None, 0.0, 1_700_000_000_000_000
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"id": "order_id"}, "either id names the query, or key and within"),
+        ({"within": None}, "either id names the query, or key and within"),
+        ({"key": None}, "key: is needed for within"),
+        ({"within": "30 minutes"}, "is a time such as 90s, 30m"),
+        ({"within": "0s"}, "is a time such as 90s, 30m"),
+        ({"within": 30}, "is a time such as 90s, 30m"),
+    ],
+)
+def test_feedback_by_key_says_whose_answer_and_how_old(changes: dict[str, Any], message: str) -> None:
+    """Half of it is refused before anything runs."""
+    with pytest.raises(MappingError, match=message):
+        TopicMapping.of({**FRAUD, "feedback": [{**CLICKS, **changes}]})
+
+
+def test_feedback_by_key_needs_queries_with_keys() -> None:
+    """Answers without a context are nobody's last one."""
+    unkeyed = {key: value for key, value in FRAUD["from"].items() if key != "key"}
+    with pytest.raises(MappingError, match="`from` has no key"):
+        TopicMapping.of({"from": unkeyed, "feedback": [CLICKS]})
+
+
+def test_a_topic_is_read_from_its_beginning_if_that_is_wanted() -> None:
+    """By default what was there before is not scored; the runtime asks which topics are meant."""
+    whole = mapper(fraud={**FRAUD, "from": {**FRAUD["from"], "begin": "earliest"}}).needs().group
+    assert (whole.whole, whole.topics) == ({"/orders"}, {"/orders", "/chargebacks", topics.PREDICTIONS})
+    assert not mapper(fraud=FRAUD).needs().group.whole
+    with pytest.raises(MappingError, match=r"from\.begin: is 'first'; there are: earliest, latest"):
+        TopicMapping.of({**FRAUD, "from": {**FRAUD["from"], "begin": "first"}})
