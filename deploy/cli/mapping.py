@@ -22,6 +22,7 @@ from schemas.records import Application, Feedback, KeyedFeedback, Query, Tensor
 from streams.mapping.kernel import TopicMapper
 from streams.mapping.spec import TopicMapping
 from streams.operators.contract import LOOKED_UP, DeadLetter, Emit, FetchFeatures, Record, Skip
+from streams.runtime.errors import StoreUnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -113,9 +114,13 @@ def _effects(mapper: TopicMapper, given: list[Record], now_us: int, schemas: Map
         if not isinstance(effect, FetchFeatures):
             yield effect
             continue
+        try:
+            values = schemas.look_up(effect.keys)
+        except StoreUnavailableError as error:
+            raise UsageError(str(error)) from None
         told = [
             Record(topics.FEATURES, LOOKED_UP, LOOKED_UP, 0, key.encode(), value)
-            for key, value in zip(effect.keys, schemas.look_up(effect.keys), strict=True)
+            for key, value in zip(effect.keys, values, strict=True)
         ]
         yield from _effects(mapper, told, now_us, schemas)
 

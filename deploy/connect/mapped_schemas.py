@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from typing import TYPE_CHECKING, Any, Final
 
 from deploy.config.configuration import without_secrets
@@ -31,11 +32,13 @@ class MappedSchemas:
 
     Args:
         settings: of the deployment; without `registry.url` every look-up says so.
+        registry: instead of the one that the settings name.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, registry: Registry | None = None) -> None:
         self._settings = settings
-        self._registry: Registry | None = None
+        self._registry = registry
+        self._one_at_a_time = threading.Lock()  # look-ups come from several threads
 
     async def features(self, keys: Sequence[str]) -> Sequence[bytes | None]:
         """Return each schema as JSON; None = the registry has none.
@@ -48,7 +51,8 @@ class MappedSchemas:
     def look_up(self, keys: Sequence[str]) -> list[bytes | None]:
         """Return the same; waits for the registry."""
         try:
-            return [self._found(key) for key in keys]
+            with self._one_at_a_time:
+                return [self._found(key) for key in keys]
         except RegistryError as error:
             raise StoreUnavailableError(without_secrets(str(error))) from None
 
@@ -72,7 +76,7 @@ class MappedSchemas:
                 return self._told(registry, registered.schema_id or 0, registered.schema)
             number = int(key.removeprefix(BY_ID))
             return self._told(registry, number, registry.client.get_schema(number))
-        except registry.failures as error:
+        except (*registry.failures, ValueError) as error:  # the latter: what it answers is no JSON
             if getattr(error, "http_status_code", None) == _NOT_FOUND:
                 return None
             raise RegistryError(f"schema registry: {error}") from error

@@ -106,8 +106,8 @@ def _file(where: str, compiled: str) -> tuple[Any, Any]:
     try:
         files = descriptor_pb2.FileDescriptorSet.FromString(base64.b64decode(compiled, validate=True)).file
         for file in files:
-            pool.Add(file)  # type: ignore[no-untyped-call]
-        return pool.FindFileByName(files[-1].name), pool  # type: ignore[no-untyped-call]
+            pool.Add(file)
+        return pool.FindFileByName(files[-1].name), pool
     except Exception as error:  # the parts of protobuf in C raise errors of their own
         raise MappingError(where, f"is no compiled Protobuf schema: {error or type(error).__name__}") from error
 
@@ -220,6 +220,6 @@ def _written(head: bytes, row: Row, kind: Any) -> bytes:
 
     try:
         message = json_format.ParseDict(dict(row), kind(), ignore_unknown_fields=True)
-        return head + message.SerializeToString()
+        return bytes(head + message.SerializeToString())
     except Exception as error:  # as above
         raise MappingError("value", f"does not fit {kind.DESCRIPTOR.full_name}: {error}") from error

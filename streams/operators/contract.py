@@ -372,7 +372,7 @@ class GroupNeeds(NamedTuple):
         is_getting_ready: whether it would rather not take records of its group yet: it has what it follows, and
             prepares for them. The runtime joins the group without it after a while.
         whole: topics of these that are read from their beginning, where the group has never read them; of others, what
-            was written a minute before.
+            was written ten minutes before.
     """
 
     topics: frozenset[str] | None = None

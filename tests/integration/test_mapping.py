@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import struct
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -13,14 +14,18 @@ import pytest
 from aiokafka import AIOKafkaConsumer
 from click.testing import CliRunner
 from confluent_kafka import Producer
+from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
+from confluent_kafka.serialization import MessageField, SerializationContext
 
 from deploy.cli import skysail
 from schemas import topics
-from schemas.records import Observations
+from schemas.records import Observations, Query, Tensor
+from tests.apicurio import Apicurio
 from tests.deployments import PATIENT_MS, ROLES, UNTIL_S, Toy, deployed
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
 
     from deploy.local.redis import RedisServer
@@ -199,3 +204,100 @@ async def _scored(reader: AIOKafkaConsumer, ids: set[str]) -> None:
         while left:
             for records in (await reader.getmany(timeout_ms=200)).values():
                 left -= {json.loads(record.value)["id"] for record in records}
+
+
+PROTO = """
+syntax = "proto3";
+package shop;
+message Ignored { int32 x = 1; }
+message Order { string id = 1; Size size = 2; }
+message Size { double amount = 1; double items = 2; }
+"""
+AVRO_ORDER = {
+    "type": "record",
+    "name": "Order",
+    "fields": [{"name": name, "type": kind} for name, kind in (("id", "string"), ("amount", "int"), ("items", "int"))],
+}
+SCORED = {
+    "type": "record",
+    "name": "Scored",
+    "fields": [{"name": "id", "type": "string"}, {"name": "score", "type": "long"}],
+}
+
+
+@pytest.fixture
+def registry(tmp_path: Path) -> Iterator[Apicurio]:
+    """Return a real registry."""
+    with Apicurio(tmp_path / "registry") as running:
+        yield running
+
+
+async def test_records_of_a_registrys_schemas_are_read_and_written(
+    kafka: Broker, redis_server: RedisServer, prefix: str, tmp_path: Path, registry: Apicurio
+) -> None:
+    """Avro in and out, a newer schema while it runs, and Protobuf; Confluent's client is on both ends."""
+    applications = {
+        "avro": mapped(prefix)
+        | {
+            "from": {
+                "topic": f"{prefix}-orders", "format": "avro", "schema": "registry", "id": "id",
+                "input": ["amount", "items"],
+            },
+            "to": {
+                "topic": f"{prefix}-scored", "format": "avro", "schema": "registry",
+                "fields": {"id": "id", "score": "answer"},
+            },
+            "feedback": [],
+        },
+        "protobuf": mapped(prefix)
+        | {
+            "from": {
+                "topic": f"{prefix}-truths", "format": "protobuf", "schema": "registry", "id": "id",
+                "input": ["size.amount", "size.items"],
+            },
+            "to": None,
+            "feedback": [],
+        },
+    }  # fmt: skip
+    del applications["protobuf"]["to"]
+    client = SchemaRegistryClient.new_client({"url": registry.url})
+    number = client.register_schema(f"{prefix}-truths-value", Schema(PROTO, "PROTOBUF"))
+    client.register_schema(f"{prefix}-scored-value", Schema(json.dumps(SCORED), "AVRO"))
+    more = {"processes": "shared", "roles": (*ROLES, "mapping"), "registry": {"url": registry.url}}
+    async with (
+        others(kafka, prefix) as reader,
+        deployed(kafka, redis_server.url, prefix, tmp_path, MODELS, applications, **more) as there,
+    ):
+        await there.watch.until(lambda: "mapping" in there.watch.reports(), "the role reports")
+        newer = {**AVRO_ORDER, "fields": [{"name": "note", "type": ["null", "string"], "default": None},
+                                          *AVRO_ORDER["fields"]]}  # fmt: skip
+        for version, schema in enumerate((AVRO_ORDER, newer)):
+            write = AvroSerializer(client, json.dumps(schema))
+            for number_of in range(5):
+                row = {"id": f"o-{version}-{number_of}", "amount": number_of, "items": 1, "note": "x"}
+                there.producer.produce(
+                    f"{prefix}-orders", write(row, SerializationContext(f"{prefix}-orders", MessageField.VALUE))
+                )
+        there.producer.produce(f"{prefix}-orders", b"\0\0\0\x7f\xff?")
+        body = b"\x0a\x03p-1\x12\x12" + b"\x09" + struct.pack("<d", 2.0) + b"\x11" + struct.pack("<d", 1.0)
+        there.producer.produce(f"{prefix}-truths", b"\0" + number.to_bytes(4, "big") + b"\x02\x02" + body)
+        there.producer.flush(10)
+        decode, found = AvroDeserializer(client), dict[str, int]()
+        async with asyncio.timeout(UNTIL_S):
+            while len(found) < 10:
+                for records in (await reader.getmany(timeout_ms=200)).values():
+                    for record in records:
+                        row = decode(record.value, SerializationContext(f"{prefix}-scored", MessageField.VALUE))
+                        found[row["id"]] = row["score"]
+        assert {*found} == {f"o-{version}-{number_of}" for version in range(2) for number_of in range(5)}
+        assert {*found.values()} <= {0, 1}
+        watch = there.watch
+        await watch.until(lambda: watch.dead(topics.MAPPING), "the dead letter")
+        assert "the registry has no schema 8388607" in watch.dead(topics.MAPPING)[0].headers["message"]
+
+        def asked() -> list[Query]:
+            return [query for query in watch.decoded(Query, topics.QUERIES) if query.application == "protobuf"]
+
+        await watch.until(asked, "the message is asked about")
+        assert asked()[0].query_id == "p-1"
+        assert asked()[0].input == Tensor.of(np.array([2, 1], np.float32))
