@@ -218,7 +218,7 @@ class Joiner(Operator):
 
     def _settle(self, now_us: int, effects: Effects) -> None:
         """Find the answers that keyed feedback is about."""
-        if self.keyed.is_used:
+        if self.keyed.remembers:
             read = {
                 number: (partition.predictions_lag.complete_us, self._ended_by(partition, now_us))
                 for number, partition in self._partitions.items()
@@ -456,7 +456,7 @@ class Joiner(Operator):
                 feedback = self._codec.decode(Feedback, record.value)
             except DecodeError as error:
                 if self.keyed.takes(record, effects):
-                    self._keyed_us = now_us if self._keyed_us is None else self._keyed_us
+                    self._keyed_us = self._keyed_us or self.keyed.next_due(now_us)
                 else:
                     self.outcomes.undecodable(record, error, effects)
                 continue

@@ -124,6 +124,11 @@ class KeyedFeedbackIndex:
         self._forgotten = 0
         self.is_used = False
 
+    @property
+    def remembers(self) -> bool:
+        """Whether anything is remembered, or waits."""
+        return bool(self._partitions)
+
     def follow(self, applications: Iterable[tuple[Application, int]]) -> None:
         """Take the applications, and their windows (us), as they are deployed now."""
         self._windows_us = {each.name: window_us for each, window_us in applications if has_keyed_feedback(each)}
