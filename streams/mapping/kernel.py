@@ -28,7 +28,7 @@ from streams.mapping.incoming import feedback_of, query_of
 from streams.mapping.outgoing import outgoing_row
 from streams.mapping.schemas import RegisteredSchemas
 from streams.mapping.spec import ROW, Incoming, TopicMapping
-from streams.mapping.waiting import WaitingRecords
+from streams.mapping.waiting import AwaitingSchemas
 from streams.operators.contract import NONE_UNREAD, DeadLetter, Emit, GroupNeeds, LogMessage, Needs, Operator, Skip
 from streams.operators.statistics import Counters
 from streams.topology import partition_of
@@ -97,7 +97,7 @@ class TopicMapper(Operator):
         self._topics: frozenset[str] = frozenset()  # another object where they have changed
         self._has_registry = False
         self._schemas = RegisteredSchemas()
-        self._waiting = WaitingRecords()
+        self._waiting = AwaitingSchemas()
         self._whole: frozenset[str] = frozenset()
         self._counters = Counters()
 

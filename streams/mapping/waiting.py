@@ -24,16 +24,16 @@ _RECORD_BYTES: Final = 300  # of a record beside its key and value
 _AT_ONCE: Final = 16
 
 
-class _Held(NamedTuple):
+class _PartitionHeld(NamedTuple):
     key: str  # for what the first one waits
     records: deque[Record]
 
 
-class WaitingRecords:
+class AwaitingSchemas:
     """Records by topic and partition, in order."""
 
     def __init__(self) -> None:
-        self._held: dict[tuple[str, int], _Held] = {}
+        self._held: dict[tuple[str, int], _PartitionHeld] = {}
         self._asked_us: dict[str, int] = {}
         self.bytes = 0
 
@@ -57,7 +57,7 @@ class WaitingRecords:
 
     def begin(self, record: Record, key: str) -> None:
         """Let the first record of a partition wait for a schema."""
-        self._held[record.topic, record.partition] = _Held(key, deque([record]))
+        self._held[record.topic, record.partition] = _PartitionHeld(key, deque([record]))
         self.bytes += _size(record)
 
     def end(self, key: str | None = None) -> Iterator[Record]:

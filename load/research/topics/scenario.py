@@ -243,7 +243,12 @@ async def run(stage: Stage) -> Result:
             for name in LABELS
             if name != FLOOR and found[name]
         }
-    parameters = {"form": stage.form, "seed": stage.seed, "records": bench.records, "rounds": rounds}
+    parameters: dict[str, float | str] = {
+        "form": stage.form,
+        "seed": stage.seed,
+        "records": bench.records,
+        "rounds": rounds,
+    }
     rows = [{"name": name, "why": why} for name, why in failed.items()]
     return Result(NAME, figures, parameters, {"failed": rows})
 

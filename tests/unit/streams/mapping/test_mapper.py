@@ -215,7 +215,7 @@ def test_it_reads_what_is_mapped_and_predictions_where_they_go_elsewhere() -> No
     """As applications come and go; the set is the same object until it changes."""
     made = mapper(fraud=FRAUD)
     needed = made.needs().group.topics
-    assert needed == {"/orders", "/chargebacks", topics.PREDICTIONS}
+    assert needed == frozenset({"/orders", "/chargebacks", topics.PREDICTIONS})
     assert made.needs().group.topics is needed
     made.on_records([Record(topics.APPLICATIONS, 0, 1, NOW, b"fraud", None)], NOW)
     assert made.needs().group.topics == frozenset()
