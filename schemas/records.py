@@ -296,6 +296,7 @@ class KeyedFeedback(NamedTuple):
     label: Value | None = None
     loss: float | None = None  # in [0, 1]
     sent_us: int = 0  # the answer is the last one before
+    revises: bool = False  # `context` is a query's id, about which the last record counts
 
 
 class VersionLoss(NamedTuple):

@@ -191,7 +191,7 @@ FULL: tuple[object, ...] = (
         *("the epoch is over", ("good moves from host.small@2 to host.small: host.small@2 would be 104% busy",)),
     ),
     Features((0.5, -1e300), 7),
-    KeyedFeedback("", "digits", "ann", 1_800_000_000, "seven", 0.5, NOW_US),
+    KeyedFeedback("", "digits", "ann", 1_800_000_000, "seven", 0.5, NOW_US, revises=True),
 )
 
 BARE: tuple[object, ...] = (

@@ -161,7 +161,8 @@ def _row(record: Record, made: _Made) -> dict[str, str]:
         return {"query_id": made.query_id, "context": made.context or "", "input": asked, "sent": f"{later:+,.0f} ms"}
     told = made.loss if made.label is None else made.label
     if isinstance(made, KeyedFeedback):
-        return {"last_of": made.context, "told": str(told)[:_WIDE]}
+        name = "query_id" if made.revises else "last_of"
+        return {name: made.context, "told": str(told)[:_WIDE]}
     return {"query_id": made.query_id, "told": str(told)[:_WIDE]}
 
 

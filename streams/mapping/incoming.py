@@ -67,6 +67,8 @@ def query_of(row: Row, application: str, record: Record, incoming: Incoming, now
 def feedback_of(row: Row, application: str, told: IncomingFeedback, record: Record) -> Made | None:
     """Return the feedback that a row gives; None: it says nothing yet, its label or loss is null.
 
+    Where a later record replaces an earlier one, it takes back what was told.
+
     Raises:
         MappingError: a field is missing, or cannot be what it is meant to be.
     """
@@ -74,18 +76,36 @@ def feedback_of(row: Row, application: str, told: IncomingFeedback, record: Reco
     key = query_id if told.key is None else _text("key", told.key.of(row))
     label = None if told.label is None else told.label.of(row)
     loss = None if told.loss is None else told.loss.of(row)
-    if label is None and loss is None:
+    if label is None and loss is None and not told.replaces:
         return None
     if loss is not None and not 0.0 <= (loss := _number("loss", loss)) <= 1.0:
         raise MappingError("loss", f"is {loss:g}: a loss lies between 0 and 1")
     value = None if label is None else _label(label)
     sent_us = record.timestamp_us if told.sent is None else time_us(told.sent, told.sent.of(row))
-    made = (
-        KeyedFeedback("", application, key, told.within_us, value, loss, sent_us)
-        if told.within_us
-        else Feedback(query_id, value, loss, sent_us)
-    )
+    made: Feedback | KeyedFeedback = Feedback(query_id, value, loss, sent_us)
+    if told.replaces:
+        made = KeyedFeedback("", application, query_id, 0, value, loss, sent_us, revises=True)
+    elif told.within_us:
+        made = KeyedFeedback("", application, key, told.within_us, value, loss, sent_us)
     return Made(key.encode(errors="surrogatepass"), made)
+
+
+def withdrawal_of(application: str, told: IncomingFeedback, record: Record) -> Made | None:
+    """Return what takes back feedback; None: a record without a value means nothing here.
+
+    It does where a later record replaces an earlier one and the query has no key of its own: then the record's key is
+    its id, as in a compacted topic.
+
+    Raises:
+        MappingError: the key cannot be an id.
+    """
+    if not told.replaces or told.key is not None or record.key is None:
+        return None
+    try:
+        query_id = _text("key", record.key.decode())
+    except UnicodeDecodeError as error:
+        raise MappingError("key", f"is no text: {error}") from error
+    return Made(record.key, KeyedFeedback("", application, query_id, 0, None, None, record.timestamp_us, revises=True))
 
 
 def _text(name: str, value: Any) -> str:

@@ -9,7 +9,7 @@ header; so any instance can write any answer.
 
     record                                   outcome
     that `where` does not hold for           skipped, counted as `filtered`
-    without a value                          skipped, counted as `tombstone`
+    without a value                          skipped, counted as `tombstone`; or what was told is taken back
     whose feedback is null                   skipped, counted as `nothing_told`
     that cannot be read or mapped            dead letter in `mapping.dlq`, with the path that failed
     of an application without `to`           skipped, counted as `not_mapped`
@@ -24,7 +24,7 @@ from schemas.errors import DecodeError, SchemaError
 from schemas.records import Application, Prediction
 from streams.mapping.errors import MappingError, UnknownSchemaError
 from streams.mapping.formats import reader, writer
-from streams.mapping.incoming import feedback_of, query_of
+from streams.mapping.incoming import feedback_of, query_of, withdrawal_of
 from streams.mapping.outgoing import outgoing_row
 from streams.mapping.schemas import RegisteredSchemas
 from streams.mapping.spec import ROW, Incoming, TopicMapping
@@ -152,8 +152,10 @@ class TopicMapper(Operator):
         if record.topic == topics.PREDICTIONS:
             return self._answered(record)
         its = self._from.get(record.topic)
-        if its is None or record.value is None:
-            return Skip((record.position,), "not_mapped" if its is None else "tombstone")
+        if its is None:
+            return Skip((record.position,), "not_mapped")
+        if record.value is None:
+            return self._without_value(its, record)
         row = its.read(record.value)
         if its.spec.where is not None and not its.spec.where.holds(row):
             return Skip((record.position,), "filtered")
@@ -175,6 +177,15 @@ class TopicMapper(Operator):
             headers += ((ROW, record.value or b""),) if its.keeps else ()
         place = partition_of(made.key, self._partitions)
         return Emit(topic, place, made.key, self._codec.encode(made.record), (record.position,), headers)
+
+    def _without_value(self, its: _From, record: Record) -> Emit | Skip:
+        """Take back the feedback that a tombstone is about, if it can be told."""
+        spec = its.spec
+        made = None if isinstance(spec, Incoming) else withdrawal_of(its.application, spec, record)
+        if made is None:
+            return Skip((record.position,), "tombstone")
+        place = partition_of(made.key, self._partitions)
+        return Emit(topics.FEEDBACK, place, made.key, self._codec.encode(made.record), (record.position,))
 
     def _answered(self, record: Record) -> Emit | Skip:
         prediction = self._codec.decode(Prediction, record.value)

@@ -30,7 +30,7 @@ ROW: Final = "row"
 _FORM: Final = ("topic", "format", "columns", "delimiter", "schema", "message")
 _FROM: Final = (*_FORM, "id", "key", "input", "features", "sent", "slo_ms", "priority", "version", "where", "begin")
 _TO: Final = (*_FORM, "fields", "keep", "where")
-_FEEDBACK: Final = (*_FORM, "id", "key", "within", "label", "loss", "sent", "where", "begin")
+_FEEDBACK: Final = (*_FORM, "id", "key", "within", "replaces", "label", "loss", "sent", "where", "begin")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +82,7 @@ class IncomingFeedback:
     id: FieldSource | None = None
     key: FieldSource | None = None
     within_us: int = 0
+    replaces: bool = False  # the last record about a query counts, until its window is nearly over
     label: FieldSource | None = None
     loss: FieldSource | None = None
     sent: FieldSource | None = None
@@ -255,5 +256,9 @@ def _feedback(name: str, given: Mapping[str, Any]) -> IncomingFeedback:
         found["loss"] = FieldSource(expression=parse(loss))
     elif loss is not None:
         found["loss"] = source(f"{name}.loss", loss)
+    replaces = given.get("replaces", False)
+    if not isinstance(replaces, bool) or (replaces and is_keyed):
+        raise MappingError(f"{name}.replaces", "is true or false, and true only where id names the query")
     within_us = duration_us(f"{name}.within", given["within"]) if is_keyed else 0
-    return IncomingFeedback(form, **found, within_us=within_us, where=_where(given), is_whole=_is_whole(name, given))
+    where, is_whole = _where(given), _is_whole(name, given)
+    return IncomingFeedback(form, **found, within_us=within_us, replaces=replaces, where=where, is_whole=is_whole)

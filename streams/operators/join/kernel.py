@@ -15,6 +15,7 @@ a million predictions in less than 700 MB. Feedback may come first, twice, late 
     without room to wait              dead letter, cause `over_limit`; after a restart, as if joined before
     label or loss of the wrong type   dead letter, cause `invalid_feedback`; the prediction waits on
     by context and time               becomes feedback by id, or none: `keyed`
+    that may be corrected             becomes feedback when its window is nearly over: `revised`
 
 A window ends when its time is over and the partition's feedback has been read up to that time. It ends one window later
 at the latest.
@@ -45,13 +46,14 @@ from typing import TYPE_CHECKING
 from schemas import topics
 from schemas.errors import DecodeError
 from schemas.framing import may_be_decided, peek_texts
-from schemas.records import Feedback, ModelPredictions, Observations
+from schemas.records import Feedback, KeyedFeedback, ModelPredictions, Observations
 from streams.operators.configuration import Configuration
 from streams.operators.contract import CLOCKS_US, NONE_UNREAD, Needs, Operator, ReadBack, Skip
 from streams.operators.ids import SECOND_US, IdTimes, seconds
 from streams.operators.join.buffer import EarlyFeedback, Ending, JoinBuffer
 from streams.operators.join.keyed import KeyedFeedbackIndex
 from streams.operators.join.outcomes import AMBIGUOUS, LATE, TOGETHER, JoinOutcomes, Match
+from streams.operators.join.revised import RevisedFeedback
 from streams.operators.join.shadows import Shadows
 from streams.operators.join.shared_buffer import USUAL_FEEDBACK_BYTES, SharedBuffer
 from streams.operators.join.terms import ApplicationTerms
@@ -135,6 +137,7 @@ class Joiner(Operator):
         self.room = SharedBuffer(settings.predictions, settings.large_bytes // 2)
         self._early_room = SharedBuffer(settings.feedback, settings.large_bytes // 4, USUAL_FEEDBACK_BYTES)
         self.keyed = KeyedFeedbackIndex(codec, settings.large_bytes, settings.early_us, self._early_room)
+        self.revised = RevisedFeedback(codec, self.terms, settings.early_us, self._early_room)
         self._forgotten = 0  # outputs of shadows for which there was no room, of partitions that are not ours any more
         self._unread: Unread = NONE_UNREAD
         self._left_unread: frozenset[str] = frozenset()  # topics, at the last look
@@ -199,6 +202,7 @@ class Joiner(Operator):
                 lag.look(unread.get((topic, number), 0), now_us, is_paused=topic in paused)
         self._left_unread = self.paused
         self.note_pause(now_us)
+        self._settle(now_us, effects)
         left = _AT_ONCE
         for partition in self._partitions.values():
             expired_early = partition.early_wheel.due(now_us, left)
@@ -208,23 +212,27 @@ class Joiner(Operator):
                 for record in partition.expired_early(query_id, now_us, self.settings.early_us, self._paused_us):
                     self.outcomes.refuse(record, "unmatched", _UNMATCHED, effects)
             for query_id in ended:
-                self.outcomes.expire(partition, query_id, now_us, effects)
+                if self.revised.keeps_open(partition.number, query_id):
+                    partition.wheel.add(now_us + _AGAIN_US, query_id)
+                else:
+                    self.outcomes.expire(partition, query_id, now_us, effects)
             partition.shadows.expire(now_us, _AT_ONCE)
-        self._settle(now_us, effects)
         self.terms.forget(now_us)
         if self.observed_us and all(p.newest_us > self.observed_us for p in self._partitions.values()):
             self._recall()
         return effects
 
     def _settle(self, now_us: int, effects: Effects) -> None:
-        """Find the answers that keyed feedback is about."""
+        """Find the answers that keyed feedback is about, and write what is corrected no more."""
         if self.keyed.remembers:
             read = {
                 number: (partition.predictions_lag.complete_us, self._ended_by(partition, now_us))
                 for number, partition in self._partitions.items()
             }
             self.keyed.settle(read, effects)
-        self._keyed_us = self.keyed.next_due(now_us)
+        self.revised.release(self._partitions, now_us, effects)
+        due = (self.keyed.next_due(now_us), self.revised.next_due())
+        self._keyed_us = min((us for us in due if us is not None), default=None)
 
     def next_deadline(self) -> int | None:
         """Return when the next window ends, rounded up to a second (us)."""
@@ -260,7 +268,9 @@ class Joiner(Operator):
 
     def _forget(self, partitions: Iterable[int]) -> None:
         gone = [self._partitions.pop(number) for number in partitions if number in self._partitions]
-        self.keyed.forget_partitions([partition.number for partition in gone])
+        numbers = [partition.number for partition in gone]
+        self.keyed.forget_partitions(numbers)
+        self.revised.forget_partitions(numbers)
         self._forgotten += sum(partition.shadows.forgotten for partition in gone)
         if not self._partitions:
             self.room.clear()
@@ -275,6 +285,7 @@ class Joiner(Operator):
         return {
             **self.outcomes.rendered(),
             **self.keyed.statistics(),
+            **self.revised.statistics(),
             "shadows_forgotten_total": float(self._forgotten + sum(p.shadows.forgotten for p in partitions)),
             "shadows_waiting": float(sum(len(p.shadows) for p in partitions)),
             "predictions_waiting": float(sum(len(p.predictions) for p in partitions)),
@@ -455,9 +466,7 @@ class Joiner(Operator):
             try:
                 feedback = self._codec.decode(Feedback, record.value)
             except DecodeError as error:
-                if self.keyed.takes(record, effects):
-                    self._keyed_us = self._keyed_us or self.keyed.next_due(now_us)
-                else:
+                if not self._take_keyed(record, partition, now_us, effects):
                     self.outcomes.undecodable(record, error, effects)
                 continue
             query_id = feedback.query_id
@@ -470,6 +479,20 @@ class Joiner(Operator):
             matches[query_id] = Match(query_id, record, feedback, stored)
             if len(matches) == TOGETHER:
                 self.outcomes.join(matches, partition, now_us, effects)
+
+    def _take_keyed(self, record: Record, partition: JoinBuffer, now_us: int, effects: Effects) -> bool:
+        """Take feedback that names a context, or may be corrected; False if it is neither."""
+        try:
+            told = self._codec.decode(KeyedFeedback, record.value)
+        except DecodeError:
+            return False
+        if told.revises:
+            self.revised.hold(record, told, partition, now_us, effects)
+        else:
+            self.keyed.take(record, told, effects)
+        due = (self._keyed_us, self.keyed.next_due(now_us), self.revised.next_due())
+        self._keyed_us = min((us for us in due if us is not None), default=None)
+        return True
 
     def take_other_feedback(
         self, record: Record, query_id: str, partition: JoinBuffer, now_us: int, effects: Effects

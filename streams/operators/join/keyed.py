@@ -158,16 +158,11 @@ class KeyedFeedbackIndex:
                 self._of(record.partition).put(application, prediction.context, answer, until_us)
         self._bound()
 
-    def takes(self, record: Record, effects: Effects) -> bool:
-        """Let keyed feedback wait; False if it is none."""
-        try:
-            told = self._codec.decode(KeyedFeedback, record.value)
-        except DecodeError:
-            return False
+    def take(self, record: Record, told: KeyedFeedback, effects: Effects) -> None:
+        """Let keyed feedback wait."""
         if told.application not in self._windows_us:
-            message = (
-                f"application {told.application!r:.80} is not deployed with feedback by key: `within` in `feedback`"
-            )
+            name = f"{told.application!r:.80}"
+            message = f"application {name} is not deployed with feedback by key: `within` in `feedback`"
             effects.append(DeadLetter(record, "not_keyed", message))
         elif not self._room.take(record.partition, _record_bytes(record)):
             self._counters["over_limit_total", "of", "keyed"] += 1
@@ -175,7 +170,6 @@ class KeyedFeedbackIndex:
         else:
             at_us = min(told.sent_us or record.timestamp_us, record.timestamp_us)
             heapq.heappush(self._of(record.partition).waiting, _WaitingFeedback(at_us, record.offset, record, told))
-        return True
 
     def settle(self, read: Mapping[int, tuple[int, int]], effects: Effects) -> None:
         """Find the answers of feedback, and forget those whose windows have ended.

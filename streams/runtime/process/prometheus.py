@@ -158,6 +158,8 @@ MEANINGS: Final = {
     "serving": "1 for the version of the model that serves",
     "shadow": "1 for each version that sees every query and answers none",
     "shadows_forgotten_total": "shadows' answers dropped because there was no room",
+    "revised_held": "feedback that is held, as it may be corrected",
+    "revised_total": "feedback that could be corrected, by what became of the last record: told, or withdrawn",
     "schema_waiting": "records of other topics that wait until the registry has told their schemas",
     "schema_waiting_bytes": "what these take",
     "shadows_waiting": "queries whose shadows' answers wait for feedback",

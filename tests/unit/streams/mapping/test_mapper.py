@@ -334,3 +334,36 @@ def test_a_topic_is_read_from_its_beginning_if_that_is_wanted() -> None:
     assert not mapper(fraud=FRAUD).needs().group.whole
     with pytest.raises(MappingError, match=r"from\.begin: is 'first'; there are: earliest, latest"):
         TopicMapping.of({**FRAUD, "from": {**FRAUD["from"], "begin": "first"}})
+
+
+REVISED = {"topic": "chargebacks", "id": "id", "label": "is_fraud", "replaces": True}
+
+
+@pytest.mark.parametrize(
+    ("value", "label"), [({"id": "o-1", "is_fraud": 1}, 1), ({"id": "o-1", "is_fraud": None}, None), (None, None)]
+)
+def test_feedback_that_may_be_corrected_is_told_and_taken_back(value: Any, label: int | None) -> None:
+    """By a null, or by a tombstone whose key is the id."""
+    made = mapper(fraud={"feedback": [REVISED]})
+    emit = only(made.on_records([given("chargebacks", value, key=b"o-1")], NOW))
+    assert isinstance(emit, Emit)
+    assert emit[:3] == (topics.FEEDBACK, partition_of(b"o-1", 4), b"o-1")
+    assert CODEC.decode(KeyedFeedback, emit.value) == KeyedFeedback(
+        "", "fraud", "o-1", 0, label, None, NOW - 5, revises=True
+    )
+
+
+def test_a_tombstone_that_names_no_query_takes_nothing_back() -> None:
+    """Its key is another one; or there is none."""
+    keyed = mapper(fraud={"feedback": [{**REVISED, "key": "user"}]})
+    for made, key in ((keyed, b"o-1"), (mapper(fraud={"feedback": [REVISED]}), None)):
+        record = given("chargebacks", None, key=key)
+        assert only(made.on_records([record], NOW)) == Skip((record.position,), "tombstone")
+
+
+def test_corrections_need_the_querys_id() -> None:
+    """Of feedback by key the first record counts."""
+    with pytest.raises(MappingError, match="replaces: is true or false"):
+        TopicMapping.of({**FRAUD, "feedback": [{**CLICKS, "replaces": True}]})
+    with pytest.raises(MappingError, match="replaces: is true or false"):
+        TopicMapping.of({"feedback": [{**REVISED, "replaces": "yes"}]})

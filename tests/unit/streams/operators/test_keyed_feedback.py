@@ -154,7 +154,7 @@ def test_beyond_its_bytes_the_index_forgets_the_oldest_and_finds_none_in_their_p
         loop.driver.produce(topics.FEEDBACK, 0, CODEC.encode(feedback), context.encode())
     effects: list[object] = []
     for record in loop.driver.read(topics.FEEDBACK):
-        assert index.takes(record, effects)  # type: ignore[arg-type]
+        index.take(record, CODEC.decode(KeyedFeedback, record.value), effects)  # type: ignore[arg-type]
     index.settle({0: (now_us + 2_000_000, now_us)}, effects)  # type: ignore[arg-type]
 
     assert index.statistics()["keyed_bytes"] <= 4_500
