@@ -209,7 +209,7 @@ def test_a_message_is_the_one_that_the_frame_names() -> None:
     )
     assert [type(letter) for letter in letters] == [DeadLetter] * 5
     for letter, words in zip(
-        letters, ("no such column", "no message at", "-1 deep", "ends before", "is no shop.Order"), strict=True
+        letters, ("no such field", "no message at", "-1 deep", "ends before", "is no shop.Order"), strict=True
     ):
         assert words in letter.message  # type: ignore[union-attr]
 
