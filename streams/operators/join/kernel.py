@@ -224,13 +224,11 @@ class Joiner(Operator):
 
     def _settle(self, now_us: int, effects: Effects) -> None:
         """Find the answers that keyed feedback is about, and write what is corrected no more."""
+        ended_us = {number: self._ended_by(partition, now_us) for number, partition in self._partitions.items()}
         if self.keyed.remembers:
-            read = {
-                number: (partition.predictions_lag.complete_us, self._ended_by(partition, now_us))
-                for number, partition in self._partitions.items()
-            }
-            self.keyed.settle(read, effects)
-        self.revised.release(self._partitions, now_us, effects)
+            lags = {number: partition.predictions_lag.complete_us for number, partition in self._partitions.items()}
+            self.keyed.settle({number: (lags[number], ended_us[number]) for number in lags}, effects)
+        self.revised.release(self._partitions, ended_us, now_us, effects)
         due = (self.keyed.next_due(now_us), self.revised.next_due())
         self._keyed_us = min((us for us in due if us is not None), default=None)
 

@@ -92,8 +92,17 @@ class RevisedFeedback:
         if before is None:
             heapq.heappush(self._due, (self._due_us(held, partition, now_us), *place))
 
-    def release(self, partitions: Mapping[int, JoinBuffer], now_us: int, effects: Effects) -> None:
-        """Write the feedback on queries whose windows are nearly over."""
+    def release(
+        self, partitions: Mapping[int, JoinBuffer], read_us: Mapping[int, int], now_us: int, effects: Effects
+    ) -> None:
+        """Write the feedback on queries whose windows are nearly over.
+
+        Args:
+            partitions: memories of the joiner.
+            read_us: by partition: feedback that was written until then has been read. What is unread may correct.
+            now_us: the time.
+            effects: what comes of it is added here.
+        """
         until = len(effects) + _AT_ONCE
         while self._due and self._due[0][0] <= now_us and len(effects) < until:
             _, number, query_id = heapq.heappop(self._due)
@@ -101,14 +110,17 @@ class RevisedFeedback:
             if held is None or partition is None:
                 continue
             due_us = self._due_us(held, partition, now_us)
-            if due_us > now_us:
-                heapq.heappush(self._due, (due_us, number, query_id))
+            if due_us > read_us[number]:
+                again_us = due_us if due_us > now_us else now_us + _AGAIN_US
+                heapq.heappush(self._due, (again_us, number, query_id))
                 continue
             del self._held[number, query_id]
             self._room.give_back(number, _size(held.record))
-            effects.append(self._outcome(held))
+            outcome = self._outcome(held)
+            effects.append(outcome)
             self._written.pop((number, query_id), None)
-            self._written[number, query_id] = now_us + _OPEN_US
+            if isinstance(outcome, Emit):
+                self._written[number, query_id] = now_us + _OPEN_US
         while self._written and self._written[first := next(iter(self._written))] <= now_us:
             del self._written[first]
 

@@ -8,6 +8,8 @@ import pytest
 
 from schemas import topics
 from schemas.records import Feedback, KeyedFeedback
+from streams.operators.contract import Emit
+from streams.operators.join.kernel import Joiner, JoinerSettings
 from streams.testing import Crash
 from tests.loops import CODEC, Loop, digits
 
@@ -102,3 +104,22 @@ def test_a_crash_changes_nothing(at_us: int) -> None:
     told(loop, 7)
     loop.driver.run(60)
     assert learnt(loop) == [("q", 0.0)]
+
+
+def test_a_correction_that_has_not_been_read_yet_counts_all_the_same() -> None:
+    """After an outage the window is over before the second record is read: it was told in time."""
+    loop = corrected()
+    told(loop, 3)
+    loop.driver.run(1)
+    told(loop, 7)
+    first, second = loop.driver.read(topics.FEEDBACK)
+    joiner, late_us = Joiner(CODEC, JoinerSettings(1, 60_000_000)), loop.driver.now_us + 30_000_000
+    joiner.on_partitions({0: 0})
+    joiner.on_records([*loop.driver.read(topics.APPLICATIONS), *loop.driver.read(topics.PREDICTIONS), first], late_us)
+    for second_of in range(1, 4):
+        assert not joiner.on_timer(late_us + second_of * 1_000_000, {(topics.FEEDBACK, 0): 1})
+    joiner.on_records([second], late_us + 4_000_000)
+    written = [each for at in (5, 6, 7) for each in joiner.on_timer(late_us + at * 1_000_000)]
+
+    assert [type(each) for each in written] == [Emit]
+    assert CODEC.decode(Feedback, written[0].value)[:2] == ("q", 7)  # type: ignore[union-attr]
