@@ -34,6 +34,7 @@ EXAMPLES = """\
 skysail feedback 5f0c... --label 3
 skysail feedback 5f0c... --loss 0.25 --context user-17
 skysail feedback 5f0c... --label 3 --wait 5
+skysail feedback tell check --label 3   of a query whose id is the name of a command
 skysail feedback check fraud            the last hundred records of each topic of feedback
 """
 _TELL, _CHECK = "tell", "check"

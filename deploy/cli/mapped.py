@@ -40,7 +40,7 @@ count_option = click.option(
 )
 
 
-class _Shown(NamedTuple):
+class _CheckedTopic(NamedTuple):
     """A topic, and for feedback which queries it is about: None where there is nothing to look in."""
 
     seen: MappedTopic
@@ -100,11 +100,11 @@ def _asked(settings: Settings, codec: Codec, application: Application, mapping: 
     return AskedQueries(last_mapped(settings, codec, application, mapping.incoming.form.topic, _ASKED).mapped)
 
 
-def _matched(seen: MappedTopic, asked: AskedQueries | None) -> _Shown:
-    return _Shown(seen, None if asked is None else [asked.match(each) for each in seen.mapped])
+def _matched(seen: MappedTopic, asked: AskedQueries | None) -> _CheckedTopic:
+    return _CheckedTopic(seen, None if asked is None else [asked.match(each) for each in seen.mapped])
 
 
-def _print(shown: _Shown) -> None:
+def _print(shown: _CheckedTopic) -> None:
     seen, matches = shown
     skipped = "".join(f", {count} {reason}" for reason, count in sorted(seen.skipped.items()))
     found = "" if not matches else f"; {sum(each.query_id is not None for each in matches)} find their query"
@@ -153,7 +153,7 @@ def _place(record: Record) -> str:
     return f"{record.partition}@{record.offset}"
 
 
-def _plain(shown: _Shown) -> dict[str, object]:
+def _plain(shown: _CheckedTopic) -> dict[str, object]:
     seen, matches = shown
     mapped = [{"place": _place(each.record), "record": to_json(each.made)} for each in seen.mapped]
     for one, match in zip(mapped, matches or (), strict=False):

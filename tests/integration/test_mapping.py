@@ -159,6 +159,54 @@ async def test_what_a_mapping_makes_of_a_topic_is_shown_before_anything_runs(
         assert not await reader.getmany(timeout_ms=100)
 
 
+async def test_which_queries_feedback_is_about_is_shown_before_anything_runs(
+    kafka: Broker, prefix: str, tmp_path: Path
+) -> None:
+    """By id and by key; under another key it would be looked for elsewhere; what cannot be mapped says its path."""
+    application = mapped(prefix) | {
+        "from": {"topic": f"{prefix}-orders", "id": "id", "key": "user", "input": ["amount", "items"]},
+        "feedback": [
+            {"topic": f"{prefix}-truths", "id": "id", "key": "user", "label": "is_odd"},
+            {"topic": f"{prefix}-clicks", "key": "user", "within": "5m", "loss": "0 if clicked else 1"},
+        ],
+    }
+    config = tmp_path / "skysail.yaml"
+    given = {"prefix": prefix, "kafka": {"bootstrap": kafka.bootstrap}, "applications": {"parity": application}}
+    config.write_text(json.dumps(given))
+    async with others(kafka, prefix):
+        await asyncio.to_thread(kafka.create_topics, {f"{prefix}-clicks": 2})
+        producer = Producer({"bootstrap.servers": kafka.bootstrap})
+
+        def write(topic: str, *rows: dict[str, Any]) -> None:
+            for row in rows:
+                producer.produce(f"{prefix}-{topic}", json.dumps(row).encode())
+            producer.flush(10)
+
+        write("orders", *({"id": f"o-{user}", "user": user, "amount": 1, "items": 2} for user in ("ann", "bob")))
+        write(
+            "truths",
+            {"id": "o-ann", "user": "ann", "is_odd": 1},
+            {"id": "o-ann", "user": "bob", "is_odd": 0},
+            {"id": "o-eve", "user": "eve", "is_odd": None},
+            {"order": "o-ann", "user": "ann", "is_odd": 1},
+        )
+        write("clicks", {"user": "bob", "clicked": True}, {"user": "eve", "clicked": False})
+        arguments = ("feedback", "check", "parity", "--config", str(config))
+        result = await asyncio.to_thread(CliRunner(env=dict(os.environ)).invoke, skysail, arguments)
+        assert result.exit_code == 1
+        told = result.stdout
+        assert f"{prefix}-truths: 2 mapped, 1 nothing_told, 1 cannot be mapped; 1 find their query" in told
+        assert f"{prefix}-clicks: 2 mapped, 0 cannot be mapped; 1 find their query" in told
+        assert "its query has key ann, not bob" in told
+        assert "o-bob, " in told
+        assert "none of that key before, of the last 2" in told
+        assert "id: there is no such field; there are: order, user, is_odd" in told
+        assert f"{prefix}-orders" not in told
+        plain = await asyncio.to_thread(CliRunner(env=dict(os.environ)).invoke, skysail, (*arguments, "--json"))
+        by_topic = {each["topic"]: each for each in json.loads(plain.stdout)}
+        assert [each["query"]["query_id"] for each in by_topic[f"{prefix}-truths"]["mapped"]] == ["o-ann", None]
+
+
 async def test_clicks_that_name_a_user_and_a_time_teach_about_the_last_answer(
     kafka: Broker, redis_server: RedisServer, prefix: str, tmp_path: Path
 ) -> None:

@@ -10,7 +10,7 @@ from schemas import topics
 from schemas.records import Feedback, KeyedFeedback
 from streams.operators.contract import Emit
 from streams.operators.join.kernel import Joiner, JoinerSettings
-from streams.testing import Crash
+from streams.testing import Crash, Delay
 from tests.loops import CODEC, Loop, digits
 
 GOOD = {"good": lambda _: 7, "bad": lambda _: 3}
@@ -63,8 +63,8 @@ def test_a_record_that_tells_nothing_takes_back_what_was_told() -> None:
 
 
 def test_a_window_waits_for_feedback_that_is_on_its_way() -> None:
-    """A default loss is learnt only where nothing was told."""
-    loop = corrected(default_loss=0.25)
+    """A default loss is learnt only where nothing was told; here what is written is read after the window's end."""
+    loop = corrected(Delay(topics.FEEDBACK, 3_000_000), default_loss=0.25)
     told(loop, 7)
     loop.driver.run(60)
     assert learnt(loop) == [("q", 0.0)]
