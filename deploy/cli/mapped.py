@@ -118,8 +118,8 @@ def _print(shown: _CheckedTopic) -> None:
             ("", "place", *rows[0]), (("", place, *row.values()) for place, row in zip(places, rows, strict=True))
         )
     faults = _by_fault(seen.faults)
-    for message, places in faults[:_FAULTS]:
-        echo(f"  {message}", f"    {len(places)} times, such as {places[0]}")
+    for message, seen_at in faults[:_FAULTS]:
+        echo(f"  {message}", f"    {len(seen_at)} times, such as {seen_at[0]}")
     if len(faults) > _FAULTS:
         echo(f"  and {len(faults) - _FAULTS} other kinds: see --json")
 
