@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
+from deploy.config.schema_files import with_schema
 from policies.conformal import MOST as MOST_COVERAGE
 from schemas.sizes import MAX_BYTES, MOST_BYTES
 from schemas.topics import MODEL_PARTITIONS
@@ -634,6 +635,12 @@ class ApplicationSettings(Section):
     of selection. Records of `model-predictions` always have these figures."""
     rate: float = Field(default=100.0, gt=0)
     """Queries a second for which the time is split over `stages`."""
+
+    @field_validator("incoming", "to", "feedback")
+    @classmethod
+    def _reads_schemas(cls, given: Any) -> Any:
+        """Put schemas in the place of their files."""
+        return tuple(map(with_schema, given)) if isinstance(given, tuple) else with_schema(given)
 
     @model_validator(mode="after")
     def _maps(self) -> Self:
