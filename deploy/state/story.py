@@ -240,7 +240,6 @@ class _StoryReader:
         self._found.answers.clear()  # read again, with those of the same id beside it
         end_us = begin_us + SOON_US if answer is None else max(answer.said.answered_us, begin_us)
         since_us, until_us = begin_us - SLACK_US, end_us + SLACK_US
-        now_us = time.time_ns() // 1000 + SLACK_US
         windows: Windows = {}
         for topic in (topics.QUERIES, topics.PREDICTIONS):
             windows |= dict.fromkeys(self._home(topic, answer), (since_us, until_us))
@@ -248,12 +247,12 @@ class _StoryReader:
             windows |= dict.fromkeys(self._home(topic, answer), (since_us, end_us + LATE_US))
         for topic in self._asked_topics(answer):
             windows |= {(topic, number): (since_us, until_us) for number in range(self._counts.get(topic, 0))}
-        for topic in self._counts:
-            if topic.endswith(topics.dead_letters("")):
-                windows[topic, 0] = since_us - self._window_us, now_us
         if answer is None:
             windows |= dict.fromkeys(self._home(topics.FEEDBACK, answer), (since_us, until_us + self._window_us))
-        for record in await self._look(windows):
+        letters = [(topic, 0) for topic in self._counts if topic.endswith(topics.dead_letters(""))]
+        until_now = since_us - self._window_us, time.time_ns() // 1000 + SLACK_US
+        # Apart, since there may be a flood of them.
+        for record in [*await self._look(windows), *await self._look(dict.fromkeys(letters, until_now))]:
             self._found.take(record)
 
     def _home(self, topic: str, answer: Told[Prediction] | None) -> list[TopicPartition]:

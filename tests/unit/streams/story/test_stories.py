@@ -247,3 +247,29 @@ def test_an_observation_that_teaches_nothing_says_why() -> None:
     assert learns.change.before == fold(loop.observations(), WINDOW_US)["digits"]
     assert learns.change.after is None
     assert "nonesuch" in learns.change.refused
+
+
+def test_what_the_cache_answered_has_no_question() -> None:
+    """A note says that there is no record of one; the leg says in time."""
+    loop = one_model(7)
+    loop = Loop(loop.models, loop.application, has_workers=True, cache_bytes=1 << 20)
+    loop.query()
+    loop.driver.run(1.0)
+    name = loop.query()
+    loop.driver.run(1.0)
+    found = told(loop, name)
+    assert loop.answer(name).answer == 7
+    assert [(leg.model, leg.asked_us, leg.is_late) for leg in found.legs] == [("m", None, False)]
+    assert any("cache" in note for note in found.notes)
+
+
+def test_a_query_that_nobody_answers_is_told_as_far_as_it_came() -> None:
+    """Its record and its question are there; a note says that there is no answer yet."""
+    loop = Loop({"good": lambda _: None, "bad": lambda _: None}, digits(slo_ms=500.0))
+    name = loop.query()
+    loop.driver.run(0.1)
+    found = told(loop, name)
+    assert (len(found.queries), found.answers, len(found.legs)) == (1, (), 1)
+    assert [leg.is_late for leg in found.legs] == [False]
+    assert any("no answer" in note for note in found.notes)
+    assert [line.split()[0] for line in lines(found)][:2] == ["query", "asked"]
