@@ -1,4 +1,4 @@
-"""The declared panels as a dashboard of Grafana, the declared rules as a file of Prometheus, processes as its targets."""
+"""Declared panels as a dashboard of Grafana, declared rules as a file of Prometheus, processes as its targets."""
 
 from __future__ import annotations
 
