@@ -26,7 +26,8 @@ def rules() -> str:
     """Return the alert rules as Prometheus reads them."""
     head = f"# Made by `skysail metrics rules`; what each says is in {PAGE}.\n"
     groups = {"groups": [{"name": "skysail", "rules": [_rule(rule) for rule in RULES]}]}
-    return head + yaml.safe_dump(groups, sort_keys=False, width=10_000)
+    written: str = yaml.safe_dump(groups, sort_keys=False, width=10_000)
+    return head + written
 
 
 def _rule(rule: AlertRule) -> dict[str, Any]:

@@ -101,7 +101,7 @@ class Redriving:
         record = Record(letter.source, *place, letter.record_us, letter.key, letter.value, letter.headers)
         for effect in self.mapper.on_records([record], now_us):
             if isinstance(effect, Emit):
-                made = self.codec.decode(KINDS[effect.topic], effect.value)
+                made: object = self.codec.decode(KINDS[effect.topic], effect.value)
                 value = self._value(made, effect.value, now_us)
                 return value if isinstance(value, Refusal) else _again(effect._replace(value=value), letter)
             if isinstance(effect, DeadLetter):
@@ -158,7 +158,7 @@ def application_of_letter(letter: Letter, codec: Codec) -> str:
     if kind is None or letter.value is None or letter.cut:
         return ""
     try:
-        decoded = codec.decode(kind, letter.value)
+        decoded: object = codec.decode(kind, letter.value)
     except DecodeError:
         return ""
     if isinstance(decoded, records.Observations):
