@@ -193,6 +193,19 @@ class ModelOutput(NamedTuple):
     reconstructed: bool = (
         False  # answer and scores are not the model's own, which is missing: a parity model's sum tells
     )
+    # Of applications with `timings`; else, and where no batch answered (the cache did, or nothing), 0.
+    waited_us: int = 0  # from when its worker had the row until its batch began
+    predict_us: int = 0  # how long its batch took
+    batch_rows: int = 0  # rows of its batch
+
+    def timed(self, waited_us: int, predict_us: int, batch_rows: int) -> ModelOutput:
+        """Return it with these times."""
+        return self._replace(waited_us=waited_us, predict_us=predict_us, batch_rows=batch_rows)
+
+    @property
+    def times(self) -> tuple[int, int, int]:
+        """What `timed` takes."""
+        return self.waited_us, self.predict_us, self.batch_rows
 
 
 class LabelSet(NamedTuple):
@@ -387,6 +400,7 @@ class Application:
     sources: tuple[Source, ...] = ()  # of features that stand before a query's own, in this order
     stages: tuple[Stage, ...] = ()  # its graph; without one its models are asked about the query, and nothing else is
     mapping: str = ""  # what it reads and writes of others' topics: `from`, `to`, `feedback` as JSON; "" = nothing
+    timings: bool = False  # outputs in its predictions say how long rows waited, and about their batch
 
     @property
     def asks(self) -> tuple[str, ...]:
