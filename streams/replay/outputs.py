@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from schemas.records import ModelOutput, Prediction, Value
 
-# Partition, model, version, kind of answer, type and shape of scores.
-_Form: TypeAlias = "tuple[int, str, str, type, tuple[str, tuple[int, ...]] | None]"
+# Partition, model, version, kind of answer, type and shape of scores, and what is told of the batch.
+_Form: TypeAlias = "tuple[int, str, str, type, tuple[str, tuple[int, ...]] | None, int, int]"
 _Row: TypeAlias = "tuple[str, ModelOutput, str]"
 
 
@@ -51,12 +51,13 @@ def batched(rows: Iterable[tuple[int, _Row]]) -> list[tuple[int, ModelPrediction
         scores = output.scores
         kind: type = int if output.outcome is not Outcome.OK else output.answer.__class__
         form = None if scores is None else (scores.dtype, scores.shape)
-        forms[partition, output.model, output.version, kind, form].append(row)
+        key = partition, output.model, output.version, kind, form, output.predict_us, output.batch_rows
+        forms[key].append(row)
     return [(form[0], _batch(form, its)) for form, its in forms.items()]
 
 
 def _batch(form: _Form, rows: list[_Row]) -> ModelPredictions:
-    _, model, version, kind, scored = form
+    _, model, version, kind, scored, predict_us, batch_rows = form
     ids, outputs, messages = zip(*rows, strict=True)
     return ModelPredictions(
         model=model,
@@ -66,9 +67,9 @@ def _batch(form: _Form, rows: list[_Row]) -> ModelPredictions:
         outcomes=tuple([output.outcome for output in outputs]),
         answers=_answers(kind, outputs),
         scores=None if scored is None else Tensor(scored[0], (len(rows), *scored[1]), _joined(outputs)),
-        waited_us=(0,) * len(rows),
-        predict_us=0,
-        batch_rows=len(rows),
+        waited_us=tuple([output.waited_us for output in outputs]),
+        predict_us=predict_us,
+        batch_rows=batch_rows,
         batch_cap=len(rows),
         queue_rows=0,
         messages=messages if any(messages) else (),

@@ -90,9 +90,10 @@ class Rows:
         if BEHIND not in record.headers:
             self._written.add((batch.model, batch.version, record.timestamp_us // _SECOND_US))
         self._sums.take(record.partition, batch.query_ids)
-        for query_id, output in zip(batch.query_ids, outputs_of(batch), strict=True):
+        for query_id, output, waited_us in zip(batch.query_ids, outputs_of(batch), batch.waited_us, strict=True):
             size = 0 if output.scores is None else len(output.scores.data)
-            self._rows.add(query_id, (record.partition, output), size)
+            timed = output.timed(waited_us, batch.predict_us, batch.batch_rows)
+            self._rows.add(query_id, (record.partition, timed), size)
 
     def check(self, partition: int, prediction: Prediction, query: Record | None) -> None:
         """Hold the outputs of a prediction against the rows."""
@@ -183,8 +184,13 @@ class Rows:
 
 
 def _is_same(row: ModelOutput, output: ModelOutput) -> bool:
-    """Tell whether an output is a row; a running mean may stand in for the answer of one that failed."""
-    return row == output if output.outcome is Outcome.OK else row[:3] == output[:3]
+    """Tell whether an output is a row; a running mean may stand in for the answer of one that failed.
+
+    An output says its times or none: whether it does is the application's to say.
+    """
+    if output.outcome is not Outcome.OK:
+        return row[:3] == output[:3]
+    return row == output or (not any(output.times) and row.timed(0, 0, 0) == output)
 
 
 def _bytes_of(output: ModelOutput) -> bytes:

@@ -156,3 +156,19 @@ def test_rows_that_nobody_waits_for_may_be_missing(is_behind: bool) -> None:
 
     assert report.checked["outputs"] == 2 * QUERIES - 1
     assert (report.missing["outputs"], report.unchecked["row_missing"]) == ((0, 1) if is_behind else (1, 0))
+
+
+def test_times_of_outputs_are_held_against_their_rows() -> None:
+    """An application with `timings` replays as it was; a time that no worker has written is found."""
+    trace = recorded(timings=True)
+    report = replayed(trace, good=lambda rows: np.full(rows, 7), bad=lambda rows: np.full(rows, 3))
+    assert report.is_equal
+    assert report.checked["outputs"] == 2 * QUERIES
+
+    log = trace.logs[topics.PREDICTIONS, 0]
+    prediction = CODEC.decode(Prediction, log[12].value)
+    assert all(output.predict_us for output in prediction.outputs)
+    first, *others = prediction.outputs
+    wrong = (first._replace(predict_us=first.predict_us + 1), *others)
+    log[12] = log[12]._replace(value=CODEC.encode(prediction._replace(outputs=wrong)))
+    assert replayed(trace).different == {"outputs": 1}
