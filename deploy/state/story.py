@@ -97,7 +97,7 @@ async def read_story(settings: Settings, codec: Codec, asked: StoryWish, told: P
         Unreachable: no broker answers.
     """
     async with _searching(settings) as (search, counts):
-        return await _StoryReader(settings, codec, asked, search, counts, told).read()
+        return await StoryReader(settings, codec, asked, search, counts, told).read()
 
 
 @asynccontextmanager
@@ -122,7 +122,7 @@ def _asked_of(topic: str) -> str:
     return topics.model_queries(topics.asked_model(topic))
 
 
-class _StoryReader:
+class StoryReader:
     """Reads one story."""
 
     def __init__(
