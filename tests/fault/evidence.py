@@ -10,7 +10,7 @@ from deploy.config.addresses import redis_url
 from schemas import topics
 from schemas.records import Observation, Observations, Prediction
 from streams.operators.join.kernel import JoinerSettings
-from streams.runtime.stores.redis import unstamped
+from streams.runtime.stores.base import unstamped
 from streams.testing.validator import ObservationLog, RunEvidence, Stored
 
 if TYPE_CHECKING:
