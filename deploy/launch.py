@@ -28,7 +28,7 @@ from deploy.local.logs import tail
 from deploy.local.process import ending
 from deploy.local.supervisor import Child, Supervisor
 from deploy.placement import placement, pooling
-from deploy.placement.grouping import RoleProcess, host, is_shared, plan, worker
+from deploy.placement.grouping import GATEWAY, RoleProcess, host, is_shared, plan, worker
 from deploy.process import metrics
 from deploy.process.ports import fault_of, require_free
 from deploy.process.progress import Silent
@@ -329,6 +329,8 @@ class System:
     def _require_ports(self, names: set[str]) -> None:
         page, figures = self._settings.control, self._settings.metrics
         wanted = {"the live page (control.port)": (page.host, page.port)} if PAGE in names else {}
+        if GATEWAY in self._settings.roles:
+            wanted["the gateway (gateway.port)"] = self._settings.gateway.host, self._settings.gateway.port
         wanted |= {f"metrics of {name} (metrics.port)": (figures.host, p) for name, p in self.metrics_ports.items()}
         require_free(wanted)
 

@@ -1,6 +1,6 @@
 """The composition root: builds roles from settings and runs any set of them in this process.
 
-settings ─▶ connection, codec, clock, one producer ─▶ selection │ joiner │ learner │ worker │ record ─▶ run_process
+settings ─▶ connection, codec, clock, one producer ─▶ selection │ joiner │ … │ record │ gateway ─▶ run_process
                                                      control: a Faust app beside them
 
 A process loads only what its own roles need: each builder imports its part of the system itself. The client of Redis is
@@ -48,9 +48,11 @@ if TYPE_CHECKING:
     from deploy.config.settings import Settings
     from schemas.codec import Codec
     from schemas.records import Model, Plan
+    from streams.client import Client
     from streams.control.app import ControlOptions
     from streams.control.carry.planning import Planning
     from streams.control.carry.promoting import Follow, Promoting
+    from streams.gateway.role import GatewayRole
     from streams.operators.contract import Operator, Record
     from streams.operators.join.kernel import JoinerSettings
     from streams.recorder.role import RecordRole
@@ -288,8 +290,68 @@ def record(common: Shared) -> RecordRole:
     return RecordRole(recorder, reporting, writer.close)
 
 
+def gateway(common: Shared) -> GatewayRole:
+    """Build the role that serves HTTP.
+
+    Raises:
+        StartError: its port is taken, or its certificate cannot be read.
+    """
+    from streams.gateway.application import GatewayApplication, GatewayParts
+    from streams.gateway.asking import Asking
+    from streams.gateway.bodies import Bodies
+    from streams.gateway.catalog import Catalog
+    from streams.gateway.figures import GatewayFigures
+    from streams.gateway.memory import ReplyMemory
+    from streams.gateway.role import GatewayRole
+    from streams.gateway.server import GatewayServer, Listening
+    from streams.gateway.tokens import BearerTokens
+
+    given, now_us = common.settings.gateway, common.clock.now_us
+    catalog = Catalog(common.codec)
+    parts = GatewayParts(
+        Asking(lambda: _client(common), now_us, given.rows, given.timeout_s),
+        catalog,
+        Bodies(given.body_kib << 10, given.bodies_mib << 20, given.within_s),
+        ReplyMemory(given.memory_mib << 20),
+        BearerTokens(given.tokens.get_secret_value() if given.tokens else ""),
+        GatewayFigures(now_us),
+        now_us,
+        lambda: catalog.is_read,
+        VERSION,
+        given.application,
+        frozenset(given.origins),
+    )
+    place = Listening(given.host, given.port, given.connections, given.within_s, given.certificate, given.key)
+    if fault := fault_of(given.host, given.port):
+        raise StartError(f"the gateway cannot listen: {fault}; stop that process, or set gateway.port")
+    try:
+        server = GatewayServer(GatewayApplication(parts), place)
+    except OSError as error:
+        raise StartError(f"the gateway cannot listen: {error}; see gateway.certificate, gateway.key") from error
+    node = topology.build((), common.settings.partitions).node("gateway")
+    followed = [name for name in node.follows if name != topics.PREDICTIONS]
+    return GatewayRole(
+        common.name("gateway"),
+        parts,
+        server,
+        lambda: KafkaBroadcast(common.kafka, followed),
+        common.transport,
+        common.codec.encode,
+        common.hooks,
+        tells_process=common.tells_process("gateway"),
+    )
+
+
+def _client(common: Shared) -> Client:
+    from deploy.config.addresses import properties
+    from streams.client import Client
+
+    place = common.settings.kafka.bootstrap, common.settings.prefix, properties(common.settings)
+    return Client(*place, codec=common.codec, clock=common.clock, partitions=common.settings.partitions)
+
+
 BUILDERS: Mapping[str, Callable[[Shared], Runnable]] = {
-    "joiner": joiner, "learner": learner, "mapping": mapping, "record": record,
+    "joiner": joiner, "learner": learner, "mapping": mapping, "record": record, "gateway": gateway,
 }  # fmt: skip
 
 

@@ -453,6 +453,47 @@ class Client:
         ]
         await self._transport.send(topics.FEATURES, 0, records)
 
+    async def ask(self, queries: Sequence[Query], timeout_s: float = TIMEOUT_S) -> list[Prediction]:
+        """Ask queries that are made already, in one batch for each partition, and await all their predictions.
+
+        Args:
+            queries: with ids that differ, and a reply token each.
+            timeout_s: how long to wait for the last one at most.
+
+        Returns:
+            predictions in the order of the queries.
+
+        Raises:
+            UnansweredError: one of them was not answered in time.
+            BrokerUnavailableError: Kafka did not take them in time, or predictions can no longer be read.
+            SchemaError: one of them is too large; none was sent then.
+        """
+        futures, is_taken = list[asyncio.Future[Prediction]](), False
+        try:
+            for query in queries:
+                futures.append(self._expect(query))
+            async with asyncio.timeout(timeout_s):
+                await self.send(queries)
+                is_taken = True
+                return [await future for future in futures]
+        except TimeoutError:
+            if not is_taken:
+                raise BrokerUnavailableError(self._not_taken(queries[0], timeout_s)) from None
+            late = next(
+                q for q, future in zip(queries, futures, strict=True) if future.cancelled() or not future.done()
+            )
+            raise UnansweredError(self._advice(late, timeout_s)) from None
+        finally:
+            for query, future in zip(queries, futures, strict=False):
+                self._waiting.pop(query.query_id, None)
+                if not future.cancel() and not future.cancelled():
+                    future.exception()  # it is seen: the first one has been raised
+
+    async def lost(self) -> None:
+        """Return when predictions can no longer be read: then a new client is needed."""
+        if self._reader is not None:
+            await asyncio.wait([self._reader])
+
     async def send(self, queries: Iterable[Query]) -> None:
         """Send many queries, one batch for each partition; returns when they are acknowledged."""
         await self._produce(topics.QUERIES, ((query, query.context) for query in queries))

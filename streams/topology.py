@@ -303,6 +303,12 @@ def _nodes(models: tuple[str, ...], hosts: Mapping[str, tuple[str, ...]]) -> tup
             follows=(topics.APPLICATIONS,),
             group="mapping",
         ),
+        Node(
+            "gateway",  # it reads answers from their present end
+            consumes=(),
+            produces=(topics.QUERIES, topics.FEEDBACK, topics.REPORTS),
+            follows=(*_CONFIG, topics.PREDICTIONS),
+        ),
         Node("record", consumes=(), produces=(topics.REPORTS,), follows=RECORDED),
         _control(),
     )

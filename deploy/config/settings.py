@@ -20,7 +20,9 @@ DAY_S = 86_400
 # Topic and group names are built from it; mixing dots and underscores would collide in broker metrics.
 NAME_PATTERN = r"^[a-z0-9][a-z0-9-]{0,62}$"
 
-Role: TypeAlias = Literal["selection", "joiner", "learner", "mapping", "worker", "host", "control", "record"]
+Role: TypeAlias = Literal[
+    "selection", "joiner", "learner", "mapping", "worker", "host", "control", "record", "gateway"
+]  # fmt: skip
 # That run unless told otherwise; `mapping` does only where an application has topics of others.
 ROLES: tuple[Role, ...] = ("selection", "joiner", "learner", "mapping", "worker", "control")
 # Only values from files are SecretStr. It stands last because any string could be one.
@@ -415,6 +417,57 @@ class RecordSection(Section):
     """How many GiB the trace may take on disk. Beyond that the oldest files are deleted. `null` keeps everything."""
 
 
+class GatewaySection(Section):
+    """The role `gateway`: queries and feedback over HTTP. It does not run by default."""
+
+    host: str = "127.0.0.1"
+    """The address it listens on. Without `tokens_file` it has no log-in."""
+    port: int = Field(default=8080, gt=0, lt=65536)
+    """The port it listens on. A second gateway on one machine needs another one."""
+    shared: bool = False
+    """Whether it runs in the process of selection, joiner and learner, where these share one (`processes`). That saves
+    70 MB. Large bodies then delay the queries of others."""
+    application: str = ""
+    """The application that is meant where a path names none (`/invocations`, Personalizer's). Default: the only one
+    that the token is for, or that there is."""
+    tokens: SecretStr | None = None
+    """Who may ask what; better `tokens_file`, the path of a file with a line for each token:
+    `TOKEN APPLICATION[,APPLICATION...]`, or `TOKEN *` for all. It is read when the gateway starts."""
+    certificate: Path | None = None
+    """A PEM file with the certificate (and its chain): then it speaks TLS alone."""
+    key: Path | None = None
+    """A PEM file with the certificate's key, if that is not in the same file."""
+    origins: tuple[str, ...] = ()
+    """Origins of web pages that may ask, such as `[https://shop.example]`. By default what a browser sends for a page
+    is refused."""
+    connections: int = Field(default=1_000, gt=0)
+    """How many connections there may be. Further ones get 503 and are closed."""
+    rows: int = Field(default=10_000, gt=0)
+    """How many rows may wait for their answers. Requests beyond that get 503 with `Retry-After`."""
+    body_kib: int = Field(default=4_096, gt=0)
+    """The largest body of a request, unpacked. A row is also bounded by `max_input_kib`."""
+    bodies_mib: int = Field(default=64, gt=0)
+    """The memory for bodies that are being read, or whose answers are waited for. Requests beyond that get 503."""
+    memory_mib: int = Field(default=64, ge=0)
+    """The memory for replies that are kept, so that a repeated request with one `id` gets the same one. The oldest go
+    first; 0 = only requests that are still under way are recognised."""
+    within_s: Seconds = 10.0
+    """How long a request's head may take to come, then its body, and then the other side to read on."""
+    timeout_s: Seconds = 15.0
+    """How long it waits for an answer beyond which selection is taken to be away: more than the longest `max_slo_ms`.
+    Then the reply is 504."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.body_kib > self.bodies_mib << 10:
+            raise ValueError("body_kib is more than all bodies together may have (bodies_mib)")
+        if self.tokens is not None:
+            from streams.gateway.tokens import BearerTokens
+
+            BearerTokens(self.tokens.get_secret_value())
+        return self
+
+
 class Control(Section):
     """The live page."""
 
@@ -603,7 +656,8 @@ class Settings(Section):
     """Copies of each topic; use 3 in production."""
     roles: tuple[Role, ...] = ROLES
     """The roles that `skysail run` starts. `worker` stands for the hosts of each pool of `hosts`, and one process per
-    model that is in no pool; `host` for those of pools alone. `record` is started only if it is named here."""
+    model that is in no pool; `host` for those of pools alone. `record` and `gateway` are started only if they are
+    named here."""
     processes: Literal["auto", "each", "shared"] = "auto"
     """Which roles share a process. With `shared`, `skysail run` runs selection, joiner, learner and cheap models
     (`selection.inline`) in one. With `each`, every role has its own, and so has every model. `auto` shares on up to 4
@@ -629,6 +683,7 @@ class Settings(Section):
     learner: LearnerSection = LearnerSection()
     control: Control = Control()
     record: RecordSection = RecordSection()
+    gateway: GatewaySection = GatewaySection()
     metrics: Metrics = Metrics()
     hosts: dict[Name, HostSection] = Field(default_factory=dict)
     """Pools of models that share a process each, by name. `skysail run` makes one by itself, `others`, where more than

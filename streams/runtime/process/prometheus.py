@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
-from prometheus_client import CollectorRegistry, Metric, make_wsgi_app
+from prometheus_client import CollectorRegistry, Metric, generate_latest, make_wsgi_app
 
 from streams.runtime.metrics import TOTAL, is_counter
 from streams.runtime.process.host_names import is_ours, names
@@ -61,6 +61,14 @@ MEANINGS: Final = {
     "features_waiting": "queries that wait for features",
     "feedback_waiting": "feedback that has come before its prediction",
     "full_loss_share": "share of the latest losses of numbers that were 1: near 1, models cannot be compared",
+    "gateway": "time from a request's head to its reply, of the last minute, by door, in microseconds",
+    "gateway_connections": "connections that the gateway has",
+    "gateway_defaults_total": "rows of requests that were answered by default",
+    "gateway_memory_bytes": "memory that replies take which are kept for repeated requests",
+    "gateway_repeated_total": "requests that got the reply of an earlier one with their id",
+    "gateway_requests_total": "requests answered by the gateway, by door and status of HTTP",
+    "gateway_rows_total": "rows of requests",
+    "gateway_rows_waiting": "rows of requests that wait for their answers",
     "hedge_tokens": "questions that an application may put twice at once, where a model takes longer than usual",
     "hedges_total": "questions that took longer than usual: asked again, won by that, late, overloaded or unpaid",
     "held": "queries of an application that wait for their answer",
@@ -317,17 +325,39 @@ class PrometheusExporter:
 
     def collect(self) -> Iterable[Metric]:
         """Return metric families; called by the client library at a scrape."""
-        families: dict[str, Metric] = {}
-        for report in tuple(self._latest.values()):
-            for values in (report.counters, report.gauges):
-                _add(families, report, values)
-        return families.values()
+        return _families(self._latest.values())
 
     def stop(self) -> None:
         """Stop listening."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
+
+
+class _Reported:
+    """A collector of some reports."""
+
+    def __init__(self, reports: Iterable[Report]) -> None:
+        self._reports = reports
+
+    def collect(self) -> Iterable[Metric]:
+        """Return metric families; called by the client library."""
+        return _families(self._reports)
+
+
+def exposition(reports: Iterable[Report]) -> bytes:
+    """Return reports in Prometheus' text format, for a process that has an HTTP server already."""
+    registry = CollectorRegistry()
+    registry.register(_Reported(tuple(reports)))
+    return generate_latest(registry)
+
+
+def _families(reports: Iterable[Report]) -> Iterable[Metric]:
+    families: dict[str, Metric] = {}
+    for report in tuple(reports):
+        for values in (report.counters, report.gauges):
+            _add(families, report, values)
+    return families.values()
 
 
 def _add(families: dict[str, Metric], report: Report, values: Mapping[str, float]) -> None:

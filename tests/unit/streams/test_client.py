@@ -534,6 +534,52 @@ def test_a_tensor_shows_its_numbers_where_they_are_few() -> None:
     assert repr(Tensor.of(np.zeros((8, 8), np.float32))) == "Tensor(float32[8, 8], 256 bytes)"
 
 
+def _asked(count: int) -> list[Query]:
+    return [Query(f"q{at}", "digits", "x", sent_us=NOW_US, reply_token=f"t{at}") for at in range(count)]
+
+
+async def test_many_queries_are_asked_at_once_and_answered_in_their_order(
+    client: Client, transport: FakeTransport
+) -> None:
+    """One batch for each partition, whatever the order in which answers come."""
+    transport.answer = lambda query: _prediction(query, int(query.query_id[1:]))
+    predictions = await client.ask(_asked(20))
+    assert [prediction.answer for prediction in predictions] == [*range(20)]
+    assert [prediction.query_id for prediction in predictions] == [f"q{at}" for at in range(20)]
+    assert client._waiting == {}
+
+
+async def test_of_many_queries_the_unanswered_one_is_named(client: Client, transport: FakeTransport) -> None:
+    """None waits afterwards."""
+    transport.answer = lambda query: None if query.query_id == "q1" else _prediction(query)
+    with pytest.raises(UnansweredError, match="query q1 "):
+        await client.ask(_asked(3), timeout_s=0.05)
+    assert client._waiting == {}
+
+
+async def test_an_id_under_way_is_not_asked_again(client: Client, transport: FakeTransport) -> None:
+    """The one that is under way gets its answer all the same."""
+    first = asyncio.create_task(client.ask(_asked(1)))
+    await asyncio.sleep(0)
+    with pytest.raises(ValueError, match="q0 is already being asked"):
+        await client.ask(_asked(2))
+    assert {*client._waiting} == {"q0"}
+    query = client._waiting["q0"]
+    transport.arrive(CODEC.encode(_prediction(query.query)), partition=query.partition)
+    assert (await first)[0].query_id == "q0"
+
+
+async def test_a_client_tells_when_predictions_can_no_longer_be_read(client: Client, transport: FakeTransport) -> None:
+    """All that wait fail then."""
+    lost, asked = asyncio.create_task(client.lost()), asyncio.create_task(client.ask(_asked(3)))
+    await asyncio.sleep(0)
+    assert not lost.done()
+    transport.arrivals.put_nowait(BrokerUnavailableError("gone"))
+    await lost
+    with pytest.raises(BrokerUnavailableError, match="gone"):
+        await asked
+
+
 def _of(prediction: Prediction | Exception) -> object:
     return prediction.answer if isinstance(prediction, Prediction) else type(prediction)
 
