@@ -191,6 +191,26 @@ class Redis(Section):
         return url
 
 
+class StoreSection(Section):
+    """Which store keeps policy states. `store: embedded` is short for `store: {kind: embedded}`."""
+
+    kind: Literal["redis", "embedded"] = "redis"
+    """`redis`: a server, which roles on several machines reach. `embedded`: a file, for a deployment on one machine."""
+    file: Path = Field(default=Path(".skysail/states.db"), validate_default=True)
+    """The file of an embedded store. It is made for its owner alone."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short(cls, data: object) -> object:
+        return {"kind": data} if isinstance(data, str) else data
+
+    @field_validator("file")
+    @classmethod
+    def _absolute(cls, file: Path) -> Path:
+        """Name the same file in every process, whatever its folder."""
+        return file.expanduser().absolute()
+
+
 class RegistrySection(Section):
     """The schema registry."""
 
@@ -696,6 +716,7 @@ class Settings(Section):
     """A folder in which each process writes, when it exits, where its CPU time went. It costs about 1 % of that
     time."""
     kafka: Kafka = Kafka()
+    store: StoreSection = StoreSection()
     redis: Redis = Redis()
     registry: RegistrySection = RegistrySection()
     selection: SelectionSection = SelectionSection()
