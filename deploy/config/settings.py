@@ -651,8 +651,8 @@ class ApplicationSettings(Section):
     """Topics of yours that tell what was right, such as `[{topic: chargebacks, id: order_id, label: is_fraud}]`."""
     timings: bool = False
     """Whether each output in its predictions says how long the row waited, how long its batch took and how many rows
-    it had (`prediction.outputs[0].predict_us`). Such queries are decided in Python, not in columns: a few times the CPU
-    of selection. Records of `model-predictions` always have these figures."""
+    it had (`prediction.outputs[0].predict_us`). Where models run inside selection, such queries are decided in Python,
+    not in columns: a few times the CPU of selection. Records of `model-predictions` always have these figures."""
     rate: float = Field(default=100.0, gt=0)
     """Queries a second for which the time is split over `stages`."""
 
