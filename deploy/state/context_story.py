@@ -1,11 +1,12 @@
-"""Reads what is known of a context: its state from Redis, its last answers from the end of `predictions`."""
+"""Reads what is known of a context: its state from the store, its last answers from the end of `predictions`."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from deploy.config.addresses import connection, redis_url
+from deploy.config.addresses import connection
 from deploy.connect.clients import answering
+from deploy.connect.stores import state_store
 from deploy.errors import UsageError
 from deploy.state.topics import partition_counts
 from schemas import topics
@@ -13,7 +14,6 @@ from schemas.errors import DecodeError
 from schemas.records import Prediction
 from streams.operators.contract import StateKey
 from streams.runtime.kafka.log_search import KafkaSearch
-from streams.runtime.stores.redis import RedisSettings, RedisStore
 from streams.story.contexts import ContextStory, names, which
 from streams.story.values import Told
 from streams.topology import partition_of, state_partition
@@ -47,7 +47,7 @@ async def read_context(
     Raises:
         Unreachable: no broker answers.
         UsageError: there are no predictions to look in.
-        StoreUnavailableError: no Redis answers.
+        StoreUnavailableError: the store does not answer.
     """
     counts = partition_counts(settings)
     if topics.PREDICTIONS not in counts:
@@ -62,7 +62,7 @@ async def read_context(
 async def _states(
     settings: Settings, codec: Codec, wanted: Sequence[str], partitions: int
 ) -> list[tuple[str, PolicyState | None]]:
-    store = RedisStore(RedisSettings(redis_url(settings), settings.prefix, _TIMEOUT_S), codec)
+    store = state_store(settings, codec, _TIMEOUT_S)
     keys = {name: StateKey(state_partition(name, partitions), name) for name in wanted}
     try:
         read = await store.read(keys.values())

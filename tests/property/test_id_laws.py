@@ -23,7 +23,7 @@ CHI_SQUARE_99 = 181.0  # of 99 degrees of freedom
 
 @given(now_us=TIMES, drawn=DRAWN)
 def test_an_id_is_a_uuid_of_version_7_with_its_time_before_it(now_us: int, drawn: int) -> None:
-    """The library for UUIDs agrees on version and variant; the first 48 bits are the time, the others what was drawn."""
+    """The library for UUIDs agrees on version and variant; 48 bits are the time, the others what was drawn."""
     made = uuid.UUID(hex=query_id(now_us, drawn))
     assert (made.version, made.variant) == (7, uuid.RFC_4122)
     assert made.int >> 80 == now_us // 1000
