@@ -152,11 +152,15 @@ class StoryReader:
         """Find the answer, then what lies around it, then what it taught."""
         answer = await self._answer()
         if answer is None:
-            await self._around(await self._begin_us(), None)
+            begin_us = await self._begin_us()
+            if begin_us is not None:
+                await self._around(begin_us, None)
+            await self._dead_letters(begin_us)
             found = story(self._found, None, self._notes)
             return story(self._found, None, [*self._notes, *self._looked_in()]) if found.is_empty else found
         begin_us = min(answer.said.sent_us or answer.said.received_us, answer.said.received_us)
         await self._around(begin_us, answer)
+        await self._dead_letters(begin_us)
         await self._feedback(answer.said, answer.place.partition)
         return story(self._found, await self._change(), self._notes)
 
@@ -225,14 +229,17 @@ class StoryReader:
             self._notes.append(f"{', '.join(sorted({place[0] for place in there}))}: only {MOST_BYTES >> 20} MiB read")
         return list(found.records)
 
-    async def _begin_us(self) -> int:
-        """Return when a query without an answer was asked; where nobody knows, its own record is looked for."""
+    async def _begin_us(self) -> int | None:
+        """Return when a query without an answer was asked; where nobody knows, its own record is looked for.
+
+        None = it is not there.
+        """
         at_us = self._wish.time_us
         if at_us is None:
             await self._newest(topics.QUERIES, self._found.take)
             times = [one.time_us for one in self._found.queries]
             self._found.queries.clear()
-            at_us = min(times, default=time.time_ns() // 1000)
+            at_us = min(times, default=None)
         return at_us
 
     async def _around(self, begin_us: int, answer: Told[Prediction] | None) -> None:
@@ -249,10 +256,16 @@ class StoryReader:
             windows |= {(topic, number): (since_us, until_us) for number in range(self._counts.get(topic, 0))}
         if answer is None:
             windows |= dict.fromkeys(self._home(topics.FEEDBACK, answer), (since_us, until_us + self._window_us))
+        for record in await self._look(windows):
+            self._found.take(record)
+        if answer is not None and not self._found.answers:
+            self._found.answers.append(answer)  # its record has another time than it says
+
+    async def _dead_letters(self, begin_us: int | None) -> None:
+        """Read what refused it, or its feedback, until now; apart, since there may be a flood of them."""
+        since_us = 0 if begin_us is None else begin_us - SLACK_US - self._window_us
         letters = [(topic, 0) for topic in self._counts if topic.endswith(topics.dead_letters(""))]
-        until_now = since_us - self._window_us, time.time_ns() // 1000 + SLACK_US
-        # Apart, since there may be a flood of them.
-        for record in [*await self._look(windows), *await self._look(dict.fromkeys(letters, until_now))]:
+        for record in await self._look(dict.fromkeys(letters, (since_us, time.time_ns() // 1000 + SLACK_US))):
             self._found.take(record)
 
     def _home(self, topic: str, answer: Told[Prediction] | None) -> list[TopicPartition]:
