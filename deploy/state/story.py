@@ -63,6 +63,9 @@ _CIRCLE: Final = (
 )
 
 
+_LETTERS: Final = "all dead letters"
+
+
 class StoryWish(NamedTuple):
     """Which query, and what is known of it.
 
@@ -191,7 +194,7 @@ class StoryReader:
         else:
             groups = [places]
         for group in groups:
-            what = f"{topic}, partitions {', '.join(str(number) for _, number in group)}"
+            what = f"{topic} {', '.join(str(number) for _, number in group)}"
 
             def heard(found: SearchResult, what: str = what) -> None:
                 self._told(f"{what}: {found.bytes / 1e6:,.0f} MB, back to {moment(found.oldest_us or 0)}")
@@ -205,9 +208,12 @@ class StoryReader:
         """Yield where nothing was found, and what to type next."""
         by_time: dict[tuple[int, int], list[str]] = {}
         for topic, window in sorted(self._looked.items()):
-            by_time.setdefault(window, []).append(topic)
+            is_dead = topic.endswith(topics.dead_letters(""))
+            names = by_time.setdefault(window, [])
+            names += [name for name in (_LETTERS if is_dead else topic,) if name not in names]
         for (since_us, until_us), names in by_time.items():
-            yield f"not from {moment(since_us)} to {moment(until_us)} in {', '.join(names)}"
+            since = f"from {moment(since_us)} " if since_us else ""
+            yield f"not {since}to {moment(until_us)} in {', '.join(names)}"
         if self._wish.time_us is None:
             yield "nor in all of predictions and queries. Is the prefix right, and the id whole?"
         elif self._wish.at_us is None:
