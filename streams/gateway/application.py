@@ -34,6 +34,7 @@ _log = logging.getLogger(__name__)
 
 _TYPE, _TOTAL, _CLOSE = b"content-type", b"content-length", (b"connection", b"close")
 _DIGEST_BYTES: Final = 16
+_LATEST: Final = "latest"  # so Flink 2.3 names the version where its table names none
 # Of a body that was not read to its end: what follows on the connection is not the next request.
 _UNREAD: Final = frozenset({401, 403, 404, 405, 408, 413, 503})
 
@@ -100,6 +101,8 @@ class GatewayApplication:
         allowed = parts.tokens.applications(headers)
         name = route.application or self._only(allowed)
         may(allowed, name)
+        if route.version == _LATEST:
+            route = self._latest(route, name)
         if route.what in _ABOUT:
             return self._about(route, name), False
         self._check_origin(headers)
@@ -195,6 +198,11 @@ class GatewayApplication:
             return HttpReply(dumped(described.status(models)))
         how = described.tensorflow if route.what == "tensorflow_metadata" else described.open_inference
         return HttpReply(dumped(how(application, models)))
+
+    def _latest(self, route: Route, name: str) -> Route:
+        """Return the route without a version, unless there is one of that name."""
+        models = self._parts.catalog.models(self._parts.catalog.application(name))
+        return route if _LATEST in {*described.versions(models), *_labels(models)} else route._replace(version=None)
 
     def _only(self, allowed: frozenset[str]) -> str:
         """Return the application that a path without a name means.
