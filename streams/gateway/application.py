@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from schemas.records import Status
 from streams.gateway.bodies import GoneError
-from streams.gateway.protocol import described, mlflow, open_inference, personalizer, teaching, tensorflow
+from streams.gateway.protocol import described, mlflow, open_inference, openapi, personalizer, teaching, tensorflow
 from streams.gateway.protocol.faults import written
 from streams.gateway.protocol.values import HttpReply, HttpRequest, RequestRefusedError, dumped
 from streams.gateway.routes import Route, Router, door_of
@@ -95,7 +95,7 @@ class GatewayApplication:
 
     async def _served(self, route: Route, headers: Mapping[bytes, bytes], receive: Receive) -> tuple[HttpReply, bool]:
         """Return the reply, and whether the body was read."""
-        if route.what in {"live", "ready", "server", "version", "metrics", "activate"}:
+        if route.what in {"live", "ready", "server", "version", "metrics", "openapi", "activate"}:
             return self._open(route), False
         parts = self._parts
         allowed = parts.tokens.applications(headers)
@@ -172,6 +172,8 @@ class GatewayApplication:
         parts = self._parts
         if route.what == "metrics":
             return HttpReply(parts.figures.exposition(), 200, b"text/plain; version=0.0.4; charset=utf-8")
+        if route.what == "openapi":
+            return HttpReply(dumped(openapi.document(parts.version)))
         if route.what == "version":
             return HttpReply(parts.version.encode(), 200, b"text/plain")
         if route.what == "activate":

@@ -53,9 +53,12 @@ def parse(request: HttpRequest) -> ParsedRequest:
     inputs = _inputs(given, request.body[cut:])
     features, candidates = inputs.pop(FEATURES, None), inputs.pop(CANDIDATES, None)
     rows = _rows(inputs, request.takes) if inputs else (("",) if candidates else ())
-    more = given.get("parameters") or {}
+    more = {} if given.get("parameters") is None else given["parameters"]
     if not isinstance(more, dict):
         raise RequestRefusedError(400, "parameters is an object")
+    top = whole(more, "top", 1)
+    if top < 1:
+        raise RequestRefusedError(400, f"top is 1 or more, not {top}")
     ask = HttpQuestion(
         request.application,
         rows[: few(len(rows))],
@@ -66,7 +69,7 @@ def parse(request: HttpRequest) -> ParsedRequest:
         whole(more, "priority", 0),
         text(more, "version") or request.version,
         _candidates(candidates, len(rows)),
-        whole(more, "top", 1),
+        top,
     )
     return ParsedRequest(ask, partial(render, ask.id, request.application, _wanted(given, more, request.takes)))
 
@@ -118,7 +121,7 @@ def _wanted(given: Mapping[str, Any], more: Mapping[str, Any], takes: InputForm 
     """Return which outputs are wanted and which of them as bytes; those of a record are known when there is one."""
     otherwise = more.get("binary_data_output") is True
     outputs = given.get("outputs")
-    if not outputs:
+    if outputs is None or outputs == []:
         return otherwise
     if not isinstance(outputs, list) or not all(isinstance(one, dict) for one in outputs):
         raise RequestRefusedError(400, 'outputs is a list of objects such as {"name": "answer"}')

@@ -53,10 +53,10 @@ def parse(request: HttpRequest, loop: RankingLoop, new_id: str) -> ParsedRequest
     """
     given = document(request.body)
     actions = _actions(given)
-    barred = given.get("excludedActions") or []
-    if not isinstance(barred, list):
+    barred = [] if given.get("excludedActions") is None else given["excludedActions"]
+    if not isinstance(barred, list) or not all(isinstance(one, str) for one in barred):
         raise RequestRefusedError(400, "excludedActions is a list of ids")
-    excluded = {str(one) for one in barred}
+    excluded = {*barred}
     left = [name for name in actions if name not in excluded]
     if not left:
         raise RequestRefusedError(400, "all actions are excluded")
