@@ -86,7 +86,7 @@ async def test_tritons_client_is_served(ports: Ports) -> None:
 
 async def test_tritons_client_is_served_over_grpc(ports: Ports) -> None:
     """Health, metadata, configuration, statistics, requests of all kinds, errors."""
-    await run(interpreter("gateway-clients"), PROGRAMS / "triton_grpc.py", f"127.0.0.1:{ports.rpc}")
+    await run(interpreter("gateway-grpc"), PROGRAMS / "triton_grpc.py", f"127.0.0.1:{ports.rpc}")
 
 
 async def test_the_messages_of_grpc_are_tritons() -> None:
@@ -95,7 +95,7 @@ async def test_the_messages_of_grpc_are_tritons() -> None:
         name: [[one.name, one.number, one.type, one.is_repeated] for one in message.DESCRIPTOR.fields]
         for name, message in MESSAGES.items()
     }
-    await run(interpreter("gateway-clients"), PROGRAMS / "triton_messages.py", orjson.dumps(table).decode())
+    await run(interpreter("gateway-grpc"), PROGRAMS / "triton_messages.py", orjson.dumps(table).decode())
 
 
 @pytest.mark.parametrize("door", ["http", "grpc"])
@@ -106,7 +106,8 @@ async def test_tritons_example_scripts_pass(ports: Ports, door: str, name: str) 
     if not folder:
         pytest.skip("no package carries them: SKYSAIL_TRITON_EXAMPLES names their folder in a checkout")
     address = f"127.0.0.1:{ports.http if door == 'http' else ports.rpc}"
-    await run(interpreter("gateway-clients"), Path(folder) / f"simple_{door}_{name}.py", "-u", address)
+    python = interpreter("gateway-clients" if door == "http" else "gateway-grpc")
+    await run(python, Path(folder) / f"simple_{door}_{name}.py", "-u", address)
 
 
 async def test_kserves_client_is_served(ports: Ports) -> None:
