@@ -61,6 +61,8 @@ VERBS = {
     "states": Entry("deploy.cli.states", "Forget contexts without feedback for a long time."),
     "query": Entry("deploy.cli.query", "Ask an application and print the prediction."),
     "feedback": Entry("deploy.cli.feedback", "Report the true answer of a query."),
+    "dlq": Entry("deploy.cli.dlq", "Count and read dead letters, and send them again."),
+    "metrics": Entry("deploy.cli.metrics", "Write alert rules for Prometheus, and a dashboard for Grafana."),
     "tail": Entry("deploy.cli.tail", "Print the records of a topic, decoded."),
     "record": Entry("deploy.cli.record", "Record topics into a folder, to replay and evaluate them."),
     "trace": Entry("deploy.cli.trace", "Show what a recorded trace holds; make one of other data."),

@@ -13,7 +13,7 @@ from schemas.records import Status
 from streams.gateway.bodies import GoneError
 from streams.gateway.protocol import described, mlflow, open_inference, openapi, personalizer, teaching, tensorflow
 from streams.gateway.protocol.faults import written
-from streams.gateway.protocol.values import HttpReply, HttpRequest, RequestRefusedError, dumped
+from streams.gateway.protocol.values import HttpReply, HttpRequest, RequestRefusedError, dumped, weight
 from streams.gateway.routes import Route, Router, door_of
 from streams.gateway.tokens import ALL, may
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from schemas.records import Model, Prediction
     from streams.gateway.asgi import Receive, Scope, Send
     from streams.gateway.asking import Asking
-    from streams.gateway.bodies import Bodies
+    from streams.gateway.bodies import Bodies, HeldRoom
     from streams.gateway.catalog import Catalog
     from streams.gateway.figures import GatewayFigures
     from streams.gateway.memory import ReplyMemory
@@ -106,14 +106,16 @@ class GatewayApplication:
         if route.what in _ABOUT:
             return self._about(route, name), False
         self._check_origin(headers)
-        with parts.bodies.room(headers):
+        with parts.bodies.room(headers) as room:
             body = await parts.bodies.read(receive, headers)
             try:
-                return await self._taken(route, name, headers, body), True
+                return await self._taken(route, name, headers, body, room), True
             except RequestRefusedError as fault:
                 return written(route.door, fault), True
 
-    async def _taken(self, route: Route, name: str, headers: Mapping[bytes, bytes], body: bytes) -> HttpReply:
+    async def _taken(
+        self, route: Route, name: str, headers: Mapping[bytes, bytes], body: bytes, room: HeldRoom
+    ) -> HttpReply:
         parts = self._parts
         if route.what == "reward":
             return await self._told(personalizer.reward(route.event, body, parts.now_us()), name)
@@ -124,6 +126,7 @@ class GatewayApplication:
         cut = _length(headers.get(open_inference.LENGTH))
         request = HttpRequest(name, body, route.version, kind, cut, given, parts.catalog.takes(name))
         asked = self._parsed(route, request)
+        room.become(len(body) + weight(asked.ask))
         if not asked.ask.id:
             return await self._answered(asked, uuid.uuid4().hex)
         return await self._once(asked, route, body)

@@ -14,7 +14,7 @@ import orjson
 
 from streams.gateway.protocol import tensors
 from streams.gateway.protocol.answers import OutputColumn
-from streams.gateway.protocol.values import RequestRefusedError, few
+from streams.gateway.protocol.values import RequestRefusedError, few_named
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -32,12 +32,12 @@ def rows(inputs: Mapping[str, tuple[tuple[int, ...], Array | list[str | bytes]]]
         inputs: shape and values by name; the first dimension counts rows.
 
     Raises:
-        RequestRefusedError: they have not as many rows, or a text is not in UTF-8.
+        RequestRefusedError: they have not as many rows, a text is not in UTF-8, or repeated names take too much.
     """
     counts = {shape[0] for shape, _ in inputs.values()}
     if len(counts) != 1:
         raise RequestRefusedError(400, "all inputs have the same number of rows")
-    few(counts.pop())
+    few_named(counts.pop(), [*inputs])
     columns = [_nested(name, shape, found) for name, (shape, found) in inputs.items()]
     return tuple([orjson.dumps(dict(zip(inputs, row, strict=True))).decode() for row in zip(*columns, strict=True)])
 

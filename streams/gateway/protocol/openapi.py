@@ -17,7 +17,7 @@ _MAYBE_TEXTS: Final = {"type": ["array", "null"], "items": _TEXT}
 _OBJECT: Final = {"type": "object"}
 
 
-class DocumentedPath(NamedTuple):
+class PathEntry(NamedTuple):
     """A path and what it does.
 
     Attributes:
@@ -45,28 +45,28 @@ _ENDPOINT: Final = "/serving-endpoints/{application}/invocations"
 _SERVED: Final = "/v1/models/{application}"
 _RANKED: Final = "/personalizer/v1.0"
 OPERATIONS: Final = (
-    DocumentedPath("get", "/v2/health/live", "live", "open_inference", "Whether the gateway runs", gives="Live"),
-    DocumentedPath("get", "/v2/health/ready", "ready", "open_inference", "Whether it can ask", gives="Ready", unready=True),
-    DocumentedPath("get", "/v2", "server", "open_inference", "Name, version and extensions", gives="Server"),
-    DocumentedPath("get", _MODEL, "metadata", "open_inference", "Inputs and outputs", gives="Metadata"),
-    DocumentedPath("get", f"{_MODEL}/ready", "model_ready", "open_inference", "Whether it is deployed", gives="ModelReady"),
-    DocumentedPath("get", f"{_MODEL}/stats", "stats", "open_inference", "Counts", gives="Statistics"),
-    DocumentedPath("post", f"{_MODEL}/infer", "infer", "open_inference", "Ask", "Inference", "Inferred"),
-    DocumentedPath("post", _VERSION, "infer", "open_inference", "Ask a version", "Inference", "Inferred"),
-    DocumentedPath("post", f"{_MODEL}/feedback", "feedback", "open_inference", "Teach", "Feedback", "Taken", 202),
-    DocumentedPath("get", _SERVED, "tensorflow_status", "tensorflow", "State of the versions"),
-    DocumentedPath("get", f"{_SERVED}/metadata", "tensorflow_metadata", "tensorflow", "Signature"),
-    DocumentedPath("post", f"{_SERVED}:predict", "predict", "tensorflow", "Ask", "Predict", "Answers"),
-    DocumentedPath("post", "/invocations", "invocations", "mlflow", "Ask", "Invocation", "Answers"),
-    DocumentedPath("post", _ENDPOINT, "invocations", "mlflow", "Ask", "Invocation", "Answers"),
-    DocumentedPath("get", "/ping", "live", "mlflow", "Whether it runs", gives="Live"),
-    DocumentedPath("get", "/version", "version", "mlflow", "Version", gives=""),
-    DocumentedPath("post", f"{_RANKED}/rank", "rank", "personalizer", "Rank actions", "Rank", "Ranking", 201),
-    DocumentedPath("post", f"{_RANKED}/events/{{event}}/reward", "reward", "personalizer", "Reward", "Reward", None, 204),
-    DocumentedPath("post", f"{_RANKED}/events/{{event}}/activate", "activate", "personalizer", "Nothing", "", None, 204),
-    DocumentedPath("get", "/health", "ready", "own", "Whether it can ask", gives="Ready", unready=True),
-    DocumentedPath("get", "/metrics", "metrics", "own", "Figures, as Prometheus reads them", gives=""),
-    DocumentedPath("get", "/openapi.json", "openapi", "own", "This document"),
+    PathEntry("get", "/v2/health/live", "live", "open_inference", "Whether the gateway runs", gives="Live"),
+    PathEntry("get", "/v2/health/ready", "ready", "open_inference", "Whether it can ask", gives="Ready", unready=True),
+    PathEntry("get", "/v2", "server", "open_inference", "Name, version and extensions", gives="Server"),
+    PathEntry("get", _MODEL, "metadata", "open_inference", "Inputs and outputs", gives="Metadata"),
+    PathEntry("get", f"{_MODEL}/ready", "model_ready", "open_inference", "Whether it is deployed", gives="ModelReady"),
+    PathEntry("get", f"{_MODEL}/stats", "stats", "open_inference", "Counts", gives="Statistics"),
+    PathEntry("post", f"{_MODEL}/infer", "infer", "open_inference", "Ask", "Inference", "Inferred"),
+    PathEntry("post", _VERSION, "infer", "open_inference", "Ask a version", "Inference", "Inferred"),
+    PathEntry("post", f"{_MODEL}/feedback", "feedback", "open_inference", "Teach", "Feedback", "Taken", 202),
+    PathEntry("get", _SERVED, "tensorflow_status", "tensorflow", "State of the versions"),
+    PathEntry("get", f"{_SERVED}/metadata", "tensorflow_metadata", "tensorflow", "Signature"),
+    PathEntry("post", f"{_SERVED}:predict", "predict", "tensorflow", "Ask", "Predict", "Answers"),
+    PathEntry("post", "/invocations", "invocations", "mlflow", "Ask", "Invocation", "Answers"),
+    PathEntry("post", _ENDPOINT, "invocations", "mlflow", "Ask", "Invocation", "Answers"),
+    PathEntry("get", "/ping", "live", "mlflow", "Whether it runs", gives="Live"),
+    PathEntry("get", "/version", "version", "mlflow", "Version", gives=""),
+    PathEntry("post", f"{_RANKED}/rank", "rank", "personalizer", "Rank actions", "Rank", "Ranking", 201),
+    PathEntry("post", f"{_RANKED}/events/{{event}}/reward", "reward", "personalizer", "Reward", "Reward", None, 204),
+    PathEntry("post", f"{_RANKED}/events/{{event}}/activate", "activate", "personalizer", "Nothing", "", None, 204),
+    PathEntry("get", "/health", "ready", "own", "Whether it can ask", gives="Ready", unready=True),
+    PathEntry("get", "/metrics", "metrics", "own", "Figures, as Prometheus reads them", gives=""),
+    PathEntry("get", "/openapi.json", "openapi", "own", "This document"),
 )  # fmt: skip
 
 
@@ -91,7 +91,7 @@ def document(version: str) -> dict[str, Any]:
     }
 
 
-def _operation(one: DocumentedPath) -> dict[str, Any]:
+def _operation(one: PathEntry) -> dict[str, Any]:
     told: dict[str, Any] = {"summary": one.about, "tags": [one.door], "responses": _responses(one)}
     names = [part.partition("}")[0] for part in one.path.split("{")[1:]]
     if names:
@@ -104,7 +104,7 @@ def _operation(one: DocumentedPath) -> dict[str, Any]:
     return told
 
 
-def _responses(one: DocumentedPath) -> dict[str, Any]:
+def _responses(one: PathEntry) -> dict[str, Any]:
     fine: dict[str, Any] = {"description": "as asked"}
     if one.gives is not None:
         fine["content"] = _json(one.gives) if one.gives else {"text/plain": {"schema": _TEXT}}

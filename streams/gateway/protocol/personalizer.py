@@ -13,7 +13,7 @@ from zlib import crc32
 import numpy as np
 
 from schemas.errors import SchemaError
-from schemas.inputs import as_candidates, as_features
+from schemas.inputs import MAX_CANDIDATES, as_candidates, as_features
 from schemas.records import Feedback, Tensor
 from streams.gateway.protocol.values import (
     HttpQuestion,
@@ -175,6 +175,8 @@ def _candidates(
                 " it a policy that ranks candidates (`ridge`, `two_speed`)",
             )
         return None
+    if len(left) > MAX_CANDIDATES:
+        raise RequestRefusedError(400, f"{len(left):,} actions: at most {MAX_CANDIDATES} are ranked")
     try:
         if loop.ranks == "ids":
             return as_candidates(left)
