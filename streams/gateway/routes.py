@@ -91,9 +91,9 @@ def _find(method: str, path: str) -> Route:
             continue
         if wanted == method:
             named = match.groupdict()
-            return Route(
-                door, what, named.get("application") or "", named.get("version") or None, named.get("event") or ""
-            )
+            # Names of applications have no underscore; those of others' models often do.
+            application = (named.get("application") or "").replace("_", "-")
+            return Route(door, what, application, named.get("version") or None, named.get("event") or "")
         others.add(wanted)
     if others:
         allow = ", ".join(sorted(others | ({"HEAD"} if "GET" in others else set())))

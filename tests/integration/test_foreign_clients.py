@@ -51,8 +51,8 @@ async def ports(
     kafka: Broker, redis_server: RedisServer, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Ports]:
     """Where the gateway listens; its applications are `parity`, which paths without a name mean, and Triton's own."""
-    pairs = {name: {"models": ["sums"], "slo_ms": PATIENT_MS} for name in ("simple", "simple_string")}
-    applications = {"parity": APPLICATION, **pairs, "simple_identity": {"models": ["same"], "slo_ms": PATIENT_MS}}
+    pairs = {name: {"models": ["sums"], "slo_ms": PATIENT_MS} for name in ("simple", "simple-string")}
+    applications = {"parity": APPLICATION, **pairs, "simple-identity": {"models": ["same"], "slo_ms": PATIENT_MS}}
     gateway = {"application": "parity", "grpc_port": free_port()}
     more = {"models": MODELS | PAIRS, "applications": applications, "gateway": gateway}
     folder = tmp_path_factory.mktemp("foreign")

@@ -11,6 +11,7 @@ import pytest
 
 from schemas.records import Status
 from streams.gateway.protocol.values import InputForm, RequestRefusedError
+from streams.gateway.routes import Router
 from tests.unit.streams.gateway.requests import predicted
 from tests.unit.streams.gateway.test_open_inference import answered, parsed, tensor
 
@@ -98,6 +99,11 @@ def test_answers_that_are_not_alike_are_texts(answers: tuple[str | None, ...]) -
     with pytest.raises(RequestRefusedError, match="no output 'a'") as refused:
         answered(parsed({**SIMPLE, "outputs": [{"name": "a"}]}, takes=TEXTS), *answers)
     assert refused.value.status == 502
+
+
+def test_an_underscore_in_a_path_is_a_hyphen() -> None:
+    """Names of models elsewhere have underscores, those of applications none."""
+    assert Router().find("POST", "/v2/models/simple_string/versions/a_1/infer")[2:4] == ("simple-string", "a_1")
 
 
 def test_names_in_capitals_are_known() -> None:
