@@ -346,7 +346,10 @@ class System:
         page, figures = self._settings.control, self._settings.metrics
         wanted = {"the live page (control.port)": (page.host, page.port)} if PAGE in names else {}
         if GATEWAY in self._settings.roles:
-            wanted["the gateway (gateway.port)"] = self._settings.gateway.host, self._settings.gateway.port
+            gateway = self._settings.gateway
+            wanted["the gateway (gateway.port)"] = gateway.host, gateway.port
+            if gateway.grpc_port is not None:
+                wanted["the gateway (gateway.grpc_port)"] = gateway.host, gateway.grpc_port
         wanted |= {f"metrics of {name} (metrics.port)": (figures.host, p) for name, p in self.metrics_ports.items()}
         require_free(wanted)
 

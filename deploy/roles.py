@@ -53,7 +53,9 @@ if TYPE_CHECKING:
     from streams.control.app import ControlOptions
     from streams.control.carry.planning import Planning
     from streams.control.carry.promoting import Follow, Promoting
+    from streams.gateway.application import GatewayApplication
     from streams.gateway.role import GatewayRole
+    from streams.gateway.rpc.server import RpcServer
     from streams.operators.contract import Operator, Record
     from streams.operators.join.kernel import JoinerSettings
     from streams.recorder.role import RecordRole
@@ -325,11 +327,12 @@ def gateway(common: Shared) -> GatewayRole:
         given.application,
         frozenset(given.origins),
     )
+    application = GatewayApplication(parts)
     place = Listening(given.host, given.port, given.connections, given.within_s, given.certificate, given.key)
     if fault := fault_of(given.host, given.port):
         raise StartError(f"the gateway cannot listen: {fault}; stop that process, or set gateway.port")
     try:
-        server = GatewayServer(GatewayApplication(parts), place)
+        server = GatewayServer(application, place)
     except OSError as error:
         raise StartError(f"the gateway cannot listen: {error}; see gateway.certificate, gateway.key") from error
     node = topology.build((), common.settings.partitions).node("gateway")
@@ -343,7 +346,22 @@ def gateway(common: Shared) -> GatewayRole:
         common.codec.encode,
         common.hooks,
         tells_process=common.tells_process("gateway"),
+        rpc=_rpc(common, application),
     )
+
+
+def _rpc(common: Shared, application: GatewayApplication) -> RpcServer | None:
+    """Build the gateway's door of gRPC, if the settings ask for one."""
+    given = common.settings.gateway
+    if given.grpc_port is None:
+        return None
+    from streams.gateway.rpc.server import RpcServer
+    from streams.gateway.server import Listening
+
+    if fault := fault_of(given.host, given.grpc_port):
+        raise StartError(f"the gateway cannot listen: {fault}; stop that process, or set gateway.grpc_port")
+    place = Listening(given.host, given.grpc_port, given.connections, given.within_s, given.certificate, given.key)
+    return RpcServer(application, place, given.body_kib << 10, (given.bodies_mib << 10) // given.body_kib)
 
 
 def _client(common: Shared) -> Client:

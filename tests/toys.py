@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 import time
@@ -67,6 +68,23 @@ def shout(rows: Sequence[str]) -> list[str]:
 def lengths(rows: Sequence[bytes]) -> NDArray[np.float64]:
     """Score bytes as short or long."""
     return np.array([[1 / (1 + len(row)), len(row) / (1 + len(row))] for row in rows])
+
+
+def sums(rows: Sequence[str]) -> list[str]:
+    """Answer sum and difference of two tensors, as numbers or texts: Triton's models `simple` and `simple_string`."""
+    return [_sums(json.loads(row)) for row in rows]
+
+
+def _sums(row: dict[str, list[Any]]) -> str:
+    kind = type(row["INPUT0"][0])
+    pairs = [(int(one), int(other)) for one, other in zip(row["INPUT0"], row["INPUT1"], strict=True)]
+    totals, rests = [kind(one + other) for one, other in pairs], [kind(one - other) for one, other in pairs]
+    return json.dumps({"OUTPUT0": totals, "OUTPUT1": rests})
+
+
+def same(rows: Sequence[str]) -> list[str]:
+    """Answer a tensor as it is: Triton's model `simple_identity`."""
+    return [json.dumps({"OUTPUT0": json.loads(row)["INPUT0"]}) for row in rows]
 
 
 def moody(rows: Sequence[str]) -> list[str]:

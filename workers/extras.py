@@ -20,6 +20,7 @@ EXTRAS: Mapping[str, str] = {
     "faust": "control",
     "fsspec": "references",
     "google": "protobuf",
+    "grpc": "grpc",
     "grpc_tools": "protobuf",
     "hdrh": "bench",
     "hiredis": "cli",

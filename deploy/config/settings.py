@@ -446,6 +446,9 @@ class GatewaySection(Section):
     """The address it listens on. Without `tokens_file` it has no log-in."""
     port: int = Field(default=8080, gt=0, lt=65536)
     """The port it listens on. A second gateway on one machine needs another one."""
+    grpc_port: int | None = Field(default=None, gt=0, lt=65536)
+    """The port of Open Inference over gRPC, with the same bounds, tokens and certificate. It is the slower door, and
+    needs the extra `grpc`. Default: there is none."""
     shared: bool = False
     """Whether it runs in the process of selection, joiner and learner, where these share one (`processes`). That saves
     70 MB. Large bodies then delay the queries of others."""

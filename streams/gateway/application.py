@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from schemas.ids import DRAWN_BITS, query_id
 from schemas.records import Status
 from streams.gateway.bodies import GoneError
-from streams.gateway.protocol import described, mlflow, open_inference, personalizer, teaching, tensorflow
+from streams.gateway.protocol import described, mlflow, open_inference, openapi, personalizer, teaching, tensorflow
 from streams.gateway.protocol.faults import written
 from streams.gateway.protocol.values import HttpReply, HttpRequest, RequestRefusedError, dumped, weight
 from streams.gateway.routes import Route, Router, door_of
@@ -35,6 +35,7 @@ _log = logging.getLogger(__name__)
 
 _TYPE, _TOTAL, _CLOSE = b"content-type", b"content-length", (b"connection", b"close")
 _DIGEST_BYTES: Final = 16
+_LATEST: Final = "latest"  # so Flink 2.3 names the version where its table names none
 # Of a body that was not read to its end: what follows on the connection is not the next request.
 _UNREAD: Final = frozenset({401, 403, 404, 405, 408, 413, 503})
 
@@ -95,12 +96,14 @@ class GatewayApplication:
 
     async def _served(self, route: Route, headers: Mapping[bytes, bytes], receive: Receive) -> tuple[HttpReply, bool]:
         """Return the reply, and whether the body was read."""
-        if route.what in {"live", "ready", "server", "version", "metrics", "activate"}:
+        if route.what in {"live", "ready", "server", "version", "metrics", "openapi", "activate"}:
             return self._open(route), False
         parts = self._parts
         allowed = parts.tokens.applications(headers)
         name = route.application or self._only(allowed)
         may(allowed, name)
+        if route.version == _LATEST:
+            route = self._latest(route, name)
         if route.what in _ABOUT:
             return self._about(route, name), False
         self._check_origin(headers)
@@ -176,6 +179,8 @@ class GatewayApplication:
         parts = self._parts
         if route.what == "metrics":
             return HttpReply(parts.figures.exposition(), 200, b"text/plain; version=0.0.4; charset=utf-8")
+        if route.what == "openapi":
+            return HttpReply(dumped(openapi.document(parts.version)))
         if route.what == "version":
             return HttpReply(parts.version.encode(), 200, b"text/plain")
         if route.what == "activate":
@@ -202,6 +207,11 @@ class GatewayApplication:
             return HttpReply(dumped(described.status(models)))
         how = described.tensorflow if route.what == "tensorflow_metadata" else described.open_inference
         return HttpReply(dumped(how(application, models)))
+
+    def _latest(self, route: Route, name: str) -> Route:
+        """Return the route without a version, unless there is one of that name."""
+        models = self._parts.catalog.models(self._parts.catalog.application(name))
+        return route if _LATEST in {*described.versions(models), *_labels(models)} else route._replace(version=None)
 
     def _only(self, allowed: frozenset[str]) -> str:
         """Return the application that a path without a name means.

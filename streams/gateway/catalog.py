@@ -53,8 +53,10 @@ class Catalog:
         found = self.applications.get(name)
         if found is None:
             there = ", ".join(sorted(self.applications)[:8]) or "none yet"
-            raise RequestRefusedError(
-                404, f"there is no application {name!r:.80}; there are: {there} (`skysail app list`)"
+            raise RequestRefusedError(  # Triton's clients look for the first four words
+                404,
+                f"Request for unknown model: there is no application {name!r:.80}; there are: {there}"
+                " (`skysail app list`)",
             )
         return found
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from schemas.records import Report
     from streams.gateway.application import GatewayParts
+    from streams.gateway.rpc.server import RpcServer
     from streams.gateway.server import GatewayServer
     from streams.runtime.metrics import MetricsHook
     from streams.runtime.ports import Broadcast, Transport
@@ -42,6 +43,7 @@ class GatewayRole:
         encode: turns a report into a value.
         hooks: are given every report.
         tells_process: whether reports tell what the process costs.
+        rpc: the door of gRPC, if there is one.
     """
 
     def __init__(
@@ -55,6 +57,7 @@ class GatewayRole:
         hooks: tuple[MetricsHook, ...] = (),
         *,
         tells_process: bool = True,
+        rpc: RpcServer | None = None,
     ) -> None:
         self._instance = instance
         self._parts = parts
@@ -65,6 +68,7 @@ class GatewayRole:
         self._hooks = hooks
         self._composer = Composer(instance, "gateway", tells_process=tells_process)
         self._was_ready = False
+        self._rpc = rpc
         parts.figures.report = self._composed
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -74,16 +78,20 @@ class GatewayRole:
             asyncio.create_task(self._parts.asking.keep_connected(), name="gateway.client"),
             asyncio.create_task(self._report_regularly(), name="gateway.reports"),
         ]
-        serving = asyncio.create_task(self._server.run(stop), name="gateway.server")
+        serving = [asyncio.create_task(self._server.run(stop), name="gateway.server")]
+        if self._rpc is not None:
+            serving.append(asyncio.create_task(self._rpc.run(stop), name="gateway.rpc"))
         try:
-            await asyncio.wait([serving, *helpers], return_when=asyncio.FIRST_COMPLETED)
-            for task in (*helpers, serving):
+            await asyncio.wait([*serving, *helpers], return_when=asyncio.FIRST_COMPLETED)
+            if stop.is_set():
+                await asyncio.wait(serving)  # each answers what is under way
+            for task in (*helpers, *serving):
                 if task.done():
                     task.result()
         finally:
-            for task in (serving, *helpers):
+            for task in (*serving, *helpers):
                 task.cancel()
-            await asyncio.wait([serving, *helpers])
+            await asyncio.wait([*serving, *helpers])
             self._server.close()
         await self._report({STOPPED: 1.0})
 

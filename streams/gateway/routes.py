@@ -47,6 +47,7 @@ _TABLE: Final[tuple[tuple[str, re.Pattern[str], str, str], ...]] = tuple(
         ("GET", r"/health", "own", "ready"),
         ("GET", r"/version", "mlflow", "version"),
         ("GET", r"/metrics", "own", "metrics"),
+        ("GET", r"/openapi\.json", "own", "openapi"),
     )
 )
 # Routes remembered, and the longest: there are few applications, and a stranger's paths do not fill memory.
@@ -90,10 +91,11 @@ def _find(method: str, path: str) -> Route:
             continue
         if wanted == method:
             named = match.groupdict()
-            return Route(
-                door, what, named.get("application") or "", named.get("version") or None, named.get("event") or ""
-            )
+            # Names of applications have no underscore; those of others' models often do.
+            application = (named.get("application") or "").replace("_", "-")
+            return Route(door, what, application, named.get("version") or None, named.get("event") or "")
         others.add(wanted)
     if others:
-        raise RequestRefusedError(405, f"{method} is not for this path: {' or '.join(sorted(others))} is")
+        allow = ", ".join(sorted(others | ({"HEAD"} if "GET" in others else set())))
+        raise RequestRefusedError(405, f"{method} is not for this path: {' or '.join(sorted(others))} is", allow=allow)
     raise RequestRefusedError(404, "no such path: see docs/gateway.md; GET /v2 says what is served")

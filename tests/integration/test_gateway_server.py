@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import ssl
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -173,6 +174,18 @@ async def test_a_kept_connection_serves_many_requests_and_may_be_silent_between(
                 assert reply.status == 200
             await asyncio.sleep(0.2)
             assert server.connections == 1
+
+
+async def test_replies_are_sent_at_once() -> None:
+    """Head and body are two writes; the second one does not wait until the first has been acknowledged."""
+    async with (
+        serving(Served()) as (server, _),
+        aiohttp.ClientSession(f"http://127.0.0.1:{server.port}") as session,
+        session.get("/v2/health/live"),
+    ):
+        (kept,) = server._server.server_state.connections
+        place = kept.transport.get_extra_info("socket")
+        assert place.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 async def test_it_speaks_tls(tmp_path: Path) -> None:

@@ -38,17 +38,24 @@ def ensure(name: str, say: Callable[[str], None]) -> Path:
     folder = root() / name
     if (REQUIREMENTS / f"{name}.xml").exists():
         return _ensure_jars(name, folder, say)
-    requirements = REQUIREMENTS / f"{name}.txt"
-    python = folder / "bin" / "python"
-    stamp = folder / "installed"
-    digest = hashlib.sha256(requirements.read_bytes()).hexdigest()
-    if python.exists() and stamp.exists() and stamp.read_text() == digest:
-        return python
+    if (there := found(name)) is not None:
+        return there
+    requirements, python = REQUIREMENTS / f"{name}.txt", folder / "bin" / "python"
     say(f"installing {name} into {folder}")
     _run((sys.executable, "-m", "venv", "--clear", str(folder)))
     _run((str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r", str(requirements)))
-    stamp.write_text(digest)
+    (folder / "installed").write_text(_digest(name))
     return python
+
+
+def found(name: str) -> Path | None:
+    """Return the interpreter of an environment that is installed as its file says."""
+    python, stamp = root() / name / "bin" / "python", root() / name / "installed"
+    return python if python.exists() and stamp.exists() and stamp.read_text() == _digest(name) else None
+
+
+def _digest(name: str) -> str:
+    return hashlib.sha256((REQUIREMENTS / f"{name}.txt").read_bytes()).hexdigest()
 
 
 def _ensure_jars(name: str, folder: Path, say: Callable[[str], None]) -> Path:

@@ -13,6 +13,8 @@ def written(door: str, fault: RequestRefusedError) -> HttpReply:
     headers: Headers = ((b"retry-after", b"%d" % fault.retry_s),) if fault.retry_s else ()
     if fault.status == 401:
         headers = (*headers, (b"www-authenticate", b"Bearer"))
+    if fault.allow:
+        headers = (*headers, (b"allow", fault.allow.encode()))
     body: dict[str, object] = {"error": message}
     if door == "mlflow":
         body = {"error_code": code.upper().replace(" ", "_"), "message": message}

@@ -13,7 +13,7 @@ import numpy as np
 
 from schemas.errors import SchemaError
 from schemas.inputs import as_candidates, as_features, row_text
-from streams.gateway.protocol import answers, tensors
+from streams.gateway.protocol import answers, named, tensors
 from streams.gateway.protocol.values import (
     HttpQuestion,
     HttpReply,
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from schemas.records import Input, Prediction, Tensor
+    from streams.gateway.protocol.answers import OutputColumn
     from streams.gateway.protocol.tensors import Array
     from streams.gateway.protocol.values import HttpRequest, InputForm
 
@@ -54,9 +55,12 @@ def parse(request: HttpRequest) -> ParsedRequest:
     inputs = _inputs(given, request.body[cut:])
     features, candidates = inputs.pop(FEATURES, None), inputs.pop(CANDIDATES, None)
     rows = _rows(inputs, request.takes) if inputs else (("",) if candidates else ())
-    more = given.get("parameters") or {}
+    more = {} if given.get("parameters") is None else given["parameters"]
     if not isinstance(more, dict):
         raise RequestRefusedError(400, "parameters is an object")
+    top = whole(more, "top", 1)
+    if top < 1:
+        raise RequestRefusedError(400, f"top is 1 or more, not {top}")
     ask = HttpQuestion(
         request.application,
         rows[: few(len(rows))],
@@ -67,9 +71,9 @@ def parse(request: HttpRequest) -> ParsedRequest:
         whole(more, "priority", 0),
         text(more, "version") or request.version,
         _candidates(candidates, len(rows)),
-        whole(more, "top", 1),
+        top,
     )
-    return ParsedRequest(ask, partial(render, ask.id, request.application, _wanted(given, more)))
+    return ParsedRequest(ask, partial(render, ask.id, request.application, _wanted(given, more, request.takes)))
 
 
 def render(
@@ -87,11 +91,12 @@ def render(
         RequestRefusedError: no row has an answer.
     """
     answers.check(predictions)
+    members = named.columns([prediction.answer for prediction in predictions])
     if isinstance(wanted, bool):
-        wanted = dict.fromkeys(answers.OUTPUTS, wanted)
+        wanted = dict.fromkeys((*members, *answers.OUTPUTS), wanted)
     told, raw = [], []
     for output, is_binary in wanted.items():
-        datatype, shape, values = answers.column(output, predictions)
+        datatype, shape, values = members.get(output) or _column(output, predictions)
         entry: dict[str, object] = {"name": output, "datatype": datatype, "shape": shape}
         if is_binary:
             raw.append(tensors.to_bytes(datatype, values))
@@ -107,11 +112,18 @@ def render(
     return HttpReply(b"".join([body, *raw]), 200, _OCTETS, ((LENGTH, b"%d" % len(body)),))
 
 
-def _wanted(given: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, bool] | bool:
-    """Return which outputs are wanted and which of them as bytes."""
+def _column(output: str, predictions: Sequence[Prediction]) -> OutputColumn:
+    name = output.lower()  # Flink 2.3 writes names in capitals
+    if name not in answers.OUTPUTS:
+        raise RequestRefusedError(502, f"no output {output!r:.40} is in each row's answer; there is `answer`")
+    return answers.column(name, predictions)
+
+
+def _wanted(given: Mapping[str, Any], more: Mapping[str, Any], takes: InputForm | None) -> dict[str, bool] | bool:
+    """Return which outputs are wanted and which of them as bytes; those of a record are known when there is one."""
     otherwise = more.get("binary_data_output") is True
     outputs = given.get("outputs")
-    if not outputs:
+    if outputs is None or outputs == []:
         return otherwise
     if not isinstance(outputs, list) or not all(isinstance(one, dict) for one in outputs):
         raise RequestRefusedError(400, 'outputs is a list of objects such as {"name": "answer"}')
@@ -119,8 +131,8 @@ def _wanted(given: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, bool
     for one in outputs:
         parameters = one.get("parameters") or {}
         is_binary = parameters.get("binary_data", otherwise) if isinstance(parameters, dict) else otherwise
-        name = one.get("name")
-        if name not in answers.OUTPUTS:
+        name, is_record = text(one, "name") or "", takes is None or takes.dtype is None
+        if not is_record and name.lower() not in answers.OUTPUTS:
             raise RequestRefusedError(400, f"no output {shown(name)}: there are {', '.join(answers.OUTPUTS)}")
         found[name] = is_binary is True
     return found
@@ -158,12 +170,21 @@ def _inputs(given: Mapping[str, Any], raw: bytes) -> dict[str, tuple[tuple[int, 
 def _rows(
     inputs: Mapping[str, tuple[tuple[int, ...], Array | list[str | bytes]]], takes: InputForm | None
 ) -> tuple[Input, ...]:
+    if (takes is None or takes.dtype is None) and any(_is_record(*one, len(inputs)) for one in inputs.values()):
+        return named.rows(inputs)
     if len(inputs) > 1:
         return _table(inputs)
     ((name, (shape, found)),) = inputs.items()
     rows = tensors.rows_of(name, found, shape)
     tensors.check(rows, takes, f"input {name}")
     return rows
+
+
+def _is_record(shape: tuple[int, ...], found: Array | list[str | bytes], inputs: int) -> bool:
+    """Return whether a row has several values, as no column has; numbers alone are a tensor."""
+    if isinstance(found, np.ndarray):
+        return inputs > 1 and found.size > shape[0] > 0
+    return len(found) > shape[0] > 0
 
 
 def _table(inputs: Mapping[str, tuple[tuple[int, ...], Array | list[str | bytes]]]) -> tuple[Input, ...]:

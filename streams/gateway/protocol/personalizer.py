@@ -53,7 +53,7 @@ def parse(request: HttpRequest, loop: RankingLoop, new_id: str) -> ParsedRequest
     """
     given = document(request.body)
     actions = _actions(given)
-    barred = given.get("excludedActions") or []
+    barred = [] if given.get("excludedActions") is None else given["excludedActions"]
     if not isinstance(barred, list) or not all(isinstance(one, str) for one in barred):
         raise RequestRefusedError(400, "excludedActions is a list of ids")
     excluded = {*barred}

@@ -36,12 +36,14 @@ class RequestRefusedError(Exception):
     Attributes:
         status: of HTTP.
         retry_s: after so long it may be tried again; 0 = nothing is said of that.
+        allow: the methods that are for the path; "" = that is not the matter.
     """
 
-    def __init__(self, status: int, message: str, retry_s: int = 0) -> None:
+    def __init__(self, status: int, message: str, retry_s: int = 0, allow: str = "") -> None:
         super().__init__(message)
         self.status = status
         self.retry_s = retry_s
+        self.allow = allow
 
 
 class InputForm(NamedTuple):
