@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from streams.runtime.ports import Executors
     from streams.runtime.process.run import Runnable
     from streams.runtime.role.loop import RoleLoop
+    from streams.runtime.stores.base import FeatureStore
     from streams.runtime.stores.redis import RedisFeatures, RedisStore
     from streams.topology import Node
     from workers.packages.disk_cache import DiskCache
@@ -253,6 +254,7 @@ def mapping(common: Shared, decides: Runnable | None = None) -> RoleLoop:
         common: of the process.
         decides: selection, where it runs here: nothing is mapped before it is ready, as its time would run out.
     """
+    from deploy.connect.mapped_schemas import MappedSchemas
     from streams.mapping.kernel import TopicMapper
     from streams.runtime.mapped_topics import counting
     from streams.runtime.role.loop import RoleLoop
@@ -261,7 +263,8 @@ def mapping(common: Shared, decides: Runnable | None = None) -> RoleLoop:
     kernel = TopicMapper(common.codec, common.settings.partitions, counts)
     ready = decides.ready if isinstance(decides, RoleLoop) else None
     prepare = counting(common.codec, common.transport.partitions, counts, ready)
-    return _loop(_role("mapping", common), kernel, common, prepare=prepare)
+    schemas = MappedSchemas(common.settings)
+    return _loop(_role("mapping", common), kernel, common, features=schemas, prepare=prepare)
 
 
 def record(common: Shared) -> RecordRole:
@@ -473,7 +476,7 @@ def _loop(
     common: Shared,
     store: RedisStore | None = None,
     executors: Executors | None = None,
-    features: RedisFeatures | None = None,
+    features: FeatureStore | None = None,
     batched: frozenset[str] = frozenset(),
     prepare: Prepare | None = None,
 ) -> RoleLoop:

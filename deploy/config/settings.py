@@ -12,11 +12,13 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
+from deploy.config.schema_files import with_schema
 from policies.conformal import MOST as MOST_COVERAGE
 from schemas.sizes import MAX_BYTES, MOST_BYTES
 from schemas.topics import MODEL_PARTITIONS
 
 DAY_S = 86_400
+PREDICTIONS_DAYS = 7.0  # as the topology keeps them
 # Topic and group names are built from it; mixing dots and underscores would collide in broker metrics.
 NAME_PATTERN = r"^[a-z0-9][a-z0-9-]{0,62}$"
 
@@ -475,6 +477,17 @@ class GatewaySection(Section):
         return self
 
 
+class KeepInputs(Section):
+    """Inputs that are kept for datasets, backfill and replay: the topic `queries`, for longer than a day."""
+
+    days: float | None = Field(default=None, gt=0)
+    """For how many days; `predictions` are kept as long, and no shorter than usual. Default: as `retention_days` says.
+    Topics that exist get it by `skysail topics check --mend`."""
+    gib: float = Field(default=50.0, gt=0)
+    """How many GiB `queries` may take then, over all partitions, times `replication`. Beyond it the oldest go, whole
+    segments at a time. `skysail dataset` says how far back the inputs reach."""
+
+
 class Control(Section):
     """The live page."""
 
@@ -628,6 +641,12 @@ class ApplicationSettings(Section):
     rate: float = Field(default=100.0, gt=0)
     """Queries a second for which the time is split over `stages`."""
 
+    @field_validator("incoming", "to", "feedback")
+    @classmethod
+    def _reads_schemas(cls, given: Any) -> Any:
+        """Put schemas in the place of their files."""
+        return tuple(map(with_schema, given)) if isinstance(given, tuple) else with_schema(given)
+
     @model_validator(mode="after")
     def _maps(self) -> Self:
         """Check what is said of topics of others."""
@@ -691,6 +710,7 @@ class Settings(Section):
     control: Control = Control()
     record: RecordSection = RecordSection()
     gateway: GatewaySection = GatewaySection()
+    keep_inputs: KeepInputs = KeepInputs()
     metrics: Metrics = Metrics()
     hosts: dict[Name, HostSection] = Field(default_factory=dict)
     """Pools of models that share a process each, by name. `skysail run` makes one by itself, `others`, where more than
@@ -707,6 +727,22 @@ class Settings(Section):
         if named is not None or self.worker.isolates(model) or model in self.selection.named_inline:
             return named
         return next((pool for pool, host in self.hosts.items() if host.models == "all others"), None)
+
+    @property
+    def kept_days(self) -> dict[str, float]:
+        """How long topics on the circle of data are kept, where it is not the usual time."""
+        found: dict[str, float] = {topic: days for topic, days in self.retention_days.items()}  # noqa: C416
+        if self.keep_inputs.days is not None:
+            found["queries"] = self.keep_inputs.days
+            found["predictions"] = max(found.get("predictions", PREDICTIONS_DAYS), self.keep_inputs.days)
+        return found
+
+    @model_validator(mode="after")
+    def _inputs_are_kept_once(self) -> Self:
+        """Refuse two words about one topic."""
+        if self.keep_inputs.days is not None and "queries" in self.retention_days:
+            raise ValueError("keep_inputs.days and retention_days.queries both say how long inputs are kept: give one")
+        return self
 
     @model_validator(mode="after")
     def _one_pool_each(self) -> Self:
