@@ -125,6 +125,11 @@ class System:
         """How often each process has been started again."""
         return {child.name: child.restarts for child in self.status()}
 
+    @property
+    def targets_file(self) -> Path:
+        """Where Prometheus finds the processes, if the settings ask for metrics."""
+        return self._folder / TARGETS
+
     def status(self) -> tuple[ChildStatus, ...]:
         """Describe every child."""
         return () if self._supervisor is None else self._supervisor.status()
@@ -327,10 +332,9 @@ class System:
     def _write_targets(self) -> None:
         """Tell Prometheus where the processes are, in a file that it follows (`file_sd_configs`)."""
         if self.metrics_ports:
-            file = self._folder / TARGETS
-            anew = file.with_suffix(".new")
+            anew = self.targets_file.with_suffix(".new")
             anew.write_text(targets(self._settings.metrics.host, self.metrics_ports))
-            anew.replace(file)  # who reads it meanwhile finds a whole one
+            anew.replace(self.targets_file)  # who reads it meanwhile finds a whole one
 
     def _foreseen(self) -> set[str]:
         """Return the processes that the settings alone start, and set their ports."""

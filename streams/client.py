@@ -20,7 +20,6 @@ import logging
 import os
 import random
 import secrets
-import uuid
 from itertools import islice, repeat
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -28,6 +27,8 @@ from schemas import topics
 from schemas.codec import MAX_TEXT, Codec, over_text
 from schemas.errors import DecodeError, OversizedError, SchemaError
 from schemas.framing import peek_id
+from schemas.ids import DRAWN_BITS
+from schemas.ids import query_id as drawn_id
 from schemas.inputs import Row, as_candidates, as_features, as_input, as_label
 from schemas.records import Features, Feedback, Prediction, Query
 from schemas.rows import each_input
@@ -130,7 +131,7 @@ class Client:
         prefix: of the deployment's topics.
         properties: of the Kafka clients, in aiokafka's words (`security_protocol`, `sasl_mechanism`, ...).
         codec: of the records; without one, Avro single-object encoding.
-        seed: makes ids repeatable; without it they are random.
+        seed: makes ids repeatable, but for the time in them; without it they are random.
         transport: the way to Kafka; tests bring their own.
         clock: stamps what is sent.
         max_input_kib: the largest query, as the deployment's setting of this name; a `codec` has its own bound.
@@ -605,9 +606,8 @@ class Client:
                 awaited.future.set_exception(BrokerUnavailableError(message))
 
     def _new_id(self) -> str:
-        if self._ids is None:
-            return uuid.uuid4().hex
-        return uuid.UUID(int=self._ids.getrandbits(128), version=4).hex
+        drawn = secrets.randbits(DRAWN_BITS) if self._ids is None else self._ids.getrandbits(DRAWN_BITS)
+        return drawn_id(self._clock.now_us(), drawn)
 
     def _not_taken(self, query: Query, timeout_s: float) -> str:
         return (

@@ -61,6 +61,7 @@ VERBS = {
     "states": Entry("deploy.cli.states", "Forget contexts without feedback for a long time."),
     "query": Entry("deploy.cli.query", "Ask an application and print the prediction."),
     "feedback": Entry("deploy.cli.feedback", "Report the true answer of a query."),
+    "story": Entry("deploy.cli.story", "Tell what became of one query, from the question to what it taught."),
     "dlq": Entry("deploy.cli.dlq", "Count and read dead letters, and send them again."),
     "metrics": Entry("deploy.cli.metrics", "Write alert rules for Prometheus, and a dashboard for Grafana."),
     "tail": Entry("deploy.cli.tail", "Print the records of a topic, decoded."),

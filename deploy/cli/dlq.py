@@ -20,7 +20,7 @@ from deploy.state import letters as state
 from deploy.state.letters import NO_TIME, LettersWanted
 from deploy.terminal import echo
 from schemas.topics import dead_letters
-from streams.dead_letters.redriving import ATTEMPTS_AT_MOST, Refusal, application_of_letter
+from streams.dead_letters.redriving import ATTEMPTS_AT_MOST, RedriveRefusal, application_of_letter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -186,7 +186,7 @@ def _redrive(
     try:
         for letter in state.letters(settings, wanted, codec):
             decided = decides.decide(letter, known, time.time_ns() // 1000)
-            if isinstance(decided, Refusal):
+            if isinstance(decided, RedriveRefusal):
                 done.refuse(letter, decided.reason)
                 continue
             if sender is not None:

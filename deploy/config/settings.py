@@ -191,6 +191,26 @@ class Redis(Section):
         return url
 
 
+class StoreSection(Section):
+    """Which store keeps policy states. `store: embedded` is short for `store: {kind: embedded}`."""
+
+    kind: Literal["redis", "embedded"] = "redis"
+    """`redis`: a server, which roles on several machines reach. `embedded`: a file, for a deployment on one machine."""
+    file: Path = Field(default=Path(".skysail/states.db"), validate_default=True)
+    """The file of an embedded store. It is made for its owner alone."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short(cls, data: object) -> object:
+        return {"kind": data} if isinstance(data, str) else data
+
+    @field_validator("file")
+    @classmethod
+    def _absolute(cls, file: Path) -> Path:
+        """Name the same file in every process, whatever its folder."""
+        return file.expanduser().absolute()
+
+
 class RegistrySection(Section):
     """The schema registry."""
 
@@ -636,8 +656,8 @@ class ApplicationSettings(Section):
     """Topics of yours that tell what was right, such as `[{topic: chargebacks, id: order_id, label: is_fraud}]`."""
     timings: bool = False
     """Whether each output in its predictions says how long the row waited, how long its batch took and how many rows
-    it had (`prediction.outputs[0].predict_us`). Such queries are decided in Python, not in columns: a few times the CPU
-    of selection. Records of `model-predictions` always have these figures."""
+    it had (`prediction.outputs[0].predict_us`). Where models run inside selection, such queries are decided in Python,
+    not in columns: a few times the CPU of selection. Records of `model-predictions` always have these figures."""
     rate: float = Field(default=100.0, gt=0)
     """Queries a second for which the time is split over `stages`."""
 
@@ -701,6 +721,7 @@ class Settings(Section):
     """A folder in which each process writes, when it exits, where its CPU time went. It costs about 1 % of that
     time."""
     kafka: Kafka = Kafka()
+    store: StoreSection = StoreSection()
     redis: Redis = Redis()
     registry: RegistrySection = RegistrySection()
     selection: SelectionSection = SelectionSection()

@@ -49,7 +49,7 @@ _OTHERS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class RedriveRefusal:
     """Why a letter is not sent again, in a few words that many letters share."""
 
     reason: str
@@ -75,7 +75,7 @@ class Redriving:
     attempts: int = ATTEMPTS_AT_MOST
     anew: bool = False
 
-    def decide(self, letter: Letter, receipts: Mapping[str, tuple[Receipt, ...]], now_us: int) -> Emit | Refusal:
+    def decide(self, letter: Letter, receipts: Mapping[str, tuple[Receipt, ...]], now_us: int) -> Emit | RedriveRefusal:
         """Return what is sent for a letter.
 
         Args:
@@ -84,18 +84,18 @@ class Redriving:
             now_us: the time.
         """
         if any(letter.offset in receipt for receipt in receipts.get(letter.topic, ())):
-            return Refusal("was sent again already")
+            return RedriveRefusal("was sent again already")
         if letter.attempts >= self.attempts:
-            return Refusal(f"was sent again {letter.attempts} times and came back: mend its cause first")
+            return RedriveRefusal(f"was sent again {letter.attempts} times and came back: mend its cause first")
         if letter.cut:
-            return Refusal("is only a part of the record: the rest is gone")
+            return RedriveRefusal("is only a part of the record: the rest is gone")
         if letter.cause in _HOPELESS:
-            return Refusal(_HOPELESS[letter.cause])
+            return RedriveRefusal(_HOPELESS[letter.cause])
         if letter.source.startswith(OUTSIDE):
             return self._mapped(letter, now_us)
         return self._sent(letter, now_us)
 
-    def _mapped(self, letter: Letter, now_us: int) -> Emit | Refusal:
+    def _mapped(self, letter: Letter, now_us: int) -> Emit | RedriveRefusal:
         """Map a record of a topic that is not ours, as what it was: at its own place, from which its id may come."""
         place = letter.partition or 0, letter.source_offset or 0
         record = Record(letter.source, *place, letter.record_us, letter.key, letter.value, letter.headers)
@@ -103,38 +103,38 @@ class Redriving:
             if isinstance(effect, Emit):
                 made: object = self.codec.decode(KINDS[effect.topic], effect.value)
                 value = self._value(made, effect.value, now_us)
-                return value if isinstance(value, Refusal) else _again(effect._replace(value=value), letter)
+                return value if isinstance(value, RedriveRefusal) else _again(effect._replace(value=value), letter)
             if isinstance(effect, DeadLetter):
-                return Refusal(f"still cannot be mapped: {effect.message.partition('; value ')[0]}")
-        return Refusal("no application maps it, or its `where` does not hold")
+                return RedriveRefusal(f"still cannot be mapped: {effect.message.partition('; value ')[0]}")
+        return RedriveRefusal("no application maps it, or its `where` does not hold")
 
-    def _sent(self, letter: Letter, now_us: int) -> Emit | Refusal:
+    def _sent(self, letter: Letter, now_us: int) -> Emit | RedriveRefusal:
         """Send a record of one of our topics to where it was, if it can be read now and still helps."""
         if letter.source not in KINDS:
-            return Refusal(_OTHERS.get(letter.source, "the time of its queries is over"))
+            return RedriveRefusal(_OTHERS.get(letter.source, "the time of its queries is over"))
         if letter.value is None:
-            return Refusal("has no value: nothing can be made of it")
+            return RedriveRefusal("has no value: nothing can be made of it")
         if (partition := self._partition(letter)) is None:
-            return Refusal("nobody knows its partition")
+            return RedriveRefusal("nobody knows its partition")
         try:
             value = self._value(self.codec.decode(KINDS[letter.source], letter.value), letter.value, now_us)
         except DecodeError as error:
-            return Refusal(f"still cannot be read: {error}")
-        if isinstance(value, Refusal):
+            return RedriveRefusal(f"still cannot be read: {error}")
+        if isinstance(value, RedriveRefusal):
             return value
         return _again(Emit(letter.source, partition, letter.key, value, (), letter.headers), letter)
 
-    def _value(self, decoded: object, value: bytes, now_us: int) -> bytes | Refusal:
+    def _value(self, decoded: object, value: bytes, now_us: int) -> bytes | RedriveRefusal:
         """Return the value that is sent, which for a query may have the present time."""
         if isinstance(decoded, records.Observations) and len(decoded.items) > 1:
-            return Refusal("the other observations in its record have been learnt")
+            return RedriveRefusal("the other observations in its record have been learnt")
         if not isinstance(decoded, records.Query):
             return value
         if self.anew:
             return self.codec.encode(decoded._replace(sent_us=now_us))
         slo_ms = decoded.slo_ms or self.objectives_ms.get(decoded.application)
         if decoded.sent_us and slo_ms is not None and decoded.sent_us + slo_ms * 1e3 <= now_us:
-            return Refusal("its time is over: it would be answered by default; --anew asks it as of now")
+            return RedriveRefusal("its time is over: it would be answered by default; --anew asks it as of now")
         return value  # without a time of its own it is asked when its record is written
 
     def _partition(self, letter: Letter) -> int | None:

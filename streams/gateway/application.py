@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import secrets
 import time
-import uuid
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from schemas.ids import DRAWN_BITS, query_id
 from schemas.records import Status
 from streams.gateway.bodies import GoneError
 from streams.gateway.protocol import described, mlflow, open_inference, personalizer, teaching, tensorflow
@@ -125,14 +126,17 @@ class GatewayApplication:
         asked = self._parsed(route, request)
         room.become(len(body) + weight(asked.ask))
         if not asked.ask.id:
-            return await self._answered(asked, uuid.uuid4().hex)
+            return await self._answered(asked, self._drawn_id())
         return await self._once(asked, route, body)
 
     def _parsed(self, route: Route, request: HttpRequest) -> ParsedRequest:
         if route.what == "rank":
             loop = self._parts.catalog.loop(request.application)
-            return personalizer.parse(request, loop, uuid.uuid4().hex)
+            return personalizer.parse(request, loop, self._drawn_id())
         return _PARSERS[route.what](request)
+
+    def _drawn_id(self) -> str:
+        return query_id(self._parts.now_us(), secrets.randbits(DRAWN_BITS))
 
     async def _once(self, asked: ParsedRequest, route: Route, body: bytes) -> HttpReply:
         """Answer a request with an id; the same one again gets the same reply, also while it is under way."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ from deploy.cli import skysail
 from deploy.figures.declared import DASHBOARD, RULES
 from deploy.figures.rendered import queries, rules, targets
 from streams.runtime.process.prometheus import MEANINGS
+from tests.prometheus import program
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -69,18 +69,9 @@ WELL: list[tuple[str, str]] = [
 
 
 @pytest.fixture(scope="module")
-def promtool(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Prometheus' own tool: of the machine, else of Debian's package."""
-    if (found := shutil.which("promtool")) is not None:
-        return found
-    folder = tmp_path_factory.mktemp("prometheus")
-    try:
-        subprocess.run(["apt-get", "download", "prometheus"], cwd=folder, check=True, capture_output=True, timeout=60)
-        (package,) = folder.glob("*.deb")
-        subprocess.run(["dpkg", "-x", package, folder], check=True, capture_output=True, timeout=60)
-    except (OSError, subprocess.SubprocessError, ValueError):
-        pytest.skip("this machine has no promtool, and Debian's package cannot be had")
-    return str(folder / "usr/bin/promtool")
+def promtool() -> str:
+    """Prometheus' own tool."""
+    return program("promtool")
 
 
 def tell(promtool: str, folder: Path, series: list[tuple[str, str]], fired: list[AlertRule]) -> str:

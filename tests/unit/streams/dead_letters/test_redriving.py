@@ -13,7 +13,7 @@ from schemas import topics
 from schemas.codec import Codec
 from schemas.records import Application, Decision, Feedback, JoinStatus, Observation, Observations, Query, Tensor
 from streams.dead_letters.letter import ATTEMPTS, Letter, Receipt
-from streams.dead_letters.redriving import Redriving, Refusal, application_of_letter
+from streams.dead_letters.redriving import RedriveRefusal, Redriving, application_of_letter
 from streams.mapping.kernel import TopicMapper
 from streams.operators.contract import Emit, Record
 from streams.topology import partition_of
@@ -43,9 +43,9 @@ def letter(source: str = topics.FEEDBACK, value: bytes | None = None, **changes:
     return replace(told, **changes)
 
 
-def reason(decided: Emit | Refusal) -> str:
+def reason(decided: Emit | RedriveRefusal) -> str:
     """Return why a letter is not sent again."""
-    assert isinstance(decided, Refusal)
+    assert isinstance(decided, RedriveRefusal)
     return decided.reason
 
 
