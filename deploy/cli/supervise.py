@@ -119,6 +119,8 @@ def tell(settings: Settings, system: System, deployed: Collection[str]) -> None:
         echo(f"metrics of {name}: http://{settings.metrics.host}:{port}/metrics")
     if "control" in settings.roles:
         echo(f"live page: http://{settings.control.host}:{settings.control.port}/")
+    if "gateway" in settings.roles:
+        echo(f"HTTP: {settings.gateway.address}/v2")
     if "worker" in settings.roles and not deployed:
         echo("no model is deployed: name packages under `models` in skysail.yaml, or use `skysail model add`")
     echo(f"logs: {system.log('*')}")

@@ -484,6 +484,11 @@ class GatewaySection(Section):
     """How long it waits for an answer beyond which selection is taken to be away: more than the longest `max_slo_ms`.
     Then the reply is 504."""
 
+    @property
+    def address(self) -> str:
+        """Where it is found."""
+        return f"{'https' if self.certificate else 'http'}://{self.host}:{self.port}"
+
     @model_validator(mode="after")
     def _fits(self) -> Self:
         if self.body_kib > self.bodies_mib << 10:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, defaultdict
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,7 @@ from deploy.diagnose.doctor import Check, Level
 from deploy.diagnose.servers import check_kafka, check_page, check_redis_answers, check_redis_keeps, check_store_file
 from deploy.launch import PAGE
 from deploy.placement import placement
-from deploy.placement.grouping import plan
+from deploy.placement.grouping import GATEWAY, plan
 from deploy.state import catalog, desired, topics
 from deploy.state.labels import labels_of, loaded
 from deploy.whereabouts import Whereabouts, whereabouts
@@ -285,7 +286,9 @@ def check_roles(
         yield Check("roles", Level.DOWN, f"none of {', '.join(expected)} reports", "skysail run")
         return
     for name, wanted in expected.items():
-        yield check_page(settings) if name == PAGE else _role(name, reports.get(name, []), wanted)
+        check = check_page(settings) if name == PAGE else _role(name, reports.get(name, []), wanted)
+        is_served = name == GATEWAY and check.level is Level.OK
+        yield replace(check, found=f"{settings.gateway.address}/v2 is served") if is_served else check
     yield from check_clocks(report for found in reports.values() for report in found)
     yield from check_senders(report for found in reports.values() for report in found)
     yield from check_columns(reports.get("selection", ()))

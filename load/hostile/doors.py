@@ -231,13 +231,13 @@ async def _unread(arena: Arena) -> str | None:
     async def one() -> None:
         _, writer = await asyncio.open_connection("127.0.0.1", arena.settings["gateway"]["port"], limit=1_024)
         with suppress(ConnectionError):
-            for _ in range(40):
+            for _ in range(20):
                 writer.write(request)
                 await writer.drain()
-                await asyncio.sleep(0.2)
+                await asyncio.sleep(0.4)
         writer.transport.abort()
 
-    await asyncio.gather(*(one() for _ in range(CONNECTIONS // 4)))
+    await asyncio.gather(*(one() for _ in range(2 * _AT_ONCE)))
     return None
 
 

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
     from load.models.training import Estimator
 
-# By name: as it comes; inference in the server's own process; that with its batching, as `load run peers` found best.
+# By name: one row at a time; with its batching, as `load run peers` found best. Both infer in the server's own process:
+# its workers, which are its default, end at once under today's uvloop (`get_event_loop` raises where none runs).
 SETTINGS: Final[Mapping[str, Mapping[str, Any]]] = {
-    "defaults": {},
-    "one_process": {"parallel_workers": 0},
+    "plain": {"parallel_workers": 0},
     "batching": {"parallel_workers": 0, "max_batch_size": 64, "max_batch_time": 0.002},
 }
 _SERVER: Final = ("parallel_workers",)  # the other settings are the model's
@@ -48,7 +48,7 @@ async def serving(folder: Path, name: str, model: Estimator, setting: Mapping[st
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(command, cwd=folder, env=variables(folder / "path"), stdout=log, stderr=log)  # noqa: ASYNC220, S603
     try:
-        await _ready(process, folder, port)
+        await _ready(process, folder, port, name)
         yield port
     finally:
         process.terminate()
@@ -77,9 +77,9 @@ def _write(folder: Path, name: str, model: Estimator, port: int, setting: Mappin
     (folder / "model-settings.json").write_text(json.dumps(described))
 
 
-async def _ready(process: subprocess.Popen[bytes], folder: Path, port: int) -> None:
-    """Return once it answers that it is ready."""
-    asked = b"GET /v2/health/ready HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n"
+async def _ready(process: subprocess.Popen[bytes], folder: Path, port: int, name: str) -> None:
+    """Return once it answers that the model is ready."""
+    asked = f"GET /v2/models/{name}/ready HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n".encode()
     try:
         async with asyncio.timeout(_START_S):
             while process.poll() is None:

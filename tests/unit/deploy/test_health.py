@@ -102,3 +102,12 @@ def test_each_process_of_several_counts(levels: Any, more: dict[str, Any], role:
     found = levels(*others, **more)
     assert found[role] is Level.DOWN
     assert not [name for name in found if "@" in name]
+
+
+def test_a_gateway_is_told_by_its_address() -> None:
+    """A number of partitions would tell a newcomer nothing."""
+    settings = Settings(roles=("gateway",))
+    ready = {check.name: check for check in health.check_roles(settings, {}, {"gateway": [report("gateway")]})}
+    assert ready["gateway"].found == "http://127.0.0.1:8080/v2 is served"
+    away = report("gateway", partitions=0.0)
+    assert [check.level for check in health.check_roles(settings, {}, {"gateway": [away]})] == [Level.WARN]
