@@ -28,6 +28,8 @@ _AVRO: Final = "application/vnd.apache.avro;version=1.9.0"
 _BINDING: Final = "0.5.0"
 _MODEL, _POOL = "{model}", "{pool}"
 _DEAD: Final = "DeadLetter"
+# Topics whose values are of several kinds, or of none of ours. The role `mapping` writes feedback by key and time.
+_SEVERAL: Final = {"verbatim": (_DEAD,), "Feedback": ("Feedback", "KeyedFeedback")}
 _INFO: Final = """\
 Applications write queries and feedback, and read predictions. All other topics are the roles' own.
 
@@ -96,12 +98,13 @@ def _id(name: str) -> str:
     return name.replace(_MODEL, "MODEL").replace(_POOL, "POOL")
 
 
-def _message_of(topic: Topic) -> str:
-    return {"verbatim": _DEAD}.get(topic.value, topic.value)
+def _messages_of(topic: Topic) -> tuple[str, ...]:
+    """Return what a topic's values are."""
+    return _SEVERAL.get(topic.value, (topic.value,))
 
 
 def _channel(topic: Topic, prefix: str) -> dict[str, Any]:
-    address, message, kept = f"{prefix}.{topic.name}" if prefix else topic.name, _message_of(topic), topic.config()
+    address, kept = f"{prefix}.{topic.name}" if prefix else topic.name, topic.config()
     placed = {"parameters": {"model": {"description": "Name of the model."}}} if _MODEL in topic.name else {}
     configuration: dict[str, object] = {
         "cleanup.policy": [kept["cleanup.policy"]],
@@ -111,7 +114,7 @@ def _channel(topic: Topic, prefix: str) -> dict[str, Any]:
         "address": address,
         "description": f"Key: {topic.key}.",
         **placed,
-        "messages": {message: {"$ref": f"#/components/messages/{message}"}},
+        "messages": {name: {"$ref": f"#/components/messages/{name}"} for name in _messages_of(topic)},
         "bindings": {
             "kafka": {
                 "partitions": topic.partitions,
@@ -155,7 +158,7 @@ def _group(node: Node, prefix: str) -> dict[str, Any]:
 
 def _messages(topology: Topology) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the messages of all channels."""
-    keys = {_message_of(topic): topic for topic in reversed([*topology.topics.values()])}
+    keys = {name: topic for topic in reversed([*topology.topics.values()]) for name in _messages_of(topic)}
     for name, topic in sorted(keys.items()):
         if name == _DEAD:
             yield name, _DEAD_LETTER

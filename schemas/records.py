@@ -299,6 +299,19 @@ class Feedback(NamedTuple):
     sent_us: int = 0
 
 
+class KeyedFeedback(NamedTuple):
+    """What the application learnt later about the last answer of a context. Key: the context."""
+
+    query_id: str  # empty: it is looked up
+    application: str
+    context: str
+    within_us: int  # how old that answer is at most
+    label: Value | None = None
+    loss: float | None = None  # in [0, 1]
+    sent_us: int = 0  # the answer is the last one before
+    revises: bool = False  # `context` is a query's id, about which the last record counts
+
+
 class VersionLoss(NamedTuple):
     """What one version of a model cost, or would have cost, on one query: it answered, or saw it as a shadow."""
 

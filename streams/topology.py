@@ -293,7 +293,7 @@ def _nodes(models: tuple[str, ...], hosts: Mapping[str, tuple[str, ...]]) -> tup
         Node(
             "joiner",
             consumes=(topics.PREDICTIONS, topics.SHADOWS, topics.FEEDBACK),
-            produces=(topics.OBSERVATIONS, topics.REPORTS),
+            produces=(topics.OBSERVATIONS, topics.FEEDBACK, topics.REPORTS),  # what keyed feedback is about
             follows=_CONFIG,
             group="joiner",
         ),

@@ -19,6 +19,8 @@ EXTRAS: Mapping[str, str] = {
     "confluent_kafka": "cli",
     "faust": "control",
     "fsspec": "references",
+    "google": "protobuf",
+    "grpc_tools": "protobuf",
     "hdrh": "bench",
     "hiredis": "cli",
     "httpx2": "registry",

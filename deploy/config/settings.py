@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
+from deploy.config.schema_files import with_schema
 from policies.conformal import MOST as MOST_COVERAGE
 from schemas.sizes import MAX_BYTES, MOST_BYTES
 from schemas.topics import MODEL_PARTITIONS
@@ -188,6 +189,26 @@ class Redis(Section):
             )
             raise ValueError(message)
         return url
+
+
+class StoreSection(Section):
+    """Which store keeps policy states. `store: embedded` is short for `store: {kind: embedded}`."""
+
+    kind: Literal["redis", "embedded"] = "redis"
+    """`redis`: a server, which roles on several machines reach. `embedded`: a file, for a deployment on one machine."""
+    file: Path = Field(default=Path(".skysail/states.db"), validate_default=True)
+    """The file of an embedded store. It is made for its owner alone."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short(cls, data: object) -> object:
+        return {"kind": data} if isinstance(data, str) else data
+
+    @field_validator("file")
+    @classmethod
+    def _absolute(cls, file: Path) -> Path:
+        """Name the same file in every process, whatever its folder."""
+        return file.expanduser().absolute()
 
 
 class RegistrySection(Section):
@@ -442,13 +463,15 @@ class GatewaySection(Section):
     """Origins of web pages that may ask, such as `[https://shop.example]`. By default what a browser sends for a page
     is refused."""
     connections: int = Field(default=1_000, gt=0)
-    """How many connections there may be. Further ones get 503 and are closed."""
+    """How many connections there may be. For a further one, that which has been silent longest is closed; where none is
+    silent, the new one gets 503."""
     rows: int = Field(default=10_000, gt=0)
     """How many rows may wait for their answers. Requests beyond that get 503 with `Retry-After`."""
     body_kib: int = Field(default=4_096, gt=0)
     """The largest body of a request, unpacked. A row is also bounded by `max_input_kib`."""
     bodies_mib: int = Field(default=64, gt=0)
-    """The memory for bodies that are being read, or whose answers are waited for. Requests beyond that get 503."""
+    """The memory for bodies that are being read or whose answers are waited for, with the queries and answers that are
+    made of them. Requests beyond that get 503; one that alone takes more gets 413."""
     memory_mib: int = Field(default=64, ge=0)
     """The memory for replies that are kept, so that a repeated request with one `id` gets the same one. The oldest go
     first; 0 = only requests that are still under way are recognised."""
@@ -628,10 +651,16 @@ class ApplicationSettings(Section):
     """Topics of yours that tell what was right, such as `[{topic: chargebacks, id: order_id, label: is_fraud}]`."""
     timings: bool = False
     """Whether each output in its predictions says how long the row waited, how long its batch took and how many rows
-    it had (`prediction.outputs[0].predict_us`). Such queries are decided in Python, not in columns: a few times the CPU
-    of selection. Records of `model-predictions` always have these figures."""
+    it had (`prediction.outputs[0].predict_us`). Where models run inside selection, such queries are decided in Python,
+    not in columns: a few times the CPU of selection. Records of `model-predictions` always have these figures."""
     rate: float = Field(default=100.0, gt=0)
     """Queries a second for which the time is split over `stages`."""
+
+    @field_validator("incoming", "to", "feedback")
+    @classmethod
+    def _reads_schemas(cls, given: Any) -> Any:
+        """Put schemas in the place of their files."""
+        return tuple(map(with_schema, given)) if isinstance(given, tuple) else with_schema(given)
 
     @model_validator(mode="after")
     def _maps(self) -> Self:
@@ -687,6 +716,7 @@ class Settings(Section):
     """A folder in which each process writes, when it exits, where its CPU time went. It costs about 1 % of that
     time."""
     kafka: Kafka = Kafka()
+    store: StoreSection = StoreSection()
     redis: Redis = Redis()
     registry: RegistrySection = RegistrySection()
     selection: SelectionSection = SelectionSection()

@@ -28,7 +28,7 @@ from policies.contract import is_answering
 from policies.outside import comes_from_outside
 from schemas.records import Application, Model
 from schemas.topics import APPLICATIONS, MODEL_VERSION
-from streams.mapping.formats import TopicForm
+from streams.mapping.formats import REGISTRY, TopicForm
 from streams.mapping.spec import TopicMapping
 from streams.operators.configuration import Configuration
 from streams.operators.contract import Record
@@ -167,6 +167,8 @@ def _source(
     name = told.rows.removeprefix(TOPIC)
     its = None if subject.incoming is None else subject.incoming.form
     form = its if its is not None and its.topic == name else TopicForm(name)
+    if form.schema == REGISTRY:
+        raise UsageError(f"{name} is of schemas in a registry, which are not looked up here: score files, or JSON")
     return TopicRows(settings, form, pinned["bounds"]), sum(end - start for start, end in pinned["bounds"])
 
 

@@ -6,10 +6,9 @@ import asyncio
 import base64
 from typing import TYPE_CHECKING, Any
 
-from deploy.config.addresses import redis_url
+from deploy.connect.stores import state_store
 from schemas.records import PolicyState
 from streams.operators.contract import StateKey
-from streams.runtime.stores.redis import RedisSettings, RedisStore
 from streams.topology import state_partition
 
 if TYPE_CHECKING:
@@ -21,16 +20,19 @@ if TYPE_CHECKING:
     from deploy.scoring.askers import StateReader
     from schemas.codec import Codec
     from schemas.records import Application
+    from streams.runtime.stores.base import StateStore
+
+PATIENCE_S = 10.0  # a job has time
 
 
 class StoredStates:
-    """Reads states from Redis, one call after the other."""
+    """Reads states from the store, one call after the other."""
 
     def __init__(self, settings: Settings, codec: Codec) -> None:
         self._runner = asyncio.Runner()
-        self._settings = RedisSettings(redis_url(settings), settings.prefix, timeout_s=10.0)
+        self._settings = settings
         self._codec = codec
-        self._store: RedisStore | None = None
+        self._store: StateStore | None = None
 
     def __enter__(self) -> Self:
         """Connect when something is read."""
@@ -56,7 +58,7 @@ class StoredStates:
 
     async def _read(self, keys: Sequence[StateKey]) -> Mapping[StateKey, PolicyState | None]:
         if self._store is None:
-            self._store = RedisStore(self._settings, self._codec)
+            self._store = state_store(self._settings, self._codec, PATIENCE_S)
         return (await self._store.read(keys)).states
 
 

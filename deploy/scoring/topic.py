@@ -20,6 +20,7 @@ from deploy.scoring.reading import BLOCK_BYTES
 from deploy.state.catalog import END
 from streams.mapping.errors import MappingError
 from streams.mapping.formats import reader
+from streams.mapping.schemas import RegisteredSchemas
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -101,7 +102,7 @@ class TopicRows:
             yield self._block(held)
 
     def _block(self, messages: Sequence[Message]) -> RowBlock:
-        read = reader(self.form)
+        read = reader(self.form, RegisteredSchemas())
         faults: dict[int, str] = {}
         rows: list[Mapping[str, Any]] = []
         for place, message in enumerate(messages):

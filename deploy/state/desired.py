@@ -123,7 +123,25 @@ def applications(settings: Settings, profiles: Mapping[str, Profile] = NO_PROFIL
         if application.window_s > longest_s:
             message = f"applications.{application.name}: window_s is {application.window_s:g}, over joiner.window_s"
             raise UsageError(f"{message} ({longest_s:g}); set joiner.window_s at least as long, for joiner and learner")
+        _check_mapping(application, settings)
     return records
+
+
+def _check_mapping(application: Application, settings: Settings) -> None:
+    """Refuse feedback by key on answers that wait no longer, and schemas of a registry that nobody names."""
+    from streams.mapping.spec import TopicMapping
+
+    if not application.mapping:
+        return
+    mapping, name = TopicMapping.parse(application.mapping), f"applications.{application.name}"
+    if mapping.has_registry and settings.registry.url is None:
+        raise UsageError(f"{name} maps topics by a registry's schemas: set `registry.url`")
+    for place, told in enumerate(mapping.feedback):
+        if told.within_us > application.window_s * 1e6:
+            raise UsageError(
+                f"{name}.feedback[{place}]: within is {told.within_us / 1e6:g} s, over window_s"
+                f" ({application.window_s:g}): no answer waits so long; set window_s at least as long"
+            )
 
 
 def half_known(settings: Settings, profiles: Mapping[str, Profile] = NO_PROFILES) -> Iterator[str]:

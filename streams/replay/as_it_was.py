@@ -231,6 +231,8 @@ class AsItWas:
 
     def _on_feedback(self, record: Record) -> bool:
         (query_id,) = peek_texts(record.value, 1)
+        if not query_id:  # by key: what it was about was written again, with the id
+            return True
         self._lessons.told(record, query_id, is_first=not self._feedback.get(query_id))
         self._feedback.add(query_id, record, len(record.value or b""))
         return True

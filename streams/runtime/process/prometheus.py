@@ -59,6 +59,11 @@ MEANINGS: Final = {
     "features_forgotten_total": "keys whose features were not asked for, since too many waited for the store",
     "features_total": "features of queries by source: known, or imputed by their mean",
     "features_waiting": "queries that wait for features",
+    "keyed_answers": "last answers that are remembered for feedback by key",
+    "keyed_bytes": "what these take",
+    "keyed_waiting": "feedback by key that waits until the predictions of its time have been read",
+    "keyed_forgotten_total": "last answers that were forgotten before their windows ended, as there was no room",
+    "keyed_total": "feedback by key, by whether an answer was found",
     "feedback_waiting": "feedback that has come before its prediction",
     "full_loss_share": "share of the latest losses of numbers that were 1: near 1, models cannot be compared",
     "gateway": "time from a request's head to its reply, of the last minute, by door, in microseconds",
@@ -161,6 +166,10 @@ MEANINGS: Final = {
     "serving": "1 for the version of the model that serves",
     "shadow": "1 for each version that sees every query and answers none",
     "shadows_forgotten_total": "shadows' answers dropped because there was no room",
+    "revised_held": "feedback that is held, as it may be corrected",
+    "revised_total": "feedback that could be corrected, by what became of the last record: told, or withdrawn",
+    "schema_waiting": "records of other topics that wait until the registry has told their schemas",
+    "schema_waiting_bytes": "what these take",
     "shadows_waiting": "queries whose shadows' answers wait for feedback",
     "standby": "1 for each version that is loaded and answers the queries that name it",
     "states_bytes": "memory that policy states take",
@@ -203,7 +212,7 @@ MEANINGS: Final = {
 
 CONNECTIONS = 16  # at once; Prometheus has one or two
 ANSWER_S = 5.0  # for a whole request and its answer, however slowly the other side reads and writes
-_NAMESPACE = "skysail_"
+NAMESPACE = "skysail_"
 
 
 def meaning(name: str) -> str:
@@ -366,9 +375,9 @@ def _add(families: dict[str, Metric], report: Report, values: Mapping[str, float
         name, labels = parse(full)
         if name not in families:
             kind = "counter" if is_counter(full) else "gauge"
-            families[name] = Metric(_NAMESPACE + name.removesuffix(TOTAL), meaning(name), kind)
+            families[name] = Metric(NAMESPACE + name.removesuffix(TOTAL), meaning(name), kind)
         shown = {"instance_name": report.instance, "role": report.role, **labels}
-        families[name].add_sample(_NAMESPACE + name, shown, value)
+        families[name].add_sample(NAMESPACE + name, shown, value)
 
 
 def parse(full: str) -> tuple[str, dict[str, str]]:
