@@ -251,19 +251,17 @@ def _package_network(
     architecture: str | None,
     arguments: Sequence[str],
 ) -> Manifest:
-    """Package a network of PyTorch, whose pickle somebody has vouched for, by what builds it.
+    """Package a network of PyTorch by what builds it: an exported program, or a pickle that somebody has vouched for.
 
     Raises:
-        UsageError: nothing builds it, or it is a program that was exported.
+        UsageError: nothing builds it.
     """
-    if not found.is_pickle:
-        raise UsageError(
-            f"{found.file} is an exported program, which has no loader here: export it to ONNX (torch.onnx.export) and"
-            " package that"
-        )
     if architecture is None:
-        raise UsageError("a network is rebuilt from what builds it and its state: add --architecture module:factory")
-    network = runtime_module("torch").unpickled(found.file)
+        raise UsageError(
+            "a network is rebuilt from what builds it and its weights: add --architecture module:factory, or export it"
+            " to ONNX (torch.onnx.export) and package that"
+        )
+    network = runtime_module("torch").unpickled(found.file) if found.is_pickle else found.file
     answers: _FunctionForm = {"output": output or "label", "classes": labels(classes), "by_reference": False}
     return package_torch(
         network, folder, **known, **answers, architecture=architecture, arguments=dict(map(argument, arguments))

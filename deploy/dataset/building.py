@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 READ: Final = (topics.QUERIES, topics.PREDICTIONS, topics.OBSERVATIONS)
 PART_ROWS: Final = 250_000
+PART_BYTES: Final = 128 << 20  # of the records that its rows are made of: they wait in memory
+ABOUT: Final = "_dataset.json"  # who reads a folder of Parquet passes over such a name
 _TOLD: Final = 10_000  # records between two words of progress
 
 
@@ -146,7 +148,7 @@ def build(
     report = _written(gathered, codec, unfinished, form, labelled_only=labelled_only)
     shutil.rmtree(spilt)
     about = {"application": application, **report._asdict(), "columns": _columns(gathered.kinds)}
-    (unfinished / "dataset.json").write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+    (unfinished / ABOUT).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
     unfinished.rename(folder)
     return report
 
@@ -161,14 +163,14 @@ def _written(gathered: _SpilledLog, codec: Codec, folder: Path, form: str, *, la
     counts = dict.fromkeys(("rows", "labelled", "with_loss", "without_input", "unanswered"), 0)
     with _Parts(folder, form, _columns(gathered.kinds)) as parts:
         for number in range(BUCKETS):
-            for row, has_input in _joined(gathered, codec, number, counts):
+            for row, has_input, size in _joined(gathered, codec, number, counts):
                 if labelled_only and row["label"] is None:
                     continue
                 counts["rows"] += 1
                 counts["labelled"] += row["label"] is not None
                 counts["with_loss"] += row["loss"] is not None
                 counts["without_input"] += not has_input
-                parts.add(row)
+                parts.add(row, size)
     return DatasetReport(
         **counts, unreadable=gathered.unreadable, oldest_input_us=gathered.oldest_us, files=tuple(parts.files)
     )
@@ -176,8 +178,8 @@ def _written(gathered: _SpilledLog, codec: Codec, folder: Path, form: str, *, la
 
 def _joined(
     gathered: _SpilledLog, codec: Codec, number: int, counts: dict[str, int]
-) -> Iterator[tuple[dict[str, Any], bool]]:
-    """Yield the rows of a bucket, and whether each has its input."""
+) -> Iterator[tuple[dict[str, Any], bool, int]]:
+    """Yield the rows of a bucket, whether each has its input, and of how many bytes it is made."""
     queries, seen = gathered.queries.bucket(number), gathered.observations.bucket(number)
     for query_id, value in gathered.predictions.bucket(number).items():
         asked = queries.pop(query_id, None)
@@ -190,12 +192,13 @@ def _joined(
                 gathered.kinds,
             ),
             asked is not None,
+            len(value) + len(asked or b"") + len(known or b""),
         )
     counts["unanswered"] += len(queries)
 
 
 class _Parts:
-    """Files of so many rows each.
+    """Files of so many rows and bytes each.
 
     Attributes:
         files: their names.
@@ -204,6 +207,7 @@ class _Parts:
     def __init__(self, folder: Path, form: str, columns: dict[str, str]) -> None:
         self._folder, self._form, self._columns = folder, form, columns
         self._rows: list[dict[str, Any]] = []
+        self._bytes = 0
         self.files: list[str] = []
 
     def __enter__(self) -> Self:
@@ -213,13 +217,14 @@ class _Parts:
         if self._rows:
             self._write()
 
-    def add(self, row: dict[str, Any]) -> None:
+    def add(self, row: dict[str, Any], size: int) -> None:
         self._rows.append(row)
-        if len(self._rows) >= PART_ROWS:
+        self._bytes += size
+        if len(self._rows) >= PART_ROWS or self._bytes >= PART_BYTES:
             self._write()
 
     def _write(self) -> None:
-        rows, self._rows = self._rows, []
+        rows, self._rows, self._bytes = self._rows, [], 0
         name = f"part-{len(self.files):06d}.{self._form}"
         self.files.append(name)
         if self._form == "jsonl":

@@ -78,14 +78,37 @@ class RowReader:
         """Return the same with the columns that the model takes, as the first block has them.
 
         Raises:
-            UsageError: they cannot be told.
+            UsageError: they cannot be told, or are not there.
         """
         if not self.is_found:
+            self.check(block)
             return self
         told = self.incoming
         others = [path for each in (told.id, told.key, told.features) if each is not None for path in each.paths]
         found = chosen(self.signature, block, others)
-        return replace(self, incoming=replace(told, input=found), is_found=False)
+        settled = replace(self, incoming=replace(told, input=found), is_found=False)
+        settled.check(block)
+        return settled
+
+    def check(self, block: RowBlock) -> None:
+        """Refuse what no row can be read by.
+
+        Raises:
+            UsageError: none of the first rows has a column that is named, or there are too few for the model.
+        """
+        told = self.incoming
+        named = {"input": told.input, "id": told.id, "key": told.key, "features": told.features}
+        if len(block.faults) == block.rows:
+            return
+        for what, source in named.items():
+            for path in () if source is None else source.paths:
+                if path not in block and path.partition(".")[0] not in block:
+                    raise UsageError(
+                        f"{what}: there is no column {path} in the first {block.rows} rows; {_there(block)}"
+                    )
+        width, given = prod(self.signature.shape), _width(told.input, block)
+        if self.signature.kind == "tensor" and given and given != width:
+            raise UsageError(f"the model takes {self.signature}, and {given} columns are named as its input")
 
     def called(self, name: str) -> RowReader:
         """Return the same for another file."""
@@ -225,6 +248,13 @@ def _is_list(cells: Any, width: int) -> bool:
 def _holds_rows(cells: Sequence[Any]) -> bool:
     """Tell whether the cells of a column are lists, each a row of its own."""
     return isinstance(next((cell for cell in cells if cell is not None), None), list | bytes)
+
+
+def _width(told: FieldSource, block: RowBlock) -> int:
+    """Return how many columns of numbers are named; 0 = that is not told by them."""
+    if told.column is None or told.column not in block:
+        return len(told.columns)
+    return int(_is_number(block.column(told.column), is_text=block.is_text))
 
 
 def _are_columns(told: FieldSource, block: RowBlock) -> bool:

@@ -138,6 +138,12 @@ async def test_what_was_asked_and_learnt_is_a_dataset(
         again = await run("dataset", *options, "--trace", trace, "--out", tmp_path / "again")
         lines = {line for name in again["files"] for line in (tmp_path / "again" / name).read_text().splitlines()}
         assert lines == {json.dumps(row) for row in rows}
+        pandas = pytest.importorskip("pandas")
+        pytest.importorskip("pyarrow", reason="the extra `parquet` is not installed")
+        await run("dataset", *options, "--form", "parquet", "--trace", trace, "--labelled", "--out", tmp_path / "frame")
+        frame = pandas.read_parquet(tmp_path / "frame").set_index("query_id")
+        assert frame["label"].to_dict() == {f"l{number}": (number + 1) % 2 for number in range(LESSONS)}
+        assert frame["propensity"].between(0.0, 1.0).all()
 
 
 class KilledError(Exception):

@@ -32,6 +32,7 @@ from safetensors.torch import save as save_bytes
 from policies.foreign import told
 from workers.entry_point import resolve
 from workers.errors import OutputError, PackageError
+from workers.runtimes import programs
 from workers.runtimes.compiled import Compiled
 from workers.runtimes.contract import part, scored, values
 from workers.runtimes.cuda import Cuda
@@ -266,9 +267,9 @@ def _tensors(module: torch.nn.Module) -> dict[str, torch.Tensor]:
 
 
 def rebuild(state: Path, architecture: str, arguments: Mapping[str, object]) -> torch.nn.Module:
-    """Build an architecture and fill it with a state that was saved as safetensors or by `torch.save`.
+    """Build an architecture and fill it with a state: of safetensors, of an exported program, or of `torch.save`.
 
-    The latter is a pickle, of which only tensors are read (`weights_only`).
+    The last one is a pickle, of which only tensors are read (`weights_only`).
 
     Raises:
         PackageError: the architecture cannot be built, or the file does not hold its state.
@@ -304,6 +305,8 @@ def _state(path: Path) -> Any:
     try:
         if path.suffix == ".safetensors":
             return load_file(path)
+        if path.suffix == ".pt2":
+            return programs.weights(path)
         return torch.load(path, "cpu", weights_only=True)
     except (SafetensorError, RuntimeError, OSError, EOFError, UnpicklingError) as error:
         raise PackageError(

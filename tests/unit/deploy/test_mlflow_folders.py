@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 import json
 import os
 import pickle
@@ -130,7 +131,7 @@ def test_a_graph_of_onnx(tmp_path: Path) -> None:
 
 
 def test_a_network_needs_what_builds_it(tmp_path: Path) -> None:
-    """And somebody who vouches for its pickle; an exported program has another way."""
+    """And somebody who vouches for its pickle."""
     pytest.importorskip("torch")
     folder = saved(tmp_path / "t", "pytorch", {"model_data": "data"}, EXAMPLE)
     (folder / "data").mkdir()
@@ -141,8 +142,34 @@ def test_a_network_needs_what_builds_it(tmp_path: Path) -> None:
     assert f"--trust-pickle {digest}" in str(runner.invoke(skysail, arguments).exception)
     arguments += ["--trust-pickle", digest]
     assert "--architecture module:factory" in str(runner.invoke(skysail, arguments).exception)
-    (folder / "data" / "model.pth").rename(folder / "data" / "model.pt2")
-    assert "export it to ONNX" in str(runner.invoke(skysail, arguments).exception)
+
+
+@pytest.mark.filterwarnings("ignore:No complete tensor found")  # torch says so of a weight with strides
+def test_an_exported_program_needs_no_pickle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its weights are read as they lie in the file, with strides; what is no such file is refused."""
+    torch = pytest.importorskip("torch")
+    (tmp_path / "nets46.py").write_text(
+        "import torch\n\n\ndef made(width: int = 4) -> torch.nn.Module:\n"
+        "    return torch.nn.Sequential(torch.nn.Linear(3, width), torch.nn.ReLU(), torch.nn.Linear(width, 2))\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    network = importlib.import_module("nets46").made().eval()
+    network[0].weight = torch.nn.Parameter(network[0].weight.detach().t().contiguous().t())
+    folder = saved(tmp_path / "t", "pytorch", {"model_data": "data"}, EXAMPLE)
+    (folder / "data").mkdir()
+    rows = {0: torch.export.Dim("rows")}
+    program = torch.export.export(network, (torch.from_numpy(X[:4]),), dynamic_shapes=(rows,))
+    torch.export.save(program, folder / "data" / "model.pt2")
+    monkeypatch.setattr(torch, "load", None)
+    expected = network(torch.from_numpy(X)).argmax(1).tolist()
+    ask = packaged(folder, tmp_path / "package", "--architecture", "nets46:made", "--output", "scores")
+    assert answers(ask) == expected
+    (folder / "data" / "model.pt2").write_bytes(b"PK")
+    arguments = ["model", "package", "--mlflow", str(folder), str(tmp_path / "other"), "--name", "m"]
+    runner = CliRunner(env=dict(os.environ))
+    assert "add --architecture" in str(runner.invoke(skysail, arguments).exception)
+    found = runner.invoke(skysail, [*arguments, "--architecture", "nets46:made"])
+    assert "is no exported program" in str(found.exception)
 
 
 def test_rows_with_names_stay_a_frame(tmp_path: Path) -> None:

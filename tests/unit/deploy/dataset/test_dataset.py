@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from deploy.dataset import building
 from deploy.dataset.building import build
 from deploy.dataset.spill import Spill
 from deploy.errors import UsageError
@@ -84,7 +85,7 @@ def test_rows_are_joined_by_id(tmp_path: Path) -> None:
     assert (first["label"], first["loss"], first["losses"]) == (7, 1.0, [None, 1.0])
     assert (first["chosen"], first["propensity"], first["models"], first["versions"]) == (["b"], 0.75, ["b"], ["2"])
     assert rows[2]["input"] is None
-    about = json.loads((tmp_path / "data" / "dataset.json").read_text())
+    about = json.loads((tmp_path / "data" / "_dataset.json").read_text())
     assert about["columns"]["label"] == "whole"
     assert not (tmp_path / ".data.part").exists()
 
@@ -113,6 +114,19 @@ def test_parquet_reads_as_a_frame(tmp_path: Path) -> None:
     report = build(log, CODEC, "shop", tmp_path / "data", lambda _: None)
     (row,) = parquet.read_table(tmp_path / "data" / report.files[0]).to_pylist()
     assert (row["input"], row["answer"], row["asked_at"].timestamp()) == ([1.5], 0.5, 1.0)
+
+
+def test_a_folder_is_one_frame(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As pandas reads it, with all that lies in it; files are cut by the bytes of their records."""
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow", reason="the extra `parquet` is not installed")
+    monkeypatch.setattr(building, "PART_BYTES", 1)
+    log = [each for n in range(5) for each in (asked(f"q{n}", Tensor.of(np.ones(2, np.float32))), answered(f"q{n}", n))]
+    report = build(log, CODEC, "shop", tmp_path / "data", lambda _: None)
+    assert len(report.files) == 5
+    frame = pandas.read_parquet(tmp_path / "data")
+    assert sorted(frame["query_id"]) == [f"q{n}" for n in range(5)]
+    assert dict(zip(frame["query_id"], frame["answer"], strict=True)) == {f"q{n}": n for n in range(5)}
 
 
 def test_nothing_is_written_where_there_is_nothing(tmp_path: Path) -> None:

@@ -86,6 +86,27 @@ def test_columns_are_found_by_the_signature_or_asked_for(tmp_path: Path, parity:
     assert "name them in its order, such as --input a,b,c" in str(result.exception)
 
 
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (("--input", "a,c"), "input: there is no column c in the first 2 rows; there are: a, b"),
+        (("--input", "a"), "takes float32[2], and 1 columns"),
+        (("--input", "a,b,a"), "3 columns are named as its input"),
+        (("--input", "a,b", "--id", "name"), "id: there is no column name"),
+        (("--input", '{"columns": {"a": "user.a", "b": "b"}}'), "input: there is no column user.a"),
+    ],
+)
+def test_columns_that_are_not_there_are_refused_at_once(
+    tmp_path: Path, parity: Path, options: tuple[str, ...], why: str
+) -> None:
+    """A slip of the pen does not become a million rows with their default."""
+    path = put(tmp_path / "rows.jsonl", [{"a": 1, "b": 2}, {"a": 2, "b": 2}])
+    arguments = ["score", str(path), "--package", str(parity), "--out", str(tmp_path / "out.jsonl"), *options]
+    result = CliRunner(env=dict(os.environ)).invoke(skysail, arguments)
+    assert why in str(result.exception)
+    assert not (tmp_path / "out.jsonl").exists()
+
+
 def test_fields_are_called_as_one_likes(tmp_path: Path, parity: Path) -> None:
     """And a column that would be there twice is refused with the way out."""
     path = put(tmp_path / "rows.jsonl", [{"a": 1, "b": 2, "answer": "mine"}])
