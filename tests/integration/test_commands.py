@@ -1,4 +1,7 @@
-"""What a person types at a deployment that runs: questions, truths, models that go and come back, the doctor."""
+"""What a person types at a deployment that runs: questions, truths, models that go and come back, the doctor.
+
+One deployment serves all tests but the one whose models go. What a test changes it makes itself, or nobody else asks.
+"""
 
 from __future__ import annotations
 
@@ -7,23 +10,25 @@ import json
 import os
 import subprocess
 import sys
+import uuid
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+import pytest_asyncio
 from click.testing import CliRunner
 
 from deploy.cli import skysail
 from deploy.config import configuration
 from deploy.config.settings import Settings
 from deploy.errors import UsageError
-from deploy.local.process import free_port
 from schemas.records import Status
 from tests.deployments import PATIENT_MS, UNTIL_S, Toy, deployed
 from workers.packages.packaging import package_function
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
     from deploy.local.redis import RedisServer
@@ -32,24 +37,40 @@ if TYPE_CHECKING:
 
 ROWS = np.array([[1.0, 2.0], [3.0, 5.0]], dtype=np.float32)
 SLO_MS = PATIENT_MS / 3  # a query that a removed worker has read is answered by then
-APPLICATIONS = {"sums": {"models": ["parity", "spare"], "policy": "single", "slo_ms": SLO_MS, "default_output": -1}}
+SUMS = {"models": ["parity", "spare"], "policy": "single", "slo_ms": SLO_MS, "default_output": -1}
+JUDGED, REMOVED = "tallies", "totals"
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-@pytest.fixture
-async def there(kafka: Broker, redis_server: RedisServer, prefix: str, tmp_path: Path) -> AsyncIterator[Deployed]:
+def serving(
+    kafka: Broker, redis_server: RedisServer, folder: Path, *applications: str
+) -> AbstractAsyncContextManager[Deployed]:
     """Run two models of which one is asked."""
     models = {"parity": Toy("tests.toys:parity", ROWS), "spare": Toy("tests.toys:parity", ROWS)}
-    async with deployed(
-        kafka, redis_server.url, prefix, tmp_path, models, APPLICATIONS, partitions=2, joiner={"early_s": 1}
-    ) as running:
+    asking, more = dict.fromkeys(applications, SUMS), {"partitions": 2, "joiner": {"early_s": 1}}
+    return deployed(kafka, redis_server.url, f"commands-{uuid.uuid4().hex[:8]}", folder, models, asking, **more)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def there(
+    kafka: Broker, redis_server: RedisServer, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Deployed]:
+    """Run the deployment of this module."""
+    async with serving(kafka, redis_server, tmp_path_factory.mktemp("commands"), "sums", JUDGED, REMOVED) as running:
         yield running
+
+
+def written(there: Deployed, folder: Path) -> str:
+    """Write the settings for the commands, without models: what is deployed is in the topics."""
+    settings = there.settings.model_copy(update={"models": {}, "applications": {}})
+    return str(configuration.write(settings, folder / "skysail.yaml"))
 
 
 @pytest.fixture
 def config(there: Deployed, tmp_path: Path) -> str:
-    """Write the settings for the commands, without models: what is deployed is in the topics."""
-    settings = there.settings.model_copy(update={"models": {}, "applications": {}})
-    return str(configuration.write(settings, tmp_path / "skysail.yaml"))
+    """Return the file for the deployment of this module."""
+    return written(there, tmp_path)
 
 
 def run(*arguments: str, code: int = 0) -> str:
@@ -71,22 +92,20 @@ async def refused(*arguments: str) -> str:
     return str(why.value)
 
 
-async def test_a_running_deployment_s_log_is_evaluated_as_its_trace_is(
-    there: Deployed, config: str, tmp_path: Path
-) -> None:
+async def test_a_running_deployment_s_log_is_evaluated_as_its_trace_is(config: str, tmp_path: Path) -> None:
     """What was asked and told is judged as a trace of it would be; one decision is too few, unless one insists."""
-    asked = await said("query", "sums", "--input", "[1, 2]", "--config", config)
+    asked = await said("query", JUDGED, "--input", "[1, 2]", "--config", config)
     await said("feedback", asked["query_id"], "--label", "1", "--wait", "60", "--config", config)
-    wanted = ("evaluate", "--live", "sums", "--policy", "always:parity", "--window", "0", "--config", config)
+    wanted = ("evaluate", "--live", JUDGED, "--policy", "always:parity", "--window", "0", "--config", config)
     found = await said(*wanted)
-    assert (found["application"], found["decisions"], found["delays"]["waiting"]) == ("sums", 1, 0)
+    assert (found["application"], found["decisions"], found["delays"]["waiting"]) == (JUDGED, 1, 0)
     assert "refused" in found["estimates"]["ipw"]
     forced = await said(*wanted, "--force")
     assert forced["estimates"]["ipw"]["value"] == forced["served"]["mean"] == 0.0
     folder = str(tmp_path / "trace")
     command = (sys.executable, "-m", "deploy.cli", "record", folder, "--config", config)  # it wants signals of its own
     await asyncio.to_thread(subprocess.run, command, check=True, capture_output=True)
-    recorded = await said("evaluate", folder, *wanted[3:], "--force")
+    recorded = await said("evaluate", folder, "--app", JUDGED, *wanted[3:], "--force")
     assert recorded["estimates"] == forced["estimates"]
 
 
@@ -137,43 +156,47 @@ async def test_a_query_s_story_is_told_from_the_topics(there: Deployed, config: 
 async def test_an_unknown_application_is_an_error_that_names_the_known_ones(there: Deployed, config: str) -> None:
     """There is nothing to say the truth about; a script still gets the answer."""
     why = await refused("query", "smus", "--input", "[1, 2]", "--config", config)
-    assert "there are: sums" in why
+    assert "sums" in why.partition("there are: ")[2]
     assert "app create smus" in why
     assert there.system.pids
 
 
-async def test_a_model_that_is_removed_is_asked_no_more_and_can_come_back(there: Deployed, config: str) -> None:
+async def test_a_model_that_is_removed_is_asked_no_more_and_can_come_back(
+    kafka: Broker, redis_server: RedisServer, tmp_path: Path
+) -> None:
     """Refused while it is asked; by force its queries are answered by default; its worker answers again afterwards."""
-    assert "is used by sums" in await refused("model", "remove", "parity", "--config", config)
-    assert (await said("model", "remove", "spare", "--force", "--config", config))["asked_by"] == ["sums"]
-    assert (await there.client.predict("sums", ROWS[0])).status is Status.COMPLETE
-    changed = await said("app", "set", "sums", "models=parity", "--config", config)
-    assert changed["models"] == ["parity"]
-    assert (await said("model", "remove", "parity", "--force", "--config", config))["removed"] == "parity"
-    assert await said("model", "list", "--config", config) == []
-    await until(there, (Status.DEFAULT, "unknown_model"))
-    package = str(there.settings.models["parity"])
-    assert (await said("model", "add", package, "--config", config))["name"] == "parity"
-    await until(there, (Status.COMPLETE, None))
-    assert "there is no model spare" in await refused("model", "remove", "spare", "--config", config)
+    async with serving(kafka, redis_server, tmp_path, "sums") as there:
+        config = written(there, tmp_path)
+        assert "is used by sums" in await refused("model", "remove", "parity", "--config", config)
+        assert (await said("model", "remove", "spare", "--force", "--config", config))["asked_by"] == ["sums"]
+        assert (await there.client.predict("sums", ROWS[0])).status is Status.COMPLETE
+        changed = await said("app", "set", "sums", "models=parity", "--config", config)
+        assert changed["models"] == ["parity"]
+        assert (await said("model", "remove", "parity", "--force", "--config", config))["removed"] == "parity"
+        assert await said("model", "list", "--config", config) == []
+        await until(there, "sums", (Status.DEFAULT, "unknown_model"))
+        package = str(there.settings.models["parity"])
+        assert (await said("model", "add", package, "--config", config))["name"] == "parity"
+        await until(there, "sums", (Status.COMPLETE, None))
+        assert "there is no model spare" in await refused("model", "remove", "spare", "--config", config)
 
 
 async def test_an_application_that_is_removed_is_unknown_and_can_come_back(there: Deployed, config: str) -> None:
     """Its queries get an answer at once that says so, its model stays."""
     assert "there is no application smus" in await refused("app", "remove", "smus", "--config", config)
-    removed = await said("app", "remove", "sums", "--config", config)
-    assert (removed["removed"], removed["in_settings"]) == ("sums", False)
-    assert await said("app", "list", "--config", config) == []
-    await until(there, (Status.DEFAULT, "unknown_application"))
-    assert (await said("app", "create", "sums", "models=parity", "--config", config))["not_deployed"] == []
-    await until(there, (Status.COMPLETE, None))
+    removed = await said("app", "remove", REMOVED, "--config", config)
+    assert (removed["removed"], removed["in_settings"]) == (REMOVED, False)
+    assert REMOVED not in {each["name"] for each in await said("app", "list", "--config", config)}
+    await until(there, REMOVED, (Status.DEFAULT, "unknown_application"))
+    assert (await said("app", "create", REMOVED, "models=parity", "--config", config))["not_deployed"] == []
+    await until(there, REMOVED, (Status.COMPLETE, None))
 
 
-async def until(there: Deployed, wanted: tuple[Status, str | None]) -> None:
+async def until(there: Deployed, application: str, wanted: tuple[Status, str | None]) -> None:
     """Ask until queries are answered like this: a change takes a moment to be read."""
     async with asyncio.timeout(UNTIL_S):
         while True:
-            prediction = await there.client.predict("sums", ROWS[0])
+            prediction = await there.client.predict(application, ROWS[0])
             if (prediction.status, prediction.reason) == wanted:
                 return
 
@@ -183,10 +206,12 @@ async def test_applications_are_made_and_changed_by_scripts(there: Deployed, con
     made = await said("app", "create", "more", "models=parity,later", "policy=ucb1", "--config", config)
     assert (made["policy"], made["not_deployed"]) == ("ucb1", ["later"])
     assert (await said("app", "apply", "--config", config))["models"] == ["parity", "spare"]
-    changed = await asyncio.to_thread(run, "app", "set", "sums", "parity=decoder", "--config", config)
+    changed = await asyncio.to_thread(run, "app", "set", "more", "parity=decoder", "--config", config)
     assert "late outputs are decoded by decoder" in changed
     listed = await asyncio.to_thread(run, "app", "list", "--config", config)
-    assert [line.split()[-1] for line in listed.splitlines()] == ["parity", "none", "decoder"]
+    parity = {line.split()[0]: line.split()[-1] for line in listed.splitlines()}
+    assert [parity[name] for name in ("application", "more", "sums")] == ["parity", "decoder", "none"]
+    assert (await said("app", "remove", "more", "--config", config))["removed"] == "more"
     assert there.system.pids
 
 
@@ -204,27 +229,6 @@ async def test_the_doctor_says_that_all_is_well_or_who_is_silent(there: Deployed
         there.system.kill("worker.spare", 18)
     assert [check["name"] for check in ill["checks"] if check["level"] == "down"] == ["worker.spare"]
     assert "skysail run --role worker --model spare" in ill["next"]
-
-
-def shell(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run a command line in a process of its own, as servers that outlive it need."""
-    argv = [sys.executable, "-m", "deploy.cli", *arguments]
-    return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=110)
-
-
-def test_a_local_redis_is_started_and_stopped_by_scripts(tmp_path: Path) -> None:
-    """Where it is, which process, where its data are; a second one on its port is refused, from any folder."""
-    folder, other, port = str(tmp_path / "a"), str(tmp_path / "b"), str(free_port())
-    started = json.loads(shell("redis", "start", "--port", port, "--folder", folder, "--json").stdout)
-    try:
-        assert started["address"] == f"redis://127.0.0.1:{port}/0"
-        assert started["data"] == str(tmp_path / "a" / "redis")
-        assert "stop it first" in shell("redis", "start", "--port", port, "--folder", folder).stderr
-        assert "answers at" in shell("redis", "start", "--port", port, "--folder", other).stderr
-    finally:
-        stopped = json.loads(shell("redis", "stop", "--folder", folder, "--json").stdout)
-    assert stopped["stopped"]["pid"] == started["pid"]
-    assert json.loads(shell("redis", "stop", "--folder", folder, "--json").stdout) == {"stopped": None}
 
 
 async def test_run_says_what_it_waits_for_and_which_role_is_ready(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +18,7 @@ from deploy.diagnose.doctor import Level
 from deploy.diagnose.servers import check_redis_answers
 from deploy.errors import RefusedError
 from deploy.local.logs import tail
+from deploy.local.process import free_port
 from deploy.local.redis import RedisServer, find_redis
 
 if TYPE_CHECKING:
@@ -109,3 +113,24 @@ def test_a_command_without_its_password_is_told_where_it_is(redis_server: RedisS
         check_redis(settings)
     found = check_redis_answers(settings)
     assert (found.level, "password_file" in found.advice) == (Level.DOWN, True)
+
+
+def shell(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a command line in a process of its own, as servers that outlive it need."""
+    argv = [sys.executable, "-m", "deploy.cli", *arguments]
+    return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=110)
+
+
+def test_a_local_redis_is_started_and_stopped_by_scripts(tmp_path: Path) -> None:
+    """Where it is, which process, where its data are; a second one on its port is refused, from any folder."""
+    folder, other, port = str(tmp_path / "a"), str(tmp_path / "b"), str(free_port())
+    started = json.loads(shell("redis", "start", "--port", port, "--folder", folder, "--json").stdout)
+    try:
+        assert started["address"] == f"redis://127.0.0.1:{port}/0"
+        assert started["data"] == str(tmp_path / "a" / "redis")
+        assert "stop it first" in shell("redis", "start", "--port", port, "--folder", folder).stderr
+        assert "answers at" in shell("redis", "start", "--port", port, "--folder", other).stderr
+    finally:
+        stopped = json.loads(shell("redis", "stop", "--folder", folder, "--json").stdout)
+    assert stopped["stopped"]["pid"] == started["pid"]
+    assert json.loads(shell("redis", "stop", "--folder", folder, "--json").stdout) == {"stopped": None}

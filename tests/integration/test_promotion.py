@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from sklearn.dummy import DummyClassifier
 
 from deploy.cli import skysail
 from deploy.config import configuration
@@ -20,7 +19,7 @@ from deploy.connect.schema_registry import codec_for
 from deploy.launch import System
 from deploy.local.process import free_port
 from tests.deployments import PatientClient
-from workers.packages.packaging import package_sklearn
+from tests.packages import package_constant
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,14 +31,6 @@ if TYPE_CHECKING:
 
 ROW = np.zeros(2, dtype=np.float32)
 LONG_S = 120.0
-
-
-def package(folder: Path, version: int, name: str = "same") -> Path:
-    """Package a model whose every answer is its version."""
-    rows = np.zeros((2, 2), dtype=np.float32)
-    estimator = DummyClassifier(strategy="constant", constant=version).fit(rows, [version, 0])
-    package_sklearn(estimator, folder / f"{name}-{version}", name, str(version), rows)
-    return folder / f"{name}-{version}"
 
 
 @pytest.fixture
@@ -54,7 +45,7 @@ def settings(kafka: Broker, redis_server: RedisServer, prefix: str, tmp_path: Pa
             "roles": ["selection", "worker", "joiner", "control"],
             "processes": "each",
             "control": {"port": free_port()},
-            "models": {"same": package(tmp_path, 1)},
+            "models": {"same": package_constant(tmp_path, 1)},
             "applications": {"app": {"models": ["same"], "policy": "exp3", "slo_ms": 20_000, "default_output": -1}},
         }
     )
@@ -98,7 +89,7 @@ async def test_a_version_takes_over_on_evidence_by_command_and_by_itself(setting
     """Without evidence it is refused; a shadow gives it; the control role promotes the better and ends the worse."""
     file = str(configuration.write(settings, tmp_path / "skysail.yaml"))
     for version in (2, 3):
-        package(tmp_path, version)
+        package_constant(tmp_path, version)
     async with System(settings, codec_for(settings), tmp_path / "run"):
         added = await invoke("model", "add", str(tmp_path / "same-2"), "--shadow", "--config", file)
         assert added.exit_code == 0, added.output
@@ -146,7 +137,7 @@ async def decided_by(settings: Settings, policy: str) -> int:
 
 async def test_an_apprentice_takes_over_when_it_is_better(settings: Settings, tmp_path: Path) -> None:
     """Without observations it is refused; the control role lets it decide once the log speaks for it."""
-    models = {"good": package(tmp_path, 1, "good"), "bad": package(tmp_path, 2, "bad")}
+    models = {"good": package_constant(tmp_path, 1, "good"), "bad": package_constant(tmp_path, 2, "bad")}
     serving = {"models": list(models), "policy": "epsilon_greedy", "parameters": {"epsilon": 0.8}, "slo_ms": 20_000}
     settings = Settings.model_validate(
         settings.model_dump()

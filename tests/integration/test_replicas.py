@@ -32,7 +32,7 @@ COUNT = 2_000
 
 ROWS = np.ones((2, 1), np.float32)
 SLOW = Toy("load.models.functions:slow", ROWS)
-# Eight processes that start on two busy cores, and workers that look for new partitions every 10 s.
+# Five processes that start on two busy cores, and workers that look for new partitions every 10 s.
 SECONDS = 120.0
 AT_ONCE_MS = 9_000  # less than those 10 s: a query that nobody reads yet would be late
 
@@ -94,16 +94,16 @@ async def partitions_read(there: Deployed) -> set[int]:
     return {number for (topic, number), offset in committed.items() if topic == topics.model_queries("slow") and offset}
 
 
-async def test_eight_workers_of_a_model_all_get_queries(
+async def test_five_workers_of_a_model_all_get_queries(
     kafka: Broker, redis_server: RedisServer, prefix: str, tmp_path: Path
 ) -> None:
-    """The settings name eight, and so the model's topic has eight partitions, over which selection spreads."""
+    """The settings name five, and so the model's topic has five partitions, not four, over which selection spreads."""
     models, applications = {"slow": SLOW}, {"slow": {"models": ["slow"], "policy": "single", "slo_ms": 60_000}}
-    eight = {"replicas": {"slow": 8}}
+    five = {"replicas": {"slow": 5}}
     async with deployed(
-        *(kafka, redis_server.url, prefix, tmp_path, models, applications), roles=("selection", "worker"), worker=eight
+        *(kafka, redis_server.url, prefix, tmp_path, models, applications), roles=("selection", "worker"), worker=five
     ) as there:
-        everybody = {f"worker.slow@{number}" for number in range(1, 9)}
+        everybody = {f"worker.slow@{number}" for number in range(1, 6)}
 
         async def all_have_answered() -> bool:
             batches = there.watch.decoded(ModelPredictions, topics.MODEL_PREDICTIONS)
