@@ -24,7 +24,7 @@ from deploy.config.addresses import connection
 from deploy.config.settings import Settings
 from deploy.connect.clients import librdkafka, properties
 from deploy.connect.schema_registry import codec_for
-from deploy.launch import System
+from deploy.system.launch import System
 from schemas import topics
 from schemas.errors import DecodeError
 from schemas.framing import peek_id

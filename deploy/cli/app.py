@@ -164,7 +164,7 @@ def backfill_(settings: Settings, name: str, package: Path, *, as_json: bool) ->
     What it has learnt is not learnt again, so after a failure run this once more. It ends when the learner has learnt
     the labels. A user who asks right then may still be answered from a state of the tenth of a second before.
     """
-    from deploy.backfill import backfill  # loads models, which other commands need not
+    from deploy.state.backfill import backfill  # loads models, which other commands need not
 
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("the model computes", total=None)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from deploy.config.settings import Settings
 from deploy.connect.schema_registry import codec_for
-from deploy.launch import System
 from deploy.local.cluster import KafkaCluster
 from deploy.local.process import free_port
+from deploy.system.launch import System
 from load.harness.system import Brokers
 from schemas import topics as names
 

@@ -14,12 +14,12 @@ from deploy.cli.common import VerbGroup, json_option, print_json, with_settings
 from deploy.cli.versions import print_columns, print_package, print_timings, print_versions
 from deploy.cli.watch import watch
 from deploy.connect.schema_registry import codec_for
+from deploy.diagnose.rehearsal import refuse_deadly
 from deploy.errors import UsageError
-from deploy.rehearsal import refuse_deadly
+from deploy.placement.whereabouts import whereabouts
 from deploy.state import catalog, desired, labels
 from deploy.state.history import way_back
 from deploy.terminal import echo
-from deploy.whereabouts import whereabouts
 from schemas.records import Application, Model
 from schemas.topics import MODEL_VERSION
 from streams.promotion.lifecycle import VERSION

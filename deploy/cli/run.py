@@ -21,7 +21,7 @@ from deploy.placement.niceness import give_way, niceness
 from deploy.process.installed import require_installed
 from deploy.process.log_roles import WithRole
 from deploy.process.log_throttle import RateLimitFilter
-from deploy.roles import run as run_roles
+from deploy.system.roles import run as run_roles
 from deploy.terminal import PlainFormatter, echo
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def _prepared(
     *,
     by_hand: bool,
 ) -> tuple[list[Model], list[Model]]:
-    from deploy.preflight import prepared, require_workers
+    from deploy.diagnose.preflight import prepared, require_workers
 
     if by_hand:
         require_workers(settings, codec)

@@ -19,11 +19,11 @@ from deploy.connect.clients import check_redis
 from deploy.connect.stores import check_file
 from deploy.diagnose.alone import require_alone
 from deploy.errors import DeployError
-from deploy.launch import System
 from deploy.local.logs import cut, size
 from deploy.process.log_throttle import Quoted
 from deploy.process.progress import shown
 from deploy.state import catalog, desired
+from deploy.system.launch import System
 from deploy.terminal import echo
 from schemas import topics
 from schemas.codec import Codec

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from deploy import asyncapi
 from deploy.cli.common import VerbGroup, json_option, print_json, with_settings
+from deploy.config import asyncapi
 from deploy.connect.schema_registry import codec_for
 from deploy.state import desired
 from deploy.state.topics import check, create, mend

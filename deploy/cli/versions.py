@@ -20,7 +20,7 @@ from workers.packages.loading import checked
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from deploy.whereabouts import Whereabouts
+    from deploy.placement.whereabouts import Whereabouts
     from schemas.records import Model, Profile
     from streams.control.page.alerts import LoadFault
     from streams.control.page.hosts import HostRow

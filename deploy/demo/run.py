@@ -35,8 +35,8 @@ from deploy.demo.screen import display, take
 from deploy.demo.stage import APPLICATION, SLO_MS, DemoPlan, DemoStage, DemoSteps, prepare, promote
 from deploy.demo.tally import Tally
 from deploy.demo.traffic import DemoTraffic, Link, Queries, WarmUp, followed
-from deploy.launch import System
 from deploy.state.desired import build
+from deploy.system.launch import System
 from load.harness import arrivals
 from load.harness.recorder import Recorder
 from load.harness.wire import Wire

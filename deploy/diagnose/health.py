@@ -18,12 +18,12 @@ from deploy.connect.clients import Unreachable
 from deploy.connect.schema_registry import codec_for
 from deploy.diagnose.doctor import Check, Level
 from deploy.diagnose.servers import check_kafka, check_page, check_redis_answers, check_redis_keeps, check_store_file
-from deploy.launch import PAGE
 from deploy.placement import placement
 from deploy.placement.grouping import GATEWAY, plan
+from deploy.placement.whereabouts import Whereabouts, whereabouts
 from deploy.state import catalog, desired, topics
 from deploy.state.labels import labels_of, loaded
-from deploy.whereabouts import Whereabouts, whereabouts
+from deploy.system.launch import PAGE
 from schemas import topics as names
 from schemas.errors import DecodeError, RegistryError
 from schemas.records import Application, Model, Report

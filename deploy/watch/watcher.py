@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from deploy.rehearsal import why_deadly
+from deploy.diagnose.rehearsal import why_deadly
 from deploy.state import catalog, desired, topics
 from deploy.watch.aspired import aspired
 from deploy.watch.folder import Packages

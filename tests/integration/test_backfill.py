@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from deploy.backfill import backfill
 from deploy.cli import skysail
 from deploy.config import configuration
+from deploy.state.backfill import backfill
 from schemas.records import Status
 from streams.operators.contract import StateKey
 from streams.runtime.stores.redis import RedisSettings, RedisStore

@@ -17,8 +17,8 @@ from deploy.cli import skysail
 from deploy.config import configuration
 from deploy.config.settings import Settings
 from deploy.connect.schema_registry import codec_for
-from deploy.launch import System
 from deploy.state.topics import partition_counts
+from deploy.system.launch import System
 from schemas.records import Status
 from streams.client import Client
 from tests.packages import package_corner

@@ -11,7 +11,7 @@ from redis import Redis
 
 from deploy.config.settings import Settings
 from deploy.connect.schema_registry import codec_for
-from deploy.launch import System
+from deploy.system.launch import System
 from schemas.codec import Codec
 from schemas.records import Features, Prediction, Status
 from streams.client import Client

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from deploy.diagnose.preflight import require_workers
 from deploy.errors import UsageError
 from deploy.placement import placement
-from deploy.preflight import require_workers
 from deploy.state import desired
 from schemas import topics
 from schemas.records import Query, Status, Tensor

@@ -16,8 +16,8 @@ from deploy.cli import skysail
 from deploy.config import configuration
 from deploy.config.settings import Settings
 from deploy.connect.schema_registry import codec_for
-from deploy.launch import System
 from deploy.local.process import free_port
+from deploy.system.launch import System
 from tests.deployments import PatientClient
 from tests.packages import package_constant
 

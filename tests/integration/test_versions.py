@@ -18,7 +18,7 @@ from deploy.config import configuration
 from deploy.config.addresses import connection
 from deploy.config.settings import Settings
 from deploy.connect.schema_registry import codec_for
-from deploy.launch import System
+from deploy.system.launch import System
 from schemas import topics
 from schemas.records import Prediction, Report, Status
 from streams.runtime.kafka.log_reader import KafkaTail

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 import pytest
 from pydantic import ValidationError
 
-from deploy import launch
 from deploy.cli import load_stage
 from deploy.cli.supervise import removed_by
 from deploy.config.settings import Settings
 from deploy.errors import StartError
-from deploy.launch import System
 from deploy.local.supervisor import ChildStatus
 from deploy.placement import grouping
 from deploy.placement.grouping import plan
 from deploy.state import desired
+from deploy.system import launch
+from deploy.system.launch import System
 from schemas.codec import Codec
 from schemas.records import Application, Model, Report
 from streams.operators.contract import Record

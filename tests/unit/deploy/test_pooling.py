@@ -8,12 +8,12 @@ import pytest
 
 from deploy.config import configuration
 from deploy.config.settings import Settings
-from deploy.launch import System
 from deploy.local.supervisor import ChildStatus
 from deploy.placement import placement, pooling
 from deploy.placement.grouping import plan
 from deploy.placement.placement import Placement
 from deploy.state import catalog
+from deploy.system.launch import System
 from schemas.codec import Codec
 from schemas.records import Application, Model
 

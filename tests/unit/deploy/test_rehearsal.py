@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from deploy import rehearsal
 from deploy.config.folder import load_notes
 from deploy.config.settings import Settings
+from deploy.diagnose import rehearsal
+from deploy.diagnose.rehearsal import refuse_deadly, why_deadly
 from deploy.errors import UsageError
-from deploy.rehearsal import refuse_deadly, why_deadly
 from schemas.records import Model
 from workers import manifest as manifests
 from workers.errors import DeadlyError, PackageError

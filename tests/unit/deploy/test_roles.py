@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from deploy import roles
 from deploy.config.settings import Kafka, Settings
-from deploy.roles import BUILDERS, shared
+from deploy.system import roles
+from deploy.system.roles import BUILDERS, shared
 from schemas.codec import Codec
 
 if TYPE_CHECKING:

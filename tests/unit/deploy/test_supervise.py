@@ -14,7 +14,7 @@ from deploy.errors import UsageError
 from schemas.codec import Codec
 
 if TYPE_CHECKING:
-    from deploy.launch import System
+    from deploy.system.launch import System
 
 LOG = """2026-01-01 10:00:00,000 INFO streams.runtime.role.effects: forest 2 is ready
 2026-01-01 10:00:01,000 ERROR streams.runtime.role.effects: forest 3 cannot take over, 2 goes on: no such file

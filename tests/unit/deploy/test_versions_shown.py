@@ -13,7 +13,7 @@ from deploy.cli.versions import print_columns, print_versions
 from deploy.config.settings import Settings
 from deploy.placement import placement
 from deploy.placement.placement import Placement
-from deploy.whereabouts import Whereabouts
+from deploy.placement.whereabouts import Whereabouts
 from schemas.records import Model
 from streams.control.page.hosts import HeardProcess, host_rows
 from workers.manifest import digest

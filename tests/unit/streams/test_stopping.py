@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
-from deploy import launch
 from deploy.local.supervisor import Supervisor
+from deploy.system import launch
 from streams.control import faust_kafka
 from streams.runtime.process.run import run_process
 from streams.runtime.role.definition import Role

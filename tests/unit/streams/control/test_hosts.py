@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from deploy.cli.versions import print_versions
-from deploy.whereabouts import Whereabouts
+from deploy.placement.whereabouts import Whereabouts
 from schemas.records import Model, Profile
 from streams.control.page.hosts import HeardProcess, host_rows
 from streams.operators.statistics import as_label

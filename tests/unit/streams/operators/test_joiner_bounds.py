@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from deploy.config.settings import Settings
-from deploy.roles import WAITING_BYTES, joiner_settings
+from deploy.system.roles import WAITING_BYTES, joiner_settings
 from schemas import topics
 from schemas.framing import may_be_decided
 from schemas.records import Application, Decision, Feedback, ModelOutput, Outcome, Prediction, Status

@@ -62,7 +62,7 @@ PAGE_S = 10.0
 POLL_MS = 200
 LAST_PORT = 65_535
 TARGETS = "metrics.json"  # beside the settings that the children read
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 class System:
@@ -187,7 +187,9 @@ class System:
         Raises:
             DeployError: the application does not name the model, or its state does not answer.
         """
-        from deploy.backfill import backfill  # loads models: a supervisor that never does it is the smaller for it
+        from deploy.state.backfill import (
+            backfill,  # loads models: a supervisor that never does it is the smaller for it
+        )
 
         return (await asyncio.to_thread(backfill, self._settings, self._codec, application, package)).taught
 
