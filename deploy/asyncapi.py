@@ -96,12 +96,12 @@ def _id(name: str) -> str:
     return name.replace(_MODEL, "MODEL").replace(_POOL, "POOL")
 
 
-def _message_of(topic: Topic) -> str:
-    return {"verbatim": _DEAD}.get(topic.value, topic.value)
+def _messages_of(topic: Topic) -> tuple[str, ...]:
+    return ({"verbatim": _DEAD}.get(topic.value, topic.value), *topic.also)
 
 
 def _channel(topic: Topic, prefix: str) -> dict[str, Any]:
-    address, message, kept = f"{prefix}.{topic.name}" if prefix else topic.name, _message_of(topic), topic.config()
+    address, kept = f"{prefix}.{topic.name}" if prefix else topic.name, topic.config()
     placed = {"parameters": {"model": {"description": "Name of the model."}}} if _MODEL in topic.name else {}
     configuration: dict[str, object] = {
         "cleanup.policy": [kept["cleanup.policy"]],
@@ -111,7 +111,7 @@ def _channel(topic: Topic, prefix: str) -> dict[str, Any]:
         "address": address,
         "description": f"Key: {topic.key}.",
         **placed,
-        "messages": {message: {"$ref": f"#/components/messages/{message}"}},
+        "messages": {message: {"$ref": f"#/components/messages/{message}"} for message in _messages_of(topic)},
         "bindings": {
             "kafka": {
                 "partitions": topic.partitions,
@@ -155,7 +155,8 @@ def _group(node: Node, prefix: str) -> dict[str, Any]:
 
 def _messages(topology: Topology) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the messages of all channels."""
-    keys = {_message_of(topic): topic for topic in reversed([*topology.topics.values()])}
+    all_topics = reversed([*topology.topics.values()])
+    keys = {message: topic for topic in all_topics for message in _messages_of(topic)}
     for name, topic in sorted(keys.items()):
         if name == _DEAD:
             yield name, _DEAD_LETTER

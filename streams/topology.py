@@ -77,6 +77,7 @@ class Topic:
     # unpack a stranger's gigabytes. What is kept for long is compressed there: observations are much alike.
     compression: Literal["", "uncompressed", "zstd"] = ""
     index_bytes: int = 0  # of each of a segment's two indexes; 0 = the broker's 10 MiB
+    also: tuple[str, ...] = ()  # other record types among its values
 
     def config(self) -> dict[str, str]:
         """Return the topic's configuration as Kafka names it."""
@@ -261,6 +262,7 @@ def _circle(partitions: int, window_ms: int) -> list[Topic]:
             needed_ms=window_ms,
             max_bytes=MAX_CLIENT_BATCH_BYTES,
             compression="uncompressed",
+            also=("KeyedFeedback",),
         ),
         Topic(
             topics.OBSERVATIONS,
