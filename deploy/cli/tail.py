@@ -85,8 +85,8 @@ def shown(message: Message, record: type | None, codec: Codec, *, is_text: bool 
         return [about | {"value": None}]
     if record is None:
         return [about | {"value": _text(value) if is_text else base64.b64encode(value).decode()}]
-    is_keyed = record is records.Feedback and peek_id(value) == ""  # about a context's last answer
     try:
+        is_keyed = record is records.Feedback and peek_id(value) == ""  # about a context's last answer
         decoded: object = codec.decode(records.KeyedFeedback if is_keyed else record, value)
     except DecodeError as error:
         return [about | {"value": _text(value), "undecodable": str(error)}]
