@@ -28,6 +28,8 @@ _AVRO: Final = "application/vnd.apache.avro;version=1.9.0"
 _BINDING: Final = "0.5.0"
 _MODEL, _POOL = "{model}", "{pool}"
 _DEAD: Final = "DeadLetter"
+# Topics whose values are of several kinds, or of none of ours. The role `mapping` writes feedback by key and time.
+_SEVERAL: Final = {"verbatim": (_DEAD,), "Feedback": ("Feedback", "KeyedFeedback")}
 _INFO: Final = """\
 Applications write queries and feedback, and read predictions. All other topics are the roles' own.
 
@@ -97,7 +99,8 @@ def _id(name: str) -> str:
 
 
 def _messages_of(topic: Topic) -> tuple[str, ...]:
-    return ({"verbatim": _DEAD}.get(topic.value, topic.value), *topic.also)
+    """Return what a topic's values are."""
+    return _SEVERAL.get(topic.value, (topic.value,))
 
 
 def _channel(topic: Topic, prefix: str) -> dict[str, Any]:
@@ -111,7 +114,7 @@ def _channel(topic: Topic, prefix: str) -> dict[str, Any]:
         "address": address,
         "description": f"Key: {topic.key}.",
         **placed,
-        "messages": {message: {"$ref": f"#/components/messages/{message}"} for message in _messages_of(topic)},
+        "messages": {name: {"$ref": f"#/components/messages/{name}"} for name in _messages_of(topic)},
         "bindings": {
             "kafka": {
                 "partitions": topic.partitions,
@@ -155,8 +158,7 @@ def _group(node: Node, prefix: str) -> dict[str, Any]:
 
 def _messages(topology: Topology) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the messages of all channels."""
-    all_topics = reversed([*topology.topics.values()])
-    keys = {message: topic for topic in all_topics for message in _messages_of(topic)}
+    keys = {name: topic for topic in reversed([*topology.topics.values()]) for name in _messages_of(topic)}
     for name, topic in sorted(keys.items()):
         if name == _DEAD:
             yield name, _DEAD_LETTER

@@ -20,8 +20,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias
 
-from deploy.config.addresses import connection, redis_place, redis_url
+from deploy.config.addresses import connection, redis_url
 from deploy.config.folder import STATE, load_notes, private
+from deploy.connect.stores import state_store, store_server
 from deploy.errors import StartError, UsageError
 from deploy.process.log_roles import Named
 from deploy.process.metrics import exporting
@@ -61,8 +62,8 @@ if TYPE_CHECKING:
     from streams.runtime.ports import Executors
     from streams.runtime.process.run import Runnable
     from streams.runtime.role.loop import RoleLoop
-    from streams.runtime.stores.base import FeatureStore
-    from streams.runtime.stores.redis import RedisFeatures, RedisStore
+    from streams.runtime.stores.base import FeatureStore, StateStore
+    from streams.runtime.stores.redis import RedisFeatures
     from streams.topology import Node
     from workers.packages.disk_cache import DiskCache
     from workers.runner import Worker
@@ -474,7 +475,7 @@ def _loop(
     role: Role,
     kernel: Operator,
     common: Shared,
-    store: RedisStore | None = None,
+    store: StateStore | None = None,
     executors: Executors | None = None,
     features: FeatureStore | None = None,
     batched: frozenset[str] = frozenset(),
@@ -508,10 +509,8 @@ def _features(common: Shared) -> RedisFeatures:
     return RedisFeatures(RedisSettings(place, common.settings.prefix))
 
 
-def _store(common: Shared) -> RedisStore:
-    from streams.runtime.stores.redis import RedisSettings, RedisStore
-
-    return RedisStore(RedisSettings(redis_url(common.settings), common.settings.prefix), common.codec)
+def _store(common: Shared) -> StateStore:
+    return state_store(common.settings, common.codec)
 
 
 async def run(
@@ -631,7 +630,7 @@ def _page(common: Shared, data: Path) -> ControlOptions:
         data=data,
         credentials=login,
         member=given.kafka.member,
-        redis=redis_place(given),
+        redis=store_server(given),
         names=given.control.names,
         hooks=common.hooks,
         promoting=_promoting(common),

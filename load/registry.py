@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from load.scenarios.learning import freshness_tables, learn
 from load.scenarios.operation import hostile, idle, replayed, rollout, takeover
-from load.scenarios.rate import floor, gateway, loop, overload, processes
+from load.scenarios.rate import floor, loop, overload, processes
 from load.scenarios.scale import scale_tables
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ _OWN: tuple[Scenario, ...] = (
     overload.SCENARIO,
     learn.SCENARIO,
     processes.SCENARIO,
-    gateway.SCENARIO,
     replayed.SCENARIO,
     rollout.SCENARIO,
     takeover.SCENARIO,

@@ -28,7 +28,7 @@ from policies import registry
 from policies.outside import comes_from_outside
 from schemas.errors import DecodeError
 from schemas.records import Application, Model, Source
-from schemas.topics import MODEL_PARTITIONS, MODEL_VERSION, MODELS, check_name, model_queries
+from schemas.topics import MODEL_PARTITIONS, MODEL_VERSION, MODELS, QUERIES, check_name, model_queries
 from streams import topology
 from streams.checks import Finding
 from streams.mapping.spec import TopicMapping
@@ -225,9 +225,10 @@ def build(settings: Settings, known: Mapping[str, Model | None]) -> Topology:
         settings.partitions,
         counts,
         window_ms=int(settings.joiner.window_s * 1000),
-        retention_ms={name: int(days * topology.DAY_MS) for name, days in settings.retention_days.items()},
+        retention_ms={name: int(days * topology.DAY_MS) for name, days in settings.kept_days.items()},
         record_bytes=settings.max_input_kib << 10,
         hosts={pool: [name for name in apart if settings.pool_of(name) == pool] for pool in settings.hosts},
+        most_bytes={QUERIES: int(settings.keep_inputs.gib * (1 << 30))} if settings.keep_inputs.days else {},
     )
 
 

@@ -5,7 +5,10 @@
 import { connect } from "./skysail.mjs";
 
 const [application, row, truth] = process.argv.slice(2);
-if (row === undefined) throw new Error("usage: node ask.mjs APPLICATION ROW [LABEL], a row such as '[1, 2]'");
+if (row === undefined) {
+  console.error("usage: node ask.mjs APPLICATION ROW [LABEL], a row such as '[1, 2]'");
+  process.exit(2);
+}
 const { BOOTSTRAP = "127.0.0.1:9092", PREFIX = "skysail", CONTEXT, TIMEOUT_MS = "10000" } = process.env;
 const client = await connect({ brokers: BOOTSTRAP.split(","), prefix: PREFIX });
 try {

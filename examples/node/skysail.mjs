@@ -51,6 +51,11 @@ function label(value) {
   return Number.isInteger(value) ? { long: value } : { double: value };
 }
 
+// A union's value without its branch: 3, not {long: 3}. A tensor stays {dtype, shape, data}.
+function plain(value) {
+  return value === null ? null : Object.values(value)[0];
+}
+
 const SCHEMAS = fileURLToPath(new URL("../../schemas", import.meta.url));
 
 // `kafka` has more of kafkajs' settings, such as `ssl` and `sasl`; `schemas` is where Skysail's .avsc files are.
@@ -63,8 +68,15 @@ export async function connect({ brokers, prefix = "skysail", schemas = SCHEMAS, 
   // kafkajs reads in groups alone: one of its own for each process, from where the log ends now.
   const admin = kafka.admin();
   await admin.connect();
-  const ends = await admin.fetchTopicOffsets(topic);
-  await admin.disconnect();
+  let ends;
+  try {
+    ends = await admin.fetchTopicOffsets(topic);
+  } catch (fault) {
+    if ((fault.cause ?? fault).type !== "UNKNOWN_TOPIC_OR_PARTITION") throw fault;
+    throw new Error(`there is no topic ${topic}: does Skysail run at ${brokers}, and is its prefix ${prefix}?`);
+  } finally {
+    await admin.disconnect();
+  }
   const consumer = kafka.consumer({ groupId: `${prefix}.node-${randomUUID()}`, maxWaitTimeInMs: 100 });
   const joined = new Promise((resolve) => consumer.on(consumer.events.GROUP_JOIN, resolve));
   await consumer.connect();
@@ -77,7 +89,8 @@ export async function connect({ brokers, prefix = "skysail", schemas = SCHEMAS, 
       if (!asked || asked.token !== prediction.reply_token) return;
       waiting.delete(prediction.query_id);
       clearTimeout(asked.timer);
-      asked.resolve(prediction);
+      const { reason, answer, context } = prediction;
+      asked.resolve({ ...prediction, reason: plain(reason), answer: plain(answer), context: plain(context) });
     },
   });
   for (const { partition, offset } of ends) consumer.seek({ topic, partition, offset });
@@ -107,7 +120,7 @@ export async function connect({ brokers, prefix = "skysail", schemas = SCHEMAS, 
       const value = Feedback.encode({
         query_id: prediction.query_id, label: label(truth), loss: null, sent_us: Date.now() * 1000,
       });
-      const key = prediction.context?.string ?? prediction.query_id;
+      const key = prediction.context ?? prediction.query_id;
       await producer.send({ topic: `${prefix}.feedback`, acks: -1, messages: [{ key, value }] });
     },
 

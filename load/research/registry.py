@@ -16,6 +16,7 @@ from load.research.batching import (
     straggler,
 )
 from load.research.clockwork import clockwork_tables, hosts
+from load.research.gateway import gateway
 from load.research.learning import (
     agreement,
     cascade_tables,
@@ -68,6 +69,7 @@ SCENARIOS = (
     cascade_tables.SCENARIO,
     conformal.SCENARIO,
     nexus.SCENARIO,
+    gateway.SCENARIO,
     seeds.SCENARIO,
     clockwork_tables.SCENARIO,
     simulated.SCENARIO,

@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import secrets
 import time
-import uuid
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from schemas.ids import DRAWN_BITS, query_id
 from schemas.records import Status
 from streams.gateway.bodies import GoneError
 from streams.gateway.protocol import described, mlflow, open_inference, personalizer, teaching, tensorflow
 from streams.gateway.protocol.faults import written
-from streams.gateway.protocol.values import HttpReply, HttpRequest, RequestRefusedError, dumped
+from streams.gateway.protocol.values import HttpReply, HttpRequest, RequestRefusedError, dumped, weight
 from streams.gateway.routes import Route, Router, door_of
 from streams.gateway.tokens import ALL, may
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from schemas.records import Model, Prediction
     from streams.gateway.asgi import Receive, Scope, Send
     from streams.gateway.asking import Asking
-    from streams.gateway.bodies import Bodies
+    from streams.gateway.bodies import Bodies, HeldRoom
     from streams.gateway.catalog import Catalog
     from streams.gateway.figures import GatewayFigures
     from streams.gateway.memory import ReplyMemory
@@ -103,14 +104,16 @@ class GatewayApplication:
         if route.what in _ABOUT:
             return self._about(route, name), False
         self._check_origin(headers)
-        with parts.bodies.room(headers):
+        with parts.bodies.room(headers) as room:
             body = await parts.bodies.read(receive, headers)
             try:
-                return await self._taken(route, name, headers, body), True
+                return await self._taken(route, name, headers, body, room), True
             except RequestRefusedError as fault:
                 return written(route.door, fault), True
 
-    async def _taken(self, route: Route, name: str, headers: Mapping[bytes, bytes], body: bytes) -> HttpReply:
+    async def _taken(
+        self, route: Route, name: str, headers: Mapping[bytes, bytes], body: bytes, room: HeldRoom
+    ) -> HttpReply:
         parts = self._parts
         if route.what == "reward":
             return await self._told(personalizer.reward(route.event, body, parts.now_us()), name)
@@ -121,15 +124,19 @@ class GatewayApplication:
         cut = _length(headers.get(open_inference.LENGTH))
         request = HttpRequest(name, body, route.version, kind, cut, given, parts.catalog.takes(name))
         asked = self._parsed(route, request)
+        room.become(len(body) + weight(asked.ask))
         if not asked.ask.id:
-            return await self._answered(asked, uuid.uuid4().hex)
+            return await self._answered(asked, self._drawn_id())
         return await self._once(asked, route, body)
 
     def _parsed(self, route: Route, request: HttpRequest) -> ParsedRequest:
         if route.what == "rank":
             loop = self._parts.catalog.loop(request.application)
-            return personalizer.parse(request, loop, uuid.uuid4().hex)
+            return personalizer.parse(request, loop, self._drawn_id())
         return _PARSERS[route.what](request)
+
+    def _drawn_id(self) -> str:
+        return query_id(self._parts.now_us(), secrets.randbits(DRAWN_BITS))
 
     async def _once(self, asked: ParsedRequest, route: Route, body: bytes) -> HttpReply:
         """Answer a request with an id; the same one again gets the same reply, also while it is under way."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from streams.gateway.protocol.values import RequestRefusedError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
+    from typing import Self
 
     from streams.gateway.asgi import Receive
 
@@ -22,8 +22,45 @@ class GoneError(Exception):
     """Who asked has hung up."""
 
 
+class HeldRoom:
+    """Room that one request holds; use it as a context manager.
+
+    Args:
+        bodies: whose it is.
+        size: bytes.
+    """
+
+    __slots__ = ("_bodies", "_size")
+
+    def __init__(self, bodies: Bodies, size: int) -> None:
+        self._bodies = bodies
+        self._size = size
+
+    def __enter__(self) -> Self:
+        """Hold it."""
+        self._bodies.free -= self._size
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Give it back."""
+        self._bodies.free += self._size
+
+    def become(self, size: int) -> None:
+        """Hold another size: a request is now known to take that.
+
+        Raises:
+            RequestRefusedError: there is never so much room, or others have it.
+        """
+        if size > self._bodies.together:
+            raise RequestRefusedError(413, f"the request takes {size:,} bytes while it waits (`gateway.bodies_mib`)")
+        if size - self._size > self._bodies.free:
+            raise RequestRefusedError(503, "too many requests are under way; try again", RETRY_S)
+        self._bodies.free += self._size - size
+        self._size = size
+
+
 class Bodies:
-    """The room for bodies.
+    """The room for bodies, and for what is made of them.
 
     Args:
         each: bytes of one, unpacked.
@@ -33,12 +70,11 @@ class Bodies:
 
     def __init__(self, each: int, together: int, within_s: float) -> None:
         self._each = each
-        self._room = together
+        self.together = self.free = together
         self._within_s = within_s
 
-    @contextmanager
-    def room(self, headers: Mapping[bytes, bytes]) -> Iterator[None]:
-        """Hold the room that a request says it needs; one of unknown length may need the most.
+    def room(self, headers: Mapping[bytes, bytes]) -> HeldRoom:
+        """Return the room that a request says it needs; one of unknown length may need the most.
 
         Raises:
             RequestRefusedError: it is too large, or others have the room.
@@ -47,13 +83,9 @@ class Bodies:
         size = int(said) if said.isdigit() and b"content-encoding" not in headers else self._each
         if size > self._each or (said.isdigit() and int(said) > self._each):
             raise RequestRefusedError(413, f"a body has at most {self._each:,} bytes (`gateway.body_kib`)")
-        if size > self._room:
+        if size > self.free:
             raise RequestRefusedError(503, "too many bodies are being read; try again", RETRY_S)
-        self._room -= size
-        try:
-            yield
-        finally:
-            self._room += size
+        return HeldRoom(self, size)
 
     async def read(self, receive: Receive, headers: Mapping[bytes, bytes]) -> bytes:
         """Return a whole body.

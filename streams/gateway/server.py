@@ -5,25 +5,31 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import resource
 import socket
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import uvicorn
+from httptools import HttpParserError
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from streams.gateway.protocol.values import dumped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, MutableMapping
     from pathlib import Path
 
     from streams.gateway.application import GatewayApplication
+
+_log = logging.getLogger(__name__)
 
 _BACKLOG: Final = 1_024
 _KEEP_ALIVE_S: Final = 75  # longer than the 60 s after which proxies give a connection up: else they meet its end
 _DRAIN_S: Final = 5
 _HEAD_BYTES: Final = 64 << 10  # of a request's line and headers: neither uvicorn nor its parser has a bound
+_PIPELINED: Final = 16  # requests that wait behind one on its connection: a packet holds ten thousand of twenty bytes
+_OTHER_FILES: Final = 512  # that a process has beside connections
 
 
 def _closing(status: HTTPStatus, message: str) -> bytes:
@@ -64,6 +70,7 @@ class GatewayServer:
 
     def __init__(self, application: GatewayApplication, listening: Listening) -> None:
         logging.getLogger("uvicorn").setLevel(logging.ERROR)  # any stranger can have it warn
+        _allow_files(listening.connections + _OTHER_FILES)
         family = socket.getaddrinfo(listening.host, listening.port, type=socket.SOCK_STREAM)[0][0]
         self._socket = socket.socket(family)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -125,10 +132,21 @@ class _Server(uvicorn.Server):
         yield
 
 
+def _allow_files(count: int) -> None:
+    """Raise how many files this process may have open; where it may not, strangers could take all that it needs."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = count if hard == resource.RLIM_INFINITY else min(count, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    if wanted < count:
+        _log.warning("this process may have %d files open: lower gateway.connections, or raise `ulimit -n`", wanted)
+
+
 def _configured(application: GatewayApplication, listening: Listening) -> uvicorn.Config:
     class Protocol(_BoundedProtocol):
         most = listening.connections
         within_s = listening.within_s
+        silent: MutableMapping[_BoundedProtocol, None] = {}  # noqa: RUF012 - of all connections of this server
 
     return uvicorn.Config(
         application,
@@ -148,10 +166,15 @@ def _configured(application: GatewayApplication, listening: Listening) -> uvicor
 
 
 class _BoundedProtocol(HttpToolsProtocol):
-    """Connections beyond the bound are turned away; so is who takes too long to send a head, or to read a reply."""
+    """Connections are bounded, and what each may have waiting.
+
+    Where there are too many, the one that has been silent longest makes room; where none is silent, the new one is
+    turned away. So is who takes too long to send a head, or to read a reply.
+    """
 
     most: int
     within_s: float
+    silent: MutableMapping[_BoundedProtocol, None]  # that wait for another request, longest first
     _head: asyncio.TimerHandle | None = None
     _reading: asyncio.TimerHandle | None = None
     _head_bytes = 0
@@ -160,7 +183,7 @@ class _BoundedProtocol(HttpToolsProtocol):
     def connection_made(self, transport: Any) -> None:
         """Take a connection, if there is room."""
         super().connection_made(transport)
-        self._is_full = len(self.connections) > self.most
+        self._is_full = len(self.connections) > self.most and not self._made_room()
         if self._is_full:
             transport.write(_FULL)
             transport.close()
@@ -169,6 +192,7 @@ class _BoundedProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget it."""
+        self.silent.pop(self, None)
         self._had_head()
         self._has_read()
         super().connection_lost(exc)
@@ -185,6 +209,10 @@ class _BoundedProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         """Begin a request: its head is waited for."""
+        if len(self.pipeline) >= _PIPELINED:
+            self._give_up()
+            raise HttpParserError("too many requests at once")
+        self.silent.pop(self, None)
         super().on_message_begin()
         if self._head is None:
             self._await_head()
@@ -195,10 +223,17 @@ class _BoundedProtocol(HttpToolsProtocol):
         self._head_bytes = 0
         super().on_headers_complete()
 
+    def on_response_complete(self) -> None:
+        """Wait for another request, if none is there yet."""
+        super().on_response_complete()
+        if self.cycle.response_complete and self._head is None and not self.transport.is_closing():
+            self.silent[self] = None
+
     def send_400_response(self, msg: str) -> None:
         """End a connection that sends no HTTP."""
-        self.transport.write(_NO_HTTP)
-        self.transport.close()
+        if not self.transport.is_closing():
+            self.transport.write(_NO_HTTP)
+            self.transport.close()
 
     def pause_writing(self) -> None:
         """Wait for the other side to read what it was sent."""
@@ -215,6 +250,16 @@ class _BoundedProtocol(HttpToolsProtocol):
         if self._reading is not None:
             self._reading.cancel()
             self._reading = None
+
+    def _made_room(self) -> bool:
+        """Close the connection that has been silent longest, if any is."""
+        longest = next(iter(self.silent), None)
+        if longest is None:
+            return False
+        del self.silent[longest]
+        longest.transport.close()
+        self.connections.discard(longest)  # it counts no more, though it ends a moment later
+        return True
 
     def _await_head(self) -> None:
         self._head = self.loop.call_later(self.within_s, self._give_up)

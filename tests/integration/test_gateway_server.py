@@ -55,25 +55,77 @@ async def head(port: int, sent: bytes) -> tuple[bytes, asyncio.StreamWriter]:
         return b"", writer
 
 
+POST = b"POST /v2/models/iris/infer HTTP/1.1\r\nhost: here\r\ncontent-length: %d\r\n\r\n" % len(orjson.dumps(BODY))
+GET = b"GET /v2/health/live HTTP/1.1\r\nhost: here\r\n\r\n"
+
+
 async def test_connections_beyond_the_bound_are_told_so() -> None:
     """503 and the end of the connection; when others have gone there is room again."""
-    request = b"GET /v2/health/live HTTP/1.1\r\nhost: here\r\n\r\n"
-    async with serving(Served(), connections=2) as (server, _):
-        first, second = [await head(server.port, request) for _ in range(2)]
-        assert first[0] == second[0] == b"HTTP/1.1 200 OK\r\n"
+    there = Served()
+    async with serving(there, connections=2) as (server, _):
+        there.asker.gate.clear()
+        held = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(2)]
+        for _, writer in held:
+            writer.write(POST + orjson.dumps(BODY))
+        await until(lambda: len(there.asker.batches) == 2)
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
         told = await reader.read()
         assert told.startswith(b"HTTP/1.1 503 ")
         lines, _, content = told.partition(b"\r\n\r\n")
         assert b"content-length: %d" % len(content) in lines
         writer.close()
-        first[1].close()
-        await first[1].wait_closed()
+        held[0][1].close()
+        await held[0][1].wait_closed()
         await until(lambda: server.connections <= 1)
-        line, third = await head(server.port, request)
+        line, third = await head(server.port, GET)
         assert line == b"HTTP/1.1 200 OK\r\n"
-        second[1].close()
+        there.asker.gate.set()
+        assert await held[1][0].readline() == b"HTTP/1.1 200 OK\r\n"
+        held[1][1].close()
         third.close()
+
+
+async def test_the_connection_that_has_been_silent_longest_makes_room() -> None:
+    """Who keeps connections and says nothing keeps nobody out; one that is in use stays."""
+    async with serving(Served(), connections=3) as (server, _):
+        kept = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(3)]
+        for reader, writer in (*kept, kept[0]):  # the first one is the last that was used
+            writer.write(GET)
+            assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
+            await reader.readexactly(len(b'{"live":true}'))
+        line, fourth = await head(server.port, GET)
+        assert line == b"HTTP/1.1 200 OK\r\n"
+        assert await kept[1][0].read() == b""  # its end
+        for reader, writer in (kept[0], kept[2]):
+            writer.write(GET)
+            assert await reader.readline() == b"HTTP/1.1 200 OK\r\n"
+        for _, writer in kept:
+            writer.close()
+        fourth.close()
+
+
+async def test_requests_that_wait_behind_one_are_few() -> None:
+    """A packet holds ten thousand requests of twenty bytes; they do not become ten thousand that wait."""
+    there = Served()
+    async with serving(there) as (server, _):
+        there.asker.gate.clear()
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(POST + orjson.dumps(BODY) + b"GET / HTTP/1.1\r\n\r\n" * 10_000)
+        with contextlib.suppress(ConnectionError):
+            assert await reader.read() == b""
+        await until(lambda: not server.connections)
+        there.asker.gate.set()
+        writer.close()
+
+
+async def test_some_requests_at_once_on_a_connection_are_answered_in_order() -> None:
+    """As HTTP/1.1 allows."""
+    async with serving(Served()) as (server, _):
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(GET * 9 + b"GET /none HTTP/1.1\r\nconnection: close\r\n\r\n")
+        told = await reader.read()
+        assert [reply[:3] for reply in told.split(b"HTTP/1.1 ")[1:]] == [b"200"] * 9 + [b"404"]
+        writer.close()
 
 
 @pytest.mark.parametrize("sent", [b"", b"POST /v2/models/iris/infer HTTP/1.1\r\nhost: h"])

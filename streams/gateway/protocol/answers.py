@@ -14,6 +14,8 @@ from streams.gateway.protocol.values import RequestRefusedError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from numpy.typing import NDArray
+
     from schemas.records import Prediction, Value
 
 # Why a query has no answer -> the status of HTTP. Any other reason is a deadline that was not kept.
@@ -34,12 +36,12 @@ class OutputColumn(NamedTuple):
     Attributes:
         datatype: as Open Inference names it.
         shape: its rows first.
-        values: numbers or texts, flat.
+        values: numbers or texts, flat; of vectors an array, as a list would take five times as much.
     """
 
     datatype: str
     shape: tuple[int, ...]
-    values: list[Any]
+    values: list[Any] | NDArray[np.generic]
 
 
 def check(predictions: Sequence[Prediction]) -> None:
@@ -79,13 +81,19 @@ def stacked(answers: Sequence[Value | None]) -> OutputColumn:
         arrays = [answer.numpy() for answer in answers if isinstance(answer, Tensor)]
         if len({(array.shape, array.dtype) for array in arrays}) == 1:
             found = np.stack(arrays)
-            return OutputColumn(tensors.NAMES[found.dtype.name], found.shape, found.ravel().tolist())
-    return OutputColumn(tensors.BYTES, shape, ["" if answer is None else str(plain(answer)) for answer in answers])
+            return OutputColumn(tensors.NAMES[found.dtype.name], found.shape, found.ravel())
+    return OutputColumn(tensors.BYTES, shape, ["" if answer is None else str(_listed(answer)) for answer in answers])
+
+
+def _listed(answer: Value) -> object:
+    return answer.numpy().tolist() if isinstance(answer, Tensor) else answer
 
 
 def plain(answer: Value | None) -> object:
-    """Return an answer as JSON has it."""
-    return answer.numpy().tolist() if isinstance(answer, Tensor) else answer
+    """Return an answer as `dumped` takes it."""
+    if not isinstance(answer, Tensor):
+        return answer
+    return answer.numpy() if answer.shape else answer.numpy().item()
 
 
 def probability(prediction: Prediction) -> float:

@@ -6,10 +6,20 @@ import csv
 import io
 import re
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from streams.gateway.protocol import rows, tensorflow
-from streams.gateway.protocol.values import HttpQuestion, ParsedRequest, RequestRefusedError, document, few, text
+from streams.gateway.protocol.values import (
+    MOST_BYTES,
+    MOST_ROWS,
+    HttpQuestion,
+    ParsedRequest,
+    RequestRefusedError,
+    document,
+    few,
+    text,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,6 +29,7 @@ if TYPE_CHECKING:
 
 _NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _DIGITS: Final = 300  # a longer cell is a text
+_CELL: Final = 64  # bytes that one takes
 FORMS: Final = ("dataframe_split", "dataframe_records", "instances", "inputs")
 
 
@@ -78,8 +89,11 @@ def _inputs(given: object, request: HttpRequest) -> tuple[Input, ...]:
 
 def _of_csv(request: HttpRequest) -> tuple[Input, ...]:
     """Return rows of a CSV text with a line of names; what reads as a number is one."""
+    if request.body.count(b",") * _CELL > MOST_BYTES:
+        raise RequestRefusedError(413, "the body has too many cells: send fewer rows")
     try:
-        lines = list(csv.reader(io.StringIO(request.body.decode("utf-8-sig")), strict=True))
+        reader = csv.reader(io.StringIO(request.body.decode("utf-8-sig")), strict=True)
+        lines = list(islice(reader, MOST_ROWS + 2))
     except (csv.Error, UnicodeDecodeError) as error:
         raise RequestRefusedError(400, f"the body is no CSV in UTF-8: {error}") from error
     if len(lines) < 2 or any(len(line) != len(lines[0]) for line in lines):

@@ -22,7 +22,9 @@ from streams.gateway.protocol.values import (
     document,
     dumped,
     few,
+    few_named,
     number,
+    shown,
     text,
     whole,
 )
@@ -119,7 +121,7 @@ def _wanted(given: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, bool
         is_binary = parameters.get("binary_data", otherwise) if isinstance(parameters, dict) else otherwise
         name = one.get("name")
         if name not in answers.OUTPUTS:
-            raise RequestRefusedError(400, f"no output {name!r:.40}: there are {', '.join(answers.OUTPUTS)}")
+            raise RequestRefusedError(400, f"no output {shown(name)}: there are {', '.join(answers.OUTPUTS)}")
         found[name] = is_binary is True
     return found
 
@@ -144,7 +146,7 @@ def _inputs(given: Mapping[str, Any], raw: bytes) -> dict[str, tuple[tuple[int, 
             continue
         if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size <= len(raw) - at:
             raise RequestRefusedError(
-                400, f"input {name}: binary_data_size is {size!r:.40}, {len(raw) - at} bytes are left"
+                400, f"input {name}: binary_data_size is {shown(size)}, {len(raw) - at} bytes are left"
             )
         found[name] = shape, tensors.of_bytes(name, datatype, shape, raw[at : at + size])
         at += size
@@ -174,7 +176,7 @@ def _table(inputs: Mapping[str, tuple[tuple[int, ...], Array | list[str | bytes]
         lists[name] = values
     if len({len(values) for values in lists.values()}) != 1:
         raise RequestRefusedError(400, "all inputs have the same number of rows")
-    few(len(next(iter(lists.values()))))
+    few_named(len(next(iter(lists.values()))), [*lists])
     return tuple([row_text(dict(zip(lists, row, strict=True))) for row in zip(*lists.values(), strict=True)])
 
 
@@ -199,7 +201,10 @@ def _candidates(
         return None
     if rows != 1:
         raise RequestRefusedError(400, f"input {CANDIDATES}: one query a request can have them, not {rows}")
+    found = given[1]
+    if isinstance(found, list) and not all(isinstance(one, str) for one in found):
+        raise RequestRefusedError(400, f"input {CANDIDATES}: ids are texts in UTF-8")
     try:
-        return as_candidates(given[1])
+        return as_candidates(found)
     except (SchemaError, TypeError) as error:
         raise RequestRefusedError(400, str(error)) from error

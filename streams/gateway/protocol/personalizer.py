@@ -13,7 +13,7 @@ from zlib import crc32
 import numpy as np
 
 from schemas.errors import SchemaError
-from schemas.inputs import as_candidates, as_features
+from schemas.inputs import MAX_CANDIDATES, as_candidates, as_features
 from schemas.records import Feedback, Tensor
 from streams.gateway.protocol.values import (
     HttpQuestion,
@@ -54,9 +54,9 @@ def parse(request: HttpRequest, loop: RankingLoop, new_id: str) -> ParsedRequest
     given = document(request.body)
     actions = _actions(given)
     barred = given.get("excludedActions") or []
-    if not isinstance(barred, list):
+    if not isinstance(barred, list) or not all(isinstance(one, str) for one in barred):
         raise RequestRefusedError(400, "excludedActions is a list of ids")
-    excluded = {str(one) for one in barred}
+    excluded = {*barred}
     left = [name for name in actions if name not in excluded]
     if not left:
         raise RequestRefusedError(400, "all actions are excluded")
@@ -175,6 +175,8 @@ def _candidates(
                 " it a policy that ranks candidates (`ridge`, `two_speed`)",
             )
         return None
+    if len(left) > MAX_CANDIDATES:
+        raise RequestRefusedError(400, f"{len(left):,} actions: at most {MAX_CANDIDATES} are ranked")
     try:
         if loop.ranks == "ids":
             return as_candidates(left)

@@ -11,7 +11,7 @@ import numpy as np
 from schemas.errors import SchemaError
 from schemas.inputs import as_input, row_text
 from streams.gateway.protocol import tensors
-from streams.gateway.protocol.values import RequestRefusedError, few
+from streams.gateway.protocol.values import NUMBERS, RequestRefusedError, few, few_named, kinds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -41,7 +41,12 @@ def of_list(rows: object, takes: InputForm | None, what: str) -> tuple[Input, ..
 
 
 def of_columns(names: Sequence[str], rows: Sequence[Sequence[Any]], takes: InputForm | None) -> tuple[Input, ...]:
-    """Return rows of a data frame: numbers in the order of the columns where a tensor is taken, else by name."""
+    """Return rows of a data frame: numbers in the order of the columns where a tensor is taken, else by name.
+
+    Raises:
+        RequestRefusedError: there are none or too many, or names that all rows repeat take too much.
+    """
+    few_named(len(rows), names)
     if takes is not None and takes.dtype is not None:
         return of_list([list(row) for row in rows], takes, "data")
     return tuple([_named(dict(zip(names, row, strict=True)), f"data[{at}]") for at, row in enumerate(rows)])
@@ -49,6 +54,8 @@ def of_columns(names: Sequence[str], rows: Sequence[Sequence[Any]], takes: Input
 
 def _numbers(rows: list[Any]) -> np.ndarray[Any, Any] | None:
     """Return all rows as one array; None where they are no numbers of one form."""
+    if not kinds(rows) <= NUMBERS:
+        return None
     try:
         array = np.asarray(rows)
     except ValueError:
@@ -70,6 +77,8 @@ def _row(row: object, takes: InputForm | None, what: str) -> Input:
             return _named(row, what)
     if row is None:
         raise RequestRefusedError(400, f"{what} is null")
+    if isinstance(row, list) and not kinds(row) <= NUMBERS:
+        raise RequestRefusedError(400, f"{what} is a list of more than numbers; give a mapping of columns, or a text")
     try:
         return as_input(row)  # type: ignore[arg-type] # raises TypeError for what is no row
     except (TypeError, ValueError, OverflowError) as error:

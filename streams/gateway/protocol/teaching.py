@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 from schemas.inputs import as_label
 from schemas.records import Feedback
 from streams.gateway.protocol.values import (
+    NUMBERS,
     HttpReply,
     ParsedFeedback,
     RequestRefusedError,
     document,
     dumped,
     few,
+    kinds,
     number,
     text,
 )
@@ -43,6 +45,8 @@ def _one(given: Mapping[str, Any], now_us: int) -> tuple[Feedback, str | None]:
         raise RequestRefusedError(400, "give either label or loss")
     if loss is not None and not 0 <= loss <= 1:
         raise RequestRefusedError(400, f"a loss lies in [0, 1], not {loss}")
+    if isinstance(given.get("label"), list) and not kinds(given["label"]) <= NUMBERS:
+        raise RequestRefusedError(400, "a label is a number, a text or a list of scores")
     try:
         label = None if loss is not None else as_label(given["label"])
     except (TypeError, ValueError) as error:

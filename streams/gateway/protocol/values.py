@@ -6,14 +6,27 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import orjson
 
+from schemas.records import Tensor
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from schemas.records import Feedback, Input, Prediction, Tensor
+    from schemas.records import Feedback, Input, Prediction
 
 JSON: Final = b"application/json"
 # Rows of one request: they are asked together, and a larger file belongs to `skysail score`.
 MOST_ROWS: Final = 4_096
+# Of all values that a body of JSON or CSV makes, about: a list of nothing takes 64 bytes for two of the body's.
+MOST_BYTES: Final = 64 << 20
+_LIGHT: Final = 64 << 10  # bytes of a body that cannot make much
+_COSTS: Final = ((b"[", 88), (b"{", 240), (b",", 32))
+# A row that waits: its query, what the client keeps of it, and its answer, about.
+_ROW_BYTES: Final = 2_000
+_COPIES: Final = (
+    8  # of an id: in the query and its record, in batches, as key, in the answer's record, and in the reply
+)
+_MOST_LEVELS: Final = 16  # of lists in lists; arrays have no more
+NUMBERS: Final = frozenset({int, float, bool})
 Headers: TypeAlias = "tuple[tuple[bytes, bytes], ...]"
 
 
@@ -92,8 +105,10 @@ def document(body: bytes) -> dict[str, Any]:
     """Return a JSON object.
 
     Raises:
-        RequestRefusedError: it is none.
+        RequestRefusedError: it is none, or would take far more memory than a request may.
     """
+    if len(body) > _LIGHT and sum(body.count(sign) * cost for sign, cost in _COSTS) > MOST_BYTES:
+        raise RequestRefusedError(413, "the body has too many values: send fewer rows, or binary tensors")
     try:
         found = orjson.loads(body)
     except orjson.JSONDecodeError as error:
@@ -112,7 +127,7 @@ def text(given: Mapping[str, Any], name: str) -> str | None:
     found = given.get(name)
     if found is None or isinstance(found, str):
         return found
-    raise RequestRefusedError(400, f"{name} is a text, not {found!r:.80}")
+    raise RequestRefusedError(400, f"{name} is a text, not {shown(found)}")
 
 
 def number(given: Mapping[str, Any], name: str) -> float | None:
@@ -124,7 +139,7 @@ def number(given: Mapping[str, Any], name: str) -> float | None:
     found = given.get(name)
     if found is None or (isinstance(found, int | float) and not isinstance(found, bool)):
         return found
-    raise RequestRefusedError(400, f"{name} is a number, not {found!r:.80}")
+    raise RequestRefusedError(400, f"{name} is a number, not {shown(found)}")
 
 
 def whole(given: Mapping[str, Any], name: str, otherwise: int) -> int:
@@ -152,6 +167,55 @@ def few(rows: int) -> int:
             400, f"{rows} rows: a request has 1 to {MOST_ROWS:,}; score files with `skysail score`"
         )
     return rows
+
+
+def few_named(rows: int, names: Sequence[str]) -> int:
+    """Return a number of rows that one request may have, each of which repeats the names of its columns.
+
+    Raises:
+        RequestRefusedError: there are none or too many, or the names are too long for so many.
+    """
+    if few(rows) * sum(map(len, names)) > MOST_BYTES:
+        raise RequestRefusedError(413, "the names of the columns are too long for so many rows")
+    return rows
+
+
+def shown(value: object) -> str:
+    """Return a value of JSON as a refusal tells it: of a long text its beginning, of lists and objects what they are.
+
+    Examples:
+        >>> shown("four"), shown([[[1]]])
+        ("'four'", 'a list')
+    """
+    if isinstance(value, list | dict):
+        return "a list" if isinstance(value, list) else "an object"
+    return repr(value[:40]) if isinstance(value, str) else repr(value)
+
+
+def kinds(data: list[Any]) -> set[type]:
+    """Return the types of what lists in lists hold; `list` is among them where these are deeper than arrays.
+
+    numpy makes of texts an array in which all are as long as the longest: nobody asks it before this.
+
+    Examples:
+        >>> kinds([[1, 2], [3, 4]]), kinds([])
+        ({<class 'int'>}, set())
+    """
+    found = set(map(type, data))
+    for _ in range(_MOST_LEVELS):
+        if list not in found:
+            break
+        data = [leaf for one in data if type(one) is list for leaf in one]
+        found = (found - {list}) | set(map(type, data))
+    return found
+
+
+def weight(ask: HttpQuestion) -> int:
+    """Return how many bytes a question and its answers take while it waits, about."""
+    data = sum([len(row.data) if isinstance(row, Tensor) else len(row) for row in ask.rows])
+    texts = len(ask.id) + len(ask.context or "")
+    each = _ROW_BYTES + _COPIES * texts + (32 * len(ask.features[0]) if ask.features else 0)
+    return 2 * data + each * len(ask.rows)
 
 
 def dumped(value: object) -> bytes:

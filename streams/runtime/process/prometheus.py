@@ -212,7 +212,7 @@ MEANINGS: Final = {
 
 CONNECTIONS = 16  # at once; Prometheus has one or two
 ANSWER_S = 5.0  # for a whole request and its answer, however slowly the other side reads and writes
-_NAMESPACE = "skysail_"
+NAMESPACE = "skysail_"
 
 
 def meaning(name: str) -> str:
@@ -375,9 +375,9 @@ def _add(families: dict[str, Metric], report: Report, values: Mapping[str, float
         name, labels = parse(full)
         if name not in families:
             kind = "counter" if is_counter(full) else "gauge"
-            families[name] = Metric(_NAMESPACE + name.removesuffix(TOTAL), meaning(name), kind)
+            families[name] = Metric(NAMESPACE + name.removesuffix(TOTAL), meaning(name), kind)
         shown = {"instance_name": report.instance, "role": report.role, **labels}
-        families[name].add_sample(_NAMESPACE + name, shown, value)
+        families[name].add_sample(NAMESPACE + name, shown, value)
 
 
 def parse(full: str) -> tuple[str, dict[str, str]]:

@@ -126,7 +126,7 @@ class Served:
         catalog.applications = {one.name: one for one in applications}
         catalog._models = {one.name: one for one in models}
         self.asking = Asking(lambda: self.asker, lambda: NOW_US, more.pop("rows", 100), 5.0)
-        bodies = Bodies(more.pop("each", 4_096), more.pop("together", 8_192), more.pop("within_s", 5.0))
+        bodies = Bodies(more.pop("each", 4_096), more.pop("together", 1 << 20), more.pop("within_s", 5.0))
         memory = ReplyMemory(more.pop("memory", 100_000))
         now_us, figures = (lambda: NOW_US), GatewayFigures(lambda: NOW_US)
         self.parts = GatewayParts(

@@ -105,10 +105,10 @@ async def test_without_kafka_it_is_not_ready_and_says_so() -> None:
 
 async def test_bodies_are_bounded() -> None:
     """By what is said, by what comes, unpacked, and all together; their room is given back."""
-    async with Served(each=1_000, together=1_500) as there:
-        large = b" " * 1_001
+    async with Served(each=3_000, together=4_000) as there:
+        large = b" " * 3_001
         assert (await there.request("POST", INFER, large)).status == 413
-        assert (await there.request("POST", INFER, parts=[b" " * 600] * 2)).status == 413
+        assert (await there.request("POST", INFER, parts=[b" " * 1_600] * 2)).status == 413
         packed = gzip.compress(b" " * 100_000)
         assert len(packed) < 1_000
         assert (await there.request("POST", INFER, packed, {"Content-Encoding": "gzip"})).status == 413

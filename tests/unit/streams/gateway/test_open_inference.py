@@ -177,7 +177,7 @@ def test_what_does_not_fit_is_refused_with_its_cause(given: object, why: str) ->
 
 def test_lists_in_more_levels_than_a_shape_has_are_refused() -> None:
     """However deep: nothing recurses."""
-    for datatype, leaf, why in (("BYTES", b'"a"', "texts are needed"), ("FP32", b"1", "do not fit")):
+    for datatype, leaf, why in (("BYTES", b'"a"', "texts are needed"), ("FP32", b"1", "are numbers")):
         deep = b"[" * 900 + leaf + b"]" * 900
         body = b'{"inputs":[{"name":"x","datatype":"%s","shape":[2],"data":[%s,%s]}]}'
         with pytest.raises(RequestRefusedError, match=why):

@@ -238,3 +238,11 @@ def test_feedback_is_a_label_or_a_loss() -> None:
     ):
         with pytest.raises(RequestRefusedError):
             teaching.parse(orjson.dumps(wrong), 1)
+
+
+@pytest.mark.parametrize("answer", [np.array([[1.5, np.nan]]), np.array(2.5), np.zeros((0,)), np.array([True])])
+def test_vectors_are_answers(answer: np.ndarray[Any, Any]) -> None:
+    """As nested lists, as they are; NaN is null."""
+    asked = tensorflow.parse(request({"instances": [[1, 2]]}))
+    expected = orjson.loads(orjson.dumps(answer.tolist()))
+    assert answered(asked, Tensor.of(answer))["predictions"] == [expected]
