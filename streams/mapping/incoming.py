@@ -15,6 +15,7 @@ from schemas.inputs import as_features, as_input, as_label, row_text
 from schemas.records import Feedback, KeyedFeedback, Query, Tensor
 from streams.mapping.errors import MappingError
 from streams.mapping.fields import FieldSource, time_us
+from streams.mapping.spec import NO_SOURCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -58,7 +59,7 @@ def query_of(
     place = f"{record.topic.removeprefix(topics.OUTSIDE)}-{record.partition}-{record.offset}"
     query_id = place if incoming.id is None else _text("id", incoming.id.of(row))
     context = None if incoming.key is None else _text("key", incoming.key.of(row))
-    asked = _whole(row) if incoming.input is None else _input(incoming.input, row, is_named=is_named)
+    asked = _whole(row) if incoming.input == NO_SOURCE else _input(incoming.input, row, is_named=is_named)
     features = () if incoming.features is None else _features(incoming.features.of(row))
     sent_us = now_us if incoming.sent is None else time_us(incoming.sent, incoming.sent.of(row))
     slo_ms = None if incoming.slo_ms is None else _number("slo_ms", incoming.slo_ms.of(row))

@@ -27,7 +27,7 @@ from streams.mapping.formats import reader, writer
 from streams.mapping.incoming import feedback_of, query_of, withdrawal_of
 from streams.mapping.outgoing import outgoing_row
 from streams.mapping.schemas import RegisteredSchemas
-from streams.mapping.spec import ROW, Incoming, TopicMapping
+from streams.mapping.spec import NO_SOURCE, ROW, Incoming, TopicMapping
 from streams.mapping.waiting import AwaitingSchemas
 from streams.operators.contract import NONE_UNREAD, DeadLetter, Emit, GroupNeeds, LogMessage, Needs, Operator, Skip
 from streams.operators.statistics import Counters
@@ -173,7 +173,7 @@ class TopicMapper(Operator):
     def _asked(self, row: Mapping[str, Any], its: _From, record: Record, now_us: int) -> Emit | Skip:
         made: Made | None
         if isinstance(its.spec, Incoming):
-            if its.spec.input is None and its.arrays:
+            if its.arrays and its.spec.input == NO_SOURCE:
                 raise MappingError("from.input", f"is needed: model {its.arrays} takes no rows by name")
             made, topic = (
                 query_of(row, its.application, record, its.spec, now_us, is_named=its.is_named),

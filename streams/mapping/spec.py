@@ -38,12 +38,16 @@ _TO: Final = (*_FORM, "fields", "keep", "where")
 _FEEDBACK: Final = (*_FORM, "id", "key", "within", "replaces", "label", "loss", "sent", "where", "begin")
 
 
+# Of an `input` that is left out.
+NO_SOURCE: Final = FieldSource()
+
+
 @dataclass(frozen=True, slots=True)
 class Incoming:
     """Records that become queries; without an `input` the whole record is the row, by the names of its fields."""
 
     form: TopicForm
-    input: FieldSource | None = None
+    input: FieldSource = NO_SOURCE
     id: FieldSource | None = None
     key: FieldSource | None = None
     features: FieldSource | None = None
