@@ -215,6 +215,8 @@ def _show(prediction: Prediction) -> None:
     is_refused = prediction.reason == "invalid_input"  # what a model says of it is all there is to say
     if prediction.reason in ADVICE and not (is_refused and prediction.message):
         echo(ADVICE[prediction.reason], err=True)
+    if prediction.status is not Status.COMPLETE and prediction.reason not in MISTAKES:
+        echo(f"who was late, and why: skysail story {_address(prediction)}", err=True)
     if _teaches(prediction):
         echo(f"give feedback: skysail feedback {_address(prediction)} --label LABEL")
 

@@ -63,6 +63,9 @@ _CIRCLE: Final = (
 )
 
 
+_LETTERS: Final = "all dead letters"
+
+
 class StoryWish(NamedTuple):
     """Which query, and what is known of it.
 
@@ -97,7 +100,7 @@ async def read_story(settings: Settings, codec: Codec, asked: StoryWish, told: P
         Unreachable: no broker answers.
     """
     async with _searching(settings) as (search, counts):
-        return await _StoryReader(settings, codec, asked, search, counts, told).read()
+        return await StoryReader(settings, codec, asked, search, counts, told).read()
 
 
 @asynccontextmanager
@@ -122,7 +125,7 @@ def _asked_of(topic: str) -> str:
     return topics.model_queries(topics.asked_model(topic))
 
 
-class _StoryReader:
+class StoryReader:
     """Reads one story."""
 
     def __init__(
@@ -152,11 +155,15 @@ class _StoryReader:
         """Find the answer, then what lies around it, then what it taught."""
         answer = await self._answer()
         if answer is None:
-            await self._around(await self._begin_us(), None)
+            begin_us = await self._begin_us()
+            if begin_us is not None:
+                await self._around(begin_us, None)
+            await self._dead_letters(begin_us)
             found = story(self._found, None, self._notes)
             return story(self._found, None, [*self._notes, *self._looked_in()]) if found.is_empty else found
         begin_us = min(answer.said.sent_us or answer.said.received_us, answer.said.received_us)
         await self._around(begin_us, answer)
+        await self._dead_letters(begin_us)
         await self._feedback(answer.said, answer.place.partition)
         return story(self._found, await self._change(), self._notes)
 
@@ -187,7 +194,7 @@ class _StoryReader:
         else:
             groups = [places]
         for group in groups:
-            what = f"{topic}, partitions {', '.join(str(number) for _, number in group)}"
+            what = f"{topic} {', '.join(str(number) for _, number in group)}"
 
             def heard(found: SearchResult, what: str = what) -> None:
                 self._told(f"{what}: {found.bytes / 1e6:,.0f} MB, back to {moment(found.oldest_us or 0)}")
@@ -201,9 +208,12 @@ class _StoryReader:
         """Yield where nothing was found, and what to type next."""
         by_time: dict[tuple[int, int], list[str]] = {}
         for topic, window in sorted(self._looked.items()):
-            by_time.setdefault(window, []).append(topic)
+            is_dead = topic.endswith(topics.dead_letters(""))
+            names = by_time.setdefault(window, [])
+            names += [name for name in (_LETTERS if is_dead else topic,) if name not in names]
         for (since_us, until_us), names in by_time.items():
-            yield f"not from {moment(since_us)} to {moment(until_us)} in {', '.join(names)}"
+            since = f"from {moment(since_us)} " if since_us else ""
+            yield f"not {since}to {moment(until_us)} in {', '.join(names)}"
         if self._wish.time_us is None:
             yield "nor in all of predictions and queries. Is the prefix right, and the id whole?"
         elif self._wish.at_us is None:
@@ -225,14 +235,17 @@ class _StoryReader:
             self._notes.append(f"{', '.join(sorted({place[0] for place in there}))}: only {MOST_BYTES >> 20} MiB read")
         return list(found.records)
 
-    async def _begin_us(self) -> int:
-        """Return when a query without an answer was asked; where nobody knows, its own record is looked for."""
+    async def _begin_us(self) -> int | None:
+        """Return when a query without an answer was asked; where nobody knows, its own record is looked for.
+
+        None = it is not there.
+        """
         at_us = self._wish.time_us
         if at_us is None:
             await self._newest(topics.QUERIES, self._found.take)
             times = [one.time_us for one in self._found.queries]
             self._found.queries.clear()
-            at_us = min(times, default=time.time_ns() // 1000)
+            at_us = min(times, default=None)
         return at_us
 
     async def _around(self, begin_us: int, answer: Told[Prediction] | None) -> None:
@@ -249,10 +262,16 @@ class _StoryReader:
             windows |= {(topic, number): (since_us, until_us) for number in range(self._counts.get(topic, 0))}
         if answer is None:
             windows |= dict.fromkeys(self._home(topics.FEEDBACK, answer), (since_us, until_us + self._window_us))
+        for record in await self._look(windows):
+            self._found.take(record)
+        if answer is not None and not self._found.answers:
+            self._found.answers.append(answer)  # its record has another time than it says
+
+    async def _dead_letters(self, begin_us: int | None) -> None:
+        """Read what refused it, or its feedback, until now; apart, since there may be a flood of them."""
+        since_us = 0 if begin_us is None else begin_us - SLACK_US - self._window_us
         letters = [(topic, 0) for topic in self._counts if topic.endswith(topics.dead_letters(""))]
-        until_now = since_us - self._window_us, time.time_ns() // 1000 + SLACK_US
-        # Apart, since there may be a flood of them.
-        for record in [*await self._look(windows), *await self._look(dict.fromkeys(letters, until_now))]:
+        for record in await self._look(dict.fromkeys(letters, (since_us, time.time_ns() // 1000 + SLACK_US))):
             self._found.take(record)
 
     def _home(self, topic: str, answer: Told[Prediction] | None) -> list[TopicPartition]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from streams.operators.contract import Emit, Span
+from streams.runtime.kafka import log_search
 from streams.runtime.kafka.connection import KafkaConnection
 from streams.runtime.kafka.log_search import KafkaSearch
 from tests.kafka import producing
@@ -26,7 +27,9 @@ WHOLE = 1 << 40
 
 
 @pytest.mark.parametrize("is_fast", [True, False], ids=["fast", "stock"])
-async def test_what_holds_the_bytes_is_found_and_nothing_else(kafka: Broker, prefix: str, *, is_fast: bool) -> None:
+async def test_what_holds_the_bytes_is_found_and_nothing_else(
+    kafka: Broker, prefix: str, monkeypatch: pytest.MonkeyPatch, *, is_fast: bool
+) -> None:
     """All of it forward; some offsets of it; the newest first, until it is enough; within a bound of bytes."""
     connection = replace(KafkaConnection(kafka.bootstrap, prefix), fast=is_fast)
     kafka.create_topics({connection.real("in"): 2})
@@ -55,9 +58,20 @@ async def test_what_holds_the_bytes_is_found_and_nothing_else(kafka: Broker, pre
         before = dict.fromkeys(places, (0, (began_ms - 60_000) * 1000))
         assert [span.begin == span.end for span in await search.spans(before)] == [True, True]
         heard: list[SearchResult] = []
-        newest = await search.find_newest(places, (b"id-7 ",), WHOLE, lambda all_: len(all_) > 1, heard.append)
+        judged: list[int] = []
+
+        def enough(records: Sequence[Record]) -> bool:
+            judged.append(len(records))
+            return len(records) > 1
+
+        newest = await search.find_newest(places, (b"id-7 ",), WHOLE, enough, heard.append)
+        assert judged == [2]
         assert at(newest.records) == [(0, 7), (1, 700)]
         assert heard[-1].bytes == newest.bytes > 0
+        monkeypatch.setattr(log_search, "_STEP", 100)  # offsets at once: 200, 400 and so on follow
+        judged.clear()
+        parts = await search.find_newest(places, (b"id-7 ", b"id-950 "), WHOLE, enough, heard.append)
+        assert (at(parts.records), judged, parts.is_all) == ([(0, 950), (1, 700)], [1, 2], False)
     finally:
         await search.stop()
 

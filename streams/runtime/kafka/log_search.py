@@ -166,24 +166,24 @@ class KafkaSearch:
             places: the partitions.
             needles: the bytes.
             most_bytes: no more is read; about.
-            enough: tells by all records that were found, the newest last, whether the search may end.
+            enough: is called with all records that were found, the newest last, after each part that has any; tells
+                whether the search may end.
             told: is called with what was read so far.
 
         Raises:
             BrokerUnavailableError: no broker answers.
         """
         left = {place: bound for place, bound in (await self.bounds(places)).items() if bound.begin < bound.end}
-        found, step = SearchResult((), 0, None, True), _STEP
-        while left and not (found.records and enough(found.records)):
-            if found.bytes >= most_bytes:
-                return found._replace(is_all=False)
+        found, step, is_enough = SearchResult((), 0, None, is_all=True), _STEP, False
+        while left and found.bytes < most_bytes and not is_enough:
             spans = [Span(*place, max(begin, end - step), end) for place, (begin, end) in left.items()]
-            found = _joined(await self.find(spans, needles, most_bytes), found)
+            found = _joined(await self.find(spans, needles, most_bytes - found.bytes), found)
             told(found)
+            is_enough = bool(found.records) and enough(found.records)
             left = {span[:2]: Bounds(left[span[:2]].begin, span.begin) for span in spans}
             left = {place: bound for place, bound in left.items() if bound.begin < bound.end}
             step = min(2 * step, _MOST_STEP)
-        return found._replace(is_all=not left)
+        return found._replace(is_all=found.is_all and not left)
 
     async def _first(self, times_us: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Return the first offsets that are not older; none where nothing is as late."""
