@@ -308,7 +308,7 @@ def _nodes(models: tuple[str, ...], hosts: Mapping[str, tuple[str, ...]]) -> tup
             "mapping",  # it consumes what applications map, which changes while it runs
             consumes=(),
             produces=(topics.QUERIES, topics.FEEDBACK, topics.dead_letters(topics.MAPPING), topics.REPORTS),
-            follows=(topics.APPLICATIONS,),
+            follows=_CONFIG,
             group="mapping",
         ),
         Node(

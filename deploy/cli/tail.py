@@ -16,6 +16,7 @@ from deploy.state.messages import messages
 from deploy.terminal import echo
 from schemas import records
 from schemas.errors import DecodeError
+from schemas.framing import peek_id
 from schemas.jsonable import to_json
 from schemas.topics import dead_letters
 from streams.topology import build
@@ -85,7 +86,8 @@ def shown(message: Message, record: type | None, codec: Codec, *, is_text: bool 
     if record is None:
         return [about | {"value": _text(value) if is_text else base64.b64encode(value).decode()}]
     try:
-        decoded: object = codec.decode(record, value)
+        is_keyed = record is records.Feedback and peek_id(value) == ""  # about a context's last answer
+        decoded: object = codec.decode(records.KeyedFeedback if is_keyed else record, value)
     except DecodeError as error:
         return [about | {"value": _text(value), "undecodable": str(error)}]
     several = decoded.items if isinstance(decoded, records.Observations) else (decoded,)

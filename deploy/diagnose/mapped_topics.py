@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from deploy.connect.mapped_schemas import MappedSchemas
 from deploy.errors import UsageError
+from deploy.state import catalog, desired
 from deploy.state.messages import records
 from deploy.state.topics import partition_counts
 from schemas import topics
 from schemas.framing import peek_id
-from schemas.records import Feedback, KeyedFeedback, Query
+from schemas.records import Feedback, KeyedFeedback, Model, Query
 from streams.mapping.kernel import TopicMapper
 from streams.operators.contract import LOOKED_UP, DeadLetter, Emit, FetchFeatures, Record, Skip
 from streams.runtime.errors import StoreUnavailableError
@@ -64,6 +65,8 @@ def last_mapped(settings: Settings, codec: Codec, application: Application, topi
     """Give the role's own kernel the last records of a topic, in the order of their timestamps."""
     mapper = TopicMapper(codec, settings.partitions, {})
     mapper.on_records([Record(topics.APPLICATIONS, 0, 0, 0, application.name.encode(), codec.encode(application))], 0)
+    for model in _models(settings, codec):
+        mapper.on_records([Record(topics.MODELS, 0, 0, 0, model.name.encode(), codec.encode(model))], 0)
     seen, schemas = MappedTopic(topic, [], Counter(), []), MappedSchemas(settings)
     for record in _last(settings, topics.outside(topic), count, outside=True):
         for effect in _effects(mapper, [record], record.timestamp_us, schemas):
@@ -80,6 +83,13 @@ def last_asked(settings: Settings, codec: Codec, application: Application, count
         for record in _last(settings, topics.QUERIES, count)
     ]
     return [each for each in found if isinstance(each.made, Query) and each.made.application == application.name]
+
+
+def _models(settings: Settings, codec: Codec) -> list[Model]:
+    """Return the models that are deployed, and those of the settings whose packages are here."""
+    there = partition_counts(settings)
+    known = [*catalog.read(settings, codec, Model).values()] if topics.MODELS in there else []
+    return [*known, *(desired.model_record(folder) for folder in settings.models.values() if folder.is_dir())]
 
 
 def _last(settings: Settings, topic: str, count: int, *, outside: bool = False) -> list[Record]:

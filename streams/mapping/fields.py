@@ -2,6 +2,7 @@
 
 {column: TIMESTAMP}            a column, or a path through objects: `order.user.age`
 {columns: [age, hour]}         several: a list; or by name: {columns: {age: user.age, hour: hour}}
+optional: [hour]               of columns: those that are null where there is no such field
 {value: 1.0}                   the same for all
 {expression: "amount * 1.2"}   see `expressions`
 unit: s | ms | us | iso        of a time
@@ -19,14 +20,14 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from streams.mapping.errors import MappingError
-from streams.mapping.expressions import Expression, parse
+from streams.mapping.expressions import Expression, at_path, parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 UNITS_US: Final[Mapping[str, float]] = {"s": 1e6, "ms": 1e3, "us": 1.0}
 ISO: Final = "iso"
-_KEYS: Final = ("column", "columns", "value", "expression", "unit", "low", "high", "by")
+_KEYS: Final = ("column", "columns", "value", "expression", "unit", "low", "high", "by", "optional")
 _DURATION: Final = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)([smhd])")
 _SECONDS: Final[Mapping[str, int]] = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -45,6 +46,7 @@ class FieldSource(NamedTuple):
         by: `place`: a number is a place among the arms, from 0 on.
         expression: of the row.
         names: of the columns, where they are not called by their paths.
+        optional: names of columns that a row may lack.
     """
 
     column: str | None = None
@@ -55,6 +57,7 @@ class FieldSource(NamedTuple):
     by: str | None = None
     expression: Expression | None = None
     names: tuple[str, ...] = ()
+    optional: frozenset[str] = frozenset()
 
     @property
     def named(self) -> tuple[str, ...]:
@@ -76,6 +79,9 @@ class FieldSource(NamedTuple):
         column = self.column
         if column is not None:
             return row[column] if column in row else _cell(row, column)
+        if self.columns and self.optional:
+            pairs = zip(self.named, self.columns, strict=True)
+            return [at_path(row, path) if name in self.optional else _cell(row, path) for name, path in pairs]
         if self.columns:
             return [_cell(row, name) for name in self.columns]
         return self.value if self.expression is None else self.expression.value(row)
@@ -135,9 +141,11 @@ def source(key: str, given: object, *, is_path: bool = True) -> FieldSource:
     columns = given.get("columns") or ()
     names = tuple(map(str, columns)) if isinstance(columns, Mapping) else ()
     columns = tuple(map(str, columns.values() if isinstance(columns, Mapping) else columns))
-    return FieldSource(
-        given.get("column"), columns, given.get("value"), unit, _bounds(key, given), by, expression, names
-    )
+    optional = frozenset(map(str, given.get("optional") or ()))
+    if strange := sorted(optional - {*(names or columns)}):
+        raise unknown(f"{key}.optional: {strange[0]}", names or columns or ("columns",))
+    bounds = _bounds(key, given)
+    return FieldSource(given.get("column"), columns, given.get("value"), unit, bounds, by, expression, names, optional)
 
 
 def unknown(key: str, known: Iterable[str]) -> MappingError:

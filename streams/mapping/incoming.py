@@ -15,6 +15,7 @@ from schemas.inputs import as_features, as_input, as_label, row_text
 from schemas.records import Feedback, KeyedFeedback, Query, Tensor
 from streams.mapping.errors import MappingError
 from streams.mapping.fields import FieldSource, time_us
+from streams.mapping.spec import NO_SOURCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 _NUMBERS: Final = (int, float)
 _COUNTED: Final = frozenset({int, float, bool})
+_CELLS: Final = (str, bool, int, float, date)
 # Of an id or context: it travels with the query, its answer and its observation.
 MOST_TEXT: Final = 4_096
 
@@ -38,7 +40,9 @@ class Made(NamedTuple):
     record: Query | Feedback | KeyedFeedback
 
 
-def query_of(row: Row, application: str, record: Record, incoming: Incoming, now_us: int) -> Made:
+def query_of(
+    row: Row, application: str, record: Record, incoming: Incoming, now_us: int, *, is_named: bool = False
+) -> Made:
     """Return the query that a row asks.
 
     Args:
@@ -47,6 +51,7 @@ def query_of(row: Row, application: str, record: Record, incoming: Incoming, now
         record: it came in. Its place is the query's id where no field gives one.
         incoming: which fields are what.
         now_us: the time, from which its objective counts where no field says when it was sent.
+        is_named: whether its models take rows by name: numbers alone then travel so, too, each as it stands.
 
     Raises:
         MappingError: a field is missing, or cannot be what it is meant to be.
@@ -54,7 +59,7 @@ def query_of(row: Row, application: str, record: Record, incoming: Incoming, now
     place = f"{record.topic.removeprefix(topics.OUTSIDE)}-{record.partition}-{record.offset}"
     query_id = place if incoming.id is None else _text("id", incoming.id.of(row))
     context = None if incoming.key is None else _text("key", incoming.key.of(row))
-    asked = _input(incoming.input, row)
+    asked = _whole(row) if incoming.input == NO_SOURCE else _input(incoming.input, row, is_named=is_named)
     features = () if incoming.features is None else _features(incoming.features.of(row))
     sent_us = now_us if incoming.sent is None else time_us(incoming.sent, incoming.sent.of(row))
     slo_ms = None if incoming.slo_ms is None else _number("slo_ms", incoming.slo_ms.of(row))
@@ -141,12 +146,20 @@ def _features(value: Any) -> tuple[float, ...]:
         raise MappingError("features", str(error)) from error
 
 
-def _input(given: FieldSource, row: Row) -> Input:
+def _whole(row: Row) -> Input:
+    """Return all fields that can be columns as a row by name: a model takes those that it was fitted on."""
+    cells = {name: value for name, value in row.items() if value is None or isinstance(value, _CELLS)}
+    if not cells:
+        raise MappingError("value", "has no field that can be a column: a number, a text, true, false or null")
+    return row_text(cells)
+
+
+def _input(given: FieldSource, row: Row, *, is_named: bool) -> Input:
     """Return what models are asked about: numbers as float32, as models take them; else a row by name, or a text."""
     value = given.of(row)
     try:
         if given.columns:
-            if _COUNTED.issuperset(map(type, value)):
+            if not is_named and _COUNTED.issuperset(map(type, value)):
                 return Tensor("float32", (len(value),), _floats(len(value))(*value))
             return row_text({name: _cell(name, one) for name, one in zip(given.named, value, strict=True)})
         if isinstance(value, list) or (isinstance(value, _NUMBERS) and not isinstance(value, bool)):
@@ -166,6 +179,6 @@ def _floats(count: int) -> Callable[..., bytes]:
 
 def _cell(name: str, value: Any) -> Any:
     """Return what stands in a column."""
-    if value is None or isinstance(value, str | bool | int | float | date):
+    if value is None or isinstance(value, _CELLS):
         return value
     raise MappingError(f"input {name}", f"is a number, a text, true, false or null, not {value!r:.80}")

@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING, Any
 
 from schemas import topics
 from schemas.errors import DecodeError, SchemaError
-from schemas.records import Application, Prediction
+from schemas.records import Application, Model, Prediction
 from streams.mapping.errors import MappingError, UnknownSchemaError
 from streams.mapping.formats import reader, writer
 from streams.mapping.incoming import feedback_of, query_of, withdrawal_of
 from streams.mapping.outgoing import outgoing_row
 from streams.mapping.schemas import RegisteredSchemas
-from streams.mapping.spec import ROW, Incoming, TopicMapping
+from streams.mapping.spec import NO_SOURCE, ROW, Incoming, TopicMapping
 from streams.mapping.waiting import AwaitingSchemas
 from streams.operators.contract import NONE_UNREAD, DeadLetter, Emit, GroupNeeds, LogMessage, Needs, Operator, Skip
 from streams.operators.statistics import Counters
@@ -52,10 +52,12 @@ class _From:
 
     Attributes:
         is_answered: whether predictions go to another topic, too, under the record's key.
+        is_named: whether all models that are asked take rows by name.
+        arrays: one of them that takes arrays; empty: none is known.
         keeps: whether they need the record.
     """
 
-    __slots__ = ("application", "is_answered", "keeps", "read", "spec")
+    __slots__ = ("application", "arrays", "is_answered", "is_named", "keeps", "read", "spec")
 
     def __init__(
         self, application: str, spec: Incoming | IncomingFeedback, outgoing: Outgoing | None, schemas: RegisteredSchemas
@@ -63,6 +65,8 @@ class _From:
         self.application = application
         self.spec = spec
         self.is_answered = outgoing is not None
+        self.is_named = False
+        self.arrays = ""
         self.keeps = outgoing is not None and outgoing.reads_row
         self.read: Reader = reader(spec.form, schemas)
 
@@ -92,6 +96,8 @@ class TopicMapper(Operator):
         self._partitions = partitions
         self._counts = counts
         self._mappings: dict[str, TopicMapping] = {}
+        self._asks: dict[str, frozenset[str]] = {}  # models, by application
+        self._takes_rows: dict[str, bool] = {}  # by model: whether by name, as it was fitted on a data frame
         self._from: dict[str, _From] = {}  # by topic
         self._to: dict[str, _To] = {}  # by application
         self._topics: frozenset[str] = frozenset()  # another object where they have changed
@@ -114,6 +120,8 @@ class TopicMapper(Operator):
             if record.topic == topics.APPLICATIONS:
                 self._follow(record, effects)
                 self._take([*self._waiting.end()], now_us, effects)
+            elif record.topic == topics.MODELS:
+                self._follow_model(record, effects)
             elif record.topic == topics.FEATURES:
                 key = self._schemas.take(record, now_us)
                 self._take([*self._waiting.end(key)], now_us, effects)
@@ -165,7 +173,12 @@ class TopicMapper(Operator):
     def _asked(self, row: Mapping[str, Any], its: _From, record: Record, now_us: int) -> Emit | Skip:
         made: Made | None
         if isinstance(its.spec, Incoming):
-            made, topic = query_of(row, its.application, record, its.spec, now_us), topics.QUERIES
+            if its.arrays and its.spec.input == NO_SOURCE:
+                raise MappingError("from.input", f"is needed: model {its.arrays} takes no rows by name")
+            made, topic = (
+                query_of(row, its.application, record, its.spec, now_us, is_named=its.is_named),
+                topics.QUERIES,
+            )
         else:
             made, topic = feedback_of(row, its.application, its.spec, record), topics.FEEDBACK
         if made is None:
@@ -210,13 +223,36 @@ class TopicMapper(Operator):
         name = (record.key or b"").decode(errors="replace")
         self._mappings.pop(name, None)
         try:
-            if record.value is not None and (given := self._codec.decode(Application, record.value).mapping):
-                self._mappings[name] = TopicMapping.parse(given)
+            if record.value is not None and (given := self._codec.decode(Application, record.value)).mapping:
+                self._mappings[name] = TopicMapping.parse(given.mapping)
+                self._asks[name] = frozenset(given.asks)
             self._connect()
         except (MappingError, DecodeError) as error:
             self._mappings.pop(name, None)
             self._connect()
             effects.append(LogMessage(f"application {name} maps nothing: {error}", is_fault=True))
+
+    def _follow_model(self, record: Record, effects: Effects) -> None:
+        """Take what a model that serves is asked with; of other versions nothing is needed."""
+        name = (record.key or b"").decode(errors="replace")
+        if topics.MODEL_VERSION in name:
+            return
+        try:
+            model = None if record.value is None else self._codec.decode(Model, record.value)
+        except DecodeError as error:
+            effects.append(LogMessage(f"model {name} cannot be read: {error}", is_fault=True))
+            return
+        self._takes_rows.pop(name, None)
+        if model is not None:
+            self._takes_rows[name] = not model.dtype
+        self._name_rows()
+
+    def _name_rows(self) -> None:
+        """Work out whose rows travel by name."""
+        for its in self._from.values():
+            asked = self._asks.get(its.application, frozenset())
+            its.is_named = bool(asked) and all(self._takes_rows.get(model, False) for model in asked)
+            its.arrays = next((model for model in sorted(asked) if not self._takes_rows.get(model, True)), "")
 
     def _connect(self) -> None:
         """Work out who has which topic."""
@@ -236,6 +272,7 @@ class TopicMapper(Operator):
         self._has_registry = any(mapping.has_registry for mapping in self._mappings.values())
         self._whole = frozenset([topic for topic, its in self._from.items() if its.spec.is_whole])
         self._topics = frozenset([*self._from, *([topics.PREDICTIONS] if self._to else [])])
+        self._name_rows()
 
 
 def _shown(value: bytes | None) -> str:

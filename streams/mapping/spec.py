@@ -38,12 +38,16 @@ _TO: Final = (*_FORM, "fields", "keep", "where")
 _FEEDBACK: Final = (*_FORM, "id", "key", "within", "replaces", "label", "loss", "sent", "where", "begin")
 
 
+# Of an `input` that is left out.
+NO_SOURCE: Final = FieldSource()
+
+
 @dataclass(frozen=True, slots=True)
 class Incoming:
-    """Records that become queries."""
+    """Records that become queries; without an `input` the whole record is the row, by the names of its fields."""
 
     form: TopicForm
-    input: FieldSource
+    input: FieldSource = NO_SOURCE
     id: FieldSource | None = None
     key: FieldSource | None = None
     features: FieldSource | None = None
@@ -227,7 +231,7 @@ def _is_whole(name: str, given: Mapping[str, Any]) -> bool:
 
 
 def _incoming(given: Mapping[str, Any]) -> Incoming:
-    form = _known("from", given, _FROM, ("input",))
+    form = _known("from", given, _FROM, ())
     keys = ("input", "id", "key", "features", "sent", "slo_ms", "priority", "version")
     return Incoming(form, **_sources("from", given, keys), where=_where(given), is_whole=_is_whole("from", given))
 

@@ -253,6 +253,46 @@ async def test_clicks_that_name_a_user_and_a_time_teach_about_the_last_answer(
         assert not watch.dead(topics.FEEDBACK)
 
 
+async def test_feedback_that_is_corrected_teaches_once_by_its_last_record(
+    kafka: Broker, redis_server: RedisServer, prefix: str, tmp_path: Path
+) -> None:
+    """One order is corrected, one is taken back by a tombstone, one told about once."""
+    application = mapped(prefix) | {
+        "from": {"topic": f"{prefix}-orders", "id": "id", "input": ["amount", "items"]},
+        "feedback": [{"topic": f"{prefix}-truths", "id": "id", "loss": "wrong", "replaces": True}],
+        "window_s": 12.0,
+    }
+    ids, shape = ("o-corrected", "o-withdrawn", "o-once"), {"processes": "shared", "roles": (*ROLES, "mapping")}
+    async with (
+        others(kafka, prefix) as reader,
+        deployed(kafka, redis_server.url, prefix, tmp_path, MODELS, {"parity": application}, **shape) as there,
+    ):
+        await there.watch.until(lambda: "mapping" in there.watch.reports(), "the role reports")
+        for each in ids:
+            there.producer.produce(f"{prefix}-orders", json.dumps({"id": each, "amount": 1, "items": 1}).encode())
+        there.producer.flush(10)
+        await _scored(reader, {*ids})
+        for each, wrong in ((ids[0], 1), (ids[1], 1), (ids[2], 1), (ids[0], 0)):
+            told = json.dumps({"id": each, "wrong": wrong}).encode()
+            there.producer.produce(f"{prefix}-truths", told, each.encode())
+            there.producer.flush(10)
+        there.producer.produce(f"{prefix}-truths", None, ids[1].encode())
+        there.producer.flush(10)
+        watch = there.watch
+
+        def learnt() -> list[tuple[str, float | None]]:
+            seen = [one for each in watch.decoded(Observations, topics.OBSERVATIONS) for one in each.items]
+            return [(one.query_id, one.loss) for one in seen]
+
+        await watch.until(lambda: len(learnt()) >= 2, "both are taught")
+        await watch.until(
+            lambda: watch.counter("joiner", "revised_total{outcome=withdrawn}") == 1.0, "the third one is taken back"
+        )
+        assert sorted(learnt()) == [("o-corrected", 0.0), ("o-once", 1.0)]
+        assert not watch.dead(topics.FEEDBACK)
+        assert not watch.dead(topics.MAPPING)
+
+
 async def _scored(reader: AIOKafkaConsumer, ids: set[str]) -> None:
     """Wait until these orders have been scored."""
     left = set(ids)

@@ -8,7 +8,7 @@ from deploy.cli.feedback import CAUSE, MESSAGE, Fate, fate_in
 from deploy.cli.tail import shown
 from schemas import topics
 from schemas.codec import Codec
-from schemas.records import Feedback, Observation, Observations
+from schemas.records import Feedback, KeyedFeedback, Observation, Observations
 from streams.operators.contract import Record
 from tests.samples import SEEN
 
@@ -60,6 +60,14 @@ def test_each_observation_of_a_record_is_a_line() -> None:
     """All with the record's offset; one alone is one line."""
     assert lines(CODEC.encode(Observations(LOG))) == [(7, "a"), (7, "b")]
     assert lines(CODEC.encode(LOG[0])) == [(7, "a")]
+
+
+def test_feedback_by_key_is_shown_as_what_it_is() -> None:
+    """Among that by id, in the same topic."""
+    keyed = KeyedFeedback("", "fraud", "ann", 1_000, loss=0.5)
+    (line,) = shown(cast("Message", Sent(CODEC.encode(keyed))), Feedback, CODEC)
+    assert cast("dict[str, object]", line["value"])["context"] == "ann"
+    assert lines(CODEC.encode(Feedback("q", 1)), Feedback) == [(7, "q")]
 
 
 def test_raw_bytes_and_no_bytes_are_one_line() -> None:

@@ -250,7 +250,7 @@ def test_two_applications_do_not_read_one_topic() -> None:
 @pytest.mark.parametrize(
     ("changes", "what"),
     [
-        ({"from": {"topic": "orders"}}, "from: lacks input"),
+        ({"from": {"input": "a"}}, "from: lacks topic"),
         ({"from": {"topic": "orders", "inputs": ["a"]}}, "from.inputs: unknown key: did you mean 'from.input'?"),
         ({"from": {"topic": "o", "input": "a", "format": "xml"}}, "from.format: is 'xml'; there are: json"),
         ({"from": {"topic": "o", "input": "a", "where": "a >"}}, "a value is expected here"),
