@@ -14,11 +14,11 @@ import logging
 import os
 import signal
 import tempfile
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from importlib import metadata
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from deploy.config.addresses import connection, redis_place, redis_url
 from deploy.config.folder import STATE, load_notes, private
@@ -41,9 +41,11 @@ from streams.runtime.process.run import kafka_loop, run_process
 from streams.runtime.role.definition import Ports, Role
 from streams.runtime.stopping import AFTER_ROLES_S, Stopping
 from streams.runtime.vetting import preparing
+from streams.tape.about import about_inside, about_joiner, about_learner, about_selection
+from streams.tape.taped import Taped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from deploy.config.settings import Settings
     from schemas.codec import Codec
@@ -51,7 +53,6 @@ if TYPE_CHECKING:
     from streams.control.app import ControlOptions
     from streams.control.carry.planning import Planning
     from streams.control.carry.promoting import Follow, Promoting
-    from streams.operators.contract import Operator
     from streams.operators.join.kernel import JoinerSettings
     from streams.recorder.role import RecordRole
     from streams.runtime.kafka.connection import KafkaConnection
@@ -160,12 +161,13 @@ def selection(common: Shared, inline: Sequence[Model] = ()) -> Runnable:
         feature_bytes=given.features_mib << 20,
     )
     features = _features(common)
+    about = about_selection(settings)
     if not inline:
         alone = Selection(common.codec, settings)
         fronted = Fronted(alone)
         if common.settings.columns:
             fronted = before_selection(alone, alone, {}, common.codec, records_of, settings.margin_us)
-        return _loop(role, fronted.kernel, common, _store(common), features=features, batched=fronted.batched)
+        return _loop(role, fronted, common, about, _store(common), features=features)
     from streams.runtime.role.local import Local, LocalCodec
     from workers.executors.factory import executors_of
     from workers.kernel.model.worker import ModelWorker
@@ -179,7 +181,16 @@ def selection(common: Shared, inline: Sequence[Model] = ()) -> Runnable:
     fronted = Fronted(Local(own, models, codec, places, writes_behind=given.write_behind))
     if common.settings.columns and not given.write_behind:
         fronted = before_selection(fronted.kernel, own, models, common.codec, records_of, settings.margin_us)
-    return _loop(role, fronted.kernel, common, _store(common), executors, features, fronted.batched)
+    about["inside"] = about_inside(
+        inline,
+        common.codec,
+        role.instance,
+        asdict(how),
+        places=places,
+        writes_behind=given.write_behind,
+        is_columnar=bool(fronted.batched),
+    )
+    return _loop(role, fronted, common, about, _store(common), executors, features)
 
 
 def joiner(common: Shared) -> RoleLoop:
@@ -199,7 +210,7 @@ def joiner(common: Shared) -> RoleLoop:
     )
     kernel = Joiner(common.codec, settings)
     fronted = before_joiner(kernel, common.codec, records_of) if common.settings.columns else Fronted(kernel)
-    return _loop(role, fronted.kernel, common, batched=fronted.batched)
+    return _loop(role, fronted, common, about_joiner(settings))
 
 
 def joiner_settings(settings: Settings) -> JoinerSettings:
@@ -223,7 +234,8 @@ def learner(common: Shared) -> RoleLoop:
 
     given = common.settings.learner
     memory_us = joiner_settings(common.settings).memory_us
-    kernel = Learner(common.codec, memory_us, given.states, given.states_mib << 20)
+    kept = given.states, given.states_mib << 20
+    kernel = Learner(common.codec, memory_us, *kept)
     fronted = before_learner(kernel, common.codec, records_of) if common.settings.columns else Fronted(kernel)
     return _loop(
         _role(
@@ -234,10 +246,10 @@ def learner(common: Shared) -> RoleLoop:
             at_once=AT_ONCE["learner"],
             slice_us=common.slice_us,
         ),
-        fronted.kernel,
+        fronted,
         common,
+        about_learner(memory_us, *kept),
         _store(common),
-        batched=fronted.batched,
     )
 
 
@@ -370,11 +382,12 @@ def _worker_settings(common: Shared) -> WorkerSettings:
     )
 
 
-def _role(name: str, common: Shared, replies: int = 0, **options: object) -> Role:
+def _role(name: str, common: Shared, replies: int = 0, patient: Collection[str] = (), **options: object) -> Role:
     """Make a role of its node in the topology; the last `replies` of its topics complete what it holds."""
     node = topology.build((), common.settings.partitions).node(name)
     last = frozenset(node.consumes[len(node.consumes) - replies :])
     options |= {"owns_states": node.states == "writes", "tells_process": common.tells_process(name)}
+    options["patient"] = frozenset({topics.CALLS}).union(patient)
     return Role(node.group, common.name(name), node.consumes, node.follows, last, **options)  # type: ignore[arg-type]
 
 
@@ -387,13 +400,16 @@ def _consumer(common: Shared) -> ConsumerSettings:
 
 def _loop(
     role: Role,
-    kernel: Operator,
+    fronted: Fronted,
     common: Shared,
+    about: Mapping[str, Any],
     store: RedisStore | None = None,
     executors: Executors | None = None,
     features: RedisFeatures | None = None,
-    batched: frozenset[str] = frozenset(),
 ) -> RoleLoop:
+    kernel = fronted.kernel
+    if common.settings.record.are_calls_written:
+        kernel = Taped(kernel, common.codec, role.instance, about)
     return kafka_loop(
         role,
         kernel,
@@ -409,7 +425,7 @@ def _loop(
         features=features,
         partitions=common.settings.partitions,
         prepare=preparing(common.codec),
-        batched=batched,
+        batched=fronted.batched,
     )
 
 

@@ -22,6 +22,7 @@ PROMOTIONS: Final = "promotions"
 PROFILES: Final = "profiles"
 PLAN: Final = "plan"
 FEATURES: Final = "features"
+CALLS: Final = "calls"
 
 # Between name and version in keys of `models`; the record under the bare name is the version that serves.
 MODEL_VERSION: Final = "@"

@@ -205,6 +205,7 @@ def _settings(name: str, broker: Broker, redis: RedisServer, packages: Mapping[s
             },
             "selection": {"cache_bytes": CACHE_BYTES, "write_behind": True},  # every model's batches are shown
             "control": {"port": free_port()},
+            "record": {"calls": True},
         }
     )
 

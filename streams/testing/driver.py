@@ -23,7 +23,6 @@ from sys import maxsize
 from types import MappingProxyType
 from typing import TYPE_CHECKING, assert_never, cast
 
-from schemas import topics
 from streams.operators.contract import (
     DeadLetter,
     Emit,
@@ -40,6 +39,7 @@ from streams.operators.contract import (
 )
 from streams.runtime.kafka.fast.whole_batches import emits_of
 from streams.runtime.offsets import OffsetTracker
+from streams.runtime.role.dead_letters import DeadLetters
 from streams.testing.faults import Crash, FaultyLogs, FaultyStore, StoreDown, StoreLoss
 from streams.testing.models import Services
 
@@ -326,11 +326,8 @@ class Driver:
             match effect:
                 case Emit() | EmitBatch():
                     self._emit(role, effect)
-                case DeadLetter(record, cause, _):
-                    dead = topics.dead_letters(record.topic)
-                    headers = (*record.headers, ("skysail.error.cause", cause.encode()))
-                    copy = Emit(dead, 0, record.key, record.value or b"", (), headers)
-                    self._logs.append(copy, record.value, self.now_us)
+                case DeadLetter(record):
+                    self._logs.append(DeadLetters(role.node.group).emit(effect), record.value, self.now_us)
                     self._complete(role, (record.position,))
                 case Skip(completes, reason, spans):
                     self.skipped[reason] += 1

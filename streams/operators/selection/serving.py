@@ -128,10 +128,6 @@ class Serving:
         """Return how much of a query's slack is kept for the way back."""
         return min(int(slack_us * MAX_RETURN_SHARE), self._back_us)
 
-    def assume(self, latencies: Latencies, admission: Admission) -> None:
-        """Go by these latencies and refusals from now on."""
-        self.combiner.latencies, self._admission = latencies, admission
-
     def serve(self, queries: Sequence[Pending], arms: Arms, now_us: int, effects: Effects) -> None:
         """Answer queries with candidates, of which no model knows more; ask the models about the others."""
         if any(query.candidates is not None for query in queries):

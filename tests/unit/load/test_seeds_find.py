@@ -13,13 +13,13 @@ from load.research.seeds.faults import Fault
 from load.research.seeds.plan import COMPUTING, MODELS, Burst, Deploy, plan
 from load.research.seeds.world import simulate
 from policies import registry
-from streams.operators.contract import NONE_UNREAD, Span
+from streams.operators.contract import LOOKED_UP, NONE_UNREAD, Span
 from streams.operators.ids import IdTimes
 from streams.operators.join import observation, outcomes
 from streams.operators.join.kernel import Joiner, JoinerSettings
 from streams.operators.selection import answer, features
-from streams.operators.selection.features import QueryFeatures
 from streams.promotion import apprentice
+from streams.replay.played.inputs import TapeInputs
 from streams.runtime.role import accumulator as lanes
 from streams.runtime.role.state_queue import StateQueue
 from streams.runtime.stores.base import MemoryStore, WriteResult
@@ -28,15 +28,16 @@ from streams.testing.stores import SharedStore
 from streams.topology import worker_role
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from load.research.seeds.plan import Plan
-    from streams.operators.contract import Effects, Record, StateKey, Unread, WriteStates
+    from streams.operators.contract import Batch, Effects, Record, StateKey, Unread, WriteStates
     from streams.operators.selection.pending import Pending
     from streams.runtime.ports import TopicPartition
     from streams.runtime.stores.base import StatesRead
+    from streams.tape.calls import RecordRun
 
-LEARNT_TWICE = (5, 36, 44)  # seeds of `busy_learners`
+LEARNT_TWICE = (36,)  # seeds of `busy_learners`
 IDLE = {
     "a transaction's end": Fault(20.0, "transaction", target="queries-0"),
     "retention": Fault(10.0, "overtaken", 20.0, "worker.good"),
@@ -244,9 +245,14 @@ def test_features_that_stand_in_for_others_and_are_not_named_are_found(monkeypat
     assert "features" in broken(sourced())
 
 
-def test_features_that_are_looked_up_again_by_a_replay_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_replay_without_what_stores_have_answered_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody knows any more what a store had."""
-    monkeypatch.setattr(QueryFeatures, "recall", lambda _self, _recalled: None)
+    records = TapeInputs.records
+
+    def forgetful(self: TapeInputs, runs: Sequence[RecordRun], *, are_whole: bool) -> list[Record | Batch]:
+        return records(self, [run for run in runs if run.partition != LOOKED_UP], are_whole=are_whole)
+
+    monkeypatch.setattr(TapeInputs, "records", forgetful)
     assert broken(sourced()) == {"replayed"}
 
 

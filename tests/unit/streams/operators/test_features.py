@@ -249,7 +249,7 @@ def test_a_revoked_partition_takes_its_waiting_queries_with_it() -> None:
     loop = asking(REDIS, look_up=lambda _: None)
     loop.query(context="ann")
     loop.driver.run(0.001)
-    selection = loop.driver.operator("selection")
+    selection = loop.driver.operator("selection").kernel  # type: ignore[attr-defined]
     assert selection.statistics()["features_waiting"] == 1
     selection.on_revoked([0])
     figures = selection.statistics()
@@ -346,7 +346,7 @@ def test_impossible_sources_are_refused(sources: tuple[Source, ...], fault: str)
 def test_keys_that_no_store_answers_are_forgotten_after_a_second() -> None:
     """Nobody waits while the store is down, so nothing else would bound them."""
     loop = asking(Source("texts", 1, "input", "redis", wait=0.0), look_up=lambda _: None)
-    asked = loop.driver.operator("selection")._features._asked  # type: ignore[attr-defined]
+    asked = loop.driver.operator("selection").kernel._features._asked  # type: ignore[attr-defined]
     for number in range(50):
         loop.query(input=str(number))
         loop.driver.run(0.1)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from policies.estimators.sequence import ConfidenceSequence
-from streams.replay.outcomes import BINS
+from streams.replay.what_if.outcomes import BINS
 
 if TYPE_CHECKING:
-    from streams.replay.outcomes import Numbers, QueryOutcomes
+    from streams.replay.what_if.outcomes import Numbers, QueryOutcomes
 
 ALPHA: Final = 0.05
 

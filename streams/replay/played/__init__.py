@@ -1,0 +1,1 @@
+"""The tapes of a trace, played on fresh kernels."""

@@ -1,0 +1,85 @@
+"""Records of a trace by their positions, as calls name them: read forward, and anew where a role went back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from streams.runtime.kafka.fast.whole_batches import batch_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from streams.operators.contract import Batch, Record
+    from streams.replay.recording import Recording
+    from streams.tape.calls import RecordRun
+
+
+class MissingInputError(LookupError):
+    """A call names something that the trace does not hold."""
+
+
+class LogCursor:
+    """Reads one partition."""
+
+    def __init__(self, trace: Recording, topic: str, partition: int) -> None:
+        self._trace = trace
+        self._place = topic, partition
+        self._next = 0
+        self._ahead: Record | None = None
+        self._records: Iterator[Record] = iter(())
+        self._rewind()
+
+    def take(self, begin: int, count: int) -> list[Record]:
+        """Return the records from an offset on.
+
+        Raises:
+            MissingInputError: one of them is not there.
+        """
+        if begin < self._next:
+            self._rewind()
+        found: list[Record] = []
+        while len(found) < count:
+            record, self._ahead = self._ahead or next(self._records, None), None
+            if record is None or record.offset > begin + len(found):
+                self._ahead = record
+                raise MissingInputError(f"{self._place[0]}-{self._place[1]}@{begin + len(found)}")
+            if record.offset == begin + len(found):
+                found.append(record)
+        self._next = begin + count
+        return found
+
+    def _rewind(self) -> None:
+        topic, partition = self._place
+        self._records = self._trace.records(topic, partition) if topic in self._trace.topics() else iter(())
+        self._next, self._ahead = 0, None
+
+
+class TapeInputs:
+    """The records that one tape names.
+
+    Args:
+        trace: that holds them.
+    """
+
+    def __init__(self, trace: Recording) -> None:
+        self._trace = trace
+        self._cursors: dict[tuple[str, int], LogCursor] = {}
+
+    def records(self, runs: Sequence[RecordRun], *, are_whole: bool) -> list[Record | Batch]:
+        """Return the records of a call, those of batches in batches if `are_whole`.
+
+        Raises:
+            MissingInputError: one of them is not there.
+        """
+        found: list[Record | Batch] = []
+        for run in runs:
+            records = [*run.given] or self._read(run)
+            found += [batch_of(records)] if run.is_whole and are_whole else records
+        return found
+
+    def _read(self, run: RecordRun) -> list[Record]:
+        place = run.topic, run.partition
+        cursor = self._cursors.get(place)
+        if cursor is None:
+            cursor = self._cursors[place] = LogCursor(self._trace, *place)
+        return cursor.take(run.begin, run.count)

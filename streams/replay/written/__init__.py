@@ -1,0 +1,1 @@
+"""What a trace says was written, held against what kernels have made again."""

@@ -1,0 +1,178 @@
+"""An operator that writes down what the one behind it is called with, and changes nothing of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from schemas import topics
+from streams.operators.contract import NONE_UNREAD, Emit, Loaded, Operator, Ran
+from streams.tape.calls import Method
+from streams.tape.writer import TapeWriter, written_chunk
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any
+
+    from schemas.codec import Codec
+    from schemas.records import PolicyState, Tensor
+    from streams.operators.contract import AskNow, Effects, Needs, Record, StateKey, Unread
+    from streams.tape.calls import Answered
+
+# What is lost of a tape when its process is killed: calls of so long, or so many bytes of them.
+GATHERED_US: Final = 1_000_000
+GATHERED_BYTES: Final = 1 << 15
+# What one record holds: a call may need several.
+CHUNK_BYTES: Final = 1 << 17
+
+
+class Taped(Operator):
+    """Passes every call on, and writes it to topic `calls` from time to time, as one more effect.
+
+    Attributes:
+        kernel: the operator behind it.
+        about: what it is made of, as module `about` says it.
+
+    Args:
+        kernel: as above.
+        codec: of the deployment.
+        instance: of the role.
+        about: as above.
+    """
+
+    def __init__(self, kernel: Operator, codec: Codec, instance: str, about: Mapping[str, Any]) -> None:
+        self.kernel = kernel
+        self._instance = instance
+        self.about = about
+        self._tape = ""
+        self._writer = TapeWriter(codec.encode)
+        self._number = 0
+        self._due_us: int | None = None  # when what is gathered is to be written
+        self._is_stopping = False
+        self._is_over = False
+
+    def connect(self, ask: AskNow) -> None:
+        """Pass it on, with an ear."""
+
+        def asked(model: str, copy: int, rows: Tensor, patience_us: int) -> Answered:
+            answered = ask(model, copy, rows, patience_us)
+            self._write(Method.ASKED, None, lambda writer: writer.answered(answered))
+            return answered
+
+        self.kernel.connect(asked)
+
+    def on_records(self, records: Sequence[Record], now_us: int) -> Effects:
+        """Write down where they stand, and pass them on."""
+        self._write(Method.RECORDS, now_us, lambda writer: writer.records(records))
+        return self._decided(now_us, lambda: self.kernel.on_records(records, now_us))
+
+    def on_timer(self, now_us: int, unread: Unread = NONE_UNREAD) -> Effects:
+        """Pass it on, unless it is only the tape that is due."""
+        needs = self.kernel.needs()
+        is_due = needs.is_told_unread or (needs.deadline_us is not None and needs.deadline_us <= now_us)
+        if not is_due and self._due_us is not None and self._due_us <= now_us:
+            return self._chunk(now_us)
+        self._write(Method.TIMER, now_us, lambda writer: writer.unread(unread))
+        return self._decided(now_us, lambda: self.kernel.on_timer(now_us, unread))
+
+    def on_caught_up(self, now_us: int) -> Effects:
+        """Pass it on."""
+        self._write(Method.CAUGHT_UP, now_us)
+        return self._decided(now_us, lambda: self.kernel.on_caught_up(now_us))
+
+    def on_states(self, states: Mapping[StateKey, PolicyState | None], now_us: int) -> Effects:
+        """Write down which they are, and pass them on."""
+        self._write(Method.STATES, now_us, lambda writer: writer.states(states))
+        return self._decided(now_us, lambda: self.kernel.on_states(states, now_us))
+
+    def on_predicted(self, batch_id: int, ran: Ran, now_us: int) -> Effects:
+        """Write it down, and pass it on."""
+
+        def write(writer: TapeWriter) -> None:
+            writer.numbers(batch_id)
+            writer.ran(ran)
+
+        self._write(Method.PREDICTED, now_us, write)
+        return self._decided(now_us, lambda: self.kernel.on_predicted(batch_id, ran, now_us))
+
+    def on_loaded(self, loaded: Loaded, now_us: int) -> Effects:
+        """Write it down, and pass it on."""
+        self._write(Method.LOADED, now_us, lambda writer: writer.loaded(loaded))
+        return self._decided(now_us, lambda: self.kernel.on_loaded(loaded, now_us))
+
+    def on_assigned(self, starts: Mapping[int, int]) -> None:
+        """Write it down, and pass it on."""
+        self._write(Method.ASSIGNED, None, lambda writer: writer.pairs(starts))
+        self.kernel.on_assigned(starts)
+
+    def on_written(self, records: Sequence[Record]) -> None:
+        """Write down where they stand, and pass them on."""
+        self._write(Method.WRITTEN, None, lambda writer: writer.records(records))
+        self.kernel.on_written(records)
+
+    def on_revoked(self, partitions: Sequence[int]) -> None:
+        """Write it down, and pass it on."""
+        self._write(Method.REVOKED, None, lambda writer: writer.numbers(len(partitions), *partitions))
+        self.kernel.on_revoked(partitions)
+
+    def on_stop(self, now_us: int) -> Effects:
+        """Pass it on; from now on each call is written at once."""
+        self._write(Method.STOP, now_us)
+        self._is_stopping = True
+        return self._decided(now_us, lambda: self.kernel.on_stop(now_us))
+
+    def needs(self) -> Needs:
+        """Return its needs; the tape wants to be written, too."""
+        needs, due_us = self.kernel.needs(), self._due_us
+        if due_us is None or (needs.deadline_us is not None and needs.deadline_us <= due_us):
+            return needs
+        return needs._replace(deadline_us=due_us)
+
+    def statistics(self) -> Mapping[str, float]:
+        """Return its figures."""
+        return self.kernel.statistics()
+
+    def _write(
+        self, method: Method, now_us: int | None, arguments: Callable[[TapeWriter], None] = lambda _: None
+    ) -> None:
+        """Write a call down; one that cannot be is the end of the tape."""
+        if self._is_over:
+            return
+        before = len(self._writer)
+        try:
+            self._writer.call(method, now_us)
+            arguments(self._writer)
+        except (OverflowError, ValueError):
+            self._is_over = True
+            self._writer.cut(before)
+            self._writer.call(Method.LOST)
+
+    def _decided(self, now_us: int, decide: Callable[[], Effects]) -> Effects:
+        try:
+            effects = decide()
+        except Exception:
+            self._write(Method.RAISED, None)
+            raise
+        if self._due_us is None and len(self._writer):
+            self._due_us = now_us + GATHERED_US if self._number else now_us
+        is_full = len(self._writer) >= GATHERED_BYTES or self._is_stopping
+        if self._due_us is not None and (is_full or self._due_us <= now_us):
+            return [*effects, *self._chunk(now_us)]
+        return effects
+
+    def _chunk(self, now_us: int) -> Effects:
+        """Return what is gathered, to be written."""
+        self._due_us = None
+        data = self._writer.take()
+        if not data:
+            return []
+        self._tape = self._tape or f"{self._instance}/{now_us:x}"
+        return [
+            self._emit(data[at : at + CHUNK_BYTES], at + CHUNK_BYTES < len(data))
+            for at in range(0, len(data), CHUNK_BYTES)
+        ]
+
+    def _emit(self, data: bytes, is_part: bool) -> Emit:
+        value = written_chunk(self._tape, self._number, self.about, data, is_part=is_part)
+        self._number += 1
+        # As a part of something it is kept while the broker is away: a tape with a gap is worth nothing behind it.
+        return Emit(topics.CALLS, 0, self._instance.encode(), value, is_part=True)
