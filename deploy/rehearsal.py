@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from deploy.config.folder import load_notes
 from deploy.errors import UsageError
 from workers.errors import DeadlyError, PackageError, WorkerError
+from workers.executors.frames import Package
 from workers.executors.process import ProcessExecutor
 from workers.manifest import pinned
 from workers.packages.load_notes import LoadNotes
@@ -63,12 +64,8 @@ def _names_code(manifest: Manifest) -> bool:
 async def _load(settings: Settings, model: Model) -> None:
     given = settings.worker
     child = ProcessExecutor(
-        model.path,
+        Package(model.path, model.digest, given.threads, given.allow_pickle, given.code),
         lambda: time.time_ns() // 1000,
-        digest=model.digest,
-        threads=given.threads,
-        allow_pickle=given.allow_pickle,
-        code=given.code,
         load_s=given.load_s,
         memory_bytes=given.memory_mib.get(model.name, 0) << 20,
     )

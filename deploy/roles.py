@@ -42,25 +42,27 @@ from streams.runtime.role.definition import Ports, Role
 from streams.runtime.stopping import AFTER_ROLES_S, Stopping
 from streams.runtime.vetting import preparing
 from streams.tape.about import about_inside, about_joiner, about_learner, about_selection
-from streams.tape.taped import Taped
+from streams.tape.taped import HeardAsking, Taped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
     from deploy.config.settings import Settings
     from schemas.codec import Codec
-    from schemas.records import Model
+    from schemas.records import Model, Plan
     from streams.control.app import ControlOptions
     from streams.control.carry.planning import Planning
     from streams.control.carry.promoting import Follow, Promoting
+    from streams.operators.contract import Record
     from streams.operators.join.kernel import JoinerSettings
     from streams.recorder.role import RecordRole
     from streams.runtime.kafka.connection import KafkaConnection
     from streams.runtime.metrics import MetricsHook
     from streams.runtime.ports import Executors
+    from streams.runtime.process.run import Runnable
     from streams.runtime.role.loop import RoleLoop
     from streams.runtime.stores.redis import RedisFeatures, RedisStore
-    from workers.hosting import Hosting
+    from streams.topology import Node
     from workers.packages.disk_cache import DiskCache
     from workers.runner import Worker
     from workers.settings import WorkerSettings
@@ -87,7 +89,7 @@ MOST_ROWS = 4_096
 # (measured, `tests/integration/test_planned.py`).
 REBALANCE_US = 110_000
 NOBODY: Mapping[str, str] = MappingProxyType({})
-Runnable: TypeAlias = "RoleLoop | Worker | Hosting | RecordRole | Named"
+Prepare: TypeAlias = "Callable[[Sequence[Record]], Awaitable[None]]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,10 +179,10 @@ def selection(common: Shared, inline: Sequence[Model] = ()) -> Runnable:
     models = {model.name: ModelWorker(codec, model, role.instance, how) for model in inline}
     executors = executors_of(how, common.clock.now_us)
     places = role.outstanding / how.queue_rows  # models inside have the room that they have in a worker
-    own = Selection(codec, settings)
+    own, asked_now = Selection(codec, settings), HeardAsking(executors.ask_now)
     fronted = Fronted(Local(own, models, codec, places, writes_behind=given.write_behind))
     if common.settings.columns and not given.write_behind:
-        fronted = before_selection(fronted.kernel, own, models, common.codec, records_of, settings.margin_us)
+        fronted = before_selection(fronted.kernel, own, models, common.codec, records_of, settings.margin_us, asked_now)
     about["inside"] = about_inside(
         inline,
         common.codec,
@@ -190,7 +192,7 @@ def selection(common: Shared, inline: Sequence[Model] = ()) -> Runnable:
         writes_behind=given.write_behind,
         is_columnar=bool(fronted.batched),
     )
-    return _loop(role, fronted, common, about, _store(common), executors, features)
+    return _loop(role, fronted, common, about, _store(common), executors, features, asked_now=asked_now)
 
 
 def joiner(common: Shared) -> RoleLoop:
@@ -253,6 +255,17 @@ def learner(common: Shared) -> RoleLoop:
     )
 
 
+def mapping(common: Shared) -> RoleLoop:
+    """Build the role that makes queries and feedback of others' topics, and others' records of predictions."""
+    from streams.mapping.kernel import TopicMapper
+    from streams.runtime.mapped_topics import counting
+
+    counts: dict[str, int] = {}
+    kernel = TopicMapper(common.codec, common.settings.partitions, counts)
+    prepare = counting(common.codec, common.transport.partitions, counts)
+    return _loop(_role("mapping", common), Fronted(kernel), common, prepare=prepare)
+
+
 def record(common: Shared) -> RecordRole:
     """Build the role that records topics into a folder.
 
@@ -279,59 +292,58 @@ def record(common: Shared) -> RecordRole:
     return RecordRole(recorder, reporting, writer.close)
 
 
-BUILDERS: Mapping[str, Callable[[Shared], Runnable]] = {"joiner": joiner, "learner": learner, "record": record}
+BUILDERS: Mapping[str, Callable[[Shared], Runnable]] = {
+    "joiner": joiner, "learner": learner, "mapping": mapping, "record": record,
+}  # fmt: skip
 
 
 def worker(common: Shared, model: Model) -> Worker:
     """Build the role that runs one model."""
-    from workers.runner import Worker
+    from workers import runner
 
     node = topology.build([model.name]).node(topology.worker_role(model.name))
-    ports = Ports(
-        consumer=KafkaConsumer(common.kafka, node.consumes, node.group, common.clock, _consumer(common)),
-        transport=common.transport,
-        clock=common.clock,
-        encode=common.codec.encode,
-        version=VERSION,
-        broadcast=KafkaBroadcast(common.kafka, node.follows),
-        recent=KafkaRecent(common.kafka),
-        hooks=common.hooks,
-    )
-    tells = common.tells_process(node.role)
-    return Worker(model, common.name(node.role), _worker_settings(common), ports, common.codec, tells_process=tells)
+    ports, tells = _model_ports(common, node), common.tells_process(node.role)
+    settings = _worker_settings(common)
+    return runner.worker(model, common.name(node.role), settings, ports, common.codec, tells_process=tells)
 
 
-def host(common: Shared, pool: str) -> Hosting:
+def host(common: Shared, pool: str) -> Worker:
     """Build the role that runs the models of one pool."""
-    from workers.hosting import Hosting
+    from workers import runner
+    from workers.executors.factory import hosted_by
+    from workers.kernel.host.kernel import Host
+    from workers.kernel.schedule.registry import scheduled
 
-    name, given = topology.host_role(pool), common.settings.hosts[pool]
-    node = topology.build((), hosts={pool: ()}).node(name)
-    spread = planned(common.name(name), common.kafka.real(""), lambda: hosting.plan)
-    ports = Ports(
-        consumer=KafkaConsumer(common.kafka, (), node.group, common.clock, _consumer(common), spread),
+    node, given = topology.build((), hosts={pool: ()}).node(topology.host_role(pool)), common.settings.hosts[pool]
+    settings, memory_bytes = _hosted_settings(common, given.controller), given.memory_mib << 20
+    kernel = Host(
+        common.codec,
+        common.name(node.role),
+        settings,
+        lambda model: common.settings.pool_of(model) == pool and model not in common.inside,
+        *scheduled(given.controller, given.lanes, memory_bytes),
+        given.lanes,
+        pool,
+    )
+    ports = _model_ports(common, node, lambda: kernel.plan)
+    executors = hosted_by(settings, common.clock.now_us, given.lanes, memory_bytes, _disk_cache(given.cache_mib))
+    return runner.host(kernel, pool, settings, ports, executors, tells_process=common.tells_process(node.role))
+
+
+def _model_ports(common: Shared, node: Node, plan: Callable[[], Plan | None] | None = None) -> Ports:
+    """Return the connections of a role that runs models; by the last `plan` of a pool its partitions are spread."""
+    spread = None if plan is None else planned(common.name(node.role), common.kafka.real(""), plan)
+    return Ports(
+        consumer=KafkaConsumer(common.kafka, node.consumes, node.group, common.clock, _consumer(common), spread),
         transport=common.transport,
         clock=common.clock,
         encode=common.codec.encode,
         version=VERSION,
         broadcast=KafkaBroadcast(common.kafka, node.follows),
         positions=KafkaPositions(common.kafka),
+        recent=KafkaRecent(common.kafka),
         hooks=common.hooks,
     )
-    hosting = Hosting(
-        pool,
-        common.name(name),
-        _hosted_settings(common, given.controller),
-        ports,
-        common.codec,
-        lambda model: common.settings.pool_of(model) == pool and model not in common.inside,
-        memory_bytes=given.memory_mib << 20,
-        schedule=given.controller,
-        lanes=given.lanes,
-        tells_process=common.tells_process(name),
-        cache=_disk_cache(given.cache_mib),
-    )
-    return hosting
 
 
 def _disk_cache(mib: int) -> DiskCache | None:
@@ -402,14 +414,17 @@ def _loop(
     role: Role,
     fronted: Fronted,
     common: Shared,
-    about: Mapping[str, Any],
+    about: Mapping[str, Any] | None = None,
     store: RedisStore | None = None,
     executors: Executors | None = None,
     features: RedisFeatures | None = None,
+    asked_now: HeardAsking | None = None,
+    prepare: Prepare | None = None,
 ) -> RoleLoop:
+    """Return a loop; one with `prepare` reads topics of others, all their partitions."""
     kernel = fronted.kernel
-    if common.settings.record.are_calls_written:
-        kernel = Taped(kernel, common.codec, role.instance, about)
+    if about and common.settings.record.are_calls_written:
+        kernel = Taped(kernel, common.codec, role.instance, about, asked_now)
     return kafka_loop(
         role,
         kernel,
@@ -423,8 +438,8 @@ def _loop(
         version=VERSION,
         executors=executors,
         features=features,
-        partitions=common.settings.partitions,
-        prepare=preparing(common.codec),
+        partitions=common.settings.partitions if prepare is None else None,
+        prepare=prepare or preparing(common.codec),
         batched=fronted.batched,
     )
 

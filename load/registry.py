@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from load.scenarios.learning import freshness_tables, learn
 from load.scenarios.operation import hostile, idle, replayed, rollout, takeover
-from load.scenarios.rate import floor, loop, overload, processes, replicas
+from load.scenarios.rate import floor, loop, overload, processes
 from load.scenarios.scale import scale_tables
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ _OWN: tuple[Scenario, ...] = (
     learn.SCENARIO,
     processes.SCENARIO,
     replayed.SCENARIO,
-    replicas.SCENARIO,
     rollout.SCENARIO,
     takeover.SCENARIO,
     scale_tables.SCENARIO,

@@ -386,6 +386,7 @@ class Application:
     coverage: float = 0.0  # each prediction has a set of labels, and this share of them the true one; 0 = none has
     sources: tuple[Source, ...] = ()  # of features that stand before a query's own, in this order
     stages: tuple[Stage, ...] = ()  # its graph; without one its models are asked about the query, and nothing else is
+    mapping: str = ""  # what it reads and writes of others' topics: `from`, `to`, `feedback` as JSON; "" = nothing
 
     @property
     def asks(self) -> tuple[str, ...]:

@@ -23,6 +23,10 @@ PROFILES: Final = "profiles"
 PLAN: Final = "plan"
 FEATURES: Final = "features"
 CALLS: Final = "calls"
+MAPPING: Final = "mapping"  # no topic: the dead letters of topics that are not Skysail's own are `mapping.dlq`
+
+# Before the name of a topic that is not Skysail's own, which has no prefix. No name in Kafka has such a sign.
+OUTSIDE: Final = "/"
 
 # Between name and version in keys of `models`; the record under the bare name is the version that serves.
 MODEL_VERSION: Final = "@"
@@ -68,8 +72,13 @@ def feature_key(source: str, key: str) -> str:
 
 
 def dead_letters(topic: str) -> str:
-    """Return the topic that takes what of `topic` could not be processed."""
-    return f"{topic}.dlq"
+    """Return the topic that takes what of `topic` could not be processed; one takes that of all other topics."""
+    return f"{MAPPING if topic.startswith(OUTSIDE) else topic}.dlq"
+
+
+def outside(topic: str) -> str:
+    """Return what a topic is called here that is not Skysail's own."""
+    return OUTSIDE + topic
 
 
 def check_name(name: str, what: str = "model") -> str:

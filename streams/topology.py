@@ -232,6 +232,7 @@ def _slow() -> tuple[Topic, ...]:
         Topic(topics.PROFILES, "Profile", "model", 1, "compact"),
         Topic(topics.PLAN, "Plan", "pool", 1, "compact"),
         Topic(topics.CALLS, "calls of kernels, see streams/tape", "instance", 1, retention_ms=7 * DAY_MS),
+        _dead(Topic(topics.MAPPING, "", "of the record", 1)),
     )
 
 
@@ -296,6 +297,13 @@ def _nodes(models: tuple[str, ...], hosts: Mapping[str, tuple[str, ...]]) -> tup
             produces=(topics.CALLS, topics.REPORTS),
             group="learner",
             states="writes",
+        ),
+        Node(
+            "mapping",  # it consumes what applications map, which changes while it runs
+            consumes=(),
+            produces=(topics.QUERIES, topics.FEEDBACK, topics.REPORTS),
+            follows=(topics.APPLICATIONS,),
+            group="mapping",
         ),
         Node("record", consumes=(), produces=(topics.REPORTS,), follows=RECORDED),
         _control(),

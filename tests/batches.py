@@ -12,11 +12,11 @@ from aiokafka.record.util import calc_crc32c
 AnswerColumn = tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]
 
 
-def batch(base: int, said: list[AnswerColumn], compression: int = 0) -> bytes:
-    """Build a batch as a broker has it: with its first offset."""
+def batch(base: int, said: list[AnswerColumn], compression: int = 0, since_ms: int = 1_000) -> bytes:
+    """Build a batch as a broker has it: with its first offset; records are a millisecond apart."""
     builder = DefaultRecordBatchBuilder(2, compression, 0, -1, -1, 0, 1 << 20)
     for number, (key, value, headers) in enumerate(said):
-        builder.append(number, 1_000 + number, key, value, headers)
+        builder.append(number, since_ms + number, key, value, headers)
     return struct.pack(">q", base) + bytes(builder.build())[8:]
 
 

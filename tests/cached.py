@@ -38,7 +38,7 @@ class Cached:
         self.predictions: list[Prediction] = []
         settings = SelectionSettings(partitions=4, cache_bytes=cache_bytes, admission=admission)
         self.kernel = Selection(CODEC, settings)
-        self.kernel.on_assigned(dict.fromkeys(range(4), 0))
+        self.kernel.on_partitions(dict.fromkeys(range(4), 0))
         application = Application("digits", models, policy, default_output=-1, slo_ms=100, versions=versions or {})
         self._configure(topics.APPLICATIONS, "digits", CODEC.encode(application))
         for model in models:

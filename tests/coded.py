@@ -73,7 +73,7 @@ class Coded:
     def __post_init__(self) -> None:
         """Publish the configuration, and let the policy's state be known."""
         self.kernel = Selection(CODEC, SelectionSettings(partitions=4, margin_us=0))
-        self.kernel.on_assigned(dict.fromkeys(range(4), 0))
+        self.kernel.on_partitions(dict.fromkeys(range(4), 0))
         application = Application(
             "digits", self.names, self.policy, default_output="?", slo_ms=SLO_MS, parity=self.parity, hedge=self.hedge
         )

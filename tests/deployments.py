@@ -274,7 +274,7 @@ def _is_about(record: Record, query_id: str) -> bool:
 
 def _watched(settings: Settings) -> list[str]:
     asked = [topics.model_queries(name) for name in settings.models]
-    return [*CIRCLE, *asked, *map(topics.dead_letters, (*CIRCLE, *asked)), topics.REPORTS]
+    return [*CIRCLE, *asked, *map(topics.dead_letters, (*CIRCLE, *asked, topics.MAPPING)), topics.REPORTS]
 
 
 def _package(folder: Path, name: str, model: Toy | Path) -> Path:

@@ -8,7 +8,17 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from streams.operators.contract import NONE_UNREAD, Emit, EmitBatch, Needs, Operator, Record
+from streams.operators.contract import (
+    NONE_UNREAD,
+    Emit,
+    EmitBatch,
+    GroupNeeds,
+    Needs,
+    Operator,
+    Phase,
+    ReadBack,
+    Record,
+)
 from streams.runtime.errors import RecordRefusedError, RecordTooLargeError, StoreUnavailableError, UnknownPartitionError
 from streams.runtime.kafka.fast.whole_batches import emits_of
 from streams.runtime.ports import Posted, Vitals
@@ -36,6 +46,8 @@ if TYPE_CHECKING:
     from streams.testing.packing import Packing
 
 ROUND_TRIP_S = 0.001
+# What roles write here, and are given again at their start.
+WRITTEN = ("out", "written")
 
 
 class FakeTransport:
@@ -407,7 +419,7 @@ class ScriptedKernel(Operator):
     held: int = 0
     spread: object = None
     is_getting_ready: bool = False
-    is_told_written: bool = False
+    has_written: bool = False
     recalled: list[Record] = field(default_factory=list)
     last: Effects = field(default_factory=list)
     answers: list[dict[StateKey, PolicyState | None]] = field(default_factory=list)
@@ -415,15 +427,20 @@ class ScriptedKernel(Operator):
     def needs(self) -> Needs:
         """Return what the script says."""
         wake = self.wakes[0] if self.wakes else None
-        needs = Needs(wake, self.held, self.pauses, self.window_us, self.others, spread=self.spread)
-        return needs._replace(is_getting_ready=self.is_getting_ready, is_told_written=self.is_told_written)
+        read_back = ReadBack(self.window_us, self.others, has_written=self.has_written)
+        group = GroupNeeds(spread=self.spread, is_getting_ready=self.is_getting_ready)
+        return Needs(wake, self.held, self.pauses, read_back=read_back, group=group)
 
-    def on_stop(self, now_us: int) -> Effects:
+    def on_phase(self, phase: Phase, now_us: int) -> Effects:
         """Say the last words."""
-        return self.last
+        return self.last if phase is Phase.STOPPING else []
 
     def on_records(self, records: Sequence[Record], now_us: int) -> Effects:
-        """Decide each record."""
+        """Decide each record, and remember what was written before the first."""
+        if self.has_written and records[0].topic in WRITTEN:
+            assert not self.calls, "it comes before any record"
+            self.recalled += records
+            return []
         self.calls.append(list(records))
         return [effect for record in records for effect in self.decide(record)]
 
@@ -438,18 +455,13 @@ class ScriptedKernel(Operator):
         self.answers.append(dict(states))
         return self.states(states)
 
-    def on_assigned(self, starts: Mapping[int, int]) -> None:
-        """Remember the starts."""
-        self.starts.append(dict(starts))
-
-    def on_written(self, records: Sequence[Record]) -> None:
-        """Remember what was written before."""
-        assert not self.calls, "it comes before any record"
-        self.recalled += records
-
-    def on_revoked(self, partitions: Sequence[int]) -> None:
-        """Remember what was taken."""
-        self.revoked.append(tuple(partitions))
+    def on_partitions(self, starts: Mapping[int, int | None]) -> None:
+        """Remember the starts, and what was taken."""
+        begun = {number: start for number, start in starts.items() if start is not None}
+        if begun or not starts:
+            self.starts.append(begun)
+        else:
+            self.revoked.append(tuple(starts))
 
     def statistics(self) -> Mapping[str, float]:
         """Count calls."""

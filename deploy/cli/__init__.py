@@ -52,6 +52,7 @@ VERBS = {
     "topics": Entry("deploy.cli.topics", "Create, check and describe the topics."),
     "model": Entry("deploy.cli.model", "Package models, deploy them, list them."),
     "app": Entry("deploy.cli.app", "Create applications, change them, list them."),
+    "map": Entry("deploy.cli.mapping", "Show what an application makes of topics of yours."),
     "parity": Entry("deploy.cli.parity", "Make the models that tell a late output from the other ones.", "torch"),
     "plan": Entry("deploy.cli.plan", "Show which host runs which models, and why."),
     "policy": Entry("deploy.cli.policy", "Check a policy of your own against the laws of policies."),

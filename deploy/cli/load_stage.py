@@ -67,7 +67,7 @@ def launcher(bootstrap: str, redis_url: str, folder: Path) -> Launch:
 
 def _without_name(application: Application) -> dict[str, object]:
     """Return an application as settings have it; its apprentice is set by a command alone."""
-    told = {"name", "apprentice", "versions", "options", "stages"}
+    told = {"name", "apprentice", "versions", "options", "stages", "mapping"}
     fields = {key: value for key, value in asdict(application).items() if key not in told}
     fields["sources"] = [source._asdict() for source in application.sources]
     if application.options:
@@ -77,4 +77,5 @@ def _without_name(application: Application) -> dict[str, object]:
         for stage in application.stages
     }
     asked = {name: f"{name}{names.MODEL_VERSION}{version}" for name, version in application.versions.items()}
+    fields |= json.loads(application.mapping or "{}")
     return {**fields, "models": tuple(asked.get(name, name) for name in application.models)}

@@ -191,7 +191,7 @@ def _known_keys(location: list[str]) -> list[str]:
     if location[:1] == ["applications"] and location[2:3] == ["stages"]:
         return list(StageSettings.model_fields)
     if location[:1] == ["applications"]:
-        return list(ApplicationSettings.model_fields)
+        return [field.alias or name for name, field in ApplicationSettings.model_fields.items()]
     section: type[BaseModel] = Settings
     for part in location:
         section = section.model_fields[part].annotation  # type: ignore[assignment]  # sections nest by class

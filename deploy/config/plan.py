@@ -15,6 +15,9 @@ from deploy.config.configuration import explained
 from deploy.config.settings import Name, Section
 from deploy.errors import SettingsError
 from policies.errors import PolicyError
+from policies.graph import faults, needed, ordered
+from policies.stage_split import StageLoad, evenly
+from schemas.records import Stage
 from streams.trace.stamps import read_stamps
 from workers.simulation import arrivals, plan
 from workers.simulation.calibration import Calibration
@@ -101,6 +104,41 @@ class ModelOf(Section):
     """Let all workers take from one queue, which Kafka does not have: shows what its partitions cost."""
     partitions: Annotated[int, Field(gt=0)] | None = None
     """Of its topic. Default: 4, or one for each worker where there are more."""
+    load_ms: NotNegative = 0.0
+    """How long it loads, where it shares a host."""
+    mib: NotNegative = 1.0
+    """What it takes in memory there."""
+    answers: list[str] = Field(default_factory=list)
+    """What it answers, drawn alike, such as `['[{"label": "car"}]', '[]']` before a stage that asks about cars.
+    Default: one of two classes, with a confidence from 0.5 to 1."""
+
+
+class HostOf(Section):
+    """Models that share a process, as in the settings."""
+
+    models: list[Name] = Field(min_length=1)
+    """By name."""
+    memory_mib: Positive = 512.0
+    """That those may take which are in memory at a time."""
+    controller: Literal["aimd", "clockwork", "deferred", "fixed", "quantile"] = "aimd"
+    """As `hosts.NAME.controller`."""
+    lanes: Annotated[int, Field(gt=0)] = 1
+    """Batches that run at a time."""
+
+
+class StageOf(Section):
+    """A stage of the application's graph (docs/graphs.md). It is asked about the query, once for each item."""
+
+    model: str = ""
+    """That is asked. One stage names none: it asks the one that the policy chooses, which answers."""
+    after: str = ""
+    """The stage whose items it is asked about."""
+    where: str = ""
+    """Which items, such as `label == car`."""
+    most: Annotated[int, Field(ge=1, le=256)] = 16
+    """Of how many items at most."""
+    share: Annotated[float, Field(gt=0, le=1)] | None = None
+    """Of the time to answer, by whose end it must have answered. Default: split evenly."""
 
 
 class ApplicationOf(Section):
@@ -116,6 +154,12 @@ class ApplicationOf(Section):
     """As `selection.margin_ms`."""
     wanted: Annotated[float, Field(gt=0, le=1)] = 0.99
     """The share of queries that models should answer in time."""
+    models: list[Name] = Field(default_factory=list)
+    """Among which the policy chooses. Default: all."""
+    hedge: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """The share of the questions that may be put twice."""
+    stages: dict[Name, StageOf] = Field(default_factory=dict)
+    """Of its graph, by name."""
 
 
 class OverheadsOf(Section):
@@ -146,6 +190,12 @@ class SelectionOf(Section):
     """Processes of the role."""
     poll_ms: NotNegative = 0.0
     """The least time between two polls of one of them."""
+    inline: list[Name] = Field(default_factory=list)
+    """Models that run inside it."""
+    cache_mib: NotNegative = 0.0
+    """Of outputs that are kept by input."""
+    admission: bool = False
+    """Whether queries that would be late get the default output at once."""
 
 
 class PlanOf(Section):
@@ -167,6 +217,24 @@ class PlanOf(Section):
     """What a query costs beside its model."""
     selection: SelectionOf = SelectionOf()
     """The role that asks the models."""
+    hosts: dict[Name, HostOf] = Field(default_factory=dict)
+    """Processes that models share, by name."""
+    inputs: Annotated[int, Field(ge=0)] = 0
+    """How many different inputs there are, for the cache; 0 = each query has its own."""
+    kernels: bool = False
+    """Simulate with the roles' own kernels, which takes some hundred us of CPU a query. So are all plans with hosts,
+    stages, a hedge, a cascade, inline models, a cache or admission."""
+
+    @property
+    def needs_kernels(self) -> bool:
+        """Whether it has what only the roles' own kernels know."""
+        own, app = self.selection, self.application
+        return bool(
+            self.kernels
+            or self.hosts
+            or (own.inline or own.cache_mib or own.admission)
+            or (app.models or app.hedge or app.stages or app.policy == "cascade")
+        )
 
 
 def read(path: Path) -> PlanOf:
@@ -213,6 +281,7 @@ def made(given: PlanOf, folder: Path, seed: int | None = None) -> tuple[plan.Sim
             _us(given.selection.poll_ms),
             _us(given.warm_up_s * 1e3),
             left_out,
+            _roles(given) if given.needs_kernels else None,
         )
         found.policy()
         for model in models:
@@ -309,6 +378,47 @@ def _service(name: str, given: ServiceOf, folder: Path) -> SimulatedService:
 def _application(given: ApplicationOf) -> plan.SimulatedApplication:
     margin_us = None if given.margin_ms is None else _us(given.margin_ms)
     return plan.SimulatedApplication(given.policy, given.parameters, _us(given.slo_ms), margin_us, given.wanted)
+
+
+def _roles(given: PlanOf) -> plan.RolePlan:
+    hosts = tuple(
+        plan.HostedModels(pool, tuple(its.models), _bytes(its.memory_mib), its.controller, its.lanes)
+        for pool, its in given.hosts.items()
+    )
+    own, app = given.selection, given.application
+    return plan.RolePlan(
+        frozenset(own.inline),
+        hosts,
+        _stages(app),
+        tuple(app.models),
+        app.hedge,
+        _bytes(own.cache_mib),
+        own.admission,
+        given.inputs,
+        {name: (_us(its.load_ms), _bytes(its.mib)) for name, its in given.models.items()},
+        {name: tuple(its.answers) for name, its in given.models.items() if its.answers},
+    )
+
+
+def _stages(app: ApplicationOf) -> tuple[Stage, ...]:
+    """Return the graph; stages without a share of their own have it as the time is split evenly."""
+    stages = tuple(
+        Stage(name, its.model, its.after, "query", "", its.where, its.most, its.share or 1.0)
+        for name, its in app.stages.items()
+    )
+    if not stages:
+        return ()
+    if found := faults(stages):
+        raise PlanError("; ".join(found))
+    loads = [StageLoad(stage.name, needed(stage), 1.0, (), 0) for stage in ordered(stages)]
+    until_us = evenly(loads, _us(app.slo_ms)).until_us(loads)
+    last = {load.name for load in loads}.difference(*[load.before for load in loads])
+    even = {name: 1.0 if name in last else at_us / _us(app.slo_ms) for name, at_us in until_us.items()}
+    return tuple([stage._replace(share=app.stages[stage.name].share or even[stage.name]) for stage in stages])
+
+
+def _bytes(mib: float) -> int:
+    return int(mib * 2**20)
 
 
 def _us(ms: float) -> int:

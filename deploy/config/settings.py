@@ -20,8 +20,9 @@ DAY_S = 86_400
 # Topic and group names are built from it; mixing dots and underscores would collide in broker metrics.
 NAME_PATTERN = r"^[a-z0-9][a-z0-9-]{0,62}$"
 
-Role: TypeAlias = Literal["selection", "joiner", "learner", "worker", "host", "control", "record"]
-ROLES: tuple[Role, ...] = ("selection", "joiner", "learner", "worker", "control")  # that run unless told otherwise
+Role: TypeAlias = Literal["selection", "joiner", "learner", "mapping", "worker", "host", "control", "record"]
+# That run unless told otherwise; `mapping` does only where an application has topics of others.
+ROLES: tuple[Role, ...] = ("selection", "joiner", "learner", "mapping", "worker", "control")
 # Only values from files are SecretStr. It stands last because any string could be one.
 Scalar: TypeAlias = bool | int | float | str | SecretStr
 Name: TypeAlias = Annotated[str, Field(pattern=NAME_PATTERN)]
@@ -107,6 +108,7 @@ class Section(BaseModel):
         coerce_numbers_to_str=True,
         hide_input_in_errors=True,
         use_attribute_docstrings=True,
+        serialize_by_alias=True,
     )
 
     @model_validator(mode="before")
@@ -560,8 +562,24 @@ class ApplicationSettings(Section):
     stages: dict[str, StageSettings] = Field(default_factory=dict)
     """The application's graph: stages by name, each asked about the answers of an earlier one. By default the models
     are asked about the query, and that is all."""
+    incoming: dict[str, Any] = Field(default_factory=dict, alias="from")
+    """A topic of yours whose records are its queries, such as `{topic: orders, id: order_id, input: [amount, items]}`
+    ([topics.md](topics.md)). By default it is asked through `queries` alone."""
+    to: dict[str, Any] = Field(default_factory=dict)
+    """A topic of yours that gets its answers, such as `{topic: orders.scored, fields: {score: answer}, keep: all}`."""
+    feedback: tuple[dict[str, Any], ...] = ()
+    """Topics of yours that tell what was right, such as `[{topic: chargebacks, id: order_id, label: is_fraud}]`."""
     rate: float = Field(default=100.0, gt=0)
     """Queries a second for which the time is split over `stages`."""
+
+    @model_validator(mode="after")
+    def _maps(self) -> Self:
+        """Check what is said of topics of others."""
+        if self.incoming or self.to or self.feedback:
+            from streams.mapping.spec import TopicMapping
+
+            TopicMapping.of({"from": self.incoming or None, "to": self.to or None, "feedback": self.feedback})
+        return self
 
 
 class Settings(Section):

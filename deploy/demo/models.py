@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from deploy.demo.tally import Question
+    from deploy.demo.tally import DemoQuestion
     from load.models.training import Estimator
     from policies.contract import Policy
 
@@ -179,7 +179,7 @@ class Alone(NamedTuple):
     error: float
 
 
-def while_broken(question: Question) -> bool:
+def while_broken(question: DemoQuestion) -> bool:
     """Tell whether a query was meant for the time in which one model is broken."""
     return question.phase == "during"
 
@@ -195,15 +195,15 @@ class Says(NamedTuple):
 
     answers: NDArray[np.int64]
     others: NDArray[np.int64] | None = None
-    when: Callable[[Question], bool] = while_broken
+    when: Callable[[DemoQuestion], bool] = while_broken
 
-    def to(self, question: Question) -> int:
+    def to(self, question: DemoQuestion) -> int:
         """Return the answer to a question."""
         given = self.others if self.others is not None and self.when(question) else self.answers
         return int(given[question.row])
 
 
-def alone(questions: Iterable[Question], says: Says) -> Alone:
+def alone(questions: Iterable[DemoQuestion], says: Says) -> Alone:
     """Judge one model on every question that was asked."""
     wrong: Counter[int] = Counter()
     asked = 0
@@ -213,7 +213,7 @@ def alone(questions: Iterable[Question], says: Says) -> Alone:
     return Alone(wrong, sum(wrong.values()) / max(1, asked))
 
 
-def voting_error(questions: Iterable[Question], models: Sequence[Says], policy: Policy) -> float:
+def voting_error(questions: Iterable[DemoQuestion], models: Sequence[Says], policy: Policy) -> float:
     """Return the share of wrong answers, had all models been asked every question, and told the truth before the next.
 
     Args:

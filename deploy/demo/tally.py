@@ -117,7 +117,7 @@ class Remembered:
         return sum(source.model == model and source in self._sources for source in self._unpredicted.values())
 
 
-class Question(NamedTuple):
+class DemoQuestion(NamedTuple):
     """What the client knows about a query it sent."""
 
     second: int
@@ -172,7 +172,7 @@ class Tally:
         self.broken_s = broken_s
         self.trial = trial
         self.models = {name: ModelCount() for name in models}
-        self.questions: dict[str, Question] = {}
+        self.questions: dict[str, DemoQuestion] = {}
         self.asked_by_phase: Counter[Phase] = Counter()
         self.wrong_by_second: Counter[int] = Counter()
         self.judged_by_second: Counter[int] = Counter()
@@ -209,7 +209,7 @@ class Tally:
     def asked(self, query_id: str, row: int, label: Value, intended_us: int) -> None:
         """Note a query before it is sent; `row` is the number of its held-out row."""
         seconds = (intended_us - self.start_us) / 1e6
-        self.questions[query_id] = Question(int(seconds), row, label, self.phase(seconds))
+        self.questions[query_id] = DemoQuestion(int(seconds), row, label, self.phase(seconds))
 
     def predictions(self, answers: Iterable[Prediction]) -> None:
         """Count first answers."""
@@ -218,7 +218,7 @@ class Tally:
             if question is not None:
                 self._prediction(answer, question)
 
-    def _prediction(self, answer: Prediction, question: Question) -> None:
+    def _prediction(self, answer: Prediction, question: DemoQuestion) -> None:
         second = question.second
         self.judged_by_second[second] += 1
         self.wrong_by_second[second] += answer.answer != question.label
@@ -231,7 +231,7 @@ class Tally:
             if output.outcome is Outcome.OK:
                 self._output(answer.query_id, output, question)
 
-    def _output(self, query_id: str, output: ModelOutput, question: Question) -> None:
+    def _output(self, query_id: str, output: ModelOutput, question: DemoQuestion) -> None:
         """Count what a model said, and who of its versions, whether for this query or remembered."""
         model, second, is_wrong = self.models[output.model], question.second, output.answer != question.label
         model.judged_by_second[second] += 1

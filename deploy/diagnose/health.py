@@ -34,9 +34,9 @@ from streams.control.page.hosts import HeardProcess, host_rows
 from streams.control.page.mute_models import mute
 from streams.control.page.report_filter import sound
 from streams.control.page.rivals import from_gauges
-from streams.operators.selection.coding import code_of
-from streams.operators.selection.times import span
+from streams.operators.selection.coded.code import code_of
 from streams.operators.statistics import BY_COLUMNS, NOT_BY_COLUMNS, SENT_AGO
+from streams.operators.times import span
 from streams.runtime.errors import BrokerUnavailableError
 from streams.runtime.kafka.log_reader import KafkaRecent, KafkaTail
 from workers import manifest as manifests

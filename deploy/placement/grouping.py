@@ -1,6 +1,6 @@
 """Which roles of a deployment share a process.
 
-    few cores    loop (selection, joiner, learner, cheap models) │ a worker for each other model │ control │ record
+    few cores    loop (selection, joiner, learner, mapping, cheap models) │ a worker a model else │ control │ record
     many cores   selection │ joiner │ learner │ a worker for each model │ control │ record
 
 On two cores a role waits for a core two or three times as long as it runs, and two legs over Kafka between selection
@@ -18,12 +18,13 @@ from streams.topology import host_role, worker_role
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from deploy.config.settings import Settings
+    from deploy.config.settings import ApplicationSettings, Settings
 
 LOOP: Final = "loop"
 WORKER: Final = "worker"
 HOST: Final = "host"
-TOGETHER: Final = ("selection", "joiner", "learner")
+MAPPING: Final = "mapping"
+TOGETHER: Final = ("selection", "joiner", "learner", MAPPING)
 FEW_CORES: Final = 4
 
 
@@ -71,7 +72,8 @@ def plan(
         inside: models that run in the process of selection.
         several: processes by role, where it is not one; a role that shares its process has one anyway.
     """
-    together = [role for role in settings.roles if role in TOGETHER] if is_shared(settings) else []
+    roles = [role for role in settings.roles if role != MAPPING or any(map(maps, settings.applications.values()))]
+    together = [role for role in roles if role in TOGETHER] if is_shared(settings) else []
     found: list[RoleProcess] = []
     asked = {settings.pool_of(model) for model in models}
     hosts = [
@@ -80,7 +82,7 @@ def plan(
         for number in range(1, 1 + its.replicas)
         if pool in asked
     ]
-    for role in settings.roles:
+    for role in roles:
         if role == WORKER:
             apart = sorted(set(models).difference(settings.selection.named_inline, inside))
             apart = [model for model in apart if settings.pool_of(model) is None]
@@ -89,12 +91,17 @@ def plan(
             ]
             found += hosts
         elif role == HOST:
-            found += hosts if WORKER not in settings.roles else []
+            found += hosts if WORKER not in roles else []
         elif len(together) < 2 or role not in together:
             found += [_numbered(role, number) for number in range(1, 1 + (several or {}).get(role, 1))]
         elif role == together[0]:
             found.append(RoleProcess(LOOP, tuple(together)))
     return found
+
+
+def maps(application: ApplicationSettings) -> bool:
+    """Tell whether an application has topics of others."""
+    return bool(application.incoming or application.to or application.feedback)
 
 
 def worker(model: str, number: int = 1) -> RoleProcess:

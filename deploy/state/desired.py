@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 import logging
 import time
 from dataclasses import replace
@@ -130,10 +131,17 @@ def half_known(settings: Settings, profiles: Mapping[str, Profile] = NO_PROFILES
 
 
 def _fields(name: str, app: ApplicationSettings, profiles: Mapping[str, Profile]) -> dict[str, Any]:
-    fields = app.model_dump(exclude={"rate", "stages"})
+    fields = app.model_dump(exclude={"rate", "stages", "incoming", "to", "feedback"})
     sources = tuple([Source(**source.model_dump()) for source in app.sources])
-    fields |= {"sources": sources, "stages": graphs.staged(name, app, profiles)}
+    fields |= {"sources": sources, "stages": graphs.staged(name, app, profiles), "mapping": mapped(app)}
     return fields | registry.recorded(app.policy, fields["parameters"])
+
+
+def mapped(app: ApplicationSettings) -> str:
+    """Return what an application has of others' topics, as its record says it; "" = nothing."""
+    given = {"from": app.incoming, "to": app.to, "feedback": app.feedback}
+    said = {key: value for key, value in given.items() if value}
+    return json.dumps(said) if said else ""
 
 
 def asking(application: Application, models: Sequence[str]) -> Application:

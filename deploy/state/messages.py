@@ -10,6 +10,7 @@ from deploy.connect.clients import TIMEOUT_S, librdkafka
 from deploy.errors import UsageError
 from deploy.state.catalog import END
 from deploy.state.topics import partition_counts
+from schemas import topics
 from streams.operators.contract import Record
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def messages(
 
     Args:
         settings: of the deployment.
-        topic: its name without the prefix.
+        topic: its name without the prefix; or of others, by `topics.outside`.
         since_us: begin with the first of each partition that is as late; 0 = with the oldest, None = with the next.
         stops_at_end: whether to stop at the present end instead of waiting for more.
         most: leave the oldest out, so that there are about as many to its present end; 0 = all.
@@ -38,16 +39,16 @@ def messages(
         UsageError: there is no such topic.
         KafkaException: no broker answers.
     """
-    counts = partition_counts(settings)
+    counts = partition_counts(settings, outside=topic.startswith(topics.OUTSIDE))
+    real = topic.removeprefix(topics.OUTSIDE) if topic.startswith(topics.OUTSIDE) else f"{settings.prefix}.{topic}"
     if topic not in counts:
-        message = f"there is no topic {settings.prefix}.{topic}; there are: {', '.join(sorted(counts)) or 'none'}"
-        raise UsageError(message)
+        raise UsageError(f"there is no topic {real}; there are: {', '.join(sorted(counts)) or 'none'}")
     group = f"{settings.prefix}.tail"  # never joined, never committed
     way = {"group.id": group, "group.protocol": "classic", "enable.auto.commit": False}
     way |= {"enable.partition.eof": True}
     consumer = Consumer({**librdkafka(settings), **way})
     try:
-        bounds = _bounds(consumer, f"{settings.prefix}.{topic}", counts[topic])
+        bounds = _bounds(consumer, real, counts[topic])
         starts = _starts(consumer, bounds, since_us)
         for start, (_, high) in zip(starts, bounds.values(), strict=True):
             start.offset = max(start.offset, high - most // len(starts)) if most else start.offset

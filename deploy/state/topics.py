@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from deploy.connect.clients import admin
 from deploy.errors import StartError
+from schemas import topics as names
 from streams import checks
 from streams.checks import ASKED
 from streams.runtime.kafka import admin as kafka_admin
@@ -24,14 +25,16 @@ _log = logging.getLogger(__name__)
 LOOK_S = 0.25
 
 
-def partition_counts(settings: Settings) -> dict[str, int]:
-    """Return the partition counts of this deployment's topics on the broker, by logical name.
+def partition_counts(settings: Settings, *, outside: bool = False) -> dict[str, int]:
+    """Return the partition counts of this deployment's topics on the broker, by logical name; or of all other ones.
 
     Raises:
         Unreachable: no broker answers.
     """
     start = f"{settings.prefix}."
     found = kafka_admin.partitions(admin(settings))
+    if outside:
+        return {names.outside(name): count for name, count in found.items() if not name.startswith(start)}
     return {name.removeprefix(start): count for name, count in found.items() if name.startswith(start)}
 
 

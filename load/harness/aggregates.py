@@ -1,4 +1,4 @@
-"""One figure from many events or several rounds: rates between quantiles, sums, medians, held-out bests."""
+"""One figure from many events or several rounds: rates of backlogs, sums, medians, held-out bests."""
 
 from __future__ import annotations
 
@@ -12,22 +12,11 @@ if TYPE_CHECKING:
 
 # Of a backlog: the last answers may wait for a commit or a lull, and say nothing about the rate.
 _DRAINED = 0.95
-# The rate is taken between these shares of the events: without the filling and without the last ones.
-_FROM, _TO = 0.1, 0.9
 _T = TypeVar("_T")
 ROUNDS = 3
 # One start of the same program is 20 % ahead of the next (measured). Short stretches are a look, and from one start.
 STARTS, LONG_S = 3, 20.0
 _COUNTED = frozenset({"queries_sent", "predictions_distinct", "lost", "duplicates", "in_time", "defaults", "late"})
-
-
-def central_rate(times_us: Iterable[int]) -> float:
-    """Return the rate (1/s) between the 10th and the 90th percentile of event times; 0 without two of them."""
-    times = np.sort(np.fromiter(times_us, np.int64))
-    start, end = int(len(times) * _FROM), int(len(times) * _TO) - 1
-    if end <= start or times[end] == times[start]:
-        return 0.0
-    return float((end - start) / (times[end] - times[start]) * 1e6)
 
 
 def drain_rate(times_us: Iterable[int], start_us: int, count: int) -> float:

@@ -73,7 +73,7 @@ class Bench:
             worker.on_timer(NOW_US)
             worker.on_loaded(Loaded(name, "1"), NOW_US)
         for kernel in (self._selection, self._joiner, self._learner):
-            kernel.on_assigned(dict.fromkeys(range(PARTITIONS), 0))
+            kernel.on_partitions(dict.fromkeys(range(PARTITIONS), 0))
             kernel.on_records(self._configuration(), NOW_US)
 
     def run(self, rows: Iterable[Query]) -> int:

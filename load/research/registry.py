@@ -11,6 +11,7 @@ from load.research.batching import (
     images,
     latecomer,
     lock,
+    replicas,
     runtimes,
     straggler,
 )
@@ -53,6 +54,7 @@ SCENARIOS = (
     controllers.SCENARIO,
     delayed.SCENARIO,
     lock.SCENARIO,
+    replicas.SCENARIO,
     runtimes.SCENARIO,
     gpu.SCENARIO,
     published.SCENARIO,

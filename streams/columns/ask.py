@@ -22,9 +22,9 @@ from schemas.wire import ITEM_BYTES
 from streams.columns import asking as compiled
 from streams.columns.answer_columns import KINDS, AnswerColumn, said
 from streams.columns.pieces import ArmPieces, Uncut, answer_form, decided
+from streams.columns.plain import WaitingQuery
 from streams.operators.contract import BEHIND, Emit, EmitBatch, Position, Skip, Span
 from streams.operators.selection.dispatch import RECORD_BYTES, ROW_BYTES
-from streams.operators.selection.plain import WaitingQuery
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from schemas.codec import Codec
     from streams.columns.asking import Found, Waiting
     from streams.columns.pieces import AnswerForm
+    from streams.columns.plain import PlainQueries
     from streams.operators.configuration import Deployed
     from streams.operators.contract import Effects, Record
     from streams.operators.selection.pending import Quota
-    from streams.operators.selection.plain import PlainQueries
     from streams.operators.selection.state_view import Arms
 
 Pieces = tuple[bytes, tuple[bytes, ...], bytes]  # name of the application, form of an answer, decision

@@ -1,7 +1,8 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
-_Row: TypeAlias = tuple[str, str, bytes | None, str | None, str, int, int, int, int, int, int, int, int, int]
+_Headers: TypeAlias = tuple[tuple[str, bytes], ...]
+_Row: TypeAlias = tuple[str, str, bytes | None, str | None, str, _Headers, int, int, int, int, int, int, int, int, int]
 
 class Asked:
     received_us: int

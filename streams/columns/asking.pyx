@@ -13,13 +13,13 @@ from cpython.unicode cimport PyUnicode_AsUTF8AndSize
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
-from streams.columns.batches cimport Output, begin_batch, finish_batch, release
+from streams.columns.batches cimport Output, begin_batch, finish_batch, headers_in, release
 from streams.columns.saying cimport Answer, Who, answer_at, answers_in, write_prediction
 from streams.columns.texts cimport Text, as_bytes, as_str, same, text_of
 from streams.operators.id_times cimport hash_of
 
 cdef enum:  # of a row's numbers, as `Poll.take` has them
-    PARTITION, OFFSET, SENT, DEADLINE, UNTIL, ARM, STATE, PLACES, TEXTS, ID, KEY, CONTEXT, TOKEN
+    PARTITION, OFFSET, SENT, DEADLINE, UNTIL, ARM, STATE, PLACES, TEXTS, ID, KEY, CONTEXT, TOKEN, HEADS
     FIELDS
 
 cdef enum:
@@ -65,7 +65,7 @@ cdef class Asked:
         self.renamed, self.due_us, self.places, self.slack_us = {}, NEVER, 0, -1
         for row in range(self.count):
             at = self.row(row)
-            if at[TEXTS] < 0 or at[TEXTS] + _size(at, 4) > len(texts) or at[ID] < 0 or at[ARM] < 0 or at[STATE] < 0:
+            if at[TEXTS] < 0 or at[TEXTS] + _size(at, 5) > len(texts) or at[ID] < 0 or at[HEADS] < 1 or at[ARM] < 0 or at[STATE] < 0:
                 raise ValueError("not what was taken")
             self.due_us = min(self.due_us, _bucket(at[UNTIL]))
             self.places += at[PLACES]
@@ -81,7 +81,7 @@ cdef class Asked:
         return <const int64_t*>PyBytes_AS_STRING(self.numbers) + FIELDS * row
 
     cdef Text text(self, Py_ssize_t row, int field) noexcept:
-        """Return the id, key, context or token of a row."""
+        """Return the id, key, context, token or headers of a row."""
         cdef const int64_t* at = self.row(row)
         cdef Text found
         found.at = <const uint8_t*>PyBytes_AS_STRING(self.texts) + at[TEXTS] + _size(at, field - ID)
@@ -104,13 +104,14 @@ cdef class Asked:
         return 0
 
     cdef tuple given(self, Py_ssize_t row):
-        """Return a row for Python: id, row id, key, context, token, partition, offset, four times, arm, state, places."""
+        """Return a row for Python: id, row id, key, context, token, headers, partition, offset, four times, arm, state,
+        places."""
         cdef const int64_t* at = self.row(row)
         context = self.text(row, CONTEXT)
         return (
             as_str(self.text(row, ID)), as_str(self.row_id(row)), as_bytes(self.text(row, KEY)),
             None if context.size < 0 else as_str(context), as_str(self.text(row, TOKEN)),
-            at[PARTITION], at[OFFSET], at[SENT], self.received_us, at[DEADLINE], at[UNTIL], at[ARM], at[STATE], at[PLACES],
+            headers_in(self.text(row, HEADS)), at[PARTITION], at[OFFSET], at[SENT], self.received_us, at[DEADLINE], at[UNTIL], at[ARM], at[STATE], at[PLACES],
         )
 
     def parts(self, bytes inputs not None, Py_ssize_t most, double share, int64_t back_us):
@@ -483,7 +484,7 @@ cdef class Found:
         cdef const int64_t* at = asked.row(row)
         cdef Who who
         who.id, who.application, who.key = asked.text(row, ID), text_of(application), asked.text(row, KEY)
-        who.context, who.token = asked.text(row, CONTEXT), asked.text(row, TOKEN)
+        who.context, who.token, who.heads = asked.text(row, CONTEXT), asked.text(row, TOKEN), asked.text(row, HEADS)
         who.sent_us, who.received_us, who.deadline_us, who.answered_us = (
             at[SENT], asked.received_us, at[DEADLINE], answered_us
         )

@@ -6,7 +6,9 @@
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memset
-from streams.columns.texts cimport Place, Text, lose, none, place_in, read_byte, read_bytes, read_long, text_of
+from streams.columns.texts cimport (
+    Place, Text, as_bytes, as_str, is_utf8, lose, none, place_in, read_byte, read_bytes, read_long, text_of
+)
 
 cdef extern from *:
     """
@@ -91,6 +93,9 @@ cdef struct Taken:
     int64_t stamp_us
     Text key, value  # of the batch's bytes
     int64_t headers
+    Text heads  # how many headers there are, and they themselves, as they are written
+    int64_t heads_size  # bytes of their names and contents
+    bint are_names  # whether the names of all are UTF-8
 
 
 cdef inline uint64_t big(const uint8_t* at, int width) noexcept nogil:
@@ -139,6 +144,7 @@ cdef inline bint next_record(Opened* batch, Taken* record) noexcept nogil:
     """Read the next record; False = there is none left, or it is not what it says (`batch.place.bad`)."""
     cdef Place* place = &batch.place
     cdef Place inside
+    cdef Text name
     cdef int64_t delta_ms, count
     if batch.next >= batch.count:
         return False
@@ -156,11 +162,15 @@ cdef inline bint next_record(Opened* batch, Taken* record) noexcept nogil:
     record.offset = batch.base + batch.next
     record.key = _read_nullable(&inside)
     record.value = _read_nullable(&inside)
+    record.heads.at = inside.at
+    record.heads_size, record.are_names = 0, True
     count = record.headers = read_long(&inside)
     while count > 0 and not inside.bad:
-        read_bytes(&inside, read_long(&inside))
-        _read_nullable(&inside)
+        name = read_bytes(&inside, read_long(&inside))
+        record.are_names = record.are_names and is_utf8(name)
+        record.heads_size += name.size + max(_read_nullable(&inside).size, 0)
         count -= 1
+    record.heads.size = inside.at - record.heads.at
     if inside.bad or count or inside.at != inside.end or place.bad:
         lose(place)
         return False
@@ -281,16 +291,21 @@ cdef inline int begin_batch(Output* output) except -1 nogil:
     return 0
 
 
-cdef inline int begin_record(Output* output, int64_t index, Text key, size_t value_size) except -1 nogil:
-    """Begin a record without headers: exactly so many bytes of its value follow, then `end_record`.
+cdef inline int begin_record(
+    Output* output, int64_t index, Text key, size_t value_size, size_t heads_size = 1
+) except -1 nogil:
+    """Begin a record: exactly so many bytes of its value follow, then `end_record`.
 
     Args:
         output: where a batch was begun.
         index: of the record in its batch.
         key: of the record, if it has one.
         value_size: bytes.
+        heads_size: bytes of its headers, as `Taken.heads` has them; 1 = it has none.
     """
-    write_long(output, <int64_t>(3 + long_size(index) + text_size(key) + long_size(value_size) + value_size))
+    write_long(
+        output, <int64_t>(2 + long_size(index) + text_size(key) + long_size(value_size) + value_size + heads_size)
+    )
     write_byte(output, 0)  # attributes
     write_byte(output, 0)  # its time is the batch's
     write_long(output, index)
@@ -298,8 +313,22 @@ cdef inline int begin_record(Output* output, int64_t index, Text key, size_t val
     return write_long(output, <int64_t>value_size)
 
 
-cdef inline int end_record(Output* output) except -1 nogil:
-    return write_byte(output, 0)  # no headers
+cdef inline int end_record(Output* output, const Text* heads = NULL) except -1 nogil:
+    """End a record with its headers, as `Taken.heads` has them; without them it has none."""
+    return write_byte(output, 0) if heads == NULL else write_bytes(output, heads[0])
+
+
+cdef inline tuple headers_in(Text heads):
+    """Return headers, as `Taken.heads` has them, as Python has them; those that are not read are none."""
+    cdef Place place = place_in(heads)
+    cdef int64_t left = read_long(&place)
+    cdef Text name
+    cdef list found = []
+    while left > 0 and not place.bad:
+        name = read_bytes(&place, read_long(&place))
+        found.append((as_str(name), as_bytes(_read_nullable(&place))))
+        left -= 1
+    return tuple(found)
 
 
 cdef inline int write_record(Output* output, int64_t index, Text key, Text value) except -1 nogil:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streams.operators.contract import NONE_UNREAD, Batch, Loaded, Operator, Ran
+from streams.operators.contract import NONE_UNREAD, Batch, Loaded, Operator, Phase, Ran
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from schemas.records import PolicyState
-    from streams.operators.contract import AskNow, Effects, Needs, Record, StateKey, Unread
+    from streams.operators.contract import Effects, Needs, Record, StateKey, Unread
 
     Unpack = Callable[[Batch], list[Record]]  # the wanted records of a batch
 
@@ -25,10 +25,6 @@ class Behind(Operator):
     def __init__(self, kernel: Operator) -> None:
         self._kernel = kernel
 
-    def connect(self, ask: AskNow) -> None:
-        """Pass it on."""
-        self._kernel.connect(ask)
-
     def on_records(self, records: Sequence[Record], now_us: int) -> Effects:
         """Pass them on."""
         return self._kernel.on_records(records, now_us)
@@ -37,9 +33,9 @@ class Behind(Operator):
         """Pass it on."""
         return self._kernel.on_timer(now_us, unread)
 
-    def on_caught_up(self, now_us: int) -> Effects:
+    def on_phase(self, phase: Phase, now_us: int) -> Effects:
         """Pass it on."""
-        return self._kernel.on_caught_up(now_us)
+        return self._kernel.on_phase(phase, now_us)
 
     def on_states(self, states: Mapping[StateKey, PolicyState | None], now_us: int) -> Effects:
         """Pass them on."""
@@ -53,21 +49,9 @@ class Behind(Operator):
         """Pass it on."""
         return self._kernel.on_loaded(loaded, now_us)
 
-    def on_assigned(self, starts: Mapping[int, int]) -> None:
-        """Pass it on."""
-        self._kernel.on_assigned(starts)
-
-    def on_written(self, records: Sequence[Record]) -> None:
+    def on_partitions(self, starts: Mapping[int, int | None]) -> None:
         """Pass them on."""
-        self._kernel.on_written(records)
-
-    def on_revoked(self, partitions: Sequence[int]) -> None:
-        """Pass it on."""
-        self._kernel.on_revoked(partitions)
-
-    def on_stop(self, now_us: int) -> Effects:
-        """Pass it on."""
-        return self._kernel.on_stop(now_us)
+        self._kernel.on_partitions(starts)
 
     def needs(self) -> Needs:
         """Return its needs."""

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from schemas.codec import Codec
     from streams.columns.behind import Unpack
     from streams.columns.select import Inside
-    from streams.operators.contract import Operator
+    from streams.operators.contract import AskNow, Operator
     from streams.operators.join.kernel import Joiner
     from streams.operators.learn.kernel import Learner
     from streams.operators.selection.kernel import Selection
@@ -32,13 +32,14 @@ def before_selection(
     codec: Codec,
     unpack: Unpack,
     margin_us: int | None,
+    ask: AskNow | None = None,
 ) -> Fronted:
     """Return selection with models inside, behind columns; arguments are those of `select.ColumnSelection`."""
     try:
         from streams.columns.select import columns_for_selection
     except ImportError:  # no compiler when Skysail was installed
         return Fronted(kernel)
-    columns = columns_for_selection(kernel, selection, models, codec, unpack, margin_us)
+    columns = columns_for_selection(kernel, selection, models, codec, unpack, margin_us, ask)
     return Fronted(kernel) if columns is None else Fronted(columns, frozenset({topics.QUERIES}))
 
 

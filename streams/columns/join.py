@@ -56,7 +56,7 @@ def columns_for_joiner(kernel: Joiner, codec: Codec, unpack: Unpack) -> ColumnJo
 def _is_written(codec: Codec, one: Example) -> bool:
     """Tell whether columns make of an example what the codec says."""
     columns = ColumnJoiner(Joiner(codec, JoinerSettings(1)), codec, lambda _: [])
-    columns.on_assigned({0: 0})
+    columns.on_partitions({0: 0})
     for topic, record in ((topics.PREDICTIONS, one.prediction), (topics.FEEDBACK, one.feedback)):
         data = written([(None, codec.encode(record))], ENDED_US // 1000)
         effects = columns.on_records([Batch(topic, 0, 0, 1, data)], ENDED_US)

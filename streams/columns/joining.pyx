@@ -331,7 +331,7 @@ cdef class Joining:
         cdef Owner owner
         cdef uint64_t key
         cdef int64_t second
-        if taken.headers or taken.value.size < 0 or taken.value.size + OFFSET_BYTES > self._usual:
+        if not taken.are_names or taken.value.size < 0 or taken.value.size + OFFSET_BYTES > self._usual:
             return False
         if not -LATEST_US < taken.stamp_us < LATEST_US:
             return False

@@ -75,7 +75,7 @@ def _are_read(codec: Codec, unpack: Unpack, seen: Sequence[Observation]) -> bool
 
 def _learnt(learner: Learner | ColumnLearner, polls: Sequence[Sequence[Record | Batch]]) -> Mapping[str, PolicyState]:
     """Return the states after some polls of a partition of which nothing is stored."""
-    learner.on_assigned({0: 0})
+    learner.on_partitions({0: 0})
     states: dict[str, PolicyState] = {}
     for poll in polls:
         effects = learner.on_records(poll, 1)  # type: ignore[arg-type]  # a learner's have no batches

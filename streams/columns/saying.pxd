@@ -20,6 +20,7 @@ cdef enum:  # kinds of answers
 
 cdef struct Who:  # has asked, and when
     Text id, application, key, context, token  # a key or context of size -1: there is none
+    Text heads  # headers, as `batches.Taken` has them
     int64_t sent_us, received_us, deadline_us, answered_us
 
 
@@ -87,7 +88,7 @@ cdef inline int begin_prediction(
     cdef size_t size = <size_t>(head.size + tail.size) + middle_size + text_size(who.id) + text_size(who.application)
     size += 1 + (text_size(who.context) if who.context.size >= 0 else 0) + text_size(who.token)
     size += long_size(who.sent_us) + long_size(who.received_us) + long_size(who.deadline_us) + long_size(who.answered_us)
-    begin_record(output, number, who.key, size)
+    begin_record(output, number, who.key, size, <size_t>who.heads.size)
     write_bytes(output, head)
     write_text(output, who.id)
     write_text(output, who.application)
@@ -102,7 +103,7 @@ cdef inline int end_prediction(Output* output, const Who* who, Text tail) except
     write_long(output, who.answered_us)
     write_text(output, who.token)
     write_bytes(output, tail)
-    return end_record(output)
+    return end_record(output, &who.heads)
 
 
 cdef inline size_t _answer_size(const Answer* answer) noexcept nogil:

@@ -3,7 +3,7 @@
     Batch ─▶ Poll ─▶ runs ─┬─ of plain rows ─▶ arms drawn ─▶ models asked here ─▶ EmitBatch, Span
     Record ────────────────┴─ of all others ─▶ records ────▶ the kernel behind it
 
-Which queries are plain `operators.selection.plain` says by application, and `selection.pyx` by what is in their bytes.
+Which queries are plain `plain` says by application, and `selection.pyx` by what is in their bytes.
 Nothing is decided here that the kernel would decide otherwise: the same draw, the same answer, the same bytes. What a
 model is not sure to answer in a millisecond, or answers otherwise than with one number or text a row, is the kernel's.
 """
@@ -13,6 +13,7 @@ from __future__ import annotations
 import sys
 from collections import Counter, OrderedDict
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
@@ -27,10 +28,11 @@ from streams.columns.ask import AskedElsewhere, Decides, TakenRows
 from streams.columns.batches import Slices
 from streams.columns.behind import Behind
 from streams.columns.pieces import ArmPieces, Uncut, answer_form, decided, query_form, together_form
+from streams.columns.plain import Answers, PlainQueries, asks_all
 from streams.operators.contract import NONE_UNREAD, Batch, EmitBatch, Load, Position, Predict, Skip, Span, Unload
 from streams.operators.selection.kernel import MARGIN_PART, MARGIN_US
-from streams.operators.selection.plain import Answers, asks_all
 from streams.operators.statistics import BY_COLUMNS, MAX_LABELS, NOT_BY_COLUMNS, render
+from streams.operators.times import sent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -71,6 +73,7 @@ def columns_for_selection(
     codec: Codec,
     unpack: Unpack,
     margin_us: int | None = None,
+    ask: AskNow | None = None,
 ) -> ColumnSelection | None:
     """Return selection that takes batches of queries, too; arguments are those of `ColumnSelection`.
 
@@ -84,7 +87,7 @@ def columns_for_selection(
         answer_form(codec, "sample", ArmPieces(_SAMPLE, "model", "1"), int)
     except (Uncut, SchemaError):
         return None
-    return ColumnSelection(kernel, selection, models, codec, unpack, margin_us)
+    return ColumnSelection(kernel, selection, models, codec, unpack, margin_us, ask)
 
 
 class DirectModel(Protocol):
@@ -169,6 +172,7 @@ class _ColumnApplication:
         states: by context, those lately used, the last one last.
         forms: of its answers, by arm, version and kind.
         deciding: states of the poll's rows.
+        late: how answers are written to what came too late, by their message.
     """
 
     deployed: Deployed
@@ -178,6 +182,7 @@ class _ColumnApplication:
     states: OrderedDict[str | None, _Decider] = field(default_factory=OrderedDict)
     forms: dict[tuple[int, str, int], AnswerForm] = field(default_factory=dict)
     deciding: list[_Decider] = field(default_factory=list)
+    late: dict[str, TogetherForm] = field(default_factory=dict)
 
 
 class ColumnSelection(Behind):
@@ -190,6 +195,7 @@ class ColumnSelection(Behind):
         codec: of the deployment.
         unpack: returns the records of a batch.
         margin_us: as selection's setting.
+        ask: asks models at once; None = that cannot be.
     """
 
     def __init__(
@@ -200,27 +206,24 @@ class ColumnSelection(Behind):
         codec: Codec,
         unpack: Unpack,
         margin_us: int | None = None,
+        ask: AskNow | None = None,
     ) -> None:
         super().__init__(kernel)
         self._selection = selection
+        self._plain = PlainQueries(selection)
         self._models = models
         self._codec = codec
         self._unpack = unpack
         self._margin_us = -1 if margin_us is None else margin_us
-        self._ask: AskNow | None = None
+        self._ask = ask
         self._applications: dict[str, _ColumnApplication] = {}
         self._whys: dict[str, str] = {}
         self._is_changed = True
         self._slices = Slices()
         self._answered: Counter[str] = Counter()  # by application
-        self._elsewhere = AskedElsewhere(selection.plain, codec)
+        self._elsewhere = AskedElsewhere(self._plain, codec)
         self._left: Counter[str] = Counter()  # by why
         self._owed: Effects = []  # by models, from calls that failed
-
-    def connect(self, ask: AskNow) -> None:
-        """Ask models by this."""
-        self._ask = ask
-        super().connect(ask)
 
     def on_records(self, records: Sequence[Record | Batch], now_us: int) -> Effects:
         """Take a poll's records, in order; what models want is performed even if that fails."""
@@ -263,15 +266,10 @@ class ColumnSelection(Behind):
         self._elsewhere.give_due(now_us)
         return self._with_owed(super().on_timer(now_us, unread))
 
-    def on_assigned(self, starts: Mapping[int, int]) -> None:
-        """Start with nothing that waits."""
-        self._elsewhere.drop(starts)
-        super().on_assigned(starts)
-
-    def on_revoked(self, partitions: Sequence[int]) -> None:
+    def on_partitions(self, starts: Mapping[int, int | None]) -> None:
         """Forget what waits of these partitions."""
-        self._elsewhere.drop(partitions)
-        super().on_revoked(partitions)
+        self._elsewhere.drop(starts)
+        super().on_partitions(starts)
 
     def needs(self) -> Needs:
         """Return the kernel's needs, and when what waits here is due."""
@@ -282,7 +280,7 @@ class ColumnSelection(Behind):
 
     def _on_batches(self, batches: list[Batch], now_us: int, effects: Effects) -> None:
         """Answer what is plain, and leave the rest, run by run."""
-        self._selection.plain.quotas.set_limits()
+        self._plain.quotas.set_limits()
         self._follow()
         its = [(each, each.lane) for each in self._applications.values() if each.lane is not None][:MOST_LANES]
         lanes = [each for each, _ in its]
@@ -295,6 +293,8 @@ class ColumnSelection(Behind):
             self._learn_forms(records)
             effects += self._kernel.on_records(records, now_us)
             return
+        for number in poll.late():
+            self._answer_late(poll, lanes, number, now_us, effects)
         wanted: list[StateKey] = []
         for number in poll.lanes_of(0, poll.count):
             if not self._draws(poll, number, lanes[number], now_us, wanted):
@@ -306,9 +306,40 @@ class ColumnSelection(Behind):
         self._selection.fetch(wanted, now_us, effects)
         self._note_left(poll, left)
 
+    def _answer_late(
+        self, poll: Poll, lanes: list[_ColumnApplication], number: int, now_us: int, effects: Effects
+    ) -> None:
+        """Answer the rows of an application by default whose time was over when they came."""
+        its, plain = lanes[number], self._plain
+        name, ages = its.deployed.application.name, poll.ages(number)
+        forms = None if self._may_forget(name, poll) else self._late_forms(its, ages)
+        if forms is None:
+            poll.leave_late(number)
+            return
+        held = _Recents(lanes, plain.quotas)
+        head, middle, _ = forms[0]
+        answered = poll.answer_late(number, head, middle, [form.tail for form in forms], held, MOST_BYTES)
+        held.give_back()
+        _emit(answered, effects)
+        plain.count_late(name, Answers({}, *answered.of(number)[1:]), ages[-1][0], now_us)
+        self._answered[name] += len(answered.of(number)[2])
+
+    def _late_forms(self, its: _ColumnApplication, ages: list[tuple[int, bool]]) -> list[TogetherForm] | None:
+        """Return how late rows are answered, each with how long ago it was sent; None: that has no column form."""
+        known, deployed, said = its.late, its.deployed, [sent(ago_us, has_clock=has) for ago_us, has in ages]
+        if len(known) > MOST_TOGETHER:
+            known.clear()
+        for message in {*said} - known.keys():
+            answer = partial(self._plain.late, deployed, message)
+            try:
+                known[message] = together_form(self._codec, deployed.application.name, answer)
+            except (Uncut, SchemaError):
+                return None
+        return [known[message] for message in said]
+
     def _draws(self, poll: Poll, number: int, its: _ColumnApplication, now_us: int, wanted: list[StateKey]) -> bool:
         """Tell whether an application answers now, and have it draw by its states as they were read last."""
-        plain, application, lane = self._selection.plain, its.deployed.application, its.lane
+        plain, application, lane = self._plain, its.deployed.application, its.lane
         places = poll.places_of(number) if its.is_outside else 1
         if lane is None or plain.is_timed() or not plain.has_room(application.name, places):
             return False
@@ -331,14 +362,14 @@ class ColumnSelection(Behind):
 
         Else a row that waits for its state changes nothing for the others but that it is known, whenever it comes.
         """
-        recent = self._selection.plain.quotas.by_name[name].recent
+        recent = self._plain.quotas.by_name[name].recent
         return any(recent.of(number).size + poll.count >= recent.capacity for number in poll.partitions())
 
     def _decider(
         self, its: _ColumnApplication, context: str | None, now_us: int, wanted: list[StateKey]
     ) -> _Decider | None:
         """Return what decides queries with a context; None: it has not been read, or asks otherwise."""
-        arms = self._selection.plain.arms(its.deployed, context, now_us, wanted)
+        arms = self._plain.arms(its.deployed, context, now_us, wanted)
         if arms is None:
             return None
         known = its.states.get(context)
@@ -354,12 +385,12 @@ class ColumnSelection(Behind):
     ) -> None:
         """Answer the runs of plain rows, and give the kernel the others, in order."""
         if any(lanes[number].is_outside for number in poll.lanes_of(0, poll.count)):
-            self._selection.plain.next_turn()
+            self._plain.next_turn()
         runs = [*poll.runs(), (False, poll.count)]
         if len(runs) > MOST_RUNS + 1:
             for number in poll.lanes_of(0, poll.count):
                 poll.leave(0, number, "turns")
-            effects += self._kernel.on_records(left.all(), now_us)
+            effects += self._kernel.on_records(left.some(poll.hand_over(poll.count)), now_us)
             return
         for (is_left, begin), (_, end) in pairwise(runs):
             if is_left:
@@ -390,7 +421,7 @@ class ColumnSelection(Behind):
 
     def _ask_elsewhere(self, poll: Poll, run: _RowRun, number: int, now_us: int, effects: Effects) -> None:
         """Ask the workers of an application's rows, which wait from now on."""
-        its, held = run.lanes[number], _Recents(run.lanes, self._selection.plain.quotas)
+        its, held = run.lanes[number], _Recents(run.lanes, self._plain.quotas)
         taken = TakenRows(*poll.take(run.begin, run.end, number, held))
         held.give_back()
         by = [decider.elsewhere for decider in its.deciding]
@@ -492,7 +523,7 @@ class ColumnSelection(Behind):
     def _together(self, its: _ColumnApplication, decider: _Decider, given: tuple[_Given, ...]) -> TogetherForm | None:
         """Return how an answer of all models is written, as the kernel makes it; None: it has no column form."""
         if given not in decider.together:
-            arms, plain, name = decider.arms, self._selection.plain, its.deployed.application.name
+            arms, plain, name = decider.arms, self._plain, its.deployed.application.name
             ok = Outcome.OK
             outputs = [
                 ModelOutput(model, *each[:1], ok, each[1]) for model, each in zip(arms.names, given, strict=True)
@@ -521,15 +552,10 @@ class ColumnSelection(Behind):
 
     def _write(self, poll: Poll, run: _RowRun, lanes: Iterable[int], answered_us: int, effects: Effects) -> None:
         """Write the answers of a run, and count them."""
-        plain, held = self._selection.plain, _Recents(run.lanes, self._selection.plain.quotas)
+        plain, held = self._plain, _Recents(run.lanes, self._plain.quotas)
         answered: Answered = poll.answer(run.begin, run.end, answered_us, held, MOST_BYTES)
         held.give_back()
-        for partition, data, count, spans in answered.batches:
-            completes = tuple([Span(topics.QUERIES, partition, *span) for span in spans])
-            effects.append(EmitBatch(topics.PREDICTIONS, partition, data, count, completes))
-        if answered.copies:
-            copies = [Position(topics.QUERIES, *place) for place in answered.copies]
-            effects.append(Skip(tuple(copies), "duplicate_query"))
+        _emit(answered, effects)
         for number in lanes:
             its, given = run.lanes[number], answered.of(number)
             name, names = its.deployed.application.name, its.deciding[0].arms.names
@@ -552,7 +578,7 @@ class ColumnSelection(Behind):
             return
         self._is_changed = False
         known, self._applications, self._whys = self._applications, {}, {}
-        for name, deployed in self._selection.plain.applications().items():
+        for name, deployed in self._plain.applications().items():
             if isinstance(deployed, str):
                 self._whys[name] = deployed
             elif name in known and known[name].deployed is deployed:
@@ -563,7 +589,7 @@ class ColumnSelection(Behind):
 
     def _made(self, deployed: Deployed, form: tuple[str, tuple[int, ...]]) -> _ColumnApplication:
         """Return an application whose inputs have this form, if it is known and can be read."""
-        made = _ColumnApplication(deployed, form, self._selection.plain.is_outside(deployed))
+        made = _ColumnApplication(deployed, form, self._plain.is_outside(deployed))
         if form[0] and not (made.is_outside and not self._elsewhere.fits(form)):
             name = deployed.application.name
             try:
@@ -651,6 +677,16 @@ class _Recents:
         """Take over what has been added."""
         for recent, its in self._lent.values():
             its.generation, its.size = recent.generation, recent.size
+
+
+def _emit(answered: Answered, effects: Effects) -> None:
+    """Have answers written; copies need none."""
+    for partition, data, count, spans in answered.batches:
+        completes = tuple([Span(topics.QUERIES, partition, *span) for span in spans])
+        effects.append(EmitBatch(topics.PREDICTIONS, partition, data, count, completes))
+    if answered.copies:
+        copies = [Position(topics.QUERIES, *place) for place in answered.copies]
+        effects.append(Skip(tuple(copies), "duplicate_query"))
 
 
 def _complete(prediction: Prediction) -> Prediction:

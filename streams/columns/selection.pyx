@@ -34,7 +34,8 @@ cdef enum:
     SEVERAL = -4  # instead of a lane: an id of several
     WAITS = -5  # instead of a lane: left, and it does not matter which rows that are not left come first
     HANDED = -6  # instead of a lane: left, and Python has it
-    TAKEN_FIELDS = 13  # of a row that is taken
+    LATE = -16  # minus its lane, instead of that: its time was over when it came
+    TAKEN_FIELDS = 14  # of a row that is taken
 
 # Why a query is left to Python; `WHYS` has their words.
 cdef enum:
@@ -70,15 +71,16 @@ cdef extern from *:
     """
     uint32_t crc32_of(const uint8_t* at, size_t size) noexcept nogil
 
-cdef int64_t AHEAD_US = 1_000_000  # as `operators.selection.times.AHEAD_US`
+cdef int64_t AHEAD_US = 1_000_000  # as `operators.times.AHEAD_US`
 cdef int64_t MOST_AGE_US = 1 << 45  # a year: so far apart sums of times do not overflow
 cdef uint32_t MARKS = 1 << 12  # as in `operators.ids`
 
 cdef struct Row:
-    Text id, key, context, token  # a context of size -1: it has none
+    Text id, key, context, token, heads  # a context of size -1: it has none
     const uint8_t* numbers
     int64_t offset, sent_us, deadline_us
     int lane, arm, batch, why, state
+    bint has_clock  # it says itself when it was sent
     int64_t places  # that it takes, see `pending.Quota`
     Py_ssize_t place  # among the rows of its arm
 
@@ -315,8 +317,9 @@ cdef class Poll:
         cdef Place place = place_in(record.value)
         cdef Text name
         cdef int index
-        if record.headers:
+        if not record.are_names:
             return HEADERS
+        row.heads = record.heads
         if not read_same(&place, text_of((<Lane>self.lanes[0]).head)):
             return FOREIGN
         row.id, name = read_text(&place), read_text(&place)
@@ -353,22 +356,119 @@ cdef class Poll:
         if has_slo and not (isfinite(slo_ms) and 0.0 <= slo_ms * 1000.0 <= <double>lane.longest_us):
             return FIELDS
         row.places = 1
-        if record.value.size > PLACE_BYTES:
-            row.places += (record.value.size - lane.width + max(record.key.size, 0)) // PLACE_BYTES
+        if record.value.size > PLACE_BYTES or record.headers:
+            row.places += (record.value.size - lane.width + max(record.key.size, 0) + record.heads_size) // PLACE_BYTES
         return self._times(record, row, lane, <int64_t>(slo_ms * 1000.0) if has_slo else lane.slo_us, found)
 
     cdef int _times(self, Taken* record, Row* row, Lane lane, int64_t slo_us, int found) noexcept:
         """Tell whether there is time for an answer; the clock of its sender is right, or Python says so."""
         cdef int64_t margin_us = lane.margin_of(slo_us)
+        row.has_clock = row.sent_us != 0
         row.sent_us = row.sent_us or record.stamp_us
         # So far apart that sums cannot overflow.
         if not self.now_us - MOST_AGE_US < row.sent_us <= self.now_us + AHEAD_US:
             return TIMES
         row.deadline_us = row.sent_us + slo_us
-        if row.deadline_us - margin_us <= self.now_us:
+        if row.deadline_us - margin_us > self.now_us:
+            row.lane = found
+        elif row.sent_us <= self.now_us:
+            row.lane = LATE - found
+        else:
             return TIMES
-        row.lane = found
         return FINE
+
+    def late(self):
+        """Return which lanes have rows whose time was over when they came, and are answered first of all.
+
+        Who has the id of another row is left to Python: there it is seen who comes first. So are all, if a row's id is
+        not known.
+        """
+        cdef Py_ssize_t index
+        cdef int why
+        cdef set others = set(), found = set()
+        cdef bint is_known = True
+        for index in range(self.count):
+            why = self.rows[index].why
+            is_known = is_known and why != HEADERS and why != FOREIGN
+            if self.rows[index].lane > LATE:
+                others.add(self._id(self.rows + index))
+        for index in range(self.count):
+            if self.rows[index].lane <= LATE:
+                if not is_known or self._id(self.rows + index) in others:
+                    self.rows[index].lane, self.rows[index].why = LEFT, TIMES
+                else:
+                    found.add(LATE - self.rows[index].lane)
+        return found
+
+    def leave_late(self, int lane):
+        """Leave a lane's late rows to Python."""
+        cdef Py_ssize_t index
+        for index in range(self.count):
+            if self.rows[index].lane == LATE - lane:
+                self.rows[index].lane, self.rows[index].why = LEFT, TIMES
+
+    def ages(self, int lane):
+        """Return how long ago a lane's late rows were sent (us), and whether they say so themselves."""
+        cdef Py_ssize_t index
+        cdef list found = []
+        for index in range(self.count):
+            if self.rows[index].lane == LATE - lane:
+                found.append((self.now_us - self.rows[index].sent_us, bool(self.rows[index].has_clock)))
+        return found
+
+    def answer_late(
+        self, int number, bytes head not None, bytes middle not None, list tails not None, recents not None,
+        Py_ssize_t most_bytes
+    ):
+        """Answer a lane's late rows by default.
+
+        Args:
+            number: of the lane.
+            head: framing of an answer.
+            middle: between context and times.
+            tails: behind the token, row by row.
+            recents: as of `answer`.
+            most_bytes: of a record batch, unless one record has more.
+
+        Returns:
+            An `Answered`.
+
+        Raises:
+            ValueError: there is not a tail a row.
+        """
+        cdef Answered answered = Answered([(<Lane>lane).arms for lane in self.lanes])
+        cdef Lane lane = <Lane?>self.lanes[number]
+        cdef Recent recent = None
+        cdef Row* row
+        cdef Py_ssize_t index, place = 0, written_rows = -1
+        cdef int partition = -1, found
+        for index in range(self.count):
+            row = self.rows + index
+            if row.lane != LATE - number:
+                continue
+            if place >= len(tails):
+                raise ValueError("not a tail a row")
+            found = self.batches[row.batch][1]
+            if found != partition or <Py_ssize_t>self.output.size > most_bytes:
+                self._close(answered, partition, written_rows, self.now_us)
+                recent, partition, written_rows = recents(number, found), found, 0
+                begin_batch(&self.output)
+            row.lane = TAKEN
+            if recent.add(row):
+                self._write_late(row, lane, written_rows, text_of(head), text_of(middle), text_of(<bytes?>tails[place]))
+                answered.note_late(row, number, self.now_us)
+                written_rows += 1
+            else:
+                answered.again(partition, row.offset, number)
+            place += 1
+        self._close(answered, partition, written_rows, self.now_us)
+        return answered
+
+    cdef int _write_late(self, Row* row, Lane lane, Py_ssize_t number, Text head, Text middle, Text tail) except -1:
+        cdef Who who = self._who(row, lane, self.now_us)
+        begin_prediction(&self.output, number, &who, head, <size_t>middle.size, tail)
+        write_bytes(&self.output, middle)
+        return end_prediction(&self.output, &who, tail)
 
     def runs(self):
         """Return the runs of rows that are answered here or left, in order: whether they are left, and from where on.
@@ -380,7 +480,7 @@ cdef class Poll:
         cdef int is_left, last = -1
         for index in range(self.count):
             is_left = self.rows[index].lane == LEFT
-            if self.rows[index].lane != WAITS and is_left != last:
+            if self.rows[index].lane != WAITS and self.rows[index].lane != TAKEN and is_left != last:
                 found.append((is_left == 1, index))
                 last = is_left
         return found
@@ -659,7 +759,7 @@ cdef class Poll:
     cdef Who _who(self, Row* row, Lane lane, int64_t answered_us) noexcept:
         cdef Who who
         who.id, who.application, who.key = row.id, text_of(lane.name), row.key
-        who.context, who.token = row.context, row.token
+        who.context, who.token, who.heads = row.context, row.token, row.heads
         who.sent_us, who.received_us, who.deadline_us, who.answered_us = (
             row.sent_us, self.now_us, row.deadline_us, answered_us
         )
@@ -685,8 +785,8 @@ cdef class Poll:
 
         Returns:
             The new ones, as `TAKEN_FIELDS` numbers of 64 bits each (partition, offset, when sent, deadline, until when
-            it waits, arm, state, places; where its texts begin, sizes of id, key, context and token, -1 = it has none);
-            their texts; their inputs; partitions and offsets of copies.
+            it waits, arm, state, places; where its texts begin, sizes of id, key, context, token and headers, -1 = it
+            has none); their texts; their inputs; partitions and offsets of copies.
         """
         cdef Recent recent = None
         cdef Output texts, inputs
@@ -721,11 +821,12 @@ cdef class Poll:
         numbers[4] = row.deadline_us - lane.margin_of(row.deadline_us - row.sent_us)
         numbers[5], numbers[6], numbers[7], numbers[8] = self._draw(row, lane), row.state, row.places, <int64_t>texts.size
         numbers[9], numbers[10], numbers[11] = row.id.size, row.key.size, row.context.size
-        numbers[12] = row.token.size
+        numbers[12], numbers[13] = row.token.size, row.heads.size
         write_bytes(texts, row.id)
         write_bytes(texts, row.key)
         write_bytes(texts, row.context)
         write_bytes(texts, row.token)
+        write_bytes(texts, row.heads)
         given.at, given.size = row.numbers, lane.width
         write_bytes(inputs, given)
         given.at, given.size = <const uint8_t*>numbers, sizeof(numbers)
@@ -767,18 +868,22 @@ cdef class Answered:
         return 0
 
     cdef int note(self, Row* row, int64_t answered_us) except -1:
-        cdef list spans = self._spans
         cdef list arms = self._arms[row.lane]
+        arms[row.arm] += 1
+        self._slacks[row.lane] = row.deadline_us - row.sent_us
+        return self.note_late(row, row.lane, answered_us)
+
+    cdef int note_late(self, Row* row, int lane, int64_t answered_us) except -1:
+        """Note an answer that nobody was asked for."""
+        cdef list spans = self._spans
         if spans and spans[len(spans) - 1] == row.offset:
             spans[len(spans) - 1] = row.offset + 1
         else:
             spans.append(row.offset)
             spans.append(row.offset + 1)
-        arms[row.arm] += 1
-        self._taken[row.lane] += 1
-        self._late[row.lane] += answered_us > row.deadline_us
-        (<list>self._durations[row.lane]).append(answered_us - row.sent_us)
-        self._slacks[row.lane] = row.deadline_us - row.sent_us
+        self._taken[lane] += 1
+        self._late[lane] += answered_us > row.deadline_us
+        (<list>self._durations[lane]).append(answered_us - row.sent_us)
         return 0
 
     cdef int close(self, int partition, bytes data, Py_ssize_t count) except -1:

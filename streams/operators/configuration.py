@@ -60,6 +60,10 @@ class Deployed:
     forget_us: int = 0
 
 
+# Who asks more about a query than its policy's models once.
+GRAPH, CASCADE, HEDGE = "graph", "cascade", "hedge"
+
+
 class Configuration:
     """Follows the topics `applications` and `models`."""
 
@@ -164,6 +168,15 @@ def check_ranking(application: Application, policy: Policy) -> None:
         f"{policy.name} ranks candidates by {width} features, and the source {names} has {found}: make the widths"
         f" {width} together, or set the parameter features={found}",
     )
+
+
+def asks_more(application: Application, policy: Policy) -> str:
+    """Return who asks more about an application's queries than its policy's models once; empty = nobody."""
+    if application.stages:
+        return GRAPH
+    if is_stepwise(policy):
+        return CASCADE
+    return HEDGE if application.hedge else ""
 
 
 def apprentice(spec: str) -> Policy:

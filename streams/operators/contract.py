@@ -1,9 +1,12 @@
 """The one contract that every operator fulfils, and the effects it may ask for.
 
     records ──▶ on_records ────────────────┐
-    timer   ──▶ on_timer ──────────────────┼──▶ effects ──▶ a runtime performs them, or a test compares them
-    states  ──▶ on_states ─────────────────┤
-    models  ──▶ on_predicted, on_loaded ───┘
+    timer   ──▶ on_timer ──────────────────┤
+    states  ──▶ on_states ─────────────────┼──▶ effects ──▶ a runtime performs them, or a test compares them
+    models  ──▶ on_predicted, on_loaded ───┤
+    role    ──▶ on_phase ──────────────────┘
+
+    group   ──▶ on_partitions                  a runtime ◀── needs, statistics
 
 An operator does no I/O and reads no clock: `now_us` (microseconds since the epoch) is an argument. An input record is
 *complete* when its outcome is acknowledged: an effect names in `completes` the positions that are done once it has been
@@ -16,6 +19,7 @@ it cannot use of a batch it unpacks. If it raises, all that is not complete is r
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import Enum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 
@@ -186,7 +190,7 @@ class WriteStates(NamedTuple):
     """Compare-and-set one partition's states together with its offset, in one step.
 
     It is refused if the stored offset is not `expected`: another process wrote, or the store lost its last second. The
-    runtime then calls `on_revoked`, and reads again from the stored offset, or from before it as far as is read back.
+    runtime then calls `on_partitions`, and reads again from the stored offset, or as far before it as is read back.
     """
 
     partition: int
@@ -321,6 +325,7 @@ class Loaded(NamedTuple):
         took_us: how long that took.
         size_bytes: of the copy in memory; 0 = not known.
         is_lost: all that was loaded beside it is lost, too.
+        is_hopeless: nothing but another package would help.
     """
 
     model: str
@@ -330,6 +335,7 @@ class Loaded(NamedTuple):
     took_us: int = 0
     size_bytes: int = 0
     is_lost: bool = False
+    is_hopeless: bool = False
 
     @classmethod
     def of(
@@ -339,6 +345,43 @@ class Loaded(NamedTuple):
         return cls(load.model.name, load.model.version, load.copy, fault, took_us, size_bytes, is_lost)
 
 
+class ReadBack(NamedTuple):
+    """What an operator is given again at a start, so that it remembers: records whose outcomes are there already.
+
+    Attributes:
+        us: how far before the first incomplete record of the main topic reading begins. This only rebuilds the
+            operator's memory (ids it has seen); records before the start are already complete.
+        topics: consumed topics beside the main one that are read back as far.
+        has_written: whether `on_records` gets, before any record of its partitions, what the role has written since
+            its first incomplete record of the main topic. Some of it may come several times. It completes nothing,
+            and nothing that it leads to is performed.
+    """
+
+    us: int = 0
+    topics: frozenset[str] = frozenset()
+    has_written: bool = False
+
+
+class GroupNeeds(NamedTuple):
+    """What an operator wants of its group where its topics change while the role runs.
+
+    Attributes:
+        topics: to consume; None = those that the role says.
+        spread: what the consumer's assignor spreads partitions by, if it goes by anything. Another object than before
+            says that it would spread them otherwise now: the runtime joins the group anew.
+        is_getting_ready: whether it would rather not take records of its group yet: it has what it follows, and
+            prepares for them. The runtime joins the group without it after a while.
+    """
+
+    topics: frozenset[str] | None = None
+    spread: object = None
+    is_getting_ready: bool = False
+
+
+NO_READ_BACK: Final = ReadBack()
+NO_GROUP_NEEDS: Final = GroupNeeds()
+
+
 class Needs(NamedTuple):
     """The needs of an operator, which the runtime fulfils.
 
@@ -346,32 +389,29 @@ class Needs(NamedTuple):
         deadline_us: when `on_timer` must be called next; None = never.
         held: how much is in hand, if one record may hold many; counts against the role's bound as records do.
         paused: consumed topics to leave unread for now, because the operator holds as much of them as it may.
-        read_back_us: how far before the first incomplete record of the main topic reading begins. This only rebuilds
-            the operator's memory (ids it has seen); records before the start are already complete.
-        also_read_back: consumed topics beside the main one that are read back as far.
         is_told_unread: whether `on_timer` gets the numbers of unread records.
-        topics: consumed topics, where they change while the role runs; None = those that the role says.
-        spread: what the consumer's assignor spreads partitions by, if it goes by anything. Another object than before
-            says that it would spread them otherwise now: the runtime joins the group anew.
-        is_told_written: whether the operator gets, at a start, what its role has written since its first incomplete
-            record of the main topic.
-        is_getting_ready: whether it would rather not take records of its group yet: it has what it follows, and
-            prepares for them. The runtime joins the group without it after a while.
+        read_back: what it is given again at a start.
+        group: where its topics change.
     """
 
     deadline_us: int | None = None
     held: int = 0
     paused: frozenset[str] = frozenset()
-    read_back_us: int = 0
-    also_read_back: frozenset[str] = frozenset()
     is_told_unread: bool = False
-    topics: frozenset[str] | None = None
-    spread: object = None
-    is_told_written: bool = False
-    is_getting_ready: bool = False
+    read_back: ReadBack = NO_READ_BACK
+    group: GroupNeeds = NO_GROUP_NEEDS
 
 
 NO_NEEDS: Final = Needs()
+
+
+class Phase(Enum):
+    """What a role tells its operator about itself, once each."""
+
+    CAUGHT_UP = "caught up"  # everything has been given which lay in the topics that it follows at the start
+    STOPPING = "stopping"  # what is to be kept is to be said now; other calls may follow
+
+
 # Clocks of brokers may disagree by so much: an outcome may be dated before what it is the outcome of.
 CLOCKS_US: Final = 60_000_000
 Unread: TypeAlias = "Mapping[tuple[str, int], int]"
@@ -399,12 +439,8 @@ class Operator(Protocol):
         """
         return []
 
-    def connect(self, ask: AskNow) -> None:
-        """Take what asks models at once, once, before any record."""
-        return
-
-    def on_caught_up(self, now_us: int) -> Effects:
-        """Take that everything has been given which lay in the topics that it follows at the start."""
+    def on_phase(self, phase: Phase, now_us: int) -> Effects:
+        """Take how far the role is."""
         return []
 
     def on_states(self, states: Mapping[StateKey, PolicyState | None], now_us: int) -> Effects:
@@ -419,30 +455,19 @@ class Operator(Protocol):
         """Take what became of a copy."""
         raise RuntimeError("who loads models overrides this; nobody else is answered")
 
-    def on_assigned(self, starts: Mapping[int, int]) -> None:
-        """Own these partitions from now on. An operator whose topics change has no main one: its starts mean nothing.
+    def on_partitions(self, starts: Mapping[int, int | None]) -> None:
+        """Forget everything about these partitions, of all topics, and begin them anew, or hand them over.
 
-        `starts[p]` is the first incomplete offset of the main topic, as committed to the group. For an operator that
-        writes states it is as stored with them (0 if nothing is stored yet). Earlier records may follow, as far as the
-        operator reads back.
-        """
+        An operator whose topics change has no main one: its starts mean nothing. After a refused `WriteStates` the
+        partition is handed over, and begins anew as stored.
 
-    def on_written(self, records: Sequence[Record]) -> None:
-        """Take what the role has written since its first incomplete record; see `Needs.is_told_written`.
-
-        It comes after `on_assigned` and before any record. Some may come several times.
+        Args:
+            starts: the first incomplete offset of the main topic, as committed to the group, by partition. For an
+                operator that writes states it is as stored with them (0 if nothing is stored yet). Earlier records may
+                follow, as far as the operator reads back. None = the partition is not ours any more: its new owner
+                starts from the committed offset.
         """
         return  # without it mypy takes the default for a method that has to be overridden
-
-    def on_revoked(self, partitions: Sequence[int]) -> None:
-        """Forget everything about these partitions, of all topics; their new owner starts from the committed offset.
-
-        The same happens after a refused `WriteStates`: the partition starts again with `on_assigned`, as stored.
-        """
-
-    def on_stop(self, now_us: int) -> Effects:
-        """Say what is to be kept, because the role stops; other calls may follow."""
-        return []
 
     def needs(self) -> Needs:
         """Return the operator's needs; the runtime asks after every call, so this should cost little."""

@@ -37,7 +37,7 @@ AT_ONCE: Final = 500
 TURN_S: Final = 0.05
 
 
-class Asker(Protocol):
+class QueryClient(Protocol):
     """The part of `streams.client.Client` that is needed."""
 
     async def send(self, queries: Iterable[Query]) -> None:
@@ -111,7 +111,7 @@ class Player:
     """
 
     def __init__(
-        self, client: Asker, codec: Codec, records: Iterable[Record], play: Play, now_us: Callable[[], int]
+        self, client: QueryClient, codec: Codec, records: Iterable[Record], play: Play, now_us: Callable[[], int]
     ) -> None:
         self._client = client
         self._codec = codec

@@ -25,9 +25,8 @@ from policies.contract import Situation, is_contextual, is_stepwise
 from policies.errors import PolicyError
 from policies.estimators.sequence import ConfidenceSequence
 from streams.operators.cold_start import lesson, started
-from streams.operators.configuration import apprentice
+from streams.operators.configuration import HEDGE, apprentice
 from streams.operators.learn.fold import checked, taught
-from streams.operators.selection.hedging import HEDGE
 from streams.promotion.evidence import Totals
 from streams.promotion.serving_losses import served_loss
 

@@ -17,17 +17,15 @@ class Method(IntEnum):
 
     RECORDS = 0
     TIMER = 1
-    CAUGHT_UP = 2
-    STATES = 3
-    PREDICTED = 4
-    LOADED = 5
-    ASSIGNED = 6
-    WRITTEN = 7
-    REVOKED = 8
-    STOP = 9
-    ASKED = 10  # a model answered at once
-    RAISED = 11  # it ended with an exception
-    LOST = 12  # something could not be written down: nothing follows
+    STATES = 2
+    PREDICTED = 3
+    LOADED = 4
+    PARTITIONS = 5
+    CAUGHT_UP = 6  # these two are phases
+    STOPPING = 7
+    ASKED = 8  # a model answered at once
+    RAISED = 9  # it ended with an exception
+    LOST = 10  # something could not be written down: nothing follows
 
 
 class RecordRun(NamedTuple):
@@ -75,8 +73,7 @@ class KernelCall(NamedTuple):
         batch_id: that was predicted.
         ran: what became of it.
         loaded: what became of a copy.
-        starts: of partitions that were assigned.
-        partitions: that were revoked.
+        starts: of partitions, as `on_partitions` gets them.
         answered: what models have answered at once meanwhile.
         has_raised: whether it ended with an exception.
     """
@@ -90,8 +87,7 @@ class KernelCall(NamedTuple):
     batch_id: int = 0
     ran: Ran | None = None
     loaded: Loaded | None = None
-    starts: Mapping[int, int] = _NOTHING
-    partitions: Sequence[int] = ()
+    starts: Mapping[int, int | None] = _NOTHING
     answered: Sequence[Answered] = ()
     has_raised: bool = False
 

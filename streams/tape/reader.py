@@ -70,11 +70,11 @@ class TapeReader:
         return call._replace(answered=answered, has_raised=has_raised, number=self._number - 1)
 
     def _call(self, read: _Bytes, method: Method) -> KernelCall:
-        if method not in (Method.ASSIGNED, Method.WRITTEN, Method.REVOKED, Method.LOST):
+        if method not in (Method.PARTITIONS, Method.LOST):
             self._now_us += read.number()
         call = KernelCall(method, self._now_us)
         match method:
-            case Method.RECORDS | Method.WRITTEN:
+            case Method.RECORDS:
                 call = call._replace(runs=[self._run(read) for _ in range(read.number())])
             case Method.TIMER:
                 call = call._replace(unread=dict(self._unread(read) for _ in range(read.number())))
@@ -86,10 +86,9 @@ class TapeReader:
                 call = call._replace(batch_id=batch_id, ran=ran)
             case Method.LOADED:
                 call = call._replace(loaded=self._loaded(read))
-            case Method.ASSIGNED:
-                call = call._replace(starts={read.number(): read.number() for _ in range(read.number())})
-            case Method.REVOKED:
-                call = call._replace(partitions=[read.number() for _ in range(read.number())])
+            case Method.PARTITIONS:
+                starts = {read.number(): read.number() for _ in range(read.number())}
+                call = call._replace(starts={place: None if at < 0 else at for place, at in starts.items()})
         return call
 
     def _run(self, read: _Bytes) -> RecordRun:
@@ -121,9 +120,9 @@ class TapeReader:
 
     def _loaded(self, read: _Bytes) -> Loaded:
         model, version, fault = self._name(read), self._name(read), read.some()
-        numbers = read.number(), read.number(), read.number(), bool(read.number())
-        copy, took_us, size_bytes, is_lost = numbers
-        return Loaded(model, version, copy, None if fault is None else fault.decode(), took_us, size_bytes, is_lost)
+        copy, took_us, size_bytes, *flags = [read.number() for _ in range(5)]
+        said = None if fault is None else fault.decode()
+        return Loaded(model, version, copy, said, took_us, size_bytes, *map(bool, flags))
 
     def _name(self, read: _Bytes) -> str:
         place = read.number()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from schemas import topics
-from streams.operators.contract import NONE_UNREAD, Emit, Loaded, Operator, Ran
+from streams.operators.contract import NONE_UNREAD, Emit, Loaded, Operator, Phase, Ran
 from streams.tape.calls import Method
 from streams.tape.writer import TapeWriter, written_chunk
 
@@ -25,6 +25,30 @@ GATHERED_BYTES: Final = 1 << 15
 CHUNK_BYTES: Final = 1 << 17
 
 
+class HeardAsking:
+    """Asks a model at once, and tells a tape what it has answered.
+
+    Attributes:
+        hear: is told; None = nobody listens.
+
+    Args:
+        ask: the model.
+    """
+
+    __slots__ = ("_ask", "hear")
+
+    def __init__(self, ask: AskNow) -> None:
+        self._ask = ask
+        self.hear: Callable[[Answered], None] | None = None
+
+    def __call__(self, model: str, copy: int, rows: Tensor, patience_us: int) -> Answered:
+        """Ask it."""
+        answered = self._ask(model, copy, rows, patience_us)
+        if self.hear is not None:
+            self.hear(answered)
+        return answered
+
+
 class Taped(Operator):
     """Passes every call on, and writes it to topic `calls` from time to time, as one more effect.
 
@@ -37,9 +61,17 @@ class Taped(Operator):
         codec: of the deployment.
         instance: of the role.
         about: as above.
+        asking: by which it asks models at once; None = it does not.
     """
 
-    def __init__(self, kernel: Operator, codec: Codec, instance: str, about: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        kernel: Operator,
+        codec: Codec,
+        instance: str,
+        about: Mapping[str, Any],
+        asking: HeardAsking | None = None,
+    ) -> None:
         self.kernel = kernel
         self._instance = instance
         self.about = about
@@ -49,21 +81,16 @@ class Taped(Operator):
         self._due_us: int | None = None  # when what is gathered is to be written
         self._is_stopping = False
         self._is_over = False
-
-    def connect(self, ask: AskNow) -> None:
-        """Pass it on, with an ear."""
-
-        def asked(model: str, copy: int, rows: Tensor, patience_us: int) -> Answered:
-            answered = ask(model, copy, rows, patience_us)
-            self._write(Method.ASKED, None, lambda writer: writer.answered(answered))
-            return answered
-
-        self.kernel.connect(asked)
+        if asking is not None:
+            asking.hear = self._on_answered
 
     def on_records(self, records: Sequence[Record], now_us: int) -> Effects:
         """Write down where they stand, and pass them on."""
         self._write(Method.RECORDS, now_us, lambda writer: writer.records(records))
-        return self._decided(now_us, lambda: self.kernel.on_records(records, now_us))
+        is_read_back = (
+            bool(records) and records[0].topic == topics.OBSERVATIONS and self.kernel.needs().read_back.has_written
+        )
+        return self._decided(now_us, lambda: self.kernel.on_records(records, now_us), may_write=not is_read_back)
 
     def on_timer(self, now_us: int, unread: Unread = NONE_UNREAD) -> Effects:
         """Pass it on, unless it is only the tape that is due."""
@@ -74,10 +101,11 @@ class Taped(Operator):
         self._write(Method.TIMER, now_us, lambda writer: writer.unread(unread))
         return self._decided(now_us, lambda: self.kernel.on_timer(now_us, unread))
 
-    def on_caught_up(self, now_us: int) -> Effects:
-        """Pass it on."""
-        self._write(Method.CAUGHT_UP, now_us)
-        return self._decided(now_us, lambda: self.kernel.on_caught_up(now_us))
+    def on_phase(self, phase: Phase, now_us: int) -> Effects:
+        """Pass it on; while the role stops each call is written at once."""
+        self._write(Method.CAUGHT_UP if phase is Phase.CAUGHT_UP else Method.STOPPING, now_us)
+        self._is_stopping |= phase is Phase.STOPPING
+        return self._decided(now_us, lambda: self.kernel.on_phase(phase, now_us))
 
     def on_states(self, states: Mapping[StateKey, PolicyState | None], now_us: int) -> Effects:
         """Write down which they are, and pass them on."""
@@ -99,26 +127,10 @@ class Taped(Operator):
         self._write(Method.LOADED, now_us, lambda writer: writer.loaded(loaded))
         return self._decided(now_us, lambda: self.kernel.on_loaded(loaded, now_us))
 
-    def on_assigned(self, starts: Mapping[int, int]) -> None:
+    def on_partitions(self, starts: Mapping[int, int | None]) -> None:
         """Write it down, and pass it on."""
-        self._write(Method.ASSIGNED, None, lambda writer: writer.pairs(starts))
-        self.kernel.on_assigned(starts)
-
-    def on_written(self, records: Sequence[Record]) -> None:
-        """Write down where they stand, and pass them on."""
-        self._write(Method.WRITTEN, None, lambda writer: writer.records(records))
-        self.kernel.on_written(records)
-
-    def on_revoked(self, partitions: Sequence[int]) -> None:
-        """Write it down, and pass it on."""
-        self._write(Method.REVOKED, None, lambda writer: writer.numbers(len(partitions), *partitions))
-        self.kernel.on_revoked(partitions)
-
-    def on_stop(self, now_us: int) -> Effects:
-        """Pass it on; from now on each call is written at once."""
-        self._write(Method.STOP, now_us)
-        self._is_stopping = True
-        return self._decided(now_us, lambda: self.kernel.on_stop(now_us))
+        self._write(Method.PARTITIONS, None, lambda writer: writer.starts(starts))
+        self.kernel.on_partitions(starts)
 
     def needs(self) -> Needs:
         """Return its needs; the tape wants to be written, too."""
@@ -146,7 +158,11 @@ class Taped(Operator):
             self._writer.cut(before)
             self._writer.call(Method.LOST)
 
-    def _decided(self, now_us: int, decide: Callable[[], Effects]) -> Effects:
+    def _on_answered(self, answered: Answered) -> None:
+        self._write(Method.ASKED, None, lambda writer: writer.answered(answered))
+
+    def _decided(self, now_us: int, decide: Callable[[], Effects], *, may_write: bool = True) -> Effects:
+        """Make a call; with `may_write` its effects are performed, and calls may be written with them."""
         try:
             effects = decide()
         except Exception:
@@ -155,7 +171,7 @@ class Taped(Operator):
         if self._due_us is None and len(self._writer):
             self._due_us = now_us + GATHERED_US if self._number else now_us
         is_full = len(self._writer) >= GATHERED_BYTES or self._is_stopping
-        if self._due_us is not None and (is_full or self._due_us <= now_us):
+        if may_write and self._due_us is not None and (is_full or self._due_us <= now_us):
             return [*effects, *self._chunk(now_us)]
         return effects
 

@@ -145,13 +145,13 @@ class TapeWriter:
         self._name(loaded.model)
         self._name(loaded.version)
         self._bytes(None if loaded.fault is None else loaded.fault.encode())
-        self.numbers(loaded.copy, loaded.took_us, loaded.size_bytes, loaded.is_lost)
+        self.numbers(loaded.copy, loaded.took_us, loaded.size_bytes, loaded.is_lost, loaded.is_hopeless)
 
-    def pairs(self, pairs: Mapping[int, int]) -> None:
-        """Write pairs of numbers."""
-        self.numbers(len(pairs))
-        for pair in pairs.items():
-            self.numbers(*pair)
+    def starts(self, starts: Mapping[int, int | None]) -> None:
+        """Write where partitions begin; -1 = they are handed over."""
+        self.numbers(len(starts))
+        for place, start in starts.items():
+            self.numbers(place, -1 if start is None else start)
 
     def _texts(self, texts: Mapping[int, str]) -> None:
         self.numbers(len(texts))

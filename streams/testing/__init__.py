@@ -1,6 +1,7 @@
 """Tests without Kafka, Redis and waiting. Public, for your own tests too.
 
 driver       the operators of a topology, in virtual time, with scripted faults: no runtime, no event loop
+events       what is still to happen, in order of time: the one queue of the driver and of every simulation
 faults       what goes wrong in the driver, as values, and what it happens to
 models       what operators ask models in the driver: scripted answers, service times and hangs
 virtual      an event loop whose time jumps, and on which a process can stand still

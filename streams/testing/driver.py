@@ -9,7 +9,8 @@ Everything follows from the topology: topics and partitions, what each role read
 whether the store decides its start. An operator that writes elsewhere, or uses the store undeclared, fails.
 
 A fault is a value with a time (`faults`). `models` scripts the answers and service times of the models that real
-workers run. Everything is deterministic: the same script gives the same records.
+workers run, and `leg` says how long records are on their way. Everything is deterministic: the same script gives the
+same records.
 
 A replay of millions of records asks for less: `Pace` says how often roles poll, and whether anything is kept for them
 to be started again.
@@ -21,7 +22,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from sys import maxsize
 from types import MappingProxyType
-from typing import TYPE_CHECKING, assert_never, cast
+from typing import TYPE_CHECKING, TypeAlias, assert_never, cast
 
 from streams.operators.contract import (
     DeadLetter,
@@ -31,6 +32,7 @@ from streams.operators.contract import (
     FetchStates,
     Load,
     LogMessage,
+    Phase,
     Predict,
     Record,
     Skip,
@@ -40,6 +42,7 @@ from streams.operators.contract import (
 from streams.runtime.kafka.fast.whole_batches import emits_of
 from streams.runtime.offsets import OffsetTracker
 from streams.runtime.role.dead_letters import DeadLetters
+from streams.testing.events import Events
 from streams.testing.faults import Crash, FaultyLogs, FaultyStore, StoreDown, StoreLoss
 from streams.testing.models import Services
 
@@ -47,13 +50,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from streams.operators.contract import Effects, Operator, Position, Span, Unread
+    from streams.testing.events import Happen
     from streams.testing.faults import Fault
-    from streams.testing.models import Lookup, ModelBehaviour
+    from streams.testing.models import Lookup, ModelBehaviour, ToldOutcome
     from streams.testing.packing import Packing
     from streams.topology import Node, Topology
 
 START_US = 1_700_000_000_000_000
 COMMIT_US = 500_000  # as the runtime does
+# How long a record is on its way until it lies in its topic, where its reader sees it (us): by topic, and when it was
+# sent. As in Kafka, its topic says which of both times it is dated with.
+Leg: TypeAlias = "Callable[[str, int], int]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +118,7 @@ class Driver:
         hears: Mapping[str, Callable[[Record], None]] | None = None,
         features: Lookup | None = None,
         packing: Mapping[str, Packing] = MappingProxyType({}),
+        leg: Leg | None = None,
     ) -> None:
         """Start every role that has an operator; the others do not run.
 
@@ -123,6 +131,7 @@ class Driver:
             hears: is called with each record of a topic when it is written, by topic.
             features: how the store of features answers; None = it does not.
             packing: what roles are given in whole batches, by name: those whose operators take them.
+            leg: how long records are on their way; None = no time at all.
 
         Raises:
             LookupError: the topology has no such role.
@@ -143,7 +152,8 @@ class Driver:
         self._readers: dict[tuple[str, int], list[_DrivenRole]] = defaultdict(list)
         self._packing = packing
         self._asked: list[tuple[_DrivenRole, FetchStates | WriteStates]] = []
-        self._services = Services(dict(models or {}), features)
+        self._leg, self._events = leg, Events()
+        self._services = Services(dict(models or {}), features, self._will_tell)
         self._next_commit_us = pace.start_us + COMMIT_US
         self._wakes_us = 0  # before it nothing happens
         for role in self._roles:
@@ -153,7 +163,7 @@ class Driver:
 
     def produce(self, topic: str, partition: int, value: bytes | None, key: bytes | None = None) -> None:
         """Append a record as a client would."""
-        self._logs.append(Emit(topic, partition, key, value or b""), value, self.now_us)
+        self._send(Emit(topic, partition, key, value or b""), value)
 
     def read(self, topic: str) -> list[Record]:
         """Return every record of a topic, partition by partition."""
@@ -217,11 +227,11 @@ class Driver:
         """Position the main topic before `starts` by what the operator wants to read back."""
         if role.node.states == "writes":
             role.states_at |= {number: start or None for number, start in starts.items()}
-        role.operator.on_assigned(starts)
+        role.operator.on_partitions(starts)
         for partition, start in starts.items():
             role.positions[role.main, partition] = self._back(role, role.main, partition, start)
             role.tracker.assign((role.main, partition), start)
-        for topic, partition in self._places(sorted(role.operator.needs().also_read_back)):
+        for topic, partition in self._places(sorted(role.operator.needs().read_back.topics)):
             start = role.positions[topic, partition]
             role.positions[topic, partition] = self._back(role, topic, partition, start)
         role.unread = set(role.positions)
@@ -229,7 +239,7 @@ class Driver:
 
     def _back(self, role: _DrivenRole, topic: str, partition: int, start: int) -> int:
         """Return where a window before `start` begins."""
-        log, window_us = self._logs[topic, partition], role.operator.needs().read_back_us
+        log, window_us = self._logs[topic, partition], role.operator.needs().read_back.us
         oldest_us = (log[start - 1].timestamp_us if start else 0) - window_us
         while start and window_us and log[start - 1].timestamp_us >= oldest_us:
             start -= 1
@@ -241,13 +251,15 @@ class Driver:
         while busy:
             if self._faults:
                 self._strike()
+            has_come = self._leg is not None and self._happen(self._land)
             polling = [role for role in self._roles if role.unread and not role.is_blocked]
             delivered = [self._deliver(role) for role in polling if role.poll_us <= self.now_us]
             busy = (
-                any(delivered)
+                has_come
+                or any(delivered)
                 or self._catch_up()
                 or self._fire()
-                or self._tell()
+                or self._happen(self._tell)
                 or self._ask_store()
                 or self._logs.release(self.now_us)
             )
@@ -286,7 +298,7 @@ class Driver:
                 role.is_caught_up or role.is_blocked or any(place[0] in role.node.follows for place in role.unread)
             ):
                 role.is_caught_up = told = True
-                self._perform(role, role.operator.on_caught_up(self.now_us))
+                self._perform(role, role.operator.on_phase(Phase.CAUGHT_UP, self.now_us))
         return told
 
     def _fire(self) -> bool:
@@ -298,20 +310,41 @@ class Driver:
                 fired = True
         return fired
 
-    def _tell(self) -> bool:
-        """Tell what a model has done; a role whose vital model hangs is started again."""
-        outcome = self._services.due(self.now_us)
-        if outcome is None:
+    def _happen(self, what: Happen) -> bool:
+        """Let the next event happen, if its time has come and it is one of these; one at a time."""
+        about = self._events.take(self.now_us, what)
+        if about is None:
             return False
+        what(self.now_us, about)
+        return True
+
+    def _will_tell(self, at_us: int, outcome: ToldOutcome) -> None:
+        self._events.add(at_us, self._tell, outcome)
+
+    def _tell(self, now_us: int, outcome: ToldOutcome) -> None:
+        """Tell what a model has done; a role whose vital model hangs is started again."""
         role = self._role(outcome.role)
         if role.starts != outcome.start:
-            return True
+            return
         if outcome.tell is None:
             self._start(role)
-            return True
+            return
         role.is_blocked = role.is_blocked and not outcome.is_over
-        self._perform(role, outcome.tell(role.operator, self.now_us))
-        return True
+        self._perform(role, outcome.tell(role.operator, now_us))
+
+    def _send(self, emit: Emit, value: bytes | None) -> None:
+        """Write a record, or let it be on its way for a while."""
+        on_way_us = 0 if self._leg is None else self._leg(emit.topic, self.now_us)
+        if not on_way_us:
+            self._logs.append(emit, value, self.now_us)
+            return
+        self._events.add(self.now_us + on_way_us, self._land, (emit, value, self.now_us))
+        self._wakes_us = min(self._wakes_us, self.now_us + on_way_us)
+
+    def _land(self, now_us: int, sent: tuple[Emit, bytes | None, int]) -> None:
+        emit, value, sent_us = sent
+        is_dated_here = self._topology.topics[emit.topic].timestamps == "LogAppendTime"
+        self._logs.append(emit, value, now_us, now_us if is_dated_here else sent_us)
 
     def _unread(self, role: _DrivenRole) -> Unread:
         """Return how many records of consumed partitions are still to be delivered."""
@@ -327,7 +360,7 @@ class Driver:
                 case Emit() | EmitBatch():
                     self._emit(role, effect)
                 case DeadLetter(record):
-                    self._logs.append(DeadLetters(role.node.group).emit(effect), record.value, self.now_us)
+                    self._send(DeadLetters(role.node.group).emit(effect), record.value)
                     self._complete(role, (record.position,))
                 case Skip(completes, reason, spans):
                     self.skipped[reason] += 1
@@ -346,7 +379,7 @@ class Driver:
     def _emit(self, role: _DrivenRole, effect: Emit | EmitBatch) -> None:
         assert effect.topic in role.node.produces, f"{role.node.role} is not said to write {effect.topic}"
         for emit in [effect] if isinstance(effect, Emit) else emits_of(effect):
-            self._logs.append(emit, emit.value, self.now_us)
+            self._send(emit, emit.value)
             self._complete(role, emit.completes)
 
     def _complete(self, role: _DrivenRole, positions: Iterable[Position], spans: Sequence[Span] = ()) -> None:
@@ -389,7 +422,7 @@ class Driver:
 
     def _start_over(self, role: _DrivenRole, number: int) -> None:
         stored = self.store.offsets.get(number)
-        role.operator.on_revoked([number])
+        role.operator.on_partitions({number: None})
         self._begin(role, {number: stored or 0})
 
     def _appended(self, place: tuple[str, int]) -> None:
@@ -442,9 +475,9 @@ class Driver:
                     found = due_us
                 if role.unread and now_us < role.poll_us < found:
                     found = role.poll_us
-        told_us = self._services.next_us()
-        if told_us is not None and now_us < told_us < found:
-            found = told_us
+        event_us = self._events.next_us
+        if event_us is not None and now_us < event_us < found:
+            found = event_us
         return min([time_us for time_us in self._faulty_us() if time_us > now_us] + [found])
 
     def _faulty_us(self) -> Iterator[int]:

@@ -123,13 +123,20 @@ class FaultyLogs:
         self._first[place] += min(len(log), end - first)
         del log[: end - first]
 
-    def append(self, emit: Emit, value: bytes | None, now_us: int) -> None:
-        """Append a record, or hold it until the next one of its partition where a fault says so."""
+    def append(self, emit: Emit, value: bytes | None, now_us: int, dated_us: int | None = None) -> None:
+        """Append a record, or hold it until the next one of its partition where a fault says so.
+
+        Args:
+            emit: what is written.
+            value: of the record.
+            now_us: the time.
+            dated_us: the record's timestamp; None = the time.
+        """
         place = emit.topic, emit.partition
         if place not in self._logs:
             raise LookupError(f"the topology has no partition {emit.partition} of topic {emit.topic}")
         if emit.topic not in self._reordered:
-            self._add(emit, value, now_us)
+            self._add(emit, value, now_us, dated_us)
             return
         held = self._held.pop(place, None)
         if held is None:
@@ -158,12 +165,12 @@ class FaultyLogs:
         """Return when records that are not visible yet will be."""
         return [visible_us for visible_us in self._visible.values() if visible_us > now_us]
 
-    def _add(self, emit: Emit, value: bytes | None, now_us: int) -> None:
+    def _add(self, emit: Emit, value: bytes | None, now_us: int, dated_us: int | None = None) -> None:
         topic, partition, key, headers = emit.topic, emit.partition, emit.key, emit.headers
         place = topic, partition
         log, hears = self._logs[place], self._hears.get(topic)
         for _ in range(2 if topic in self._doubled else 1):
-            record = Record(topic, partition, self._first[place] + len(log), now_us, key, value, headers)
+            record = Record(topic, partition, self._first[place] + len(log), dated_us or now_us, key, value, headers)
             log.append(record)
             if topic in self._delays_us:
                 self._visible[record.position] = now_us + self._delays_us[topic]

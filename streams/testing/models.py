@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from heapq import heappop, heappush
-from itertools import count
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from schemas import topics
@@ -63,21 +61,20 @@ class ToldOutcome(NamedTuple):
 
 
 class Services:
-    """All models of a driver and its store of features, and what they will have done."""
+    """All models of a driver and its store of features.
 
-    def __init__(self, services: dict[str, ModelBehaviour], look_up: Lookup | None = None) -> None:
+    Args:
+        services: how models behave, by name.
+        look_up: how the store answers.
+        later: takes when a role is told something, and what.
+    """
+
+    def __init__(
+        self, services: dict[str, ModelBehaviour], look_up: Lookup | None, later: Callable[[int, ToldOutcome], None]
+    ) -> None:
         self._services = services
         self._look_up = look_up
-        self._outcomes: list[tuple[int, int, ToldOutcome]] = []
-        self._order = count()
-
-    def next_us(self) -> int | None:
-        """Return when the next outcome is there."""
-        return self._outcomes[0][0] if self._outcomes else None
-
-    def due(self, now_us: int) -> ToldOutcome | None:
-        """Return an outcome that is there."""
-        return heappop(self._outcomes)[2] if self._outcomes and self._outcomes[0][0] <= now_us else None
+        self._later = later
 
     def take(self, effect: Predict | Load | FetchFeatures, role: str, start: int, now_us: int) -> bool:
         """Do what a role asks for; returns whether it does nothing else meanwhile."""
@@ -151,9 +148,6 @@ class Services:
             return told + operator.on_loaded(Loaded(batch.model, batch.version, batch.copy, fault), now_us)
 
         self._later(at_us, ToldOutcome(role, start, None if batch.is_vital else tell))
-
-    def _later(self, at_us: int, outcome: ToldOutcome) -> None:
-        heappush(self._outcomes, (at_us, next(self._order), outcome))
 
     def _service(self, model: str) -> ModelBehaviour:
         if model not in self._services:

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from schemas.codec import Codec
-    from streams.trace.mapping import FieldSource, TraceMapping
+    from streams.mapping.fields import FieldSource
+    from streams.trace.mapping import TraceMapping
     from streams.trace.tables import Row
 
 LOGGED: Final = "logged"  # the name of the policy that decided

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -13,21 +12,21 @@ from schemas import topics
 from schemas.errors import SchemaError
 from schemas.inputs import as_features, as_input, as_label
 from schemas.records import Feedback, Observation, Query
+from streams.mapping.errors import MappingError
+from streams.mapping.fields import time_us
 from streams.operators.contract import Record
 from streams.trace.decided import loss_of, observation, record
 from streams.trace.manifest import TraceError
-from streams.trace.mapping import ISO, UNITS_US
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from schemas.codec import Codec
-    from streams.trace.mapping import FieldSource, TraceMapping
+    from streams.mapping.fields import FieldSource
+    from streams.trace.mapping import TraceMapping
     from streams.trace.tables import Row
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 MOST_QUERIES: Final = 10_000_000  # of a row
-_ONE_US: Final = timedelta(microseconds=1)
 
 
 class _Later(NamedTuple):
@@ -102,9 +101,9 @@ def _queries(row: Row, number: int, mapping: TraceMapping, name: str) -> Iterato
         over_us = _time_us(row, mapping.over, number)
         given = f"{name}-{number}" if mapping.id is None else str(mapping.id.of(row))
         context = None if mapping.context is None else str(mapping.context.of(row))
-        features = () if mapping.features is None else as_features(mapping.features.of(row))
+        features = () if mapping.features is None else as_features(_numbers(mapping.features, row))
         application = str(mapping.application.of(row))
-        asked = "" if mapping.input is None else _input(mapping.input.of(row))
+        asked = "" if mapping.input is None else _input(_numbers(mapping.input, row))
     except (SchemaError, TypeError, ValueError) as error:
         raise TraceError(f"row {number + 1} does not fit the mapping: {error}") from error
     if count > MOST_QUERIES:
@@ -115,6 +114,12 @@ def _queries(row: Row, number: int, mapping: TraceMapping, name: str) -> Iterato
         query_id = given if mapping.count is None else f"{given}-{index}"
         sent_us = at_us + over_us * index // max(1, count)
         yield sent_us, Query(query_id, application, asked, context, sent_us, features=features)
+
+
+def _numbers(source: FieldSource, row: Row) -> Any:
+    """Return a value; several are numbers, which in CSV are texts."""
+    value = source.of(row)
+    return [float(one) for one in value] if source.columns else value
 
 
 def _input(value: Any) -> Any:
@@ -149,11 +154,7 @@ def _time_us(row: Row, source: FieldSource | None, number: int) -> int:
     """Return a time, or how long something takes, in microseconds; nothing takes none."""
     if source is None:
         return 0
-    value = source.of(row)
     try:
-        if source.unit == ISO or (source.unit is None and isinstance(value, str) and source.column is not None):
-            time = datetime.fromisoformat(value)
-            return ((time if time.tzinfo else time.replace(tzinfo=UTC)) - _EPOCH) // _ONE_US
-        return round(float(value) * UNITS_US[source.unit or "s"])
-    except (TypeError, ValueError) as error:
-        raise TraceError(f"row {number + 1}: {value!r} is no time: {error}") from error
+        return time_us(source, source.of(row))
+    except MappingError as error:
+        raise TraceError(f"row {number + 1}: {error}") from error

@@ -194,8 +194,8 @@ def test_a_batch_goes_to_the_runtime_of_its_size_and_the_others_are_let_go() -> 
 def test_a_choice_crosses_from_a_models_process_unchanged() -> None:
     """And so does why a model was not loaded."""
     choice = Choice(((1, "onnx"), (15, "sklearn")), {"sklearn": {1: 200.5, 16: 210.0}, "onnx": {1: 9.5, 16: 220.0}})
-    assert frames.unpack_loaded(frames.pack_loaded(choice)) == choice
-    assert frames.unpack_loaded(frames.pack_loaded(None)) is None
+    assert frames.unpack_loaded(frames.pack_loaded(choice, 8, 5)) == (choice, 8, 5)
+    assert frames.unpack_loaded(frames.pack_loaded(None, 0, 5)).choice is None
     with pytest.raises(PackageError, match="no such file"):
         frames.unpack_loaded(b"no such file")
 
@@ -508,9 +508,7 @@ async def reported(model: Model, settings: WorkerSettings) -> Mapping[str, float
     """Load a model; return what its executors report."""
     executors, faults = executors_of(settings, lambda: 0), list[str | None]()
     async with asyncio.TaskGroup() as tasks:
-        executors.connect(
-            ExecutorEvents(lambda _batch, _ran: None, lambda _load, loaded: faults.append(loaded.fault)), tasks
-        )
+        executors.connect(ExecutorEvents(lambda _batch, _ran: None, lambda loaded: faults.append(loaded.fault)), tasks)
         executors.load(Load(model, is_vital=True))
         await executors.loaded()
         await executors.stop()

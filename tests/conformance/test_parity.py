@@ -9,7 +9,7 @@ import pytest
 
 from deploy.state.desired import model_record
 from policies.calibration import KNOTS, along
-from streams.operators.selection.coding import code_of, decoded
+from streams.operators.selection.coded.code import code_of, decoded
 from workers.errors import PackageError
 from workers.packages.loading import load_package
 from workers.packages.packaging import package_function, package_sklearn, package_torch

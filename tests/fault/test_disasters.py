@@ -58,6 +58,7 @@ async def survive(
             await until(lambda since=since: traffic.serves(since), "a hundred complete answers in a row", PATIENCE_S)
         await until(lambda: traffic.sent >= PLANNED, "the rest of the load", PATIENCE_S)
         await traffic.enough()
+        await until(traffic.is_told, "the truth of every answer", PATIENCE_S)
         assert await settled(there, traffic) == []
     for group, topic in READERS:
         await there.watch.all_committed(group, topic, PATIENCE_S)

@@ -72,6 +72,10 @@ class Traffic:
         self._enough.set()
         await self._asked.wait()
 
+    def is_told(self) -> bool:
+        """Whether the truth of everything that was asked has been told: a prediction without it waits for a window."""
+        return self.asked <= self.told.keys()
+
     def serves(self, since: int) -> bool:
         """Whether a hundred answers in a row were complete, all asked for after the first `since` sends."""
         row = 0

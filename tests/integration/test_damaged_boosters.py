@@ -47,7 +47,7 @@ async def test_a_damaged_booster_is_refused_by_its_signal_and_tried_no_more_afte
     executors = executors_of(WorkerSettings(notes=str(tmp_path / "notes")), SystemClock().now_us)
     faults = []
     async with asyncio.TaskGroup() as tasks:
-        executors.connect(ExecutorEvents(lambda *_: None, lambda _, loaded: told.put_nowait(loaded)), tasks)
+        executors.connect(ExecutorEvents(lambda *_: None, told.put_nowait), tasks)
         for copy in range(3):
             executors.load(Load(damaged, copy))
             faults.append((await told.get()).fault or "")

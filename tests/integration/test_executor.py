@@ -17,6 +17,7 @@ from schemas.records import Outcome
 from streams.operators.contract import Predicted
 from workers.errors import DeadlyError, HungError, OutputError, PackageError, WorkerError
 from workers.executors import frames
+from workers.executors.frames import Package
 from workers.executors.loop_budget import PROOFS, SURPRISE_US
 from workers.executors.pool import PoolExecutor
 from workers.executors.process import ProcessExecutor
@@ -224,12 +225,14 @@ async def test_a_model_that_hangs_while_it_is_loaded_is_reported() -> None:
 # Hangs the first time, and is loaded the second.
 SLOW = "import pathlib, sys; p = pathlib.Path(sys.argv[1])\n"
 SLOW += "if not p.exists(): p.touch(); sys.stdin.read()\n"
-SLOW += r"sys.stdout.buffer.write(b'\0\0\0\5\0null'); sys.stdout.flush(); sys.stdin.read()"
+SLOW += r"sys.stdout.buffer.write(b'\0\0\0\25' + bytes(9) + b'[null, 0, 0]'); sys.stdout.flush(); sys.stdin.read()"
 
 
 async def test_a_child_that_hangs_while_it_loads_is_killed_and_can_be_started_again(tmp_path: Path) -> None:
     """Each attempt is bounded and says so, so that the next one is its owner's choice; here it loads."""
-    executor = ProcessExecutor(tmp_path, now_us, load_s=3.0)  # the second attempt takes less, on a busy machine, too
+    executor = ProcessExecutor(
+        Package(str(tmp_path)), now_us, load_s=3.0
+    )  # the second attempt takes less, on a busy machine, too
     executor._arguments = ("-S", "-c", SLOW, str(tmp_path / "tried"))
     with pytest.raises(DeadlyError, match="not loaded within 3 s: its process was killed"):
         await executor.start()
@@ -286,7 +289,7 @@ async def test_a_child_process_predicts_hangs_dies_and_is_replaced(
 ) -> None:
     """A hung or dead child costs its batch, not the worker; what the model prints disturbs nothing."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    executor = ProcessExecutor(moody, now_us)
+    executor = ProcessExecutor(Package(str(moody)), now_us)
     await executor.start()
     assert (await executor.run(["a", b"wrong kind"], LONG_S)).predicted == Predicted(
         (OK, Outcome.INVALID),
@@ -313,7 +316,7 @@ async def test_a_pool_divides_a_batch_among_its_children_in_order(
     """Three processes have parts of equal size; a batch of two leaves one of them in peace."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     package_function("tests.toys:whereabouts", tmp_path / "w", "w", "1", ["x"])
-    pool = PoolExecutor([ProcessExecutor(tmp_path / "w", now_us) for _ in range(3)], now_us)
+    pool = PoolExecutor([ProcessExecutor(Package(str(tmp_path / "w")), now_us) for _ in range(3)], now_us)
     await pool.start()
     answers = [str(answer).split() for answer in (await pool.run(list("abcdefg"), LONG_S)).predicted.answers]
     few = (await pool.run(["a", "b"], LONG_S)).predicted.answers
@@ -331,7 +334,7 @@ async def test_a_child_of_a_pool_that_dies_costs_its_part_of_the_batch(
 ) -> None:
     """The other parts are answered, and the next batch waits for a new child."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    pool = PoolExecutor([ProcessExecutor(moody, now_us) for _ in range(2)], now_us)
+    pool = PoolExecutor([ProcessExecutor(Package(str(moody)), now_us) for _ in range(2)], now_us)
     await pool.start()
     hurt = (await pool.run(["a", "die", "b", "c"], LONG_S)).predicted
     assert not pool.ready
@@ -347,7 +350,7 @@ async def test_a_child_of_a_pool_that_dies_costs_its_part_of_the_batch(
 async def test_a_pool_that_cannot_load_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As each of its children."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    pool = PoolExecutor([ProcessExecutor(tmp_path, now_us) for _ in range(2)], now_us)
+    pool = PoolExecutor([ProcessExecutor(Package(str(tmp_path)), now_us) for _ in range(2)], now_us)
     with pytest.raises(PackageError, match="not a model package"):
         await pool.start()
     await pool.stop()
@@ -359,7 +362,7 @@ async def test_a_child_gives_its_model_the_allowed_batches_only(
     """Three rows are four to the model, five are eight; as many answers come back as were asked for."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     package_function("tests.toys:crowd", tmp_path / "crowd", "crowd", "1", ["x"])
-    executor = ProcessExecutor(tmp_path / "crowd", now_us, batch_sizes=(4, 8))
+    executor = ProcessExecutor(Package(str(tmp_path / "crowd"), sizes=(4, 8)), now_us)
     await executor.start()
     answers = [(await executor.run(["x"] * rows, LONG_S)).predicted.answers for rows in (3, 5)]
     await executor.stop()
@@ -372,7 +375,7 @@ async def test_a_child_that_takes_too_much_memory_fails_that_batch_alone(
     """What it may take is bounded by the system; other batches are answered before and after by the same process."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     package_function("tests.toys:hungry", tmp_path / "hungry", "hungry", "1", ["0"])
-    executor = ProcessExecutor(tmp_path / "hungry", now_us, memory_bytes=256 << 20)
+    executor = ProcessExecutor(Package(str(tmp_path / "hungry")), now_us, memory_bytes=256 << 20)
     await executor.start()
     outcomes = [(await executor.run([mib], LONG_S)).predicted for mib in ("16", "1024", "17")]
     assert executor.ready
@@ -387,7 +390,7 @@ async def test_a_model_that_does_not_fit_into_its_memory_is_not_loaded(
     """Its process ends before it says that it is ready, or says that it does not fit."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     package_function("tests.toys:hungry", tmp_path / "hungry", "hungry", "1", ["0"])
-    executor = ProcessExecutor(tmp_path / "hungry", now_us, memory_bytes=8 << 20)
+    executor = ProcessExecutor(Package(str(tmp_path / "hungry")), now_us, memory_bytes=8 << 20)
     with pytest.raises(WorkerError, match=r"ended while it was loading|does not fit"):
         await executor.start()
     assert not executor.ready
@@ -396,7 +399,7 @@ async def test_a_model_that_does_not_fit_into_its_memory_is_not_loaded(
 async def test_a_child_that_cannot_load_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The refusal crosses the process boundary."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    executor = ProcessExecutor(tmp_path, now_us)
+    executor = ProcessExecutor(Package(str(tmp_path)), now_us)
     with pytest.raises(PackageError, match="not a model package"):
         await executor.start()
     await executor.stop()

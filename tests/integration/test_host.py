@@ -23,9 +23,12 @@ from streams.topology import host_role
 from tests.deployments import Toy, deployed
 from tests.samples import model_query
 from tests.toy_nets import mlp, seeded
-from workers.hosting import Hosting
+from workers.executors.factory import hosted_by
+from workers.kernel.host.kernel import Host
+from workers.kernel.schedule.registry import scheduled
 from workers.manifest import digest
 from workers.packages.packaging import package_function, package_sklearn, package_torch
+from workers.runner import Worker, host
 from workers.settings import WorkerSettings
 
 if TYPE_CHECKING:
@@ -84,7 +87,7 @@ class Pool:
         for key in (topics.model_version(name, version), name):
             await self.transport.send(topics.MODELS, 0, [Emit(topics.MODELS, 0, key.encode(), CODEC.encode(model))])
 
-    def host(self, memory_bytes: int = 64 * MIB, patience_s: float | None = None) -> Hosting:
+    def host(self, memory_bytes: int = 64 * MIB, patience_s: float | None = None) -> Worker:
         """Make a host with connections of its own."""
         consumer = KafkaConsumer(self.connection, (), host_role("small"), self.clock)
         ports = Ports(
@@ -96,7 +99,9 @@ class Pool:
             positions=KafkaPositions(self.connection),
         )
         settings = WorkerSettings(partitions=2, patience_s=patience_s)
-        return Hosting("small", "one", settings, ports, CODEC, lambda _: True, memory_bytes=memory_bytes)
+        kernel = Host(CODEC, "one", settings, lambda _: True, *scheduled("fifo", 1, memory_bytes), pool="small")
+        executors = hosted_by(settings, self.clock.now_us, memory_bytes=memory_bytes)
+        return host(kernel, "small", settings, ports, executors)
 
     async def ask(self, name: str, *numbers: int, slack_us: int = 90 * SECOND) -> None:
         """Ask a model; query `<name><number>` for each number."""

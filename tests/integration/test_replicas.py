@@ -12,8 +12,8 @@ import numpy as np
 from deploy.cli.load_stage import launcher
 from deploy.config.settings import WorkerSection
 from deploy.state import desired
-from load.harness.backlog import Asker
 from load.harness.system import Deployment, Stage
+from load.research.harness.backlog import Asker
 from schemas import topics
 from schemas.records import Application, ModelPredictions, Status
 from tests.deployments import Toy, deployed

@@ -146,11 +146,11 @@ async def test_a_new_owner_is_told_what_was_written_of_the_records_that_it_reads
         async with looping(connection, first, role):
             await until(lambda: len(first.seen()) == 6)
         assert set((await committed(connection)).values()) == {None}
-        second = ScriptedKernel(is_told_written=True)
+        second = ScriptedKernel(has_written=True)
         async with looping(connection, second, role):
             await until(lambda: len(second.seen()) == 6)
         assert sorted(record.value for record in second.recalled) == [b"0-1", b"0-2", b"1-1", b"1-2"]  # type: ignore[type-var]
-        third = ScriptedKernel(is_told_written=True)
+        third = ScriptedKernel(has_written=True)
         async with looping(connection, third, role) as (loop, _):
             await loop.ready.wait()
             await put(transport, [b"new"])

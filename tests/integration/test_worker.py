@@ -24,7 +24,7 @@ from tests.samples import model_query
 from workers.kernel.model.warm_up import asked_in
 from workers.manifest import digest
 from workers.packages.packaging import package_function
-from workers.runner import Worker
+from workers.runner import Worker, worker
 from workers.settings import WARM_UP_ROWS, WorkerSettings
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class Bench:
         """Make a replica with connections of its own."""
         consumer = KafkaConsumer(self.connection, (TOPIC,), worker_role("parity"), self.clock)
         ports = Ports(consumer, self.transport, self.clock, CODEC.encode)
-        return Worker(self.model, instance, WorkerSettings(partitions=2), ports, CODEC)
+        return worker(self.model, instance, WorkerSettings(partitions=2), ports, CODEC)
 
     async def ask(self, *rows: Tensor | bytes, start: int = 0, slack_us: int = 90 * SECOND) -> None:
         """Send rows as model queries, bytes as they are; query `q<n>` for row n."""

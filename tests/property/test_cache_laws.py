@@ -64,7 +64,7 @@ class World:
 
     def revoke(self, partition: int, _: None) -> None:
         """Lose a partition: its queries are another's, and so are the outputs for them."""
-        self.cached.kernel.on_revoked((partition,))
+        self.cached.kernel.on_partitions({partition: None})
         gone = {query_id for query_id, where in self.partitions.items() if where == partition}
         self.asked = [(model, query_id) for model, query_id in self.asked if query_id not in gone]
         self.answers |= Counter(dict.fromkeys(gone, 1))

@@ -8,15 +8,15 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streams.operators.selection.coding import Code, CodedRow, decoded, parity_id
-from streams.operators.selection.groups import FILL_SHARE, CodedSource, Groups
+from streams.operators.selection.coded.code import Code, CodedRow, decoded, parity_id
+from streams.operators.selection.coded.groups import FILL_SHARE, CodedSource, Groups
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
-    from streams.operators.selection.coding import ParityRow, Reconstructed
+    from streams.operators.selection.coded.code import ParityRow, Reconstructed
 
 MODEL, PARITY = "model", "parity"
 SHAPE: Final = (3,)

@@ -93,7 +93,7 @@ class Twin:
         self.kernel: Operator = self.selection
         if self.is_columnar:
             self.kernel = select.ColumnSelection(self.selection, self.selection, {}, self.codec, records_of)
-        self.kernel.on_assigned(dict.fromkeys(range(PARTITIONS), 0))
+        self.kernel.on_partitions(dict.fromkeys(range(PARTITIONS), 0))
 
     def give(self, items: Sequence[Record | Batch], now_us: int) -> None:
         """Give records and batches; then the answer of the store."""
@@ -281,7 +281,7 @@ def test_columns_and_the_rest_do_what_the_kernel_does_alone(
                 keys = sorted(alone.fetched | columns.fetched)
                 twin.perform(twin.kernel.on_states({key: twin.states.get(key) for key in keys}, now_us), now_us)
             if revoked is not None:
-                twin.kernel.on_revoked([revoked])
+                twin.kernel.on_partitions({revoked: None})
         now_us += wait_us
         for twin in twins:
             due_us = twin.kernel.needs().deadline_us
@@ -294,7 +294,7 @@ def test_columns_and_the_rest_do_what_the_kernel_does_alone(
         twin.perform(twin.kernel.on_timer(now_us + 10_000_000), now_us + 10_000_000)
     assert columns.seen() == alone.seen()
     assert columns.kernel.statistics()["pending"] == 0
-    assert all(not quota.places for quota in columns.selection.plain.quotas)
+    assert all(not quota.places for quota in columns.selection.quotas)
 
 
 def test_what_workers_are_asked_is_the_same_record_for_record() -> None:
@@ -321,7 +321,7 @@ def test_plain_queries_to_workers_are_answered_by_columns_and_no_object_waits_fo
     queries = [usual(f"q{n}", np.ones(4, np.float32), sent_us=NOW) for n in range(50)]
     data = batch(1, [(None, CODEC.encode(query), []) for query in queries])
     twin.give([Batch(topics.QUERIES, 0, 1, 51, data)], NOW)
-    assert not any(twin.selection.plain.waiting.values())
+    assert not any(twin.selection.serving.combiner.waiting.values())
     assert len(twin.asked) == 50
     for offset, name in enumerate(MODELS):
         ids = tuple(row[2] for row in twin.asked if row[0] == topics.model_queries(name))
@@ -469,7 +469,7 @@ def test_what_is_read_again_after_a_kill_is_asked_and_answered_the_same() -> Non
         twin.deploy("exp3", {})
         twin.asked.clear()
         twin.give([Batch(topics.QUERIES, 0, 1, 31, data)], NOW)
-    again.kernel.on_assigned({0: 1})
+    again.kernel.on_partitions({0: 1})
     again.give([Batch(topics.QUERIES, 0, 1, 31, data)], NOW)
     assert again.asked == 2 * first.asked
     for twin in twins:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from policies import registry
 from schemas import topics
 from schemas.codec import Codec
-from schemas.records import Application, Feedback, Outcome, PolicyState, Query, Tensor
+from schemas.records import Application, Feedback, Outcome, PolicyState, Prediction, Query, Tensor
 from streams.operators.contract import (
     Batch,
     DeadLetter,
@@ -104,15 +104,20 @@ class Twin:
         self.models = {name: worker(name, codec=codec, limit=10_000) for name in MODELS}
         self.kernel: Operator = Local(self.selection, self.models, codec)
         if self.is_columnar:
-            self.kernel = select.ColumnSelection(self.kernel, self.selection, self.models, CODEC, records_of)
-        self.kernel.connect(self.ask_now)
+            self.kernel = select.ColumnSelection(
+                self.kernel, self.selection, self.models, CODEC, records_of, ask=self._ask
+            )
         for name in MODELS:
             self.perform(self.kernel.on_loaded(Loaded(name, "7"), NOW), NOW)
-        self.kernel.on_assigned(dict.fromkeys(range(PARTITIONS), 0))
+        self.kernel.on_partitions(dict.fromkeys(range(PARTITIONS), 0))
+
+    def _ask(self, name: str, copy: int, rows: Tensor, patience_us: int) -> tuple[Predicted, int] | None:
+        """Ask as it is asked now."""
+        return self.ask_now(name, copy, rows, patience_us)
 
     def ask_now(self, name: str, copy: int, rows: Tensor, patience_us: int) -> tuple[Predicted, int] | None:
         """Answer at once, unless the model refuses to."""
-        assert copy == self.models[name].serving.copy
+        assert copy == self.models[name]._serving.copy
         assert patience_us > 0
         self.calls += 1
         if name in self.refuses:
@@ -238,7 +243,9 @@ VALUES = st.one_of(
     st.sampled_from([None, b"", b"foreign", b"\xc3\x01", CODEC.encode(Query("\x80", "digits", "x"))[:-1] + b"\xff"]),
 )
 KEYS = st.sampled_from([None, b"", b"user-1", b"\xff"])
-HEADERS = st.sampled_from([[], [], [], [("traceparent", b"00-1")]])
+HEADERS = st.sampled_from(
+    [[], [], [], [("traceparent", b"00-1")], [("ü", None), ("", b""), ("row", b"x" * 700), ("row", b"y" * 400)]]
+)
 SAID = st.lists(st.tuples(KEYS, VALUES, HEADERS), min_size=1, max_size=6)
 PLAIN = st.lists(st.tuples(KEYS, USUAL.map(CODEC.encode), st.just([])), min_size=1, max_size=12)
 POLLS = st.lists(
@@ -327,7 +334,7 @@ def test_columns_and_the_rest_do_what_the_kernel_does_alone(
     for step, (groups, change, wait_us) in enumerate(polls):
         batches = []
         for partition, said in groups:
-            made = batch(offsets[partition], said)
+            made = batch(offsets[partition], said, since_ms=NOW // 1_000 - 97)
             begin = offsets[partition] + (random.randrange(len(said)) if random.random() < 0.2 else 0)
             batches.append(Batch(topics.QUERIES, partition, begin, offsets[partition] + len(said), made))
             offsets[partition] += len(said)
@@ -400,9 +407,9 @@ def served(policy: str, *, has_scores: bool = False, refuses: frozenset[str] = f
 
 
 def in_turns(count: int) -> Batch:
-    """Return plain queries, and between any two one with a header."""
-    values = [CODEC.encode(usual(f"turn-{number}", np.ones(4, np.float32), sent_us=NOW)) for number in range(count)]
-    said: list[Any] = [(None, value, [("h", b"")] if number % 2 else []) for number, value in enumerate(values)]
+    """Return plain queries, and between any two one that is urgent."""
+    asked = [usual(f"turn-{n}", np.ones(4, np.float32), sent_us=NOW, priority=n % 2) for n in range(count)]
+    said: list[Any] = [(None, CODEC.encode(query), []) for query in asked]
     return Batch(topics.QUERIES, 0, 1, 1 + count, batch(1, said))
 
 
@@ -463,17 +470,57 @@ def test_of_two_copies_the_first_counts_though_its_state_is_to_be_read(contexts:
     assert len(twins[1].said[0]) == 3
 
 
-def test_a_batch_that_a_model_was_to_have_is_not_lost_in_a_call_that_fails() -> None:
+def late(query_id: str, ago_us: int) -> tuple[None, bytes, list[Any]]:
+    """Return a plain query that was sent so long ago, as it is written."""
+    return None, CODEC.encode(usual(query_id, np.ones(4, np.float32), sent_us=NOW - ago_us)), []
+
+
+def test_queries_whose_time_was_over_are_answered_by_columns_too_and_make_no_turns() -> None:
+    """By default, each with how long ago it was sent: else a role that is behind would fall back further."""
+    twins = both(remembered=1_000)
+    said = [late(f"q{number}", number % 2 * (100_000 + 7_000_000 * number)) for number in range(24)]
+    said += [late("q1", 100_000), late("stamped", NOW)]
+    sent_ms = (NOW - 200_000) // 1_000 - len(said)
+    for twin in twins:
+        twin.configure(topics.MODELS, "one", model("one"), NOW)
+        twin.configure(topics.APPLICATIONS, "digits", application("digits", "single"), NOW)
+        twin.poll([FIRST], NOW)
+        twin.poll([Batch(topics.QUERIES, 0, 1, 1 + len(said), batch(1, said, since_ms=sent_ms))], NOW)
+    alone, columns = (twin.seen() for twin in twins)
+    assert columns == alone
+    assert left_of(twins[1]) == {"application": 1.0}  # the first of all
+    decoded = [CODEC.decode(Prediction, value) for _, value, _ in twins[1].said[0]]
+    assert [each.reason for each in decoded].count("expired") == 14  # with the first of all, and one more by its record
+    assert "sent 201 ms ago by its record's time" in {each.message for each in decoded}
+
+
+@pytest.mark.parametrize("ages", [(0, 200_000), (200_000, 0), (200_000, 300_000)])
+def test_of_two_copies_the_first_counts_though_one_came_too_late(ages: tuple[int, int]) -> None:
+    """A late query keeps its place where another under its id is not late."""
+    twins = both(remembered=1_000)
+    for twin in twins:
+        twin.configure(topics.MODELS, "one", model("one"), NOW)
+        twin.configure(topics.APPLICATIONS, "digits", application("digits", "single"), NOW)
+        twin.poll([FIRST], NOW)
+        said = [late("twice", ago_us) for ago_us in ages]
+        twin.poll([Batch(topics.QUERIES, 0, 1, 3, batch(1, said))], NOW)
+    alone, columns = (twin.seen() for twin in twins)
+    assert columns == alone
+    assert len(twins[1].said[0]) == 2
+
+
+def test_a_batch_that_a_model_was_to_have_is_not_lost_in_a_call_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     """The model's kernel outlives what selection remembers, and waits for the batch."""
     twin, calls = served("single"), []
+    answer = twin.ask_now
 
     def fails_again(name: str, copy: int, rows: Tensor, patience_us: int) -> tuple[Predicted, int] | None:
         calls.append(name)
         if len(calls) == 2:
             raise RuntimeError("not this time")
-        return twin.ask_now(name, copy, rows, patience_us)
+        return answer(name, copy, rows, patience_us)
 
-    twin.kernel.connect(fails_again)
+    monkeypatch.setattr(twin, "ask_now", fails_again)
     with pytest.raises(RuntimeError, match="not this time"):
         twin.kernel.on_records([in_turns(3)], NOW)  # type: ignore[list-item]
     assert twin.kernel.needs().deadline_us == 0
@@ -488,10 +535,10 @@ def test_each_query_that_is_left_is_counted_once_by_why() -> None:
     before = left_of(twin)
     assert sum(before.values()) == 1  # from it columns learnt the form
     twin.poll([in_turns(5)], NOW)
-    assert left_of(twin) == {**before, "headers": 2, "model": 3}
+    assert left_of(twin) == {**before, "fields": 2, "model": 3}
     other = served("single")
     other.poll([in_turns(20)], NOW)
-    assert left_of(other) == {**before, "headers": 10, "turns": 10}
+    assert left_of(other) == {**before, "fields": 10, "turns": 10}
 
 
 @pytest.mark.parametrize("odd", [np.uint64(2**63), np.float64("nan"), np.float32("-inf")])
@@ -503,7 +550,7 @@ def test_answers_that_no_record_holds_are_left_to_the_kernel(monkeypatch: pytest
         globals(), "answers", lambda _, rows: Predicted((Outcome.OK,) * len(rows), np.full(len(rows), odd))
     )
     twin.poll([in_turns(5)], NOW)
-    assert left_of(twin) == {**before, "headers": 2, "model": 3}
+    assert left_of(twin) == {**before, "fields": 2, "model": 3}
 
 
 def test_figures_say_why_an_application_does_not_go_by_columns() -> None:

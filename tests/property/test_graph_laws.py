@@ -20,8 +20,8 @@ from policies.items import InputError, Item, cropped, items_of, part_of
 from schemas import topics
 from schemas.records import Outcome, Stage, Status, Tensor
 from streams.operators.join.kernel import JoinerSettings
+from streams.operators.selection.graph.walk import ROOM
 from streams.operators.selection.kernel import SelectionSettings
-from streams.operators.selection.walk import ROOM
 from streams.replay.as_it_was import RecordedDeployment, replay
 from streams.testing import Crash, Duplicate, Reorder
 from streams.topology import worker_role

@@ -35,7 +35,7 @@ class Learning:
 
     def __init__(self, capacity_bytes: int) -> None:
         self.learner = Learner(CODEC, WINDOW_US, capacity_bytes=capacity_bytes)
-        self.learner.on_assigned(dict.fromkeys(range(PARTITIONS), 0))
+        self.learner.on_partitions(dict.fromkeys(range(PARTITIONS), 0))
         self.stored: dict[StateKey, PolicyState] = {}
         self.offsets: dict[int, int | None] = {}
         self.fetches = 0

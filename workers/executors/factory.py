@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypedDict
+from typing import TYPE_CHECKING, Final
 
 from workers.executors.careful import Careful
+from workers.executors.frames import Package
 from workers.executors.host import HostExecutors
-from workers.executors.host_child import Package
 from workers.executors.models import ModelExecutors
 from workers.executors.pool import PoolExecutor
-from workers.executors.predictor import TIMES_SAMPLE, longest_inside, predictor, within
+from workers.executors.predictor import TIMES_SAMPLE, loaded_by, longest_inside, predictor, within
 from workers.executors.process import ProcessExecutor
 from workers.executors.thread import Executor, ThreadExecutor
 from workers.inputs.references import References
 from workers.packages.autotune import SIZES
 from workers.packages.load_notes import LoadNotes
-from workers.packages.loading import load_package
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,16 +29,6 @@ if TYPE_CHECKING:
 
 # What batches may take in the process of a host beside its models: at least this, or a quarter of what those may.
 BATCHES_BYTES: Final = 128 << 20
-
-
-class _Loading(TypedDict):
-    """How a package is loaded, here and in a child process."""
-
-    digest: str
-    threads: int
-    allow_pickle: bool
-    code: tuple[str, ...]
-    root: str
 
 
 def executors_of(
@@ -78,21 +67,20 @@ def executor_of(
         now_us: the clock.
         chose: called with the forms of a package that run, and the times measured.
     """
-    sizes = settings.allowed_batch_sizes.get(model.name, ())
+    package = package_of(model, settings)
     if count := settings.processes_of(model.name, model.digest):
         children = [_child_of(model, settings, now_us, chose) for _ in range(count)]
-        return children[0] if count == 1 else PoolExecutor(children, now_us, sizes)
-    references = References(settings.references, settings.reference_bytes, settings.queue_bytes)
+        return children[0] if count == 1 else PoolExecutor(children, now_us, package.sizes)
 
     def load() -> Callable[[Sequence[Input]], Predicted]:
-        loaded = load_package(model.path, **_options(model, settings), sizes=sizes or _sizes(settings))
+        loaded = loaded_by(package._replace(digest=model.digest))  # nothing is loaded here that is not pinned
         if loaded.choice is not None:
             chose(loaded.choice)
         if getattr(loaded.runtime, "waits", False) or loaded.manifest.input.by_reference:
             executor.keep_in_thread()
         elif getattr(loaded.runtime, "leaves_lock", False):
             executor.leaves_lock()
-        predict = predictor(loaded, sizes, references)
+        predict = predictor(loaded, package.sizes, package.references)
         if settings.is_inside and (longest := longest_inside(loaded)):
             executor.weigh(longest // TIMES_SAMPLE)
             return within(longest, predict, model.name)
@@ -106,28 +94,26 @@ def _child_of(
     model: Model, settings: WorkerSettings, now_us: Callable[[], int], chose: Callable[[Choice], None] = lambda _: None
 ) -> ProcessExecutor:
     """Return a child process for a version."""
+    memory_bytes = settings.memory_bytes.get(model.name, 0)
+    package = package_of(model, settings)
+    return ProcessExecutor(package, now_us, load_s=settings.load_s, memory_bytes=memory_bytes, chose=chose)
+
+
+def package_of(model: Model, settings: WorkerSettings, cache: DiskCache | None = None) -> Package:
+    """Return what is loaded for a version, and how; a `cache` has files of packages on a disk of this machine."""
     sizes = settings.allowed_batch_sizes.get(model.name, ())
-    return ProcessExecutor(
+    return Package(
         model.path,
-        now_us,
-        **_options(model, settings),
-        load_s=settings.load_s,
-        batch_sizes=sizes,
-        measured_sizes=sizes or _sizes(settings),
-        memory_bytes=settings.memory_bytes.get(model.name, 0),
-        references=References(settings.references, settings.reference_bytes, settings.queue_bytes),
-        chose=chose,
+        model.digest or None,
+        settings.threads,
+        settings.allow_pickle,
+        settings.code,
+        sizes,
+        sizes or _sizes(settings),
+        References(settings.references, settings.reference_bytes, settings.queue_bytes),
+        cache,
+        settings.packages,
     )
-
-
-def _options(model: Model, settings: WorkerSettings) -> _Loading:
-    return {
-        "digest": model.digest,
-        "threads": settings.threads,
-        "allow_pickle": settings.allow_pickle,
-        "code": settings.code,
-        "root": settings.packages,
-    }
 
 
 def hosted_by(
@@ -146,26 +132,9 @@ def hosted_by(
         memory_bytes: that the models may take together, for which batches get room beside them; 0 = any.
         cache: of packages' files, on a disk of this machine; None = there is none.
     """
-    references = References(settings.references, settings.reference_bytes, settings.queue_bytes)
-
-    def package(model: Model) -> Package:
-        sizes = settings.allowed_batch_sizes.get(model.name, ())
-        return Package(
-            model.path,
-            model.digest,
-            settings.threads,
-            settings.allow_pickle,
-            settings.code,
-            sizes,
-            sizes or _sizes(settings),
-            references,
-            cache,
-            settings.packages,
-        )
-
     room = max(memory_bytes // 4, BATCHES_BYTES) if memory_bytes else 0
     return HostExecutors(
-        package,
+        lambda model: package_of(model, settings, cache),
         now_us,
         lanes=lanes,
         load_s=settings.load_s,

@@ -63,13 +63,37 @@ class _Tried(NamedTuple, Generic[T]):
     were_no_others: bool
 
 
+class Unmeasured:
+    """The memory of a process that holds one model: bounded as a whole, and not measured, as nothing else would fit.
+
+    Args:
+        most_bytes: that the process may take; 0 = as much as there is.
+    """
+
+    lacks: Final = "it does not fit into the memory that worker.memory_mib gives it"
+
+    def __init__(self, most_bytes: int) -> None:
+        if most_bytes:
+            resource.setrlimit(resource.RLIMIT_DATA, (most_bytes, most_bytes))
+
+    def measured(self, folder: Path, load: Callable[[], T]) -> tuple[T, int, int]:
+        """Load a package; returns what `load` gave, 0 bytes, and how long it took (us)."""
+        loaded, took_us = _timed(load)
+        return loaded, 0, took_us
+
+
 class Footprint:
     """The memory of this process.
+
+    Attributes:
+        lacks: what is to be said where it does not do.
 
     Args:
         most_bytes: that models and batches may take; 0 = as much as there is.
         models_bytes: of these, that models may take; 0 = as much as there is. What exceeds it is measured again.
     """
+
+    lacks: Final = "it does not fit into the memory of its host (hosts.<pool>.memory_mib)"
 
     def __init__(self, most_bytes: int, models_bytes: int = 0) -> None:
         self._process = psutil.Process()

@@ -1,10 +1,11 @@
-"""What a worker and the child process with its model say to each other: length-prefixed frames over two pipes.
+"""What a role and a process with its models say to each other: length-prefixed frames over two pipes.
 
-    worker ── inputs (pickle) ──▶ child          the child trusts the worker
-    worker ◀─ results ─────────── child          arrays without pickle: a model's process cannot run code in the worker
+    role ── (what, parts), pickled ──────────────────▶ child     a part: number, copy, and to load a `Package`, to
+                                                                 predict rows, to unload nothing
+    role ◀─ number, and why, `LoadedPackage`, results ─ child    in the order in which they are done
 
-A frame is its length (4 bytes, big-endian) and that many bytes. The child's first frame says whether the model loaded
-and which of its forms runs, or why it did not load. Results are a head in JSON, by its own length, and the bytes of
+The child trusts the role. Its answers come without pickle: a model's process cannot run code in the role. A frame is
+its length (4 bytes, big-endian) and that many bytes. Results are a head in JSON, by its own length, and the bytes of
 their columns, whose types and shapes the head has: 25 us for a few rows, where NumPy's npz takes 1.4 ms.
 """
 
@@ -13,18 +14,20 @@ from __future__ import annotations
 import json
 import math
 import struct
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
 from schemas.records import Outcome
 from streams.operators.contract import Predicted
 from workers.errors import OutputError, PackageError
-from workers.packages.autotune import Choice
+from workers.inputs.references import References
+from workers.packages.autotune import SIZES, Choice
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from workers.packages.disk_cache import DiskCache
     from workers.runtimes.contract import Answers
 
     _Columns: TypeAlias = tuple[
@@ -32,16 +35,44 @@ if TYPE_CHECKING:
     ]
 
 HEADER = struct.Struct(">I")
+NUMBER: Final = struct.Struct(">Q")
+LOAD, BESIDE, UNLOAD, PREDICT = "load", "load beside", "unload", "predict"  # the second: another one is still loaded
 _OUTCOMES = tuple(Outcome)
 _LOADED = b"\0"  # no message begins with it
 
 
-def pack_loaded(choice: Choice | None) -> bytes:
-    """Say that the model is loaded, and what was chosen where it has several forms."""
-    return _LOADED + json.dumps(choice).encode()
+class Package(NamedTuple):
+    """A package that is to be loaded, and how; see `workers.packages.loading.load_package`.
+
+    With `sizes` the model is given batches of these sizes only; by `measured_sizes` its forms are timed.
+    """
+
+    folder: str
+    digest: str | None = None
+    threads: int = 1
+    allow_pickle: bool = False
+    code: tuple[str, ...] = ()
+    sizes: tuple[int, ...] = ()
+    measured_sizes: tuple[int, ...] = SIZES
+    references: References = References()
+    cache: DiskCache | None = None
+    root: str = ""
 
 
-def unpack_loaded(frame: bytes) -> Choice | None:
+class LoadedPackage(NamedTuple):
+    """What was chosen of a package's forms, what it takes in memory (bytes; 0 = unknown), how long it took (us)."""
+
+    choice: Choice | None
+    size_bytes: int
+    took_us: int
+
+
+def pack_loaded(choice: Choice | None, size_bytes: int, took_us: int) -> bytes:
+    """Say that a model is loaded, what was chosen of its forms, its memory (0 = unknown), and how long it took."""
+    return _LOADED + json.dumps([choice, size_bytes, took_us]).encode()
+
+
+def unpack_loaded(frame: bytes) -> LoadedPackage:
     """Read what `pack_loaded` wrote.
 
     Raises:
@@ -50,29 +81,10 @@ def unpack_loaded(frame: bytes) -> Choice | None:
     if not frame.startswith(_LOADED):
         raise PackageError(frame.decode(errors="replace"))
     try:
-        return _choice(json.loads(frame.removeprefix(_LOADED)))
+        choice, size_bytes, took_us = json.loads(frame.removeprefix(_LOADED))
+        return LoadedPackage(_choice(choice), int(size_bytes), int(took_us))
     except (ValueError, TypeError, AttributeError) as error:
         raise PackageError(f"the model's process does not say what it runs: {error}") from error
-
-
-def pack_hosted(choice: Choice | None, size_bytes: int, took_us: int) -> bytes:
-    """Say that one of several models is loaded, what was chosen of its forms, its memory, and how long it took."""
-    return _LOADED + json.dumps([choice, size_bytes, took_us]).encode()
-
-
-def unpack_hosted(frame: bytes) -> tuple[Choice | None, int, int]:
-    """Read what `pack_hosted` wrote.
-
-    Raises:
-        PackageError: it says instead why the model was not loaded.
-    """
-    if not frame.startswith(_LOADED):
-        raise PackageError(frame.decode(errors="replace"))
-    try:
-        choice, size_bytes, took_us = json.loads(frame.removeprefix(_LOADED))
-        return _choice(choice), int(size_bytes), int(took_us)
-    except (ValueError, TypeError, AttributeError) as error:
-        raise PackageError(f"the models' process does not say what it runs: {error}") from error
 
 
 def pack(predicted: Predicted) -> bytes:
@@ -89,14 +101,12 @@ def pack(predicted: Predicted) -> bytes:
     return b"".join((HEADER.pack(len(head)), head, *(column.tobytes() for column in columns.values())))
 
 
-def unpack(frame: bytes | None, rows: int) -> Predicted:
+def unpack(frame: bytes, rows: int) -> Predicted:
     """Read the results of a batch of `rows`; the inverse of `pack`.
 
     Raises:
-        OutputError: there is no frame (the child died), or it does not hold these results.
+        OutputError: it does not hold these results.
     """
-    if frame is None:
-        raise OutputError("the model's process died")
     try:
         predicted = _parse(frame)
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError, struct.error) as error:

@@ -2,10 +2,8 @@
 
     Load, Predict, Unload ─▶ a frame each ─▶ the child ─▶ answers by number ─▶ loaded, predicted
 
-The child is started with the host. If a model hangs, the child is killed. If it ends, everything that
-was with it fails, and the kernel is told that all is lost; the next `Load` starts another child. A model is to blame if
-it hung, or if it was at work when the child ended. Of a batch of several models it is the first one without an answer.
-One that has answered before is not to blame where another one was at work that has not.
+The child (`models_process`) is started with the host. If a model hangs, the child is killed. If it ends, everything
+that was with it fails, and the kernel is told that all is lost; the next `Load` starts another child.
 
 A version that was never loaded on this machine is loaded in another child first, which crashes or hangs in its place.
 That one ends when it has had nothing to do for a while.
@@ -14,117 +12,29 @@ That one ends when it has had nothing to do for a while.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-import os
-import pickle
-import sys
-from functools import partial
-from itertools import count
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from streams.operators.contract import Loaded, Predicted, Ran
 from workers.errors import OutputError, PackageError
 from workers.executors import frames
-from workers.executors.host_child import BESIDE, LOAD, NUMBER, PREDICT, UNLOAD
-from workers.executors.process import how_ended, kill
+from workers.executors.models_process import CHILD, Lost, ModelsProcess
 
 if TYPE_CHECKING:
-    from asyncio.subprocess import Process
-    from collections.abc import Callable, Coroutine, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Mapping
 
     from schemas.records import Model, Tensor
     from streams.operators.contract import Load, Predict, Unload
     from streams.runtime.ports import ExecutorEvents
-    from workers.executors.host_child import Package
+    from workers.executors.frames import Package
+    from workers.executors.models_process import CopyName
     from workers.packages.load_notes import LoadNotes
 
 _log = logging.getLogger(__name__)
 
-# Frames of results are bounded by what a batch can be; the reader takes them whole.
 _ENDED = "the models' process ended while it was at work ({}): the host's log has its output"
 # How long the child that tries versions is kept: importing a library may take it seconds.
 IDLE_S = 10.0
-
-
-class _Lost(NamedTuple):
-    """Why there is no answer: the fault of the model that was asked; "" = another one's."""
-
-    fault: str
-
-
-class _ChildCall(NamedTuple):
-    """What a copy was asked: the number of the first part of its batch, the answer to come, and what for."""
-
-    copy: tuple[str, int]
-    batch: int
-    future: asyncio.Future[bytes | _Lost]
-    what: str
-
-
-class _HostChild:
-    """A process, and what it has been asked."""
-
-    def __init__(self, process: Process, proved: set[tuple[str, int]]) -> None:
-        """Nothing is asked yet; `proved` are the copies that have answered, also in another process."""
-        self.process = process
-        self.proved = proved
-        self.asked: dict[int, _ChildCall] = {}
-        self.holds: dict[tuple[str, int], Load] = {}
-        self.is_over = False
-        self._numbers = count()
-
-    def ask(self, what: str, parts: Sequence[tuple[tuple[str, int], object]]) -> list[asyncio.Future[bytes | _Lost]]:
-        """Ask for something of each copy, all in one; returns the answers to come."""
-        numbers = [next(self._numbers) for _ in parts]
-        loop = asyncio.get_running_loop()
-        futures: list[asyncio.Future[bytes | _Lost]] = [loop.create_future() for _ in parts]
-        if self.is_over:
-            for future in futures:
-                future.set_result(_Lost(""))
-            return futures
-        for number, (copy, _), future in zip(numbers, parts, futures, strict=True):
-            self.asked[number] = _ChildCall(copy, numbers[0], future, what)
-            future.add_done_callback(partial(self._forget, number))
-        self._write(what, [(number, copy, argument) for number, (copy, argument) in zip(numbers, parts, strict=True)])
-        return futures
-
-    def load(self, copy: tuple[str, int], package: Package) -> asyncio.Future[bytes | _Lost]:
-        """Load a copy, beside those that are still being loaded; returns the answer to come."""
-        is_alone = all(asked.what == PREDICT for asked in self.asked.values())
-        (future,) = self.ask(LOAD if is_alone else BESIDE, [(copy, package)])
-        return future
-
-    def let_go(self, copy: tuple[str, int]) -> None:
-        """Unload a copy, which is not answered."""
-        self._write(UNLOAD, [(0, copy, None)])
-
-    def end(self, guilty: tuple[str, int] | None, fault: str) -> None:
-        """Let everything that was asked fail; a guilty copy is to blame, else whoever is suspected."""
-        self.is_over = True
-        kill(self.process)
-        at_work = [asked for asked in self.asked.values() if not asked.future.done()]
-        suspects = self._suspects(at_work)
-        for asked in at_work:
-            is_to_blame = asked.copy == guilty if guilty is not None else asked in suspects
-            asked.future.set_result(_Lost(fault if is_to_blame else ""))
-
-    def _suspects(self, at_work: Sequence[_ChildCall]) -> list[_ChildCall]:
-        """Return the first of each batch at work: those that have never answered, if there are any."""
-        first: dict[int, _ChildCall] = {}
-        for asked in at_work:
-            first.setdefault(asked.batch, asked)
-        return [asked for asked in first.values() if asked.copy not in self.proved] or [*first.values()]
-
-    def _write(self, what: str, parts: Sequence[tuple[int, tuple[str, int], object]]) -> None:
-        """Write a frame; a child that cannot read it has ended, which the reader of its answers notices."""
-        assert self.process.stdin is not None, "it is a pipe"
-        body = pickle.dumps((what, parts), protocol=5)
-        with contextlib.suppress(ConnectionError, RuntimeError):
-            self.process.stdin.write(frames.HEADER.pack(len(body)) + body)
-
-    def _forget(self, number: int, _future: asyncio.Future[bytes | _Lost]) -> None:
-        self.asked.pop(number, None)
 
 
 class HostExecutors:
@@ -156,18 +66,18 @@ class HostExecutors:
         self._package = package
         self._now_us = now_us
         self._load_s = load_s
+        self._late = f"it was not loaded within {load_s:.1f} s"
         bounds = [f"--memory={memory_bytes}"] * bool(memory_bytes) + [f"--models={models_bytes}"] * bool(models_bytes)
-        # -P: the child looks for modules in the current folder last, so no file there can shadow a module of ours.
-        self._argv = (sys.executable, "-P", "-m", "workers.executors.host_child", str(lanes), *bounds)
+        self._arguments = (*CHILD, str(lanes), *bounds)
         # Models are loaded in another thread than they are asked in, and OpenMP's limits belong to a thread.
         self._environment = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), str(threads))
-        self._child: _HostChild | None = None
+        self._child: ModelsProcess | None = None
         self._notes = notes
-        self._trying: _HostChild | None = None
+        self._trying: ModelsProcess | None = None
         self._to_try = 0
         self._trial = asyncio.Lock()
-        self._proved: set[tuple[str, int]] = set()
-        self._wanted: dict[tuple[str, int], Load] = {}
+        self._proved: set[CopyName] = set()
+        self._wanted: dict[CopyName, Load] = {}
         self._starting = asyncio.Lock()
         self._jobs: set[asyncio.Task[None]] = set()
         self._starts = 0
@@ -244,13 +154,13 @@ class HostExecutors:
         fault: str | None = None
         size_bytes = took_us = 0
         future = child.load(copy, self._package(load.model))
-        found = await _within(self._load_s, child, copy, future, "it was not loaded")
-        if isinstance(found, _Lost):
+        found = await child.within(self._load_s, copy, future, self._late)
+        if isinstance(found, Lost):
             self._note_death(digest, found.fault)
             self._events.loaded(Loaded.of(load, found.fault or None, is_lost=True))
             return
         try:
-            choice, size_bytes, took_us = frames.unpack_hosted(found)
+            choice, size_bytes, took_us = frames.unpack_loaded(found)
         except PackageError as error:
             fault = str(error)
             child.holds.pop(copy, None)
@@ -275,15 +185,15 @@ class HostExecutors:
             if note.is_good and not note.deaths:
                 return ""
             found = await self._try(load)
-            if isinstance(found, _Lost):
+            if isinstance(found, Lost):
                 self._note_death(model.digest, found.fault)
                 return found.fault or "the process that tried it ended"
-            frames.unpack_hosted(found)
+            frames.unpack_loaded(found)
         except PackageError as error:
             return str(error)
         return ""
 
-    async def _try(self, load: Load) -> bytes | _Lost:
+    async def _try(self, load: Load) -> bytes | Lost:
         """Load a copy in the child that is there for that, one at a time, and let go of it."""
         copy = load.model.name, load.copy
         self._to_try += 1
@@ -293,7 +203,7 @@ class HostExecutors:
                 if child is None or child.is_over:
                     child = self._trying = await self._spawned()
                 future = child.load(copy, self._package(load.model))
-                found = await _within(self._load_s, child, copy, future, "it was not loaded")
+                found = await child.within(self._load_s, copy, future, self._late)
                 child.let_go(copy)
         finally:
             self._to_try -= 1
@@ -314,17 +224,18 @@ class HostExecutors:
         child, parts, started_us = self._child, (predict, *predict.joined), self._now_us()
         copies = [(part.model, part.copy) for part in parts]
         asked = zip(copies, (part.rows for part in parts), strict=True)
-        futures = [] if child is None else child.ask(PREDICT, [*asked])
+        futures = [] if child is None else child.predict([*asked])
         for place, part in enumerate(parts):
-            found: bytes | _Lost = _Lost("")
+            found: bytes | Lost = Lost("")
             if child is not None:
-                late = f"the model did not answer {len(part.rows)} rows"
-                found = await _within(part.patience_us / 1e6, child, copies[place], futures[place], late)
+                patience_s = part.patience_us / 1e6
+                late = f"the model did not answer {len(part.rows)} rows within {patience_s:.1f} s"
+                found = await child.within(patience_s, copies[place], futures[place], late)
             self._tell(part, found, self._now_us() - started_us)
 
-    def _tell(self, predict: Predict, found: bytes | _Lost, took_us: int) -> None:
+    def _tell(self, predict: Predict, found: bytes | Lost, took_us: int) -> None:
         rows = len(predict.rows)
-        if isinstance(found, _Lost):
+        if isinstance(found, Lost):
             failed = Predicted.failed(rows, found.fault or "the models' process ended")
             results = failed if found.fault else _innocent(failed)
             self._events.predicted(predict, Ran(results, took_us, is_lost=True))
@@ -344,49 +255,23 @@ class HostExecutors:
         except OSError as error:
             _log.warning("%s; the next model that is loaded starts it", _not_started(error))
 
-    async def _started(self) -> _HostChild:
+    async def _started(self) -> ModelsProcess:
         async with self._starting:
             if self._child is None or self._child.is_over:
                 self._child = await self._spawned()
                 self._starts += 1
             return self._child
 
-    async def _spawned(self) -> _HostChild:
-        pipe, environment = asyncio.subprocess.PIPE, {**os.environ, **self._environment}
-        process = await asyncio.create_subprocess_exec(*self._argv, stdin=pipe, stdout=pipe, env=environment)
-        child = _HostChild(process, self._proved)
+    async def _spawned(self) -> ModelsProcess:
+        child = await ModelsProcess.started(self._arguments, _ENDED, self._environment, self._proved)
         self._do(self._read(child))
         return child
 
-    async def _read(self, child: _HostChild) -> None:
+    async def _read(self, child: ModelsProcess) -> None:
         """Hand out answers until the child ends; if it was idle then, one of its models says that all are lost."""
-        stream = child.process.stdout
-        assert stream is not None, "it is a pipe"
-        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
-            while True:
-                (length,) = frames.HEADER.unpack(await stream.readexactly(frames.HEADER.size))
-                body = await stream.readexactly(length)
-                asked = child.asked.pop(NUMBER.unpack_from(body)[0], None)
-                if asked is not None and not asked.future.done():
-                    asked.future.set_result(body[NUMBER.size :])
-                    if asked.what == PREDICT and asked.copy in self._wanted:
-                        self._proved.add(asked.copy)
-        is_idle = not child.asked and not child.is_over
-        kill(child.process)
-        child.end(None, _ENDED.format(how_ended(await child.process.wait())))
-        if is_idle and child.holds:
+        if await child.read() and child.holds:
             load = next(iter(child.holds.values()))
             self._events.loaded(Loaded.of(load, is_lost=True))
-
-
-async def _within(
-    patience_s: float, child: _HostChild, copy: tuple[str, int], answer: asyncio.Future[bytes | _Lost], late: str
-) -> bytes | _Lost:
-    """Wait for an answer; if there is none in time the copy hangs, and the child is killed."""
-    done, _ = await asyncio.wait([answer], timeout=patience_s)
-    if not done:
-        child.end(copy, f"{late} within {patience_s:.1f} s")
-    return await answer
 
 
 def _not_started(error: OSError) -> str:

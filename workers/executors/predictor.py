@@ -23,12 +23,14 @@ from workers.executors.joining import joined
 from workers.inputs.references import References
 from workers.inputs.rows import predict_rows
 from workers.inputs.tables import blank_row
+from workers.packages.loading import load_package
 from workers.runtimes.contract import Outputs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from schemas.records import Input
+    from workers.executors.frames import Package
     from workers.manifest import Manifest, Signature
     from workers.packages.loading import LoadedModel
     from workers.runtimes.contract import Rows, Runtime
@@ -40,6 +42,24 @@ WARM_UP_S: Final = 10.0
 # to 5 characters, the slowest found, then take 6.6 to 7.8 ms of a core, 3.7 us for each (measured: a text of 2,048).
 TIMES_SAMPLE: Final = 10
 LEAST_LONGEST: Final = 2_048
+
+
+def loaded_by(package: Package) -> LoadedModel:
+    """Load a package as it says.
+
+    Raises:
+        PackageError: it cannot be loaded.
+    """
+    return load_package(
+        package.folder,
+        allow_pickle=package.allow_pickle,
+        digest=package.digest,
+        threads=package.threads,
+        sizes=package.measured_sizes,
+        code=package.code,
+        root=package.root,
+        cache=package.cache,
+    )
 
 
 def predictor(

@@ -19,7 +19,7 @@ import numpy as np
 from policies import calibration
 from policies.confidence import share_of
 from schemas.topics import model_version
-from streams.operators.selection.coding import ROWS, decoded
+from streams.operators.selection.coded.code import ROWS, decoded
 from workers.entry_point import resolve
 from workers.errors import PackageError
 from workers.packages.loading import load_package

@@ -194,7 +194,7 @@ def steps_of(pipeline: object, dtype: np.dtype[np.generic] | None) -> PipelineSt
     Raises:
         PackageError: it has a step that cannot be read so.
     """
-    found: PipelineSteps = _imported(_STEPS, STAGES).Steps(pipeline, dtype)
+    found: PipelineSteps = _imported(_STEPS, STAGES).ConvertedSteps(pipeline, dtype)
     return found
 
 

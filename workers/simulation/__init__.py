@@ -9,11 +9,12 @@ service     how long a batch takes: a + b * rows, or recorded batches
 legs        how long a record is on its way: constants, or recorded ones
 worker      one replica of a model, around `workers.kernel.model.batcher`
 selection   one process of the role `selection`: its polls, and which partition gets the rows
-simulator   events in order of time
+simulator   ties them together, on the one queue of events (`streams.testing.events`)
+kernels     the same plan on the roles' own kernels: hosts, graphs, hedges, cascades, the cache, admission;
+            `role_models` and `replicas` are what they run, `kernel_outcome` what became of it
 host        many models in one process: the real schedules and residency
 run         what became of every query and batch, and the figures
 calibration legs and service times out of what a deployment has logged
-theory      what queueing theory says of the simple cases
 
 It stands above `workers.kernel`, whose decisions it uses, and below everything that reads a file or a clock.
 """

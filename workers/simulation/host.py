@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import dataclass
-from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from policies.batching import create_controller
+from streams.testing.events import Events
 from workers.kernel.model.batcher import Batcher
 from workers.kernel.schedule.contract import Queue
 from workers.kernel.schedule.fifo import Fifo
@@ -20,7 +20,7 @@ from workers.kernel.schedule.registry import SCHEDULES
 from workers.kernel.schedule.residency import Residency
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -130,8 +130,8 @@ class _HostSimulation:
         self._came: list[int] = plan.arrivals_us.tolist()
         self._outcome, self._is_cold = bytearray(count), bytearray(count)
         self._done_us = array("q", [-1]) * count
-        self._events: list[tuple[int, int, Callable[[int, object], None], object]] = []
-        self._number = 0
+        self._asked: Sequence[int] = plan.asked.tolist()
+        self._events = Events()
         self._wake_us = _NEVER
         self._is_running = False
         self._loading: str | None = None
@@ -142,15 +142,7 @@ class _HostSimulation:
         """Let everything happen."""
         if self._plan.apart is not None:
             self._keep(self._plan.apart)
-        came, events, at, count = self._came, self._events, 0, len(self._came)
-        asked: Sequence[int] = self._plan.asked.tolist()
-        while at < count or events:
-            if at < count and (not events or came[at] <= events[0][0]):
-                self._arrive(at, asked[at], came[at])
-                at += 1
-            else:
-                now_us, _, happen, about = heappop(events)
-                happen(now_us, about)
+        self._events.run(self._came, self._arrive)
         return HostRun(
             bytes(self._outcome),
             self._done_us,
@@ -172,12 +164,9 @@ class _HostSimulation:
             for change in self._residency.changes(0):
                 self._residency.loaded(change.load, 0, 0)
 
-    def _add(self, at_us: int, happen: Callable[[int, object], None], about: object = None) -> None:
-        self._number += 1
-        heappush(self._events, (at_us, self._number, happen, about))
-
-    def _arrive(self, query: int, model: int, now_us: int) -> None:
-        plan, name = self._plan, self._names[model]
+    def _arrive(self, now_us: int, query: int) -> None:
+        plan, model = self._plan, self._asked[query]
+        name = self._names[model]
         if plan.apart is not None and model not in plan.apart:
             self._outcome[query] = NO_MODEL
             return
@@ -219,7 +208,7 @@ class _HostSimulation:
         """See to it that everything is looked at again by then."""
         if due_us is not None and due_us < self._wake_us:
             self._wake_us = due_us
-            self._add(due_us, self._wake)
+            self._events.add(due_us, self._wake)
 
     def _wake(self, now_us: int, _about: object) -> None:
         if now_us == self._wake_us:  # else it was to be looked at earlier, and has been
@@ -251,10 +240,9 @@ class _HostSimulation:
         self._residency.use(start.model, now_us, is_busy=True)
         for query in queries:
             self._done_us[query] = now_us + took_us
-        self._add(now_us + took_us, self._done, (model, rows, took_us))
+        self._events.add(now_us + took_us, self._done, (model, rows, took_us))
 
-    def _done(self, now_us: int, about: object) -> None:
-        assert isinstance(about, tuple), "it was added with these"
+    def _done(self, now_us: int, about: tuple[int, int, int]) -> None:
         model, rows, took_us = about
         self._is_running = False
         self._residency.use(self._names[model], now_us, is_busy=False)
@@ -272,10 +260,10 @@ class _HostSimulation:
             self._loads += 1
             self._loading = load
             self._loaded_us = now_us + self._plan.models[self._index[load]].load_us
-            self._add(self._loaded_us, self._loaded, load)
+            self._events.add(self._loaded_us, self._loaded, load)
 
-    def _loaded(self, now_us: int, about: object) -> None:
-        name, model = str(about), self._index[str(about)]
+    def _loaded(self, now_us: int, name: str) -> None:
+        model = self._index[name]
         its = self._plan.models[model]
         self._loading = None
         self._residency.loaded(name, 0, now_us)

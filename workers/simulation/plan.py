@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from policies.contract import Policy
+    from schemas.records import Stage
     from workers.simulation.service import SimulatedService
 
 # As in selection: what is left for the way back to the client where nothing else is said.
@@ -102,6 +103,46 @@ class SimulatedApplication:
 
 
 @dataclass(frozen=True, slots=True)
+class HostedModels:
+    """Models that share a process, as in the settings: `hosts`."""
+
+    pool: str
+    models: tuple[str, ...]
+    memory_bytes: int
+    controller: str = "aimd"
+    lanes: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class RolePlan:
+    """What only the roles' own kernels know; a plan that has it is simulated by them.
+
+    Attributes:
+        inline: models inside selection.
+        hosts: that models share.
+        stages: of the application's graph.
+        asked: models among which the policy chooses; () = all.
+        hedge: share of the questions that may be put twice.
+        cache_bytes: of outputs that selection keeps by input.
+        admission: whether selection refuses what would be late.
+        inputs: how many different inputs there are, drawn alike; 0 = each query has its own.
+        loads: how long a model loads (us), and what it takes in memory (bytes), by name.
+        answers: texts that a model answers, drawn alike, by name. Others answer one of two classes.
+    """
+
+    inline: frozenset[str] = frozenset()
+    hosts: tuple[HostedModels, ...] = ()
+    stages: tuple[Stage, ...] = ()
+    asked: tuple[str, ...] = ()
+    hedge: float = 0.0
+    cache_bytes: int = 0
+    admission: bool = False
+    inputs: int = 0
+    loads: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    answers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class SimulationPlan:
     """One simulation.
 
@@ -115,6 +156,7 @@ class SimulationPlan:
         poll_us: the least time between two polls of one of them.
         warm_up_us: queries sent before this are simulated and not counted.
         left_out: queries of the trace that come too late to be sent.
+        roles: what only the roles' own kernels know; None = nothing of it.
     """
 
     arrivals_us: NDArray[np.int64]
@@ -126,6 +168,7 @@ class SimulationPlan:
     poll_us: int = 0
     warm_up_us: int = 0
     left_out: int = 0
+    roles: RolePlan | None = None
 
     def with_workers(self, replicas: int, model: str = "") -> SimulationPlan:
         """Return the plan with so many workers of a model, or of each.
@@ -139,16 +182,29 @@ class SimulationPlan:
         return replace(self, models=tuple(changed))
 
     def policy(self) -> Policy:
-        """Return the application's policy.
+        """Return the application's policy, if its choices can be simulated.
 
         Raises:
             PolicyError: there is no such policy, or no such parameter.
             PlanError: it goes by what is not simulated.
         """
         policy = create(self.application.policy, self.application.parameters)
+        if self.roles is not None:
+            self._check(self.roles)
+            return policy
         if is_contextual(policy):
             raise PlanError(f"policy {policy.name} goes by {policy.uses} of queries or models, which are not simulated")
         models = len(self.models)
         if not policy.full_information and sum(policy.propensities(policy.init(models), models)) > 1.0 + _ROUNDED:
             raise PlanError(f"policy {policy.name} asks several models, but not all, which is not simulated")
         return policy
+
+    def _check(self, roles: RolePlan) -> None:
+        """Refuse what the roles do not have."""
+        names = {model.name for model in self.models}
+        named = {*roles.inline, *roles.asked, *(name for host in roles.hosts for name in host.models)}
+        named |= {stage.model for stage in roles.stages if stage.model}
+        if unknown := named - names:
+            raise PlanError(f"there is no model {', '.join(sorted(unknown))}; there are: {', '.join(sorted(names))}")
+        if self.selections > 1 or any(model.shared for model in self.models):
+            raise PlanError("the roles' own kernels are simulated with one selection process, and no shared_queue")

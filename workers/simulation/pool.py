@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from policies.batching import create_controller
+from streams.testing.events import Events
 from workers.kernel.model.batcher import Batcher
-from workers.simulation.events import Events
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

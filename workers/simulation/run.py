@@ -37,9 +37,11 @@ class Run:
         plan: that was simulated.
         ended_us: when the last event was.
         received_us: when selection had each query.
-        answer: the leg from selection to the client.
-        drawn: the model that each query asked; None = all of them.
-        outputs_us: by model, when its output was at selection, `NEVER` where none came.
+        drawn: the model that each query asked; None = all of them, or it is not said.
+        answered_us: when selection answered each query.
+        latency_us: from when each query was sent until the client had its answer.
+        outputs: how many usable outputs each query's answer was made of; 0 = the default output.
+        asked: how many it asked for.
         expired: by model, whether its worker gave the query up.
         journals: by model, what its workers did.
     """
@@ -47,41 +49,49 @@ class Run:
     plan: SimulationPlan
     ended_us: int
     received_us: NDArray[np.int64]
-    answer: Leg
     drawn: NDArray[np.uint8] | None
-    outputs_us: tuple[NDArray[np.int64], ...]
+    answered_us: NDArray[np.int64]
+    latency_us: NDArray[np.int64]
+    outputs: NDArray[np.int64]
+    asked: NDArray[np.int64]
     expired: tuple[NDArray[np.bool_], ...]
     journals: tuple[Journal, ...]
 
-    @cached_property
-    def _asked(self) -> list[NDArray[np.bool_]]:
-        count = len(self.received_us)
-        if self.drawn is None:
-            return [np.ones(count, bool)] * len(self.journals)
-        return [self.drawn == model for model in range(len(self.journals))]
+    @classmethod
+    def of(
+        cls,
+        plan: SimulationPlan,
+        ended_us: int,
+        received_us: NDArray[np.int64],
+        answer: Leg,
+        drawn: NDArray[np.uint8] | None,
+        outputs_us: tuple[NDArray[np.int64], ...],
+        expired: tuple[NDArray[np.bool_], ...],
+        journals: tuple[Journal, ...],
+    ) -> Run:
+        """Answer each query with its last output, at the latest a margin before its deadline.
 
-    @cached_property
-    def answered_us(self) -> NDArray[np.int64]:
-        """When selection answered each query: with its last output, at the latest a margin before the deadline."""
-        complete_us = np.zeros(len(self.received_us), np.int64)
-        for asked, at_us in zip(self._asked, self.outputs_us, strict=True):
+        Args:
+            plan: and so on: see above.
+            ended_us: likewise.
+            received_us: likewise.
+            answer: the leg from selection to the client.
+            drawn: likewise.
+            outputs_us: by model, when its output was at selection, `NEVER` where none came.
+            expired: likewise.
+            journals: likewise.
+        """
+        count = len(received_us)
+        all_of = [np.ones(count, bool) if drawn is None else drawn == model for model in range(len(journals))]
+        complete_us, outputs = np.zeros(count, np.int64), np.zeros(count, np.int64)
+        for asked, at_us in zip(all_of, outputs_us, strict=True):
             np.maximum(complete_us, np.where(asked, at_us, 0), out=complete_us)
-        until_us = self.plan.arrivals_us + self.plan.application.limit_us
-        due_us = until_us // _BUCKET_US * _BUCKET_US
-        return np.maximum(np.minimum(complete_us, due_us), self.received_us)
-
-    @cached_property
-    def outputs(self) -> NDArray[np.int64]:
-        """How many usable outputs each query's answer was made of; 0 = the default output."""
-        found = np.zeros(len(self.received_us), np.int64)
-        for asked, at_us, expired in zip(self._asked, self.outputs_us, self.expired, strict=True):
-            found += asked & ~expired & (at_us <= self.answered_us)
-        return found
-
-    @cached_property
-    def latency_us(self) -> NDArray[np.int64]:
-        """From when each query was sent until the client had its answer."""
-        return self.answer.arrivals_us(self.answered_us) - self.plan.arrivals_us
+        due_us = (plan.arrivals_us + plan.application.limit_us) // _BUCKET_US * _BUCKET_US
+        answered_us = np.maximum(np.minimum(complete_us, due_us), received_us)
+        for asked, at_us, is_expired in zip(all_of, outputs_us, expired, strict=True):
+            outputs += asked & ~is_expired & (at_us <= answered_us)
+        latency_us, asked_of = answer.arrivals_us(answered_us) - plan.arrivals_us, np.sum(all_of, axis=0)
+        return cls(plan, ended_us, received_us, drawn, answered_us, latency_us, outputs, asked_of, expired, journals)
 
     @cached_property
     def counted(self) -> NDArray[np.bool_]:
@@ -108,7 +118,7 @@ class Run:
         counted = self.counted
         queries = int(counted.sum())
         latency_us = self.latency_us[counted]
-        outputs, asked = self.outputs[counted], np.sum([each[counted] for each in self._asked], axis=0)
+        outputs, asked = self.outputs[counted], self.asked[counted]
         answered = int((outputs > 0).sum())
         in_time = int(self.in_time[counted].sum())
         return {

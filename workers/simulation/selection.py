@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from streams.operators.selection.latencies import RunningQuantile
-from streams.operators.selection.serving import MAX_RETURN_SHARE
+from streams.operators.selection.questions import MAX_RETURN_SHARE
 
 if TYPE_CHECKING:
     from array import array
     from collections.abc import Callable, Sequence
 
-    from workers.simulation.events import Events
+    from streams.testing.events import Events
 
 # Of the way back, before any was seen: one measured leg (us).
 _FIRST_RETURN_US = 2_000.0

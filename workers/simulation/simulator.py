@@ -1,4 +1,4 @@
-"""Simulates a plan: one queue of events, seeded draws, no clock.
+"""Simulates a plan: one queue of events, seeded draws, no clock. What only the roles know is for `kernels`.
 
 Each query is a number; what is known of it stands in columns. So a minute of 1,000 workers and 100,000 queries a second
 fits into memory, and figures are made of whole columns at the end (`run`).
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from workers.simulation.events import Events
+from streams.testing.events import Events
 from workers.simulation.run import NEVER, Run, column
 from workers.simulation.selection import SimulatedAnswers, SimulatedArms, SimulatedOutputs, SimulatedSelection
 from workers.simulation.worker import Journal, SimulatedTimes, SimulatedWorker
@@ -35,6 +35,10 @@ def simulate(plan: SimulationPlan, random: np.random.Generator) -> Run:
         PlanError: the plan asks for what is not simulated.
         PolicyError: there is no such policy, controller or parameter.
     """
+    if plan.roles is not None:
+        from workers.simulation.kernels import simulate_kernels  # and with it all roles, which few plans need
+
+        return simulate_kernels(plan, random)
     return _Simulation(plan, random).run()
 
 
@@ -60,7 +64,7 @@ class _Simulation:
     def run(self) -> Run:
         """Let everything happen."""
         ended_us = self._events.run()
-        return Run(
+        return Run.of(
             plan=self._plan,
             ended_us=ended_us,
             received_us=self._received_us,

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from streams.testing.events import Events
     from workers.kernel.model.batcher import Batcher, Take
-    from workers.simulation.events import Events
     from workers.simulation.service import Draw
 
 # Called with the time, the rows that were predicted and those that were given up, as numbers of queries.

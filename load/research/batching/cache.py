@@ -27,31 +27,24 @@ from load.harness.wire import linger_ms
 from load.harness.workload import Rows, query_id
 from load.models.functions import MODULUS, residue
 from load.research.batching.replacement import clock, lru
+from load.research.harness.virtual import Fleet, Scene
 from load.results.results import Result
 from load.scenario import Scenario
 from schemas import topics as names
 from schemas.codec import Codec
-from schemas.records import (
-    Application,
-    Model,
-    ModelPredictions,
-    ModelQueries,
-    Outcome,
-    Prediction,
-    Query,
-    Status,
-    Tensor,
-)
-from streams.operators.contract import Emit, FetchStates, Record
+from schemas.records import Application, Model, ModelQueries, Query, Status, Tensor
+from streams.operators.contract import NONE_UNREAD
 from streams.operators.selection.cache import ENTRY_BYTES
 from streams.operators.selection.kernel import Selection, SelectionSettings
+from streams.testing import START_US
 from workers.packages.packaging import package_function
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from load.harness.system import Stage
-    from streams.operators.contract import Effects
+    from schemas.records import PolicyState, Prediction
+    from streams.operators.contract import Effects, Record, StateKey, Unread
 
 NAME = "cache"
 KEYS = DATA / "traces/twitter_cluster52_first500k.npz"
@@ -62,7 +55,6 @@ _PREFIX = 20_000  # keys that the whole system gets in the short form
 _SYSTEM_ROOM = 1_000
 _RATE, _SHORT_RATE = 2_000.0, 800.0
 _POLL = 500
-_START_US = 1_700_000_000_000_000
 _WIDTHS = (32, 384)  # numbers of 8 bytes in a row that was never seen: 256 bytes and 3 KiB
 _NEW = 10_000  # such rows in each round: one that fills the cache, and three
 
@@ -147,77 +139,84 @@ def _new_inputs(width: int) -> dict[str, float]:
     return {f"new_{8 * width}_bytes_{name}_us_per_query": median(each[1:]) for name, each in took.items()}
 
 
+class _Timed(Selection):
+    """A selection kernel that is timed."""
+
+    busy_s = 0.0
+
+    def on_records(self, records: Sequence[Record], now_us: int) -> Effects:
+        """Take records."""
+        return self._timed(super().on_records, records, now_us)
+
+    def on_states(self, states: Mapping[StateKey, PolicyState | None], now_us: int) -> Effects:
+        """Take states."""
+        return self._timed(super().on_states, states, now_us)
+
+    def on_timer(self, now_us: int, unread: Unread = NONE_UNREAD) -> Effects:
+        """Do what is due."""
+        return self._timed(super().on_timer, now_us, unread)
+
+    def _timed(self, call: Callable[..., Effects], *what: object) -> Effects:
+        started = perf_counter()
+        effects = call(*what)
+        self.busy_s += perf_counter() - started
+        return effects
+
+
+class _Residues(Fleet):
+    """A model that answers at once."""
+
+    asked = 0
+
+    def take(self, place: int, batch: ModelQueries, now_us: int) -> Effects:
+        """Answer the rows of a record."""
+        assert isinstance(batch.inputs, Tensor)
+        self.asked += len(batch.query_ids)
+        answers = residue(batch.inputs.numpy()[:, :1].astype(np.int64))
+        return [self.answer(batch.query_ids, Tensor.of(answers))]
+
+
 class Replay:
     """A selection kernel with room for so many keys, and a model that answers each poll's rows before the next.
 
     Attributes:
-        asked: rows that the model was asked.
         wrong: answers that are not the model's.
         lost: queries without an answer.
-        busy_s: how long the kernel took.
     """
 
     def __init__(self, room: int, width: int = 1) -> None:
-        self.asked = self.wrong = self.lost = 0
-        self.busy_s = 0.0
+        self.wrong = self.lost = self._polls = 0
         self._width = width
-        self._polls = 0
-        self._codec = Codec()
-        self._now_us = _START_US
         self._expected: dict[str, int] = {}
-        self._kernel = Selection(self._codec, SelectionSettings(1, cache_bytes=room_bytes(room, width)))
-        self._kernel.on_assigned({0: 0})
-        model = Model(_MODEL, "1", "function", "", "", "label", "int64", (width,))
-        self._take(names.MODELS, self._codec.encode(model), _MODEL)
-        self._take(names.APPLICATIONS, self._codec.encode(_APPLICATION), _APPLICATION.name)
+        codec = Codec()
+        self._kernel = _Timed(codec, SelectionSettings(1, cache_bytes=room_bytes(room, width)))
+        self._residues = _Residues(codec, _MODEL, names.MODEL_PARTITIONS)
+        self._scene = Scene(codec, lambda: self._kernel, {_MODEL: self._residues}, self._answered, leg_us=0)
+        self._scene.configure(_APPLICATION, [Model(_MODEL, "1", "function", "", "", "label", "int64", (width,))])
+
+    @property
+    def asked(self) -> int:
+        """Rows that the model was asked."""
+        return self._residues.asked
+
+    @property
+    def busy_s(self) -> float:
+        """How long the kernel took."""
+        return self._kernel.busy_s
 
     def run(self, keys: Sequence[int]) -> None:
         """Ask about every key, poll by poll."""
         for start in range(0, len(keys), _POLL):
-            self._now_us += 1_000
             self._polls += 1
-            self._poll({query_id(self._polls, row): key for row, key in enumerate(keys[start : start + _POLL])})
-            self._answered(self._timed(self._kernel.on_timer))
+            now_us = START_US + 1_000 * self._polls
+            asked = {query_id(self._polls, row): key for row, key in enumerate(keys[start : start + _POLL])}
+            self._expected |= {name: key % MODULUS for name, key in asked.items()}
+            inputs = {name: _input(key, self._width) for name, key in asked.items()}
+            self._scene.ask(*[Query(name, _APPLICATION.name, row, None, now_us) for name, row in inputs.items()])
         self.lost = len(self._expected)
 
-    def _poll(self, keys: dict[str, int]) -> None:
-        self._expected |= {name: key % MODULUS for name, key in keys.items()}
-        inputs = {name: _input(key, self._width) for name, key in keys.items()}
-        queries = [Query(name, _APPLICATION.name, row, None, self._now_us) for name, row in inputs.items()]
-        records = [Record(names.QUERIES, 0, 0, self._now_us, None, self._codec.encode(query)) for query in queries]
-        effects = self._timed(self._kernel.on_records, records)
-        for wanted in [effect for effect in effects if isinstance(effect, FetchStates)]:
-            effects += self._timed(self._kernel.on_states, dict.fromkeys(wanted.keys))
-        self._answered(effects)
-        for asked in [e for e in effects if isinstance(e, Emit) and e.topic != names.PREDICTIONS]:
-            self._answered(self._take(names.MODEL_PREDICTIONS, self._worked(asked.value)))
-
-    def _worked(self, value: bytes) -> bytes:
-        asked = self._codec.decode(ModelQueries, value)
-        count = len(asked.query_ids)
-        self.asked += count
-        assert isinstance(asked.inputs, Tensor)
-        answers = Tensor.of(residue(asked.inputs.numpy()[:, :1].astype(np.int64)))
-        fine = (Outcome.OK,) * count
-        return self._codec.encode(
-            ModelPredictions(_MODEL, "1", "w", asked.query_ids, fine, answers, None, (0,) * count, 1, count, count, 0)
-        )
-
-    def _answered(self, effects: Effects) -> None:
-        for effect in effects:
-            if isinstance(effect, Emit) and effect.topic == names.PREDICTIONS:
-                prediction = self._codec.decode(Prediction, effect.value)
-                self.wrong += prediction.answer != self._expected.pop(prediction.query_id)
-
-    def _take(self, topic: str, value: bytes, key: str = "") -> Effects:
-        record = Record(topic, 0, 0, self._now_us, key.encode(), value)
-        return self._timed(self._kernel.on_records, [record])
-
-    def _timed(self, call: Callable[..., Effects], *what: object) -> Effects:
-        started = perf_counter()
-        effects = call(*what, self._now_us)
-        self.busy_s += perf_counter() - started
-        return effects
+    def _answered(self, prediction: Prediction, _at_us: int) -> None:
+        self.wrong += prediction.answer != self._expected.pop(prediction.query_id)
 
 
 async def _through_the_system(stage: Stage, keys: Sequence[int], rate: float) -> dict[str, float]:

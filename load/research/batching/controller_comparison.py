@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 from load.figures import P99_MS, PER_S, SHARE_OF_BEST, SHOWN, Better, Figures, Kind, at_least, at_most
 from load.harness import topics
 from load.harness.aggregates import held_out, over_rounds, turned
-from load.harness.backlog import Asker, settled
 from load.harness.system import Deployment
 from load.models.training import clippers, digits, package_all
+from load.research.harness.backlog import Asker, settled
 from schemas.records import Application
 
 if TYPE_CHECKING:

@@ -22,11 +22,11 @@ import numpy as np
 
 from load.figures import FAULTS, GAIN, NONE, P99_MS, PER_S, SHOWN, Figures, at_least
 from load.harness import topics
-from load.harness.backlog import Asker, settled
 from load.harness.driving import Driver
 from load.harness.workload import Rows
 from load.models.training import clippers, digits, linear_svm, package_all, pixels
 from load.research.batching.controller_comparison import OBJECTIVE_MS, PATIENCE_S, workers_of
+from load.research.harness.backlog import Asker, settled
 from load.results.results import Result
 from load.results.tables import Table, number
 from load.scenario import Scenario

@@ -121,7 +121,7 @@ def deployment(fleet: Fleet, settings: Mapping[str, object]) -> Deployment:
 
 
 @dataclass(slots=True)
-class _Workload:
+class HostWorkload:
     """Makes the queries of an `Asking`, and takes their answers."""
 
     asking: Asking
@@ -181,7 +181,7 @@ async def _greet(client: Client, name: str, row: Tensor) -> None:
 
 async def ask(driver: Driver, fleet: Fleet, asking: Asking, seed: int, *, is_host: bool = True) -> Found:
     """Send queries at their times, and return what became of them."""
-    workload = _Workload(asking, fleet.rows, seed)
+    workload = HostWorkload(asking, fleet.rows, seed)
     before = await asyncio.to_thread(told, driver) if is_host else None
     cpu_s, slo_us = _cpu_s(driver.stage), int(asking.slo_ms * 1e3)
     stretch = await driver.drive(asking.offsets_us.tolist(), workload, slo_us, workload.take)

@@ -8,7 +8,6 @@ which is compared with the vote in numpy. The confidence of an answer is the sha
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -20,19 +19,17 @@ from load.harness.driving import FAULTS_OF_A_STRETCH, deployed
 from load.harness.openloop import Asked
 from load.harness.recorder import recorded
 from load.harness.system import Deployment
-from load.harness.workload import query_id
+from load.research.learning.replay import InTurns
 from load.research.models import recorded as replayed
 from load.results.results import Result
 from load.scenario import Scenario
-from schemas.records import Application, Query, Tensor
+from schemas.records import Application, Tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
     from load.harness.system import Stage
-    from schemas.records import Prediction
+    from schemas.records import Prediction, Query
 
 NAME = "agreement"
 LANES = ("all", "best-missing")
@@ -51,35 +48,31 @@ class Answered(NamedTuple):
     agreeing: int
 
 
-@dataclass(slots=True)
-class Replay:
-    """Asks both applications the same rows in the same order, in turns, and keeps the answers.
+class Replay(InTurns):
+    """Keeps the answers.
 
-    Attributes:
+    Args:
         rows: (n, 7) uint8, what each model says about row t.
         seed: of the ids.
+
+    Attributes:
         answered: per application, by row.
     """
 
-    rows: NDArray[np.uint8]
-    seed: int
-    answered: dict[str, dict[int, Answered]] = field(default_factory=lambda: {lane: {} for lane in LANES})
-    _asked: dict[str, int] = field(default_factory=dict)
+    def __init__(self, rows: NDArray[np.uint8], seed: int) -> None:
+        super().__init__(LANES, seed)
+        self._rows = rows
+        self.answered: dict[str, dict[int, Answered]] = {lane: {} for lane in LANES}
 
-    def __call__(self, index: int, intended_us: int) -> Asked:
-        """Return query number `index`."""
-        t, lane = divmod(index, len(LANES))
-        name = query_id(self.seed, index)
-        self._asked[name] = t
-        return Asked(Query(name, LANES[lane], Tensor.of(self.rows[t]), sent_us=intended_us))
+    def ask(self, query: Query, lane: int, t: int) -> Asked:
+        """Return what models say."""
+        return Asked(query._replace(input=Tensor.of(self._rows[t])))
 
-    def note(self, predictions: Sequence[Prediction]) -> None:
-        """Keep the answers."""
-        for prediction in predictions:
-            answer = prediction.answer if isinstance(prediction.answer, int) else -1
-            agreeing = sum(output.answer == answer for output in prediction.outputs)
-            t = self._asked.pop(prediction.query_id)
-            self.answered[prediction.application][t] = Answered(answer, prediction.confidence, agreeing)
+    def take(self, prediction: Prediction, lane: int, t: int) -> None:
+        """Keep the answer."""
+        answer = prediction.answer if isinstance(prediction.answer, int) else -1
+        agreeing = sum(output.answer == answer for output in prediction.outputs)
+        self.answered[prediction.application][t] = Answered(answer, prediction.confidence, agreeing)
 
 
 FIGURES = Figures(
@@ -119,7 +112,7 @@ async def run(stage: Stage) -> Result:
     )
     offsets_us = [int(index * 1e6 / _RATE) for index in range(len(rows) * len(LANES))]
     async with deployed(stage, deployment, Tensor.of(rows[0])) as driver:
-        stretch = await driver.drive(offsets_us, replay, int(_SLO_MS * 1e3), replay.note, drain_s=30)
+        stretch = await driver.drive(offsets_us, replay, int(_SLO_MS * 1e3), replay.judge, drain_s=30)
     every = figures("all", replay.answered["all"], rows, labels)
     missing = figures("best_missing", replay.answered["best-missing"], np.delete(rows, best, axis=1), labels)
     return Result(

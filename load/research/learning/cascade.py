@@ -29,6 +29,7 @@ from load.harness.system import Deployment
 from load.harness.workload import Rows
 from load.models.training import Digits, cheap_and_dear, digits, rivals
 from load.research.learning.cascades import Known, play
+from load.research.learning.replay import InOrder
 from load.results.results import Result
 from policies.cascade import Cascade
 from schemas import topics as names
@@ -80,29 +81,19 @@ FIGURES = Figures(
 )
 
 
-@dataclass(slots=True)
-class Judged:
-    """What an application answered: rows in order, whether wrong, whether the dear model was asked.
+@dataclass
+class Judged(InOrder):
+    """What an application answered.
 
     Attributes:
-        labels: of the rows, over and over.
-        order: of the queries, by id.
-        wrong: by query.
-        asked: by query.
+        wrong: by query, whether it is.
+        asked: by query, whether the dear model was.
         late: questions for which there was no time.
     """
 
-    workload: Rows
-    order: dict[str, int] = field(default_factory=dict)
     wrong: dict[int, bool] = field(default_factory=dict)
     asked: dict[int, bool] = field(default_factory=dict)
     late: int = 0
-
-    def __call__(self, index: int, intended_us: int) -> object:
-        """Return query number `index`, and note its place."""
-        asked = self.workload(index, intended_us)
-        self.order[asked.query.query_id] = index
-        return asked
 
     def judge(self, predictions: Sequence[Prediction]) -> None:
         """Note what has been answered."""
@@ -154,7 +145,7 @@ async def run(stage: Stage) -> Result:
 async def _asked(driver: Driver, lane: str, data: Digits, seed: int) -> tuple[Judged, Stretch]:
     judged = Judged(Rows(lane, data.inputs, data.labels, seed=seed))
     offsets_us = [int(index * 1e6 / _RATE) for index in range(len(data.test_y))]
-    stretch = await driver.drive(offsets_us, judged, int(_SLO_MS * 1e3), judged.judge, drain_s=15)  # type: ignore[arg-type]
+    stretch = await driver.drive(offsets_us, judged, int(_SLO_MS * 1e3), judged.judge, drain_s=15)
     return judged, stretch
 
 

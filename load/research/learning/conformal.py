@@ -25,6 +25,7 @@ from load.harness.workload import Rows
 from load.models.training import Digits, digits, rivals, scored
 from load.research.learning.cascade import load_images
 from load.research.learning.label_sets import Sets, adaptive, fixed
+from load.research.learning.replay import InOrder
 from load.results.drawing import COLOURS, panels, png
 from load.results.results import Result
 from load.results.tables import Table
@@ -71,27 +72,17 @@ FIGURES = Figures(
 )
 
 
-@dataclass(slots=True)
-class Told:
+@dataclass
+class Told(InOrder):
     """What an application answered.
 
     Attributes:
-        workload: rows in order, and their true labels.
-        order: of the queries, by id.
         sets: by query.
         wrong: by query.
     """
 
-    workload: Rows
-    order: dict[str, int] = field(default_factory=dict)
     sets: dict[int, LabelSet] = field(default_factory=dict)
     wrong: dict[int, bool] = field(default_factory=dict)
-
-    def __call__(self, index: int, intended_us: int) -> object:
-        """Return query number `index`, and note its place."""
-        asked = self.workload(index, intended_us)
-        self.order[asked.query.query_id] = index
-        return asked
 
     def judge(self, predictions: Sequence[Prediction]) -> None:
         """Note what has been answered."""
@@ -155,7 +146,7 @@ async def _asked(
 ) -> tuple[Told, Stretch]:
     told = Told(Rows(lane, rows, labels, seed=seed))
     offsets_us = [int(index * 1e6 / _RATE) for index in range(len(rows))]
-    return told, await driver.drive(offsets_us, told, int(_SLO_MS * 1e3), told.judge, drain_s=15)  # type: ignore[arg-type]
+    return told, await driver.drive(offsets_us, told, int(_SLO_MS * 1e3), told.judge, drain_s=15)
 
 
 def drifted(data: Digits, seed: int) -> list[Tensor]:

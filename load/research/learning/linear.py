@@ -8,7 +8,7 @@ the same order, with a state for each user: `linucb` and `linear_thompson` go by
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import pi
 from typing import TYPE_CHECKING
 
@@ -17,23 +17,21 @@ import numpy as np
 from load.figures import ERROR, IN_FULL, NONE, Better, Figures, Kind, at_least, at_most
 from load.harness import topics
 from load.harness.driving import FAULTS_OF_A_STRETCH, deployed
-from load.harness.openloop import Asked
 from load.harness.recorder import recorded
 from load.harness.system import Deployment
-from load.harness.workload import query_id
 from load.research.learning.personal import nth_of_user
+from load.research.learning.replay import Replay
 from load.research.models import recorded as replayed
 from load.results.results import Result
 from load.scenario import Scenario
-from schemas.records import Application, Query, Tensor
+from schemas.records import Application, Tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
+    from load.harness.openloop import Asked
     from load.harness.system import Stage
-    from schemas.records import Prediction
+    from schemas.records import Query
 
 NAME = "linear"
 LANES = {"linucb": {"features": 2.0}, "linear_thompson": {"features": 2.0}, "exp3": {}}
@@ -75,39 +73,17 @@ def rows(count: int, seed: int) -> Rows:
     return Rows(answers, chances, np.column_stack([np.cos(angles), np.sin(angles)]), users)
 
 
-@dataclass(slots=True)
-class Replay:
-    """Asks every application the same rows in the same order, in turns; the right answer is 1.
+class FeatureReplay(Replay):
+    """Queries with features, of users; the right answer is 1."""
 
-    Attributes:
-        rows: what is asked.
-        seed: of the ids, which policies draw by.
-        wrong: (lanes, n) whether that query was answered wrongly or not at all.
-    """
+    def __init__(self, asked: Rows, seed: int) -> None:
+        super().__init__([*map(_named, LANES)], asked.answers, np.ones(len(asked.users), np.uint8), seed)
+        self.asked = asked
 
-    rows: Rows
-    seed: int
-    wrong: NDArray[np.bool_] = field(init=False)
-    _asked: dict[str, tuple[int, int]] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        """Take everything for wrong that has not been answered."""
-        self.wrong = np.ones((len(LANES), len(self.rows.users)), dtype=np.bool_)
-
-    def __call__(self, index: int, intended_us: int) -> Asked:
-        """Return query number `index`: applications alternate, rows come in order."""
-        t, lane = divmod(index, len(LANES))
-        name = query_id(self.seed, index)
-        self._asked[name] = lane, t
-        row, features = Tensor.of(self.rows.answers[t]), tuple(self.rows.features[t].tolist())
-        application, user = _named(tuple(LANES)[lane]), f"user-{self.rows.users[t]}"
-        return Asked(Query(name, application, row, user, intended_us, features=features), 1)
-
-    def judge(self, predictions: Sequence[Prediction]) -> None:
-        """Note which answers are right."""
-        for prediction in predictions:
-            lane, t = self._asked.pop(prediction.query_id)
-            self.wrong[lane, t] = prediction.answer != 1
+    def ask(self, query: Query, lane: int, t: int) -> Asked:
+        """Say who asks, and the features."""
+        features = tuple(self.asked.features[t].tolist())
+        return super().ask(query._replace(context=f"user-{self.asked.users[t]}", features=features), lane, t)
 
 
 _SAVED = Kind("", Better.HIGHER, 0.0, 0.02)
@@ -122,16 +98,16 @@ FIGURES = Figures(
 
 async def run(stage: Stage) -> Result:
     """Replay, and set the errors beside those of the best model, and of the best one for each query."""
-    replay = Replay(rows(_FEW if stage.short else _QUERIES, stage.seed), stage.seed)
+    replay = FeatureReplay(rows(_FEW if stage.short else _QUERIES, stage.seed), stage.seed)
     deployment = Deployment(
         topics.new_prefix(NAME),
         tuple(Application(_named(n), MODELS, n, p, per_context=True, slo_ms=_SLO_MS) for n, p in LANES.items()),
-        replayed.package(stage.folder, MODELS, replay.rows.answers),
+        replayed.package(stage.folder, MODELS, replay.rows),
         roles=("selection", "joiner", "learner"),
         settings={"log_level": "warning", "selection": {"inline": MODELS}},
     )
     gaps = np.random.default_rng(stage.seed).exponential(1e6 / _RATE, replay.wrong.size)
-    async with deployed(stage, deployment, Tensor.of(replay.rows.answers[0])) as driver:
+    async with deployed(stage, deployment, Tensor.of(replay.rows[0])) as driver:
         offsets_us = np.cumsum(gaps).astype(np.int64).tolist()
         stretch = await driver.drive(offsets_us, replay, int(_SLO_MS * 1e3), replay.judge, drain_s=30)
     return Result(
@@ -142,16 +118,16 @@ async def run(stage: Stage) -> Result:
     )
 
 
-def errors(replay: Replay) -> dict[str, float]:
+def errors(replay: FeatureReplay) -> dict[str, float]:
     """Return the errors; those in hindsight; the regret by lane; and what features save beside the best model.
 
     The regret is the error above that of the model that suits each query best: what nobody could go below.
     """
-    chances, known = replay.rows.chances, nth_of_user(replay.rows.users) > LEARNT
+    chances, known = replay.asked.chances, nth_of_user(replay.asked.users) > LEARNT
     found = dict(zip(LANES, replay.wrong.mean(axis=1).tolist(), strict=True))
     best, suited = (
-        float((replay.rows.answers != 1).mean(axis=0).min()),
-        replay.rows.answers[np.arange(len(chances)), chances.argmax(axis=1)],
+        float((replay.rows != 1).mean(axis=0).min()),
+        replay.rows[np.arange(len(chances)), chances.argmax(axis=1)],
     )
     least = float((suited != 1).mean())
     return {
@@ -167,9 +143,9 @@ def errors(replay: Replay) -> dict[str, float]:
     }
 
 
-def curves(replay: Replay) -> list[dict[str, float]]:
+def curves(replay: FeatureReplay) -> list[dict[str, float]]:
     """Return each application's error by how much feedback the query's user had given before."""
-    before = nth_of_user(replay.rows.users) - 1
+    before = nth_of_user(replay.asked.users) - 1
     bins = before // _BIN
     return [
         {"feedback": int(b) * _BIN, **dict(zip(LANES, replay.wrong[:, bins == b].mean(axis=1).tolist(), strict=True))}

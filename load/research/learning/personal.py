@@ -8,7 +8,6 @@ runs go through the system at once, each with states of its own.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,23 +16,22 @@ from load.figures import ERROR, NONE, Figures, at_most
 from load.harness import topics
 from load.harness.data import DATA, need
 from load.harness.driving import FAULTS_OF_A_STRETCH, deployed
-from load.harness.openloop import Asked
 from load.harness.recorder import recorded
 from load.harness.system import Deployment
-from load.harness.workload import query_id
+from load.research.learning.replay import Replay
 from load.research.models import recorded as replayed
 from load.results.results import Result
 from load.scenario import Scenario
-from schemas.records import Application, Query, Tensor
+from schemas.records import Application, Tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
 
+    from load.harness.openloop import Asked
     from load.harness.system import Stage
-    from schemas.records import Prediction
+    from schemas.records import Query
 
 NAME = "personal"
 PREDICTIONS = DATA / "derived/fsdd_preds.npz"
@@ -52,52 +50,40 @@ _SLO_MS = 2_000.0  # what is learnt is measured here, not how fast answers come
 _PUBLISHED = {"best_single": 0.290, "global": 0.323, "bandit": 0.150, "bandit_after_100": 0.085, "full": 0.031}
 
 
-@dataclass(slots=True)
-class Replay:
-    """Asks every application the same rows in the same order, in turns, in several runs at once.
+class PersonalReplay(Replay):
+    """Several runs at once, with states of their own: each asks every application.
 
-    Attributes:
+    Args:
         rows: (n, 6) uint8, what each model says about recording t.
         labels: (n,) the truth.
         users: (n,) the speakers.
         runs: how many.
-        seed: of the ids, which policies draw by.
-        wrong: (lanes, runs, n) whether that query was answered wrongly or not at all.
+        seed: of the ids.
     """
 
-    rows: NDArray[np.uint8]
-    labels: NDArray[np.uint8]
-    users: NDArray[np.str_]
-    runs: int
-    seed: int
-    wrong: NDArray[np.bool_] = field(init=False)
-    _asked: dict[str, tuple[int, int, int]] = field(default_factory=dict)
+    def __init__(
+        self, rows: NDArray[np.uint8], labels: NDArray[np.uint8], users: NDArray[np.str_], runs: int, seed: int
+    ) -> None:
+        super().__init__([*LANES] * runs, rows, labels, seed)
+        self.users, self.runs = users, runs
 
-    def __post_init__(self) -> None:
-        """Take everything for wrong that has not been answered."""
-        self.wrong = np.ones((len(LANES), self.runs, len(self.labels)), dtype=np.bool_)
+    def ask(self, query: Query, lane: int, t: int) -> Asked:
+        """Name the state that learns."""
+        run = f"run{lane // len(LANES)}"
+        context = run if query.application == "global" else f"{run}-{self.users[t]}"
+        return super().ask(query._replace(context=context), lane, t)
 
-    def __call__(self, index: int, intended_us: int) -> Asked:
-        """Return query number `index`: applications alternate first, then runs, then rows."""
-        rest, lane = divmod(index, len(LANES))
-        t, run = divmod(rest, self.runs)
-        name, application = query_id(self.seed, index), tuple(LANES)[lane]
-        self._asked[name] = lane, run, t
-        context = f"run{run}" if application == "global" else f"run{run}-{self.users[t]}"
-        return Asked(Query(name, application, Tensor.of(self.rows[t]), context, intended_us), int(self.labels[t]))
-
-    def judge(self, predictions: Sequence[Prediction]) -> None:
-        """Note which answers are right."""
-        for prediction in predictions:
-            lane, run, t = self._asked.pop(prediction.query_id)
-            self.wrong[lane, run, t] = prediction.answer != int(self.labels[t])
+    @property
+    def by_lane(self) -> NDArray[np.bool_]:
+        """What was wrong: (lanes, runs, n)."""
+        return self.wrong.reshape(self.runs, len(LANES), -1).swapaxes(0, 1)
 
     def errors(self) -> dict[str, float]:
         """Return the share of wrong answers by application, of all queries and of those to a user known by then."""
         known = nth_of_user(self.users) > LEARNT
         return {
             name: value
-            for lane, wrong in zip(LANES, self.wrong, strict=True)
+            for lane, wrong in zip(LANES, self.by_lane, strict=True)
             for name, value in (
                 (f"{lane}_error", float(wrong.mean())),
                 (f"{lane}_error_after_{LEARNT}", float(wrong[:, known].mean()) if known.any() else 0.0),
@@ -113,7 +99,7 @@ class Replay:
                 "feedback": start,
                 **{
                     lane: float(wrong[:, (before >= start) & (before < start + _BIN)].mean())
-                    for lane, wrong in zip(LANES, self.wrong, strict=True)
+                    for lane, wrong in zip(LANES, self.by_lane, strict=True)
                 },
             }
             for start in range(0, int(before.max()) + 1, _BIN)
@@ -136,7 +122,7 @@ async def run(stage: Stage) -> Result:
         MissingDataError: the predictions are not there.
     """
     rows, labels, users = load_rows()
-    replay = Replay(rows, labels, users, 1 if stage.short else _RUNS, stage.seed)
+    replay = PersonalReplay(rows, labels, users, 1 if stage.short else _RUNS, stage.seed)
     deployment = Deployment(
         topics.new_prefix(NAME),
         tuple(Application(n, MODELS, p, q, per_context=True, slo_ms=_SLO_MS) for n, (p, q) in LANES.items()),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,39 +19,82 @@ if TYPE_CHECKING:
     from schemas.records import Prediction
 
 
-@dataclass(slots=True)
-class Replay:
-    """Asks every application the same rows in the same order, in turns.
+class InTurns:
+    """Asks every application about the same rows in the same order, in turns: a workload.
 
-    Attributes:
+    Args:
         applications: their names.
-        rows: (n, models) uint8, what each model says about row t.
-        labels: (n,) the truth.
-        seed: of the ids.
-        wrong: (applications, n) whether that query was answered wrongly or not at all.
+        seed: of the ids, which policies draw by.
     """
 
-    applications: Sequence[str]
-    rows: NDArray[np.uint8]
-    labels: NDArray[np.uint8]
-    seed: int
-    wrong: NDArray[np.bool_] = field(init=False)
-    _asked: dict[str, tuple[int, int]] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        """Take everything for wrong that has not been answered."""
-        self.wrong = np.ones((len(self.applications), len(self.labels)), dtype=np.bool_)
+    def __init__(self, applications: Sequence[str], seed: int) -> None:
+        self.applications, self.seed = applications, seed
+        self._asked: dict[str, tuple[int, int]] = {}
 
     def __call__(self, index: int, intended_us: int) -> Asked:
         """Return query number `index`: applications alternate, rows come in order."""
         t, lane = divmod(index, len(self.applications))
         name = query_id(self.seed, index)
         self._asked[name] = lane, t
-        query = Query(name, self.applications[lane], Tensor.of(self.rows[t]), sent_us=intended_us)
-        return Asked(query, int(self.labels[t]))
+        return self.ask(Query(name, self.applications[lane], Tensor.of(np.zeros(0)), sent_us=intended_us), lane, t)
 
     def judge(self, predictions: Sequence[Prediction]) -> None:
-        """Note which answers are right; a default output counts as the answer that it is."""
+        """Take what is answered."""
         for prediction in predictions:
-            lane, t = self._asked.pop(prediction.query_id)
-            self.wrong[lane, t] = prediction.answer != int(self.labels[t])
+            self.take(prediction, *self._asked.pop(prediction.query_id))
+
+    def ask(self, query: Query, lane: int, t: int) -> Asked:
+        """Return the query with what row t is, for this application, and its label."""
+        raise NotImplementedError
+
+    def take(self, prediction: Prediction, lane: int, t: int) -> None:
+        """Note the answer of this application to row t."""
+        raise NotImplementedError
+
+
+class Replay(InTurns):
+    """Notes which answers are wrong; a default output counts as the answer that it is.
+
+    Args:
+        applications: their names.
+        rows: (n, models) uint8, what each model says about row t.
+        labels: (n,) the truth.
+        seed: of the ids.
+
+    Attributes:
+        wrong: (applications, n) whether that query was answered wrongly or not at all.
+    """
+
+    def __init__(
+        self, applications: Sequence[str], rows: NDArray[np.uint8], labels: NDArray[np.integer[Any]], seed: int
+    ) -> None:
+        super().__init__(applications, seed)
+        self.rows, self.labels = rows, labels
+        self.wrong = np.ones((len(applications), len(labels)), dtype=np.bool_)
+
+    def ask(self, query: Query, lane: int, t: int) -> Asked:
+        """Return what models say, and the truth."""
+        return Asked(query._replace(input=Tensor.of(self.rows[t])), int(self.labels[t]))
+
+    def take(self, prediction: Prediction, lane: int, t: int) -> None:
+        """Note whether it is right."""
+        self.wrong[lane, t] = prediction.answer != int(self.labels[t])
+
+
+@dataclass
+class InOrder:
+    """Asks one application, and keeps the order of the queries: a workload.
+
+    Attributes:
+        workload: makes the queries.
+        order: of the queries, by id.
+    """
+
+    workload: Any
+    order: dict[str, int] = field(default_factory=dict)
+
+    def __call__(self, index: int, intended_us: int) -> Asked:
+        """Return query number `index`, and note its place."""
+        asked: Asked = self.workload(index, intended_us)
+        self.order[asked.query.query_id] = index
+        return asked

@@ -10,25 +10,21 @@ hosts that are busy, and not the machine. The trace is the beginning of the simu
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
 from load.figures import SHOWN, SHOWN_MS, WITHIN_SLO, Figures, Kind
 from load.harness.driving import deployed
-from load.harness.openloop import Asked
 from load.harness.probes import written
 from load.harness.progress import say
 from load.harness.system import Deployment
 from load.harness.topics import new_prefix
-from load.harness.workload import query_id
-from load.research.clockwork.live_host import GOOD, NO_ANSWER, POOL, Fleet, copies, outcome
+from load.research.clockwork.live_host import GOOD, POOL, Asking, Fleet, HostWorkload, copies
 from load.research.models.published import published
 from load.research.nexus.pool_traffic import day
 from schemas import topics
-from schemas.records import Application, Plan, Query, Tensor
-from streams.runtime.clock import SystemClock
+from schemas.records import Application, Plan, Tensor
 from workers.packages.packaging import package_function
 
 if TYPE_CHECKING:
@@ -39,7 +35,6 @@ if TYPE_CHECKING:
 
     from load.harness.driving import Driver
     from load.harness.system import Stage
-    from schemas.records import Prediction
 
 HOSTS, SLOWER, SLO_MS = 2, 8, 800.0
 LANES: Mapping[str, Sequence[str]] = {"planned": ("selection", "worker", "control"), "spread": ("selection", "worker")}
@@ -58,13 +53,6 @@ FIGURES = Figures(
 )
 
 
-class _Trace(NamedTuple):
-    """When queries are sent, after the first (us), and which model each asks."""
-
-    offsets_us: NDArray[np.int64]
-    models: Sequence[str]
-
-
 class Found(NamedTuple):
     """What became of queries, when they were meant to be sent (us), and the plans meanwhile."""
 
@@ -73,33 +61,6 @@ class Found(NamedTuple):
     p50_ms: float
     p99_ms: float
     plans: Sequence[Plan]
-
-
-@dataclass(slots=True)
-class _Workload:
-    """Makes the queries of a trace, and takes their answers."""
-
-    models: Sequence[str]
-    row: Tensor
-    seed: int
-    numbers: dict[str, int] = field(default_factory=dict)
-    outcomes: NDArray[np.uint8] = field(init=False)
-
-    def __post_init__(self) -> None:
-        """No query has an answer yet."""
-        self.outcomes = np.full(len(self.models), NO_ANSWER, np.uint8)
-
-    def __call__(self, index: int, intended_us: int) -> Asked:
-        """Return the query with this number."""
-        its = query_id(self.seed, index)
-        self.numbers[its] = index
-        return Asked(Query(its, self.models[index], self.row, None, intended_us, SLO_MS))
-
-    def take(self, predictions: Sequence[Prediction]) -> None:
-        """Note what became of queries, when their answers are read."""
-        now_us = SystemClock().now_us()
-        for prediction in predictions:
-            self.outcomes[self.numbers[prediction.query_id]] = outcome(prediction, now_us, int(SLO_MS * 1e3))
 
 
 async def run(stage: Stage, speed: float) -> dict[str, float]:
@@ -135,8 +96,8 @@ def _deployment(fleet: Fleet, roles: Sequence[str]) -> Deployment:
     return Deployment(new_prefix("nexus"), applications, fleet.packages, 1, tuple(roles), settings)
 
 
-async def _ask(driver: Driver, fleet: Fleet, trace: _Trace, seed: int) -> Found:
-    workload = _Workload(trace.models, fleet.rows[0], seed)
+async def _ask(driver: Driver, fleet: Fleet, trace: Asking, seed: int) -> Found:
+    workload = HostWorkload(trace, fleet.rows, seed)
     stretch = await driver.drive(trace.offsets_us.tolist(), workload, int(SLO_MS * 1e3), workload.take)
     plans = await asyncio.to_thread(written, driver.stage, driver.prefix, topics.PLAN, Plan)
     latency = stretch.recorder.latency_ms()
@@ -160,7 +121,7 @@ def changes(found: Found) -> dict[str, float]:
     return {"measured_changes": count, "measured_moves": moves, "measured_late_by_changes": late}
 
 
-def _trace(seed: int, speed: float, counts: int) -> _Trace:
+def _trace(seed: int, speed: float, counts: int) -> Asking:
     """Return the queries of the models that are published whole, in the order in which they are sent."""
     its, known = day(seed, _BUSY_HOSTS / SLOWER, speed, counts), published()
     asked = {
@@ -171,7 +132,7 @@ def _trace(seed: int, speed: float, counts: int) -> _Trace:
     times_us = np.concatenate([*asked.values()])
     order = np.argsort(times_us, kind="stable")
     names = np.repeat([*asked], [len(times) for times in asked.values()])[order]
-    return _Trace(times_us[order] - times_us[order[0]], names.tolist())
+    return Asking(times_us[order] - times_us[order[0]], names.tolist(), SLO_MS, np.ones(len(names), bool))
 
 
 def _fleet(names: Sequence[str], folder: Path) -> Fleet:

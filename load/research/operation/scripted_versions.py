@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from heapq import heappop, heappush
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -12,11 +11,10 @@ import numpy as np
 from schemas.records import Candidate, Decision, JoinStatus, Observation, VersionLoss
 from streams.promotion.lifecycle import Lifecycle
 from streams.promotion.versions import VersionEvidence
+from streams.testing.events import Events
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from schemas.records import Promotion
 
 MODEL, CANDIDATE, INCUMBENT = "model", "2", "1"
 KEY = f"version/{MODEL}"
@@ -81,36 +79,58 @@ def walk(plan: Candidate, errors: Errors, rate: float, delay_us: int, limit_us: 
         limit_us: the time.
         seed: of who answers, and what is wrong.
     """
-    lifecycle = Lifecycle(_WINDOW_US)
-    lifecycle.wish(KEY, plan)
-    share, answered, look_us, draws = 0.0, 0, 0, _draws(seed)
-    told: list[tuple[int, int, str, float]] = []  # a heap of feedback that is on its way
-    for number in count():
-        now_us = int(number * 1e6 / rate)
-        who, how = next(draws)
-        is_candidate = who < share
-        answered += is_candidate
-        is_wrong = how < (errors.candidate if is_candidate else errors.incumbent)
-        heappush(told, (now_us + delay_us, number, CANDIDATE if is_candidate else INCUMBENT, float(is_wrong)))
-        while told and told[0][0] <= now_us:
-            at_us, told_number, version, loss = heappop(told)
-            lifecycle.observe(observed(told_number, version, loss), at_us)
-        if now_us >= look_us:
-            look_us = now_us + _LOOK_US
-            step = next(iter(lifecycle.steps(now_us)), None)  # there is one candidate
-            if step is not None:
-                lifecycle.past(step)
-                share = step.share
-            if step is not None and step.action in _ENDS:
-                return _way(step, number, answered, errors)
-        if now_us > limit_us:
-            return Way("step", now_us / 1e6, number, answered * (errors.candidate - errors.incumbent))
-    raise AssertionError("time ends")
+    arrivals_us = (int(number * 1e6 / rate) for number in count())
+    return _Walk(plan, errors, delay_us, limit_us, seed).run(arrivals_us)
 
 
-def _way(step: Promotion, queries: int, answered: int, errors: Errors) -> Way:
-    cost = answered * (errors.candidate - errors.incumbent)
-    return Way(step.action, step.time_us / 1e6, queries, cost)
+class _Walk:
+    """A candidate on its way: queries come, their feedback follows, and the control role looks now and then."""
+
+    def __init__(self, plan: Candidate, errors: Errors, delay_us: int, limit_us: int, seed: int) -> None:
+        self._errors, self._delay_us, self._limit_us, self._draws = errors, delay_us, limit_us, _draws(seed)
+        self._lifecycle, self._events = Lifecycle(_WINDOW_US), Events()
+        self._lifecycle.wish(KEY, plan)
+        self._share, self._answered, self._look_us = 0.0, 0, 0
+        self._way: Way | None = None
+
+    def run(self, arrivals_us: Iterator[int]) -> Way:
+        """Return what becomes of it."""
+        self._events.run(arrivals_us, self._ask)
+        assert self._way is not None, "time ends"
+        return self._way
+
+    def _ask(self, now_us: int, number: int) -> None:
+        who, how = next(self._draws)
+        is_candidate = who < self._share
+        self._answered += is_candidate
+        is_wrong = how < (self._errors.candidate if is_candidate else self._errors.incumbent)
+        told = observed(number, CANDIDATE if is_candidate else INCUMBENT, float(is_wrong))
+        self._events.add(now_us + self._delay_us, self._tell, told)
+        if now_us >= self._look_us:
+            self._look_us = now_us + _LOOK_US
+            self._events.add(now_us, self._look, number)
+        if now_us > self._limit_us:
+            self._events.add(now_us, self._end, Way("step", now_us / 1e6, number, self._cost))
+
+    def _tell(self, now_us: int, observation: Observation) -> None:
+        self._lifecycle.observe(observation, now_us)
+
+    def _look(self, now_us: int, number: int) -> None:
+        step = next(iter(self._lifecycle.steps(now_us)), None)  # there is one candidate
+        if step is None:
+            return
+        self._lifecycle.past(step)
+        self._share = step.share
+        if step.action in _ENDS:
+            self._end(now_us, Way(step.action, step.time_us / 1e6, number, self._cost))
+
+    def _end(self, _now_us: int, way: Way) -> None:
+        self._way = way
+        self._events.stop()
+
+    @property
+    def _cost(self) -> float:
+        return self._answered * (self._errors.candidate - self._errors.incumbent)
 
 
 def queries_to_tell(share: float, errors: Errors, alpha: float, limit: int, seed: int) -> tuple[int, bool]:

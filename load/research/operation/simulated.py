@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from load.figures import IN_FULL, PER_S, RIGHT, SHOWN, Better, Figures, Kind, at_most, exactly
+from load.research.operation import theory
 from load.research.operation.live_comparison import COMPARED, compare
 from load.results.results import Result
 from load.scenario import Scenario
-from workers.simulation import arrivals, theory
+from workers.simulation import arrivals
 from workers.simulation.legs import Leg, Legs
 from workers.simulation.plan import SimulatedApplication, SimulatedModel, SimulationPlan
 from workers.simulation.service import Line

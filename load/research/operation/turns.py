@@ -120,8 +120,8 @@ class Loop:
         self._codec, self._ids = Codec(), ids(seed)
         self._offsets, self._time_us = dict.fromkeys((topics.PREDICTIONS, topics.FEEDBACK), 0), _NOW_US
         self._written = -(-known // _AT_ONCE)  # records of the log
-        joiner.on_assigned(dict.fromkeys(range(_PARTITIONS), 0))
-        learner.on_assigned(dict.fromkeys(range(_PARTITIONS), self._written))
+        joiner.on_partitions(dict.fromkeys(range(_PARTITIONS), 0))
+        learner.on_partitions(dict.fromkeys(range(_PARTITIONS), self._written))
         application = self._codec.encode(Application("digits", _MODELS, "exp3"))
         joiner.on_records([Record(topics.APPLICATIONS, 0, 0, _NOW_US, b"digits", application)], _NOW_US)
 

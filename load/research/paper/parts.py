@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from load.research.batching import batching, controllers, delayed, straggler
+from load.research.batching import batching, controllers, delayed, replicas, straggler
 from load.research.batching.controller_comparison import ADAPTIVE, OBJECTIVE_MS
 from load.research.learning import agreement, figure8, personal, recall
 from load.research.paper import plots
 from load.research.paper.published import BATCHING_GAIN, DELAY_GAIN, ENSEMBLE_GAIN, FIGURE4, FIGURE6, RECALL
 from load.scenarios.learning import learn
-from load.scenarios.rate import overload, replicas
+from load.scenarios.rate import overload
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

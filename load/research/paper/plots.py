@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from load.research.batching import controllers
+from load.research.batching import controllers, replicas
 from load.research.batching.controller_comparison import OBJECTIVE_MS
 from load.research.learning import figure8, personal
 from load.research.paper.published import FIGURE4, FIGURE6, RECALL
 from load.results.drawing import COLOURS, panels, svg
-from load.scenarios.rate import overload, replicas
+from load.scenarios.rate import overload
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -14,7 +14,7 @@ from load.research.parm.parm_virtual import NET, PARITY
 from policies.calibration import along
 from policies.confidence import best_share
 from schemas.records import Tensor
-from streams.operators.selection.coding import decoded
+from streams.operators.selection.coded.code import decoded
 from workers.entry_point import resolve
 from workers.packages.loading import load_package
 from workers.packages.packaging import package_torch

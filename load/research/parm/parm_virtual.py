@@ -8,32 +8,21 @@ the machine does counts.
 
 from __future__ import annotations
 
-import heapq
 from bisect import bisect_right
 from dataclasses import dataclass, field
-from itertools import count
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from load.harness import arrivals
 from load.research.harness.stalls import pairs
-from schemas import topics
+from load.research.harness.virtual import Fleet, Scene
 from schemas.codec import Codec
-from schemas.records import (
-    Application,
-    Model,
-    ModelPredictions,
-    ModelQueries,
-    Outcome,
-    Prediction,
-    Query,
-    Status,
-    Tensor,
-)
-from streams.operators.contract import Emit, FetchStates, Record
+from schemas.records import Application, Model, Query, Status, Tensor
 from streams.operators.selection.kernel import Selection, SelectionSettings
 from streams.runtime.role.local import LocalCodec
+from streams.testing import START_US
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -41,10 +30,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from load.research.parm.parm_forms import Lane
+    from schemas.records import ModelQueries, Prediction
     from streams.operators.contract import Effects
 
-LEG_US = 1_200  # the median leg over one broker, as measured (`selection.kernel`)
-START_US = 1_700_000_000_000_000
 NET, PARITY, APPLICATION = "mnist", "mnist-parity", "digits"
 
 
@@ -106,6 +94,18 @@ class Played:
         """Return quantiles of the latencies, in ms."""
         return [float(value) for value in np.quantile(self.latencies_ms, points)]
 
+    def take(self, prediction: Prediction, at_us: int, labels: NDArray[np.int64]) -> None:
+        """Note an answer that its client has at a time."""
+        self.latencies_ms.append((at_us - prediction.sent_us) / 1e3)
+        if prediction.status is Status.DEFAULT:
+            self.defaults += 1
+            return
+        is_decoded = any(output.reconstructed for output in prediction.outputs)
+        self.sure += prediction.confidence if is_decoded else 0.0
+        counted = self.decoded if is_decoded else self.own
+        counted[0] += 1
+        counted[1] += prediction.answer == int(labels[int(prediction.query_id[1:]) % len(labels)])
+
     def add(self, other: Played) -> None:
         """Take another run's queries as well."""
         self.latencies_ms += other.latencies_ms
@@ -117,8 +117,8 @@ class Played:
         self.sums += other.sums
 
 
-class _Workers:
-    """One model's workers: one call at a time each, in order of arrival."""
+class _Calls:
+    """The calls of one model's workers: one at a time each, in order of arrival."""
 
     def __init__(self, calls_us: Callable[[], int], stalls: Sequence[Sequence[tuple[int, int]]]) -> None:
         self._calls_us = calls_us
@@ -139,121 +139,83 @@ class _Workers:
         return self._free_us[place]
 
 
+class _Workers(Fleet):
+    """Workers of a model that answer each row by itself; `scores` says what, by its id and input."""
+
+    def __init__(
+        self,
+        codec: Codec,
+        model: str,
+        workers: int,
+        calls: _Calls,
+        scores: Callable[[str, NDArray[Any]], NDArray[np.float32]],
+    ) -> None:
+        super().__init__(codec, model, workers)
+        self._calls, self._scores = calls, scores
+        self.rows = 0
+
+    def take(self, place: int, batch: ModelQueries, now_us: int) -> Effects:
+        """Answer each row of a record when its turn is over."""
+        assert isinstance(batch.inputs, Tensor)
+        self.rows += len(batch.query_ids)
+        return [
+            self.run(self._calls.done_us(place, now_us) - now_us, partial(self._answered, query_id, row))
+            for query_id, row in zip(batch.query_ids, batch.inputs.numpy(), strict=True)
+        ]
+
+    def _answered(self, query_id: str, row: NDArray[Any], _now_us: int) -> Effects:
+        scores = self._scores(query_id, row)
+        return [self.answer((query_id,), Tensor.of(np.array([int(scores[0].argmax())])), scores=scores)]
+
+
 def play(world: World, lane: Lane, rate: float, queries: int, seed: int) -> Played:
     """Ask a lane so many queries, at Poisson arrivals."""
-    return _Run(world, lane, rate, queries, seed).play()
+    codec, found = LocalCodec(Codec()), Played()
+    calls = dict(_calls(world, lane, 2 * queries / rate, seed))
+    net = _Workers(codec, NET, lane.workers, calls[NET], lambda query_id, _: world.own[_number(query_id, world.own)])
+    coded = _Workers(
+        codec, PARITY, max(1, lane.parity_workers), calls[PARITY], lambda _, row: _decoding(world, lane, row)
+    )
+    scene = Scene(
+        codec,
+        lambda: Selection(codec, SelectionSettings(1)),
+        {NET: net, PARITY: coded},
+        lambda prediction, at_us: found.take(prediction, at_us, world.labels),
+    )
+    scene.configure(*_configuration(world, lane))
+    for number, after_us in zip(range(queries), arrivals.poisson(rate, seed), strict=False):
+        row = Tensor.of(world.rows[number % len(world.rows)])
+        scene.ask(Query(f"q{number}", APPLICATION, row, None, START_US + after_us))
+    scene.end(world.slo_ms)
+    found.rows, found.sums = net.rows, coded.rows
+    return found
 
 
-class _Run:
-    def __init__(self, world: World, lane: Lane, rate: float, queries: int, seed: int) -> None:
-        self._world, self._lane, self._queries = world, lane, queries
-        self._codec = LocalCodec(Codec())
-        self._kernel = Selection(self._codec, SelectionSettings(1))
-        self._arrivals = arrivals.poisson(rate, seed)
-        self._workers = dict(_workers(world, lane, 2 * queries / rate, seed))
-        self._events: list[tuple[int, int, Record]] = []
-        self._order = count()
-        self._sent_us: dict[str, int] = {}
-        self.found = Played()
-
-    def play(self) -> Played:
-        """Return what became of the queries."""
-        self._configure()
-        self._send(0)
-        while self._events or self._kernel.next_deadline() is not None:
-            due_us = self._kernel.next_deadline()
-            if self._events and (due_us is None or self._events[0][0] <= due_us):
-                now_us, _, record = heapq.heappop(self._events)
-                self._perform(self._kernel.on_records([record], now_us), now_us)
-                if record.topic == topics.QUERIES:
-                    self._send(record.offset + 1)
-            elif due_us is not None:
-                self._perform(self._kernel.on_timer(due_us), due_us)
-        return self.found
-
-    def _configure(self) -> None:
-        lane, width = self._lane, self._world.own.shape[1]
-        shape, classes = self._world.rows.shape[1:], tuple(map(str, range(width)))
-        net = Model(NET, "1", "torch", "", "", "scores", "float32", shape, classes, partitions=lane.workers)
-        parity = Model(
-            PARITY, "1", "torch", "", "", "scores", "float32", shape, classes, partitions=max(1, lane.parity_workers),
-            parity_of=f"{NET}@1", parity_k=lane.k, parity_right=self._world.right.get(lane.k, ()),
-        )  # fmt: skip
-        named = PARITY if lane.k else ""
-        application = Application(
-            APPLICATION, (NET,), "single", slo_ms=self._world.slo_ms, parity=named, hedge=lane.hedge
-        )
-        for topic, key, value in (
-            (topics.MODELS, NET, net),
-            (topics.MODELS, PARITY, parity),
-            (topics.APPLICATIONS, APPLICATION, application),
-        ):
-            record = Record(topic, 0, 0, START_US, key.encode(), self._codec.encode(value))
-            self._perform(self._kernel.on_records([record], START_US), START_US)
-
-    def _send(self, number: int) -> None:
-        """Have the next query come."""
-        if number >= self._queries:
-            return
-        sent_us = START_US + next(self._arrivals)
-        query_id = f"q{number}"
-        self._sent_us[query_id] = sent_us
-        row = Tensor.of(self._world.rows[number % len(self._world.rows)])
-        query = Query(query_id, APPLICATION, row, None, sent_us)
-        self._later(sent_us + LEG_US, topics.QUERIES, number, query)
-
-    def _later(self, at_us: int, topic: str, offset: int, value: object) -> None:
-        record = Record(topic, 0, offset, at_us, None, self._codec.encode(value))
-        heapq.heappush(self._events, (at_us, next(self._order), record))
-
-    def _perform(self, effects: Effects, now_us: int) -> None:
-        for effect in effects:
-            if isinstance(effect, FetchStates):
-                self._perform(self._kernel.on_states(dict.fromkeys(effect.keys), now_us), now_us)
-            elif isinstance(effect, Emit) and effect.topic == topics.PREDICTIONS:
-                self._answered(self._codec.decode(Prediction, effect.value), now_us + LEG_US)
-            elif isinstance(effect, Emit) and effect.topic != topics.SHADOWS:
-                batch = self._codec.decode(ModelQueries, effect.value)
-                self._asked(topics.asked_model(effect.topic), effect.partition, batch, now_us)
-
-    def _asked(self, model: str, place: int | None, batch: ModelQueries, now_us: int) -> None:
-        """Have a worker answer each row of a record by itself."""
-        assert isinstance(batch.inputs, Tensor)
-        self.found.rows += len(batch.query_ids) if model == NET else 0
-        self.found.sums += len(batch.query_ids) if model == PARITY else 0
-        for query_id, row in zip(batch.query_ids, batch.inputs.numpy(), strict=True):
-            at_us = self._workers[model].done_us(place or 0, now_us + LEG_US)
-            self._later(
-                at_us + LEG_US, topics.MODEL_PREDICTIONS, 0, _answer(model, query_id, self._scores(query_id, row))
-            )
-
-    def _scores(self, query_id: str, row: NDArray[Any]) -> NDArray[np.float32]:
-        if query_id in self._sent_us:
-            return self._world.own[int(query_id[1:]) % len(self._world.own), np.newaxis]
-        return self._world.parity[self._lane.k](row[np.newaxis].copy())  # torch warns of what cannot be written
-
-    def _answered(self, prediction: Prediction, at_us: int) -> None:
-        found, number = self.found, int(prediction.query_id[1:])
-        found.latencies_ms.append((at_us - self._sent_us[prediction.query_id]) / 1e3)
-        if prediction.status is Status.DEFAULT:
-            found.defaults += 1
-            return
-        is_decoded = any(output.reconstructed for output in prediction.outputs)
-        found.sure += prediction.confidence if is_decoded else 0.0
-        counted = found.decoded if is_decoded else found.own
-        counted[0] += 1
-        counted[1] += prediction.answer == int(self._world.labels[number % len(self._world.labels)])
-
-
-def _answer(model: str, query_id: str, scores: NDArray[np.float32]) -> ModelPredictions:
-    label = Tensor.of(np.array([int(scores[0].argmax())]))
-    return ModelPredictions(
-        model, "1", "w", (query_id,), (Outcome.OK,), label, Tensor.of(scores), (0,), 1, 1, 1, 0
+def _configuration(world: World, lane: Lane) -> tuple[Application, list[Model]]:
+    width, shape = world.own.shape[1], world.rows.shape[1:]
+    classes = tuple(map(str, range(width)))
+    net = Model(NET, "1", "torch", "", "", "scores", "float32", shape, classes, partitions=lane.workers)
+    parity = Model(
+        PARITY, "1", "torch", "", "", "scores", "float32", shape, classes, partitions=max(1, lane.parity_workers),
+        parity_of=f"{NET}@1", parity_k=lane.k, parity_right=world.right.get(lane.k, ()),
     )  # fmt: skip
+    named = PARITY if lane.k else ""
+    application = Application(APPLICATION, (NET,), "single", slo_ms=world.slo_ms, parity=named, hedge=lane.hedge)
+    return application, [net, parity]
 
 
-def _workers(world: World, lane: Lane, seconds: float, seed: int) -> Iterator[tuple[str, _Workers]]:
-    """Yield the workers of each model; what stands still is drawn from all of them."""
+def _number(query_id: str, rows: NDArray[Any]) -> slice:
+    """Return where a query's own row is."""
+    at = int(query_id[1:]) % len(rows)
+    return slice(at, at + 1)
+
+
+def _decoding(world: World, lane: Lane, row: NDArray[Any]) -> NDArray[np.float32]:
+    return world.parity[lane.k](row[np.newaxis].copy())  # torch warns of what cannot be written
+
+
+def _calls(world: World, lane: Lane, seconds: float, seed: int) -> Iterator[tuple[str, _Calls]]:
+    """Yield the calls of each model's workers; what stands still is drawn from all of them."""
     total = lane.workers + lane.parity_workers
     stalls: list[list[tuple[int, int]]] = [[] for _ in range(total)]
     now_s = 0.0
@@ -269,5 +231,5 @@ def _workers(world: World, lane: Lane, seconds: float, seed: int) -> Iterator[tu
     def call_us() -> int:
         return int(random.uniform(*world.service_s) * 1e6)
 
-    yield NET, _Workers(call_us, stalls[: lane.workers])
-    yield PARITY, _Workers(call_us, stalls[lane.workers :])
+    yield NET, _Calls(call_us, stalls[: lane.workers])
+    yield PARITY, _Calls(call_us, stalls[lane.workers :])

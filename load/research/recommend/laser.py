@@ -13,7 +13,7 @@ Then the policy `two_speed` beside each of its halves: where the truth is known,
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import log
 from typing import TYPE_CHECKING
 
@@ -27,14 +27,14 @@ from load.harness.driving import FAULTS_OF_A_STRETCH, deployed
 from load.harness.openloop import Asked
 from load.harness.recorder import recorded
 from load.harness.system import Deployment
-from load.harness.workload import query_id
 from load.research.harness.slow_server import slowed
+from load.research.learning.replay import InTurns
 from load.research.models import clicks
 from load.research.recommend import two_speeds
 from load.research.recommend.two_speeds import BOTH, CAMPAIGNS, COLD, LANES, WARM
 from load.results.results import Result
 from schemas.codec import Codec
-from schemas.records import Application, Features, Query, Source, Tensor
+from schemas.records import Application, Features, Source, Tensor
 from streams.client import Client
 from streams.runtime.stores.redis import feature_name
 from workers.packages.packaging import package_linear
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from load.harness.system import Stage
-    from schemas.records import Prediction
+    from schemas.records import Prediction, Query
 
 NAME = "laser"
 KNOWS, WAITS, HURRIES = APPLICATIONS = ("knows", "waits", "hurries")
@@ -58,7 +58,6 @@ _MODEL, _PROFILES = "clicks", "profiles"
 _HALF = clicks.USER // 2  # of a user's features: in the topic, and in Redis
 _RUNS, _STEPS, _FEW_STEPS = 3, 5_000, 1_000  # of a market
 _ROWS, _FEW_ROWS = 10_000, 1_000  # of Open Bandit
-_EMPTY = Tensor.of(np.zeros(0))
 
 
 @dataclass(slots=True)
@@ -72,55 +71,50 @@ class Answered:
     is_in_time: bool
 
 
-@dataclass(slots=True)
-class Replay:
-    """Asks every application about the same impressions, in turns.
+class ClickReplay(InTurns):
+    """Asks about the same impressions.
 
-    Attributes:
+    Args:
         shown: what is asked about.
         seed: of the ids.
         close: closes the source of features.
+
+    Attributes:
         answers: by application, by the number of the impression.
-        closed_us: when that was.
+        closed_us: when the source was closed.
     """
 
-    shown: clicks.Impressions
-    seed: int
-    close: Callable[[], None]
-    answers: dict[str, dict[int, Answered]] = field(default_factory=lambda: {name: {} for name in APPLICATIONS})
-    closed_us: int = 0
-    _asked: dict[str, tuple[str, int]] = field(default_factory=dict)
+    def __init__(self, shown: clicks.Impressions, seed: int, close: Callable[[], None]) -> None:
+        super().__init__(APPLICATIONS, seed)
+        self.shown, self.close = shown, close
+        self.answers: dict[str, dict[int, Answered]] = {name: {} for name in APPLICATIONS}
+        self.closed_us = 0
 
     @property
     def last(self) -> int:
         """The number of the impression before which the source is closed."""
         return len(self.shown.users) * 3 // 4
 
-    def __call__(self, index: int, intended_us: int) -> Asked:
-        """Return query number `index`."""
-        t, lane = divmod(index, len(APPLICATIONS))
+    def ask(self, query: Query, lane: int, t: int) -> Asked:
+        """Return a user's query, with as much as the application is told."""
         if t == self.last and not self.closed_us:
-            self.closed_us = intended_us
+            self.closed_us = query.sent_us
             self.close()
-        application, name, row = APPLICATIONS[lane], query_id(self.seed, index), self.shown.rows[t]
-        self._asked[name] = application, t
-        user, page = _user(int(self.shown.users[t])), tuple(row[clicks.USER :].tolist())
-        if application == KNOWS:
-            return Asked(Query(name, application, Tensor.of(row), user, intended_us))
-        return Asked(Query(name, application, _EMPTY, user, intended_us, features=page))
+        row, asked = self.shown.rows[t], query._replace(context=_user(int(self.shown.users[t])))
+        if query.application == KNOWS:
+            return Asked(asked._replace(input=Tensor.of(row)))
+        return Asked(asked._replace(features=tuple(row[clicks.USER :].tolist())))
 
-    def judge(self, predictions: Sequence[Prediction]) -> None:
+    def take(self, made: Prediction, lane: int, t: int) -> None:
         """Note what is answered."""
-        for made in predictions:
-            application, t = self._asked.pop(made.query_id)
-            scores = made.outputs[0].scores if made.outputs else None
-            self.answers[application][t] = Answered(
-                made.sent_us,
-                made.answered_us - made.received_us,
-                0.0 if scores is None else float(scores.numpy()[1]),
-                bool(made.imputed),
-                made.answered_us <= made.deadline_us,
-            )
+        scores = made.outputs[0].scores if made.outputs else None
+        self.answers[APPLICATIONS[lane]][t] = Answered(
+            made.sent_us,
+            made.answered_us - made.received_us,
+            0.0 if scores is None else float(scores.numpy()[1]),
+            bool(made.imputed),
+            made.answered_us <= made.deadline_us,
+        )
 
 
 _AUC = Kind("", Better.HIGHER, 0.0, 0.02)
@@ -154,7 +148,7 @@ async def run(stage: Stage) -> Result:
     with slowed(stage.redis_url, draw_s) as source:
         deployment = _deployment(stage, source.url)
         _fill(stage, deployment.prefix, shown)
-        replay = Replay(shown, stage.seed, source.stop)
+        replay = ClickReplay(shown, stage.seed, source.stop)
         offsets_us = np.cumsum(random.exponential(1e6 / _RATE, count * len(APPLICATIONS))).astype(np.int64).tolist()
         async with deployed(stage, deployment, Tensor.of(shown.rows[0])) as driver:
             async with Client(stage.bootstrap, deployment.prefix, stage.properties) as client:
@@ -215,7 +209,7 @@ def _user(number: int) -> str:
     return f"user-{number}"
 
 
-def answered(replay: Replay) -> dict[str, float]:
+def answered(replay: ClickReplay) -> dict[str, float]:
     """Return how good answers are while the source is open, how long they took, and what closing it costs."""
     shown, every = replay.shown, [one for its in replay.answers.values() for one in its.values()]
     found = {"in_time": float(np.mean([one.is_in_time for one in every]))}
@@ -241,7 +235,7 @@ def _took(name: str, answers: Sequence[Answered]) -> dict[str, float]:
     return {f"{name}_p50_ms": float(np.median(took_ms)), f"{name}_p99_ms": float(np.quantile(took_ms, 0.99))}
 
 
-def waited(replay: Replay) -> list[dict[str, float]]:
+def waited(replay: ClickReplay) -> list[dict[str, float]]:
     """Return shares of the answers of `waits`, by how long they took at most (ms)."""
     took_ms = np.array([one.took_us / 1e3 for t, one in replay.answers[WAITS].items() if t < replay.last] or [0.0])
     return [{"ms": float(limit), "share": float(np.mean(took_ms <= limit))} for limit in range(0, 205, 5)]

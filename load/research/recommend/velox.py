@@ -17,7 +17,7 @@ import signal
 import time
 from collections import defaultdict
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -32,6 +32,7 @@ from load.harness.system import Deployment
 from load.harness.wire import Wire
 from load.harness.workload import query_id
 from load.research.learning.personal import nth_of_user
+from load.research.learning.replay import InTurns
 from load.research.models import movies
 from load.results.results import Result
 from policies.lessons import Lesson
@@ -42,7 +43,7 @@ from schemas.records import Application, Query, Tensor
 from workers.packages.packaging import package_function
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
     from concurrent.futures import Future
     from pathlib import Path
 
@@ -70,56 +71,54 @@ _TIMED = 400
 _DEFAULT = 3.5
 
 
-@dataclass(slots=True)
-class Replay:
-    """Asks every application about the same films for the same users, in turns.
+class RatedFilms(InTurns):
+    """Asks about the same films for the same users.
 
-    Attributes:
+    Args:
         users: (n,) who asks.
         films: (n, 1) int32, about which.
         ratings: (n,) the truth.
         seed: of the ids.
+
+    Attributes:
         changes: what is done before the query with that index is asked.
         missed: (lanes, n) the answer less the rating; the default output where there was none.
+        longest_us: that an answer of `retrained` took after a change.
+        weights: how often each set of models has answered there.
     """
 
-    users: NDArray[np.int64]
-    films: NDArray[np.int32]
-    ratings: NDArray[np.float64]
-    seed: int
-    changes: Mapping[int, Callable[[], None]] = field(default_factory=dict)
-    missed: NDArray[np.float64] = field(init=False)
-    longest_us: int = 0
-    weights: dict[str, int] = field(default_factory=lambda: defaultdict(int))
-    _changed_us: list[int] = field(default_factory=list)
-    _asked: dict[str, tuple[int, int]] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        """Take everything as answered by default."""
-        self.missed = np.tile(_DEFAULT - self.ratings, (len(LANES), 1))
+    def __init__(
+        self, users: NDArray[np.int64], films: NDArray[np.int32], ratings: NDArray[np.float64], seed: int
+    ) -> None:
+        super().__init__(LANES, seed)
+        self.users, self.films, self.ratings = users, films, ratings
+        self.changes: Mapping[int, Callable[[], None]] = {}
+        self.missed = np.tile(_DEFAULT - ratings, (len(LANES), 1))
+        self.longest_us = 0
+        self.weights: dict[str, int] = defaultdict(int)
+        self._changed_us: list[int] = []
 
     def __call__(self, index: int, intended_us: int) -> Asked:
         """Return query number `index`."""
         if index in self.changes:
             self._changed_us.append(intended_us)
             self.changes[index]()
-        t, lane = divmod(index, len(LANES))
-        name = query_id(self.seed, index)
-        self._asked[name] = lane, t
-        query = Query(name, LANES[lane], Tensor.of(self.films[t]), f"user-{self.users[t]}", intended_us)
-        return Asked(query, float(self.ratings[t]))
+        return super().__call__(index, intended_us)
 
-    def judge(self, predictions: Sequence[Prediction]) -> None:
-        """Note by how much answers miss, and the longest that one of `retrained` took after a change."""
-        for prediction in predictions:
-            lane, t = self._asked.pop(prediction.query_id)
-            if isinstance(prediction.answer, float):
-                self.missed[lane, t] = prediction.answer - self.ratings[t]
-            if LANES[lane] != RETRAINED:
-                continue
-            self.weights["+".join(output.model for output in prediction.outputs)] += 1
-            if any(0 <= prediction.sent_us - changed_us < _AROUND_US for changed_us in self._changed_us):
-                self.longest_us = max(self.longest_us, prediction.answered_us - prediction.sent_us)
+    def ask(self, query: Query, lane: int, t: int) -> Asked:
+        """Return who asks about which film."""
+        asked = query._replace(input=Tensor.of(self.films[t]), context=f"user-{self.users[t]}")
+        return Asked(asked, float(self.ratings[t]))
+
+    def take(self, prediction: Prediction, lane: int, t: int) -> None:
+        """Note by how much the answer misses, and the longest that one of `retrained` took after a change."""
+        if isinstance(prediction.answer, float):
+            self.missed[lane, t] = prediction.answer - self.ratings[t]
+        if LANES[lane] != RETRAINED:
+            return
+        self.weights["+".join(output.model for output in prediction.outputs)] += 1
+        if any(0 <= prediction.sent_us - changed_us < _AROUND_US for changed_us in self._changed_us):
+            self.longest_us = max(self.longest_us, prediction.answered_us - prediction.sent_us)
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +234,7 @@ class _Teaching:
         )
 
 
-def asked(stage: Stage) -> Replay:
+def asked(stage: Stage) -> RatedFilms:
     """Draw who asks about which film, and the ratings: new users come all the time, and all there are ask alike."""
     users, count = (_FEW_USERS, _FEW_QUERIES) if stage.short else (_USERS, _QUERIES)
     random, who = np.random.default_rng(stage.seed), movies.users(users, stage.seed)
@@ -243,7 +242,7 @@ def asked(stage: Stage) -> Replay:
     number = (random.random(count) * there).astype(np.int64)
     film = random.integers(0, movies.FILMS, count)
     ratings = movies.ratings(who, number, film, stage.seed)
-    return Replay(number, film.astype(np.int32)[:, None], ratings, stage.seed)
+    return RatedFilms(number, film.astype(np.int32)[:, None], ratings, stage.seed)
 
 
 def _application(name: str, models: tuple[str, ...], *, per_context: bool) -> Application:
@@ -287,7 +286,7 @@ def _changes(
     }
 
 
-def errors(replay: Replay) -> dict[str, float]:
+def errors(replay: RatedFilms) -> dict[str, float]:
     """Return root mean squares of what is missed, by lane and by how often the user had rated before.
 
     `films_rmse` is that of each film's mean rating, `least_rmse` that of whoever knows all but the noise.
@@ -315,7 +314,7 @@ def _rms(missed: NDArray[np.floating]) -> float:
     return float(np.sqrt((missed**2).mean())) if missed.size else 0.0
 
 
-def curves(replay: Replay) -> list[dict[str, float]]:
+def curves(replay: RatedFilms) -> list[dict[str, float]]:
     """Return the error of each lane over the queries since the point before."""
     return [
         {

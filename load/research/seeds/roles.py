@@ -22,15 +22,16 @@ from streams.runtime.role.definition import Ports, Role
 from streams.runtime.role.local import Local, LocalCodec
 from streams.runtime.role.loop import RoleLoop
 from streams.tape.about import about_inside, about_joiner, about_learner, about_selection
-from streams.tape.taped import Taped
+from streams.tape.taped import HeardAsking, Taped
 from streams.testing.connections import SimulatedBroadcast, SimulatedPositions, SimulatedTransport
 from streams.testing.consumers import SimulatedConsumer
 from streams.testing.packing import Packing
 from streams.testing.stores import SimulatedStore
 from workers.executors.factory import executors_of
-from workers.hosting import Hosting
+from workers.kernel.host.kernel import Host
 from workers.kernel.model.worker import ModelWorker
-from workers.runner import Worker
+from workers.kernel.schedule.registry import scheduled
+from workers.runner import host, worker
 from workers.settings import WorkerSettings
 
 if TYPE_CHECKING:
@@ -101,18 +102,9 @@ class Builder:
 
     def _hosting(self, plan: HostPlan, process: Process, ports: Ports) -> Runnable:
         random = Random(f"models {process.name} {self._plan.seed}")  # noqa: S311
-        return Hosting(
-            POOL,
-            process.name,
-            self._how(),
-            ports,
-            self._codec,
-            lambda _: True,
-            memory_bytes=plan.models * MODEL_BYTES,
-            schedule=plan.schedule,
-            lanes=plan.lanes,
-            executors=SimulatedModels(random, self._plan.faulty),
-        )
+        how, chosen = self._how(), scheduled(plan.schedule, plan.lanes, plan.models * MODEL_BYTES)
+        kernel = Host(self._codec, process.name, how, lambda _: True, *chosen, plan.lanes, POOL)
+        return host(kernel, POOL, how, ports, SimulatedModels(random, self._plan.faulty))
 
     def _loop(self, node: Node, process: Process, ports: Ports) -> Runnable:
         settings, codec = self._plan.joiner, self._codec
@@ -162,9 +154,10 @@ class Builder:
         models = {name: ModelWorker(codec, model(name), process.name, how) for name in names}
         executors = executors_of(how, process.clock.now_us, lambda asked: self._model(asked, process))
         own, places = Selection(codec, given), role.outstanding / how.queue_rows
+        asked_now = HeardAsking(executors.ask_now)
         fronted = Fronted(Local(own, models, codec, places, writes_behind=not is_columnar))
         if is_columnar:
-            fronted = before_selection(fronted.kernel, own, models, self._codec, records_of, given.margin_us)
+            fronted = before_selection(fronted.kernel, own, models, self._codec, records_of, given.margin_us, asked_now)
         about = about_selection(given)
         about["inside"] = about_inside(
             map(model, names),
@@ -175,11 +168,11 @@ class Builder:
             writes_behind=not is_columnar,
             is_columnar=bool(fronted.batched),
         )
-        taped = Taped(fronted.kernel, self._codec, process.name, about)
+        taped = Taped(fronted.kernel, self._codec, process.name, about, asked_now)
         return RoleLoop(role, taped, replace(ports, executors=executors))
 
     def _worker(self, name: str, process: Process, ports: Ports) -> Runnable:
-        return Worker(
+        return worker(
             model(name), process.name, self._how(), ports, self._codec, lambda asked: self._model(asked, process)
         )
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from streams.control.history import Key
 from streams.control.page.page_types import Alert, ApplicationRow, run, skysail
-from streams.operators.selection.times import span
+from streams.operators.times import span
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator

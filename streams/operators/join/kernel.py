@@ -28,7 +28,7 @@ after an outage, the kernel pauses the other in time, and nothing is turned away
 
 After a crash an observation may be made again: it was on its way when the joiner looked. The learner remembers ids for
 `JoinerSettings.memory_us` and applies the first. At its start the joiner is told which observations there are since its
-first incomplete prediction (`on_written`): predictions that have one do not wait again, though their feedback was
+first incomplete prediction: predictions that have one do not wait again, though their feedback was
 committed and is not read again. A window that ended longer ago, during an outage, teaches no default loss.
 """
 
@@ -46,7 +46,7 @@ from schemas.errors import DecodeError
 from schemas.framing import may_be_decided, peek_texts
 from schemas.records import Feedback, ModelPredictions, Observations
 from streams.operators.configuration import Configuration
-from streams.operators.contract import CLOCKS_US, NONE_UNREAD, Needs, Operator, Skip
+from streams.operators.contract import CLOCKS_US, NONE_UNREAD, Needs, Operator, ReadBack, Skip
 from streams.operators.ids import SECOND_US, IdTimes, seconds
 from streams.operators.join.buffer import EarlyFeedback, Ending, JoinBuffer
 from streams.operators.join.outcomes import AMBIGUOUS, LATE, TOGETHER, JoinOutcomes, Match
@@ -124,6 +124,7 @@ class Joiner(Operator):
     def __init__(self, codec: Codec, settings: JoinerSettings) -> None:
         self._codec = codec
         self.settings = settings
+        self._read_back = ReadBack(settings.window_us, _SHADOWS, has_written=True)
         self.configuration = configuration = Configuration(codec)
         self.terms = ApplicationTerms(configuration, settings.window_us, settings.early_us, settings.memory_us)
         self.outcomes = JoinOutcomes(codec, configuration, self.terms, settings.partitions, settings.memory_us)
@@ -145,8 +146,7 @@ class Joiner(Operator):
 
         Outputs of shadows wait as predictions do, though their records are complete.
         """
-        due_us, window_us = self.next_deadline(), self.settings.window_us
-        return Needs(due_us, 0, self.paused, window_us, _SHADOWS, is_told_unread=True, is_told_written=True)
+        return Needs(self.next_deadline(), 0, self.paused, is_told_unread=True, read_back=self._read_back)
 
     @property
     def paused(self) -> frozenset[str]:
@@ -158,7 +158,7 @@ class Joiner(Operator):
         return frozenset()
 
     def on_records(self, records: Sequence[Record], now_us: int) -> Effects:
-        """Take predictions, feedback and configuration."""
+        """Take predictions, feedback and configuration, and at a start observations that were made before."""
         effects: Effects = []
         for _, run in groupby(records, key=SOURCE):
             self.take_run([*run], now_us, effects)
@@ -172,6 +172,8 @@ class Joiner(Operator):
             self._on_predictions(number, records, now_us, effects)
         elif topic == topics.FEEDBACK:
             self._on_feedback(number, records, now_us, effects)
+        elif topic == topics.OBSERVATIONS:
+            self._on_observations(records)
         else:
             self._on_others(number, records, now_us, effects)
 
@@ -214,18 +216,20 @@ class Joiner(Operator):
         forgotten = [p.shadows.next_due() for p in self._partitions.values()]
         return min((end for end in (*expired_early, *ended, *forgotten) if end is not None), default=None)
 
-    def on_assigned(self, starts: Mapping[int, int]) -> None:
+    def on_partitions(self, starts: Mapping[int, int | None]) -> None:
         """Start empty; waiting predictions follow again from `starts`, closed ones from before it."""
-        self.on_revoked([*starts])
-        self._recall()
-        for number, start in starts.items():
+        self._forget(starts)
+        begun = {number: start for number, start in starts.items() if start is not None}
+        if begun:
+            self._recall()
+        for number, start in begun.items():
             self._partitions[number] = self._begun(number, start)
 
     def _recall(self) -> None:
         """Begin to remember which queries have an observation."""
         self.observed, self._observed_left, self.observed_us = IdTimes(), _MOST_OBSERVED, 0
 
-    def on_written(self, records: Sequence[Record]) -> None:
+    def _on_observations(self, records: Sequence[Record]) -> None:
         """Remember which queries have an observation; one that cannot be read is nobody's lesson either."""
         put = self.observed.put
         for record in records:
@@ -236,8 +240,7 @@ class Joiner(Operator):
                 for seen in items:
                     put(seen.query_id, 1, 0)
 
-    def on_revoked(self, partitions: Sequence[int]) -> None:
-        """Forget these partitions."""
+    def _forget(self, partitions: Iterable[int]) -> None:
         gone = [self._partitions.pop(number) for number in partitions if number in self._partitions]
         self._forgotten += sum(partition.shadows.forgotten for partition in gone)
         if not self._partitions:

@@ -25,6 +25,7 @@ from streams.operators.contract import (
     Needs,
     Operator,
     Position,
+    ReadBack,
     StateKey,
     WriteStates,
 )
@@ -118,6 +119,7 @@ class Learner(Operator):
     ) -> None:
         self._codec = codec
         self.window_us = window_us
+        self._read_back = ReadBack(window_us + 60_000_000)
         self.states = KnownStates(capacity, capacity_bytes)
         self.counters = Counters()
         self.applied: Counter[str] = Counter()  # by application
@@ -145,7 +147,7 @@ class Learner(Operator):
 
     def needs(self) -> Needs:
         """Read back the window of ids and a minute for brokers whose clocks disagree."""
-        return Needs(self.next_deadline(), self.held, read_back_us=self.window_us + 60_000_000)
+        return Needs(self.next_deadline(), self.held, read_back=self._read_back)
 
     def on_records(self, records: Sequence[Record], now_us: int) -> Effects:
         """Take observations, in order within each partition."""
@@ -181,17 +183,17 @@ class Learner(Operator):
         self.trim()
         return effects
 
-    def on_assigned(self, starts: Mapping[int, int]) -> None:
-        """Start from what the store holds; ids of one window follow from before `starts`."""
+    def on_partitions(self, starts: Mapping[int, int | None]) -> None:
+        """Start from what the store holds; ids of one window follow from before `starts`.
+
+        What was folded on a state that the store does not have is forgotten.
+        """
         for number, start in starts.items():
             self.states.forget(number)
-            self.partitions[number] = LearnerPartition(start, start or None, SeenIds(self.window_us))
-
-    def on_revoked(self, partitions: Sequence[int]) -> None:
-        """Forget these partitions, and what was folded on a state that the store does not have."""
-        for number in partitions:
-            self.states.forget(number)
-            self.partitions.pop(number, None)
+            if start is None:
+                self.partitions.pop(number, None)
+            else:
+                self.partitions[number] = LearnerPartition(start, start or None, SeenIds(self.window_us))
 
     def statistics(self) -> Mapping[str, float]:
         """Return how many observations were applied and skipped, and what they cost, by application."""

@@ -1,27 +1,27 @@
 """Select and combine: which models a query asks, and what is answered by its deadline.
 
-    queries ─▶ kernel ─▶ serving ─▶ dispatch ─▶ models.<m>.queries
+    queries ─▶ kernel ─▶ serving ─▶ questions ─▶ dispatch ─▶ models.<m>.queries
                   │         └─▶ combiner ◀─ model-predictions
                   ▼                └─▶ answer ─▶ predictions
              state_view
 
 kernel        the role's kernel: decodes a query and finds the policy state that decides
-serving       a decided query: admission, cache, models, answer
-dispatch      the rows that models are asked, and queries that name a version
-combiner      waits for outputs until all are there, or the deadline comes
-coding        sums of inputs, and outputs from sums
-groups        rows that are coded together
-reconstruction  forms groups as rows are asked; decoded outputs for the missing ones
-answer        outputs ─▶ answer: combined, partial or default; running means as substitutes
-pending       one query in hand, each application's quota, queries parked for a state
+plain         what columns need of it
 state_view    the policy states that were read lately
+pending       one query in hand, each application's quota, queries parked for a state
+serving       a decided query: its models are drawn, and asked; answers
+questions     the one way to ask a model: time, admission, cache, count, dispatch; and who asks more
+dispatch      the rows that models are asked, and which versions
 admission     refuses what a model cannot answer in time
 cache         remembers outputs by input
-plan          what a query asks after its first models
-walk          what one query asks of its application's graph
-walks         asks the stages, and the next ones about what they have answered
-walk_inputs   what each row is given, of the answers that belong to its items
-walk_answer   what the stages have answered ─▶ answer
-overdue       queries whose next models must be asked without an answer
 latencies     how long each model takes to answer
+combiner      waits for outputs until all are there, or the deadline comes
+answer        outputs ─▶ answer: combined, partial or default; running means as substitutes
+
+Rooms that an application without them never meets:
+
+again/        another model after the first, or the same one twice
+graph/        the stages of a graph
+coded/        a sum of inputs is asked, too, and its answer stands in for one that does not come
+features/     features that are looked up, and candidates to rank
 """

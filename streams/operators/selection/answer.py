@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from policies.contract import Choose, Read, VoteWeights
     from schemas.records import Model, Value
-    from streams.operators.selection.pending import Pending
+    from streams.operators.selection.pending import Lookups, Pending
     from streams.operators.selection.state_view import Arms
 
 _OUTPUTS = 1_000  # the mean forgets older ones, because models and inputs drift
@@ -42,6 +42,7 @@ _NOT_IN_TIME = (
 _LABELS = 1_000  # different ones that are counted, for each model
 _LONGEST = 256  # characters of one: a model may answer what a client has written
 
+EXPIRED = "expired"  # why a query is answered by default whose time was over when it came
 RECONSTRUCTED = "reconstructed"  # why an answer is partial that took a decoded output for a missing one
 
 _Key: TypeAlias = tuple[str, str]  # application and model
@@ -142,8 +143,8 @@ def predicted(
         classes: names of the models' items, by `MODEL@VERSION`.
         models: that are deployed, by name.
     """
-    if reason is None and query.read is not None:
-        return _read(query, query.read, now_us, classes, models)
+    if reason is None and (read := query.read) is not None:
+        return _read(query, read, now_us, classes, models)
     if reason is None and query.is_alone and not (query.is_stepwise or isinstance(query.weights, OwnAnswer)):
         only = query.outputs.get(query.models[0])
         if only is not None and only.outcome is Outcome.OK:
@@ -161,8 +162,8 @@ def predicted(
         except PolicyError:
             failed = application.default_output, 0.0, tuple(outputs.values())
             return answered(query, now_us, Status.DEFAULT, "policy_failed", *failed)
-        if query.plan is not None and query.is_stepwise:
-            confidence = query.plan.confidence(usable, confidence)
+        if query.follow_up is not None and query.is_stepwise:
+            confidence = query.follow_up.confidence(usable, confidence)
         elif query.is_alone and not isinstance(query.weights, OwnAnswer):
             confidence = _confidence_in_decoded(query, usable[next(iter(usable))])
         is_own = all(output.outcome is Outcome.OK for output in outputs.values())
@@ -183,15 +184,17 @@ def confidence_in(query: Pending, output: ModelOutput) -> float:
     own, decision = own_confidence(output), query.decision
     if own is not None and (decision is None or query.version is not None):
         return own  # nothing is known of a version that the query names but what it says
-    if own is None or decision is None or query.confidences is None:
+    known = None if query.arms is None else query.arms.confidences
+    if own is None or decision is None or known is None:
         return 1.0
-    return calibrated(query.confidences, decision.chosen[0], own)
+    return calibrated(known, decision.chosen[0], own)
 
 
 def _confidence_in_decoded(query: Pending, output: ModelOutput) -> float:
     """Return how likely a decoded answer is right: what its model's own ones are does not count for it."""
-    own = own_confidence(output) if query.right else None
-    return confidence_in(query, output) if own is None else along(query.right, own)
+    right = () if query.follow_up is None else query.follow_up.right
+    own = own_confidence(output) if right else None
+    return confidence_in(query, output) if own is None else along(right, own)
 
 
 def _of_one(query: Pending, only: ModelOutput, now_us: int) -> Prediction:
@@ -232,8 +235,8 @@ def answered(
         now_us,
         query.reply_token,
         query.message,
-        () if query.plan is None else query.plan.taken,
-        imputed=query.imputed,
+        () if query.follow_up is None else query.follow_up.taken,
+        imputed=() if query.lookups is None else query.lookups.imputed,
     )
 
 
@@ -249,13 +252,13 @@ def _read(
     ok = {arm: output for arm, output in asked.items() if output.outcome is Outcome.OK}
     computed = {arm: output.scores for arm, output in ok.items() if output.scores is not None}
     found: tuple[Reading, tuple[int, ...], Ranked | None]
-    if query.ids and chooses_among(read):
-        items = _items(query.ids, read.count, ok.values(), classes)
+    if (lookups := query.lookups) is not None and lookups.ids and chooses_among(read):
+        items = _items(lookups.ids, read.count, ok.values(), classes)
         if items and max(items) < 0:
             query.message = query.message or "no model knows any of the candidates by its id"
             default = query.application.default_output if query.application else None
             return answered(query, now_us, Status.DEFAULT, "not_ranked", default, 0.0, tuple(asked.values()))
-        found = _chosen(query, read, computed, items)
+        found = _chosen(query, lookups, read, computed, items)
     else:
         found = read(computed, query.features, uniform(query.query_id, "item")), (), None
     reading, best, named = found
@@ -283,7 +286,7 @@ def _read(
 
 
 def _chosen(
-    query: Pending, read: Choose, computed: Mapping[int, Tensor], items: tuple[int, ...]
+    query: Pending, lookups: Lookups, read: Choose, computed: Mapping[int, Tensor], items: tuple[int, ...]
 ) -> tuple[Reading, tuple[int, ...], Ranked | None]:
     """Return what a state chooses among a query's candidates, places of the best, and their names.
 
@@ -293,14 +296,14 @@ def _chosen(
         return Reading(None, 0.0, {}), (), None
     places = [place for place, item in enumerate(items) if item >= 0]
     u = uniform(query.query_id, "item")
-    reading, best = read.among([items[place] for place in places], computed, query.features, query.top, u)
+    reading, best = read.among([items[place] for place in places], computed, query.features, lookups.top, u)
     if not best:
         return reading, (), None
     shares = [0.0] * len(items)
     for place, share in zip(places, reading.first, strict=True):
         shares[place] = share
     found = tuple([places[one] for one in best])
-    return reading._replace(first=tuple(shares)), found, Ranked(query.ids, found[0], items)
+    return reading._replace(first=tuple(shares)), found, Ranked(lookups.ids, found[0], items)
 
 
 def _items(
@@ -328,17 +331,17 @@ def ranked(query: Pending, arms: Arms, now_us: int) -> Prediction | None:
 
     Its output is that of the first model, as if that had been asked about the candidate that stands first.
     """
-    rows = query.candidates
-    if arms.read is None or not isinstance(rows, Tensor):
+    lookups, rows = query.lookups, query.candidates
+    if arms.read is None or lookups is None or not isinstance(rows, Tensor):
         return None
-    found = arms.read.rank(rows, query.top, uniform(query.query_id, "rank"))
+    found = arms.read.rank(rows, lookups.top, uniform(query.query_id, "rank"))
     if found is None:
         return None
     query.decision = arms.choices[0].decision._replace(chosen=(0,), features=query.features)
     output = ModelOutput(arms.names[0], "", Outcome.OK, found.answer, Tensor.of(rows.numpy()[found.best[0]]))
     best = Tensor.of(np.array(found.best, np.int64))
     made = answered(query, now_us, Status.COMPLETE, None, best, found.confidence, (output,))
-    named = Ranked(query.ids, found.best[0], (), query.unknown, rows) if query.ids else None
+    named = Ranked(lookups.ids, found.best[0], (), lookups.unknown, rows) if lookups.ids else None
     return made._replace(first=found.shares, ranked=named)
 
 

@@ -55,7 +55,6 @@ class Orphan(NamedTuple):
     model: str
     query: Pending
     input: Input
-    due_us: int
 
 
 class _CachedModel:
@@ -93,7 +92,7 @@ class PredictionCache:
         self._capacity_bytes = capacity_bytes
         self._entries: OrderedDict[_Key, ModelOutput | _Awaited] = OrderedDict()
         self._models: dict[str, _CachedModel] = {}
-        self._waiting: dict[_Key, list[tuple[Pending, int]]] = {}  # queries and when their output is due (us)
+        self._waiting: dict[_Key, list[Pending]] = {}
         self._late: dict[_Key, _Awaited] = {}  # the first that was overdue: its output is still welcome
         self._orphans: list[Orphan] = []
         self._bytes = 0
@@ -143,7 +142,7 @@ class PredictionCache:
             self._await_again(asked, key, (due_us, query.partition, query.row_id))
         else:
             asked.coalesced += 1
-        self._waiting.setdefault(key, []).append((query, due_us))  # if overdue for either of the two
+        self._waiting.setdefault(key, []).append(query)  # if overdue for either of the two
         return overdue
 
     def awaits(self, query: Pending) -> bool:
@@ -246,7 +245,7 @@ class PredictionCache:
             self._late[key] = overdue
         self._entries[key] = awaited
         # Queries answered meanwhile are dropped; else they would add up for as long as the model is silent.
-        self._waiting[key] = [waiting for waiting in self._waiting.get(key, ()) if not waiting[0].answered]
+        self._waiting[key] = [query for query in self._waiting.get(key, ()) if not query.answered]
         asked.flights.setdefault(awaited[1], {})[awaited[2]] = key
 
     def _settle(self, key: _Key, flight: tuple[int, str], output: ModelOutput, *, is_kept: bool) -> Iterator[Pending]:
@@ -261,7 +260,7 @@ class PredictionCache:
             self._keep(key, output)
         else:
             self._forget(key, self._entries.pop(key))
-        for query, _ in waiting:
+        for query in waiting:
             if _wants(query, key) and query.take(output):
                 yield query
 
@@ -294,9 +293,9 @@ class PredictionCache:
         self._release(key)
 
     def _release(self, key: _Key) -> None:
-        for query, due_us in self._waiting.pop(key, ()):
+        for query in self._waiting.pop(key, ()):
             if _wants(query, key):
-                self._orphans.append(Orphan(key[0][0], query, _input(key), due_us))
+                self._orphans.append(Orphan(key[0][0], query, _input(key)))
 
     def _forget(self, key: _Key, found: ModelOutput | _Awaited) -> None:
         """Clean up after an entry that was removed."""

@@ -20,7 +20,8 @@ from streams.operators.contract import Emit
 from streams.operators.label_sets import label_set
 from streams.operators.late_outputs import LateOutputs
 from streams.operators.selection.answer import Substitutes, missing_of, not_ranked, predicted, ranked
-from streams.operators.selection.walk_answer import walked
+from streams.operators.selection.latencies import Latencies
+from streams.operators.selection.pending import Origin
 from streams.operators.statistics import Durations
 
 if TYPE_CHECKING:
@@ -28,16 +29,15 @@ if TYPE_CHECKING:
 
     from schemas.codec import Codec
     from schemas.records import LabelSet, Model, ModelOutput, ModelPredictions, Prediction
-    from streams.operators.selection.latencies import Latencies
     from streams.operators.selection.pending import Pending
     from streams.operators.selection.state_view import Arms
-    from streams.operators.selection.walk import Walk
     from streams.operators.statistics import Counters
 
 UNKNOWN = "(unknown)"  # the label of applications that are not deployed
 _FAILED = frozenset((Outcome.INVALID, Outcome.FAILED))  # INVALID: by the client's input; FAILED: by the model
 _ANSWERED = attrgetter("answered")
 _MESSAGE = 1_000  # characters: an answer has room for them
+_NOWHERE = Origin((), None, ())
 _BUCKET_US = 1_000  # deadlines are kept by the millisecond: a broker's round trip is the finer limit
 
 
@@ -63,7 +63,7 @@ class Combiner:
         self._late = LateOutputs()
         self._durations = Durations("answer", "application")
         self.latencies: Latencies | None = None  # once a policy uses them
-        self.ready: list[Pending] = []  # queries whose plans go on, or end
+        self.ready: list[Pending] = []  # queries with which their askers go on
         self.fetch: Callable[[Iterable[tuple[int, str]]], None] | None = None
         self.answers: Counter[str] = Counter()  # not by default, by application: counted until somebody takes them
 
@@ -74,6 +74,12 @@ class Combiner:
     def waiting(self) -> Mapping[int, Mapping[str, Pending]]:
         """Queries that wait, by partition and row id."""
         return self._pending
+
+    def watch_latencies(self) -> Latencies:
+        """Return how long models take to answer, which is watched from now on."""
+        if self.latencies is None:
+            self.latencies = Latencies()
+        return self.latencies
 
     def open(self, queries: Sequence[Pending]) -> None:
         """Wait for the outputs of the queries' chosen models, at most for as long as each says."""
@@ -118,8 +124,8 @@ class Combiner:
         waiting, model = self._pending.get(partition, {}), batch.model
         outcomes = zip(batch.query_ids, batch.outcomes, strict=True)
         without = [row_id for row_id, outcome in outcomes if outcome is not Outcome.OK]
-        asked = [query for row_id in without if (query := waiting.get(row_id)) is not None and query.plan is not None]
-        return frozenset([q.row_id for q in asked if q.plan and model in q.plan.copies and model not in q.outputs])
+        asked = [query for row_id in without if (query := waiting.get(row_id)) is not None]
+        return frozenset([query.row_id for query in asked if _waits_for_copy(query, model)])
 
     def on_outputs(
         self, partition: int, batch: ModelPredictions, now_us: int, outputs: Sequence[ModelOutput] | None = None
@@ -150,26 +156,26 @@ class Combiner:
             if output.outcome in _FAILED:
                 self._counters[_failed(query.application_name, model, output.outcome)] += 1
             self._keep(query, output, is_again=query_id in again)
-            if query.plan is None and query.row is None and len(query.outputs) == len(query.models):
+            if query.follow_up is None and len(query.outputs) == len(query.models):
                 answers.append(self.answer(query, now_us))
         if late:
             self._counters["late_outputs_total", "model", model] += late
             answers += self._come_late(partition, batch)
         return answers
 
-    def count(self, application: str, durations_us: Sequence[int], now_us: int) -> None:
-        """Count answers of an application, not by default, that were given together."""
+    def count(self, application: str, durations_us: Sequence[int], now_us: int, *, by_default: bool = False) -> None:
+        """Count answers of an application that were given together."""
         if durations_us:
             self._durations.add(application, durations_us, now_us)
-            self.answers[application] += len(durations_us)
+            self.answers[application] += 0 if by_default else len(durations_us)
 
     def _keep(self, query: Pending, output: ModelOutput, *, is_again: bool) -> None:
-        """Keep a model's output; a query with a plan goes on when it has what it asked."""
-        if query.take(output, is_again=is_again):
-            if is_again and query.plan is not None and query.plan.steps is None:
+        """Keep a model's output; who asks more goes on with a query when it has what it asked."""
+        if query.take(output, is_again=is_again) and (follow_up := query.follow_up) is not None:
+            if is_again and output.model in follow_up.copies:
                 labels = ("application", query.application_name, "model", output.model, "outcome", "won")
                 self._counters["hedges_total", *labels] += 1
-            if (query.plan is not None or query.row is not None) and query.is_due:
+            if query.is_due:
                 self.ready.append(query)
 
     def _note(self, waiting: Mapping[str, Pending], batch: ModelPredictions, now_us: int) -> None:
@@ -213,7 +219,7 @@ class Combiner:
         self._late.drop(partitions)
         for partition in partitions:
             for query in self._pending.pop(partition, {}).values():
-                query.answered = True
+                query.answered, query.follow_up = True, None
                 query.leave()
 
     def answer(self, query: Pending, now_us: int, reason: str | None = None) -> Emit:
@@ -228,8 +234,8 @@ class Combiner:
             value = self._codec.encode(prediction)
         except SchemaError:  # the scores of many classes of many models
             query.outputs.clear()
-            if query.walk is not None:
-                query.walk.clear()
+            if query.follow_up is not None:
+                query.follow_up.clear()
             prediction = self._predicted(query, now_us, "oversized_outputs")
             value = self._codec.encode(prediction)
         name = query.application.name if query.application else UNKNOWN  # labels must be bounded, names need not be
@@ -239,38 +245,27 @@ class Combiner:
         self.answers[name] += status is not Status.DEFAULT
         if prediction.label_set is not None:
             self._count(name, prediction.label_set)
-        self._end_walk(query)
+        if query.follow_up is not None:  # each may refer to the other
+            query.follow_up.clear()
+            query.follow_up = None
         return self._emit(query, value, status, now_us)
 
     def _predicted(self, query: Pending, now_us: int, reason: str | None) -> Prediction:
         """Make the prediction of a query, with its set of labels if it has one."""
-        if query.walk is not None:
-            return self._walked(query, query.walk, now_us, reason)
+        if (follow_up := query.follow_up) is not None and follow_up.asker is not None:
+            made = follow_up.asker.answer(query, now_us, reason)
+            if made is not None:
+                return made
         prediction = predicted(query, now_us, reason, self._substitutes, self._classes, self._models)
-        if query.aim is None:
+        if query.arms is None or query.arms.aim is None:
             return prediction
-        return prediction._replace(label_set=label_set(prediction, query.weights, query.aim, self._classes))
-
-    def _walked(self, query: Pending, walk: Walk, now_us: int, reason: str | None) -> Prediction:
-        """Make the prediction of a graph; its rows are let go of, and those without an output are misses."""
-        for row_id, row in walk.waiting.items():
-            if self.latencies is not None:
-                self.latencies.miss(row.model, now_us - row.at_us, now_us)
-            self.let_go(query.partition, row_id)
-        walk.waiting.clear()
-        return walked(query, walk, now_us, reason, self._models)
+        return prediction._replace(label_set=label_set(prediction, query.weights, query.arms.aim, self._classes))
 
     def _count(self, application: str, made: LabelSet) -> None:
         """Count a set of labels, and the labels in it."""
         kind = "all" if made.is_all else "some"
         self._counters["label_sets_total", "application", application, "kind", kind] += 1
         self._counters["label_set_sizes_total", "application", application] += 0 if made.is_all else len(made.labels)
-
-    def _end_walk(self, query: Pending) -> None:
-        """Let go of what a graph was asked: each refers to the other."""
-        if query.walk is not None:
-            query.walk.clear()
-            query.walk = None
 
     def let_go(self, partition: int, row_id: str) -> None:
         """Wait no more for the output of a row of a graph."""
@@ -312,10 +307,15 @@ class Combiner:
         if now_us > query.deadline_us:
             name = query.application.name if query.application else UNKNOWN
             self._counters["late_answers_total", "application", name, "status", status.value] += 1
-        emit = Emit(topics.PREDICTIONS, query.partition, query.key, value, query.completes, query.headers)
-        query.input = query.candidates = None  # whoever still looks at it later needs nothing of a client's
-        query.headers, query.ids = (), ()
-        return emit
+        completes, key, headers = query.origin
+        query.input = query.lookups = None  # whoever still looks at it later needs nothing of a client's
+        query.origin = _NOWHERE
+        return Emit(topics.PREDICTIONS, query.partition, key, value, completes, headers)
+
+
+def _waits_for_copy(query: Pending, model: str) -> bool:
+    """Tell whether a model was asked the same twice, and has not answered."""
+    return query.follow_up is not None and model in query.follow_up.copies and model not in query.outputs
 
 
 def _failed(application: str, model: str, outcome: Outcome) -> tuple[str, ...]:

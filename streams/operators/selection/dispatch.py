@@ -6,12 +6,15 @@
 
     query, query, query ──add──▶ rows by (models' topics, reply partition, form) ──flush──▶ ModelQueries, encoded once
 
+Each arm of a decision is drawn for a version: that is noted, so that canaries teach the arm nothing.
+
 A query that names a version is the client's choice, not the policy's. Its answer teaches nothing: it would be compared
 with models that were never tried on such queries.
 """
 
 from __future__ import annotations
 
+from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
@@ -27,18 +30,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from schemas.codec import Codec
-    from schemas.records import Input, Model
+    from schemas.records import Application, Decision, Input, Model
     from streams.operators.contract import Effects
     from streams.operators.selection.pending import Pending
 
 # Labels of the version that serves, and of those beside it that answer a share of the queries.
 STABLE, CANARY = "stable", "canary"
 
+# Decisions that are kept, so that many queries go on sharing one.
+_DECISIONS = 1_024
 _NONE: Mapping[str, str] = MappingProxyType({})
 # A quarter of what a record may hold: larger ones delay their first row for the sake of the last.
 RECORD_BYTES = 131_072
 ROW_BYTES = 64  # of a row beside its input: id and due time
-_ITS_TURN = -1  # the place of rows that go to the partition whose turn it is
+ITS_TURN = -1  # the place of rows that go to the partition whose turn it is
 # Rows of one form can be stacked: dtype and shape of a tensor; None = text and byte strings.
 _Form: TypeAlias = tuple[str, tuple[int, ...]] | None
 
@@ -131,6 +136,51 @@ def version_asked(query: Pending, model: Model | None, row_id: str) -> str:
     return model.version if version == STABLE else model.labels.get(version, version)
 
 
+def canary_shares(
+    arms: Sequence[str], models: Mapping[str, Model], application: Application | None
+) -> dict[int, Mapping[str, float]]:
+    """Return the shares of the canaries of arms, by index; an arm whose version the application names has none.
+
+    Args:
+        arms: models by name.
+        models: that are deployed, by name.
+        application: that asks them.
+    """
+    named = () if application is None else application.versions
+    found = {}
+    for index, name in enumerate(arms):
+        model = models.get(name)
+        if model is not None and model.shares and name not in named and any(model.shares.values()):
+            found[index] = model.shares
+    return found
+
+
+def with_versions(query: Pending, shares: Mapping[int, Mapping[str, float]]) -> Decision | None:
+    """Return a query's decision with the probability that the version that serves was drawn, by arm.
+
+    It is 0 where a canary was. A query that names a version is as it was: its prediction has no decision.
+
+    Workers draw by the same id and shares. Where a canary is not loaded, the version that serves answers for it; that
+    teaches nothing either, so that what does teach is drawn independently of who is loaded.
+
+    Args:
+        query: that was decided.
+        shares: of the canaries, by index of the arm.
+    """
+    decision = query.decision
+    if decision is None or query.version is not None:
+        return decision
+    stable = [1.0] * len(decision.arms)
+    for index, each in shares.items():
+        stable[index] = 0.0 if draw.version(query.query_id, each) else max(0.0, 1.0 - sum(each.values()))
+    return _noted(decision, tuple(stable))
+
+
+@lru_cache(maxsize=_DECISIONS)
+def _noted(decision: Decision, stable: tuple[float, ...]) -> Decision:
+    return decision._replace(stable=stable)
+
+
 class Dispatcher:
     """Gathers rows until they are flushed, in order of arrival.
 
@@ -169,7 +219,7 @@ class Dispatcher:
         rows: Sequence[Row],
         versions: Mapping[str, str] = _NONE,
         step: int = 0,
-        place: int = _ITS_TURN,
+        place: int = ITS_TURN,
     ) -> None:
         """Ask the models behind these topics.
 
@@ -227,7 +277,7 @@ class Dispatcher:
             for half in (rows[:middle], rows[middle:]):
                 self._emit(group, half, turn, effects)
         else:
-            its = turn if group.place == _ITS_TURN else group.place
+            its = turn if group.place == ITS_TURN else group.place
             effects += [Emit(topic, self.place(topic, its), None, value) for topic in group.asked]
 
     def _batch(self, group: _RowGroup, rows: Sequence[Row]) -> ModelQueries:

@@ -25,16 +25,16 @@ from schemas.records import Query
 from streams.operators.configuration import MAX_SLO_MS, Configuration, Deployed
 from streams.operators.contract import BEHIND, NONE_UNREAD, DeadLetter, FetchStates, Needs, Operator, Skip, StateKey
 from streams.operators.selection.admission import Admission
+from streams.operators.selection.answer import EXPIRED
 from streams.operators.selection.cache import PredictionCache
 from streams.operators.selection.combiner import UNKNOWN
-from streams.operators.selection.fair_queue import FairQueue
-from streams.operators.selection.features import QueryFeatures
+from streams.operators.selection.features.fair_queue import FairQueue
+from streams.operators.selection.features.lookup import QueryFeatures
 from streams.operators.selection.pending import ParkedQueries, ParkedQuery, Pending, Quota, Quotas
-from streams.operators.selection.plain import PlainQueries
 from streams.operators.selection.serving import Serving
 from streams.operators.selection.state_view import StateView, arms_of, with_aim
-from streams.operators.selection.times import AHEAD_US, cut, of_sender
 from streams.operators.statistics import MAX_LABELS, Counters, render
+from streams.operators.times import AHEAD_US, cut, of_sender
 from streams.topology import MAX_CONTEXT_BYTES, state_name, state_partition
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from schemas.codec import Codec
     from schemas.records import Application, PolicyState
     from streams.operators.contract import Effects, Record, Unread
-    from streams.operators.selection.features import FeatureWait
+    from streams.operators.selection.features.lookup import FeatureWait
     from streams.operators.selection.state_view import Arms
 
 # A client's clock may be ahead. More than this is an error, and would extend deadlines.
@@ -92,55 +92,56 @@ class Selection(Operator):
     """The kernel of the `selection` role: selection and combiner, since it knows what is pending.
 
     Attributes:
-        plain: what columns need of it.
+        configuration: that it follows.
+        quotas: of applications.
+        serving: answers decided queries.
+        counters: of the role.
     """
 
     def __init__(self, codec: Codec, settings: SelectionSettings) -> None:
         self._codec = codec
         self._settings = settings
         self._margin_us = settings.margin_us
-        self._counters = Counters()
-        self._configuration = Configuration(codec)
-        self._serving = Serving(
+        self.counters = Counters()
+        self.configuration = Configuration(codec)
+        self.serving = Serving(
             codec,
-            self._configuration.models,
+            self.configuration.models,
             PredictionCache(settings.cache_bytes) if settings.cache_bytes else None,
             Admission() if settings.admission else None,
-            self._counters,
+            self.counters,
             settings.inside,
-            self._configuration.classes,
+            self.configuration.classes,
         )
         self._states = StateView(settings.states, settings.state_bytes)
         self._parked = ParkedQueries(settings.places)
-        self._features = QueryFeatures(codec, self._counters, settings.feature_bytes, settings.places)
-        self._turns = FairQueue()
+        self._features: QueryFeatures | None = None  # once an application or a record has some
+        self._turns: FairQueue | None = None  # once a query has candidates
         self._asked_us: int | None = None  # since when the store has not answered
-        self._quotas = Quotas(settings.places, settings.remembered)
-        self._turn = 0
-        self.plain = PlainQueries(
-            self._configuration, self._quotas, self._known_arms, self._serving, self._counters, self._next_turn
-        )
+        self.quotas = Quotas(settings.places, settings.remembered)
 
     def on_records(self, records: Sequence[Record], now_us: int) -> Effects:
         """Take queries, worker batches and configuration."""
         effects: Effects = []
         wanted: list[StateKey] = []
-        self._turns.begin()
+        if self._turns is not None:
+            self._turns.begin()
         for topic, run in groupby(records, _TOPIC):
             if topic == topics.QUERIES:
                 # One partition of each model's topic a poll: fuller batches than spreading, and replicas still share
                 # alike. Polls without queries do not count, or where few come replicas would be asked at random.
-                self._next_turn()
+                self.next_turn()
                 self._on_queries(run, now_us, effects, wanted)
             else:
                 self._on_others(topic, run, now_us, effects, wanted)
-        self._go_on(self._features.take_ready(), now_us, effects, wanted)
+        if self._features is not None:
+            self._go_on(self._features.take_ready(), now_us, effects, wanted)
         self._flush(now_us, effects, wanted)
         return effects
 
-    def _next_turn(self) -> None:
-        self._turn += 1
-        self._serving.turn = self._turn
+    def next_turn(self) -> None:
+        """Ask models in their next partitions from now on."""
+        self.serving.questions.turn += 1
 
     def needs(self) -> Needs:
         """Return when the next answer or parked query is due, and how much is in hand."""
@@ -148,11 +149,14 @@ class Selection(Operator):
 
     def on_timer(self, now_us: int, unread: Unread = NONE_UNREAD) -> Effects:
         """Answer due queries, and decide those whose features or state did not come in time."""
-        effects: Effects = self._serving.on_timer(now_us)
+        effects: Effects = self.serving.on_timer(now_us)
         wanted: list[StateKey] = []
-        self._turns.begin()
-        self._go_on(self._features.take_ready(now_us), now_us, effects, wanted)
-        self._take_turn(now_us, effects, wanted)
+        if self._turns is not None:
+            self._turns.begin()
+        if self._features is not None:
+            self._go_on(self._features.take_ready(now_us), now_us, effects, wanted)
+        if self._turns is not None:
+            self._take_turn(self._turns, now_us, effects, wanted)
         for key, waiting in self._parked.due(now_us):
             self._release(key, waiting, now_us, effects)
         self._flush(now_us, effects, wanted)
@@ -162,8 +166,10 @@ class Selection(Operator):
         """Return when the next answer, parked query or wait for features is due (us); 0 if queries wait for a turn."""
         if self._turns:
             return 0
-        due = (self._serving.next_deadline(), self._parked.next_due(), self._features.next_due())
-        return min((time for time in due if time is not None), default=None)
+        due = [self.serving.next_deadline(), self._parked.next_due()]
+        if self._features is not None:
+            due.append(self._features.next_due())
+        return min([time for time in due if time is not None], default=None)
 
     def on_states(self, states: Mapping[StateKey, PolicyState | None], now_us: int) -> Effects:
         """Take policy states as they are stored; queries that waited for them are decided."""
@@ -174,29 +180,28 @@ class Selection(Operator):
         for key in states:
             if key in self._parked:
                 self._release(key, self._parked.take(key), now_us, effects)
-        self._serving.flush(self._turn, now_us, effects)
+        self.serving.flush(now_us, effects)
         return effects
 
-    def on_assigned(self, starts: Mapping[int, int]) -> None:
-        """Start with nothing pending; the queries follow from `starts`."""
-        self.on_revoked(tuple(starts))
-
-    def on_revoked(self, partitions: Sequence[int]) -> None:
-        """Forget pending queries of these partitions: their new owner reads them again."""
-        self._serving.drop(partitions)
-        self._quotas.drop(partitions)
-        waiting = self._parked.drop(partitions), self._features.drop(partitions), self._turns.drop(partitions)
+    def on_partitions(self, starts: Mapping[int, int | None]) -> None:
+        """Forget pending queries of these partitions: they are read again, here from `starts` or by their new owner."""
+        partitions = tuple(starts)
+        self.serving.drop(partitions)
+        self.quotas.drop(partitions)
+        waiting = [self._parked.drop(partitions)]
+        waiting += [] if self._features is None else [self._features.drop(partitions)]
+        waiting += [] if self._turns is None else [self._turns.drop(partitions)]
         for query in chain(*waiting):
             query.leave()
 
     def statistics(self) -> Mapping[str, float]:
         """Return counters by application, status and model, gauges of pending queries, and figures of the policies."""
         return {
-            **self._counters.rendered(),
+            **self.counters.rendered(),
             **self._described(),
-            **self._serving.statistics(),
-            **self._quotas.statistics(),
-            **self._features.statistics(),
+            **self.serving.statistics(),
+            **self.quotas.statistics(),
+            **({} if self._features is None else self._features.statistics()),
             "parked": float(len(self._parked)),
             "states_cached": float(len(self._states)),
             "states_bytes": float(self._states.size),
@@ -206,7 +211,7 @@ class Selection(Operator):
     def _common_states(self) -> list[StateKey]:
         """Return the states that decide for applications, or where those of their contexts start."""
         found: list[StateKey] = []
-        for name, deployed in self._configuration.applications.items():
+        for name, deployed in self.configuration.applications.items():
             application = deployed.application
             if application.per_context and application.spread and has_shared_prior(deployed.policy):
                 found += [StateKey(number, name) for number in range(self._settings.partitions)]
@@ -216,8 +221,8 @@ class Selection(Operator):
 
     def _described(self) -> dict[str, float]:
         """Return how often each model was asked, and each application's policy and weights of its global state."""
-        found = self._serving.asked()
-        for name, deployed in self._configuration.applications.items():
+        found = self.serving.questions.asked()
+        for name, deployed in self.configuration.applications.items():
             if len(found) > MAX_LABELS:
                 break
             found[render(("deployed", "application", name, "policy", deployed.application.policy))] = 1.0
@@ -243,38 +248,41 @@ class Selection(Operator):
                 if topic == topics.MODEL_PREDICTIONS and BEHIND in record.headers:
                     effects.append(Skip((record.position,), ""))
                 elif topic == topics.MODEL_PREDICTIONS:
-                    self._serving.on_outputs(record, now_us, effects)
+                    self.serving.on_outputs(record, now_us, effects)
                 elif topic == topics.FEATURES:
-                    self._features.on_record(record, now_us)
+                    self._known_features().on_record(record, now_us)
                 else:
-                    self._configuration.on_record(record)
+                    self.configuration.on_record(record)
             except DecodeError as error:
                 effects.append(self._dead(record, error))
         if topic == topics.APPLICATIONS:  # their states are there before their first queries
-            self._quotas.follow(self._configuration.applications)
+            self.quotas.follow(self.configuration.applications)
             wanted += [key for key in self._common_states() if key not in self._states]
 
     def _on_queries(self, records: Iterable[Record], now_us: int, effects: Effects, wanted: list[StateKey]) -> None:
         """Serve queries; neighbours that are decided by the same state go together."""
         decided: list[tuple[Arms, list[Pending]]] = []
         common: dict[str, Arms] = {}  # of applications with one state for all contexts
-        self._quotas.set_limits()
+        self.quotas.set_limits()
         for record in records:
             pending = self._taken(record, now_us, effects)
             if pending is None or pending.quota is None:
                 continue
             name, deployed = pending.application_name, pending.quota.deployed
-            arms = common.get(name) or self._known_arms(deployed, pending.context, now_us, now_us, wanted)
-            if arms is not None and not deployed.application.per_context:
-                common[name] = arms
-            arms = arms or self._park(deployed, pending, now_us, wanted)
+            arms = common.get(name)
+            if arms is None:
+                arms = self.known_arms(deployed, pending.context, now_us, now_us, wanted)
+                if arms is not None and not deployed.application.per_context:
+                    common[name] = arms
+            if arms is None:
+                arms = self._park(deployed, pending, now_us, wanted)
             if arms is None:
                 continue
             if not decided or arms is not decided[-1][0]:
                 decided.append((arms, []))
             decided[-1][1].append(pending)
         for arms, queries in decided:
-            self._serving.serve(queries, arms, now_us, effects)
+            self.serving.serve(queries, arms, now_us, effects)
 
     def _taken(self, record: Record, now_us: int, effects: Effects) -> Pending | None:
         """Take a query in hand, with its features; None: it is done, or waits for a turn or for features."""
@@ -283,52 +291,68 @@ class Selection(Operator):
         except DecodeError as error:
             effects.append(self._dead(record, error))
             return None
-        quota = self._quotas.by_name.get(query.application)
+        quota = self.quotas.by_name.get(query.application)
         label = UNKNOWN if quota is None else query.application  # labels must be bounded, names need not be
-        self._counters["queries_total", "application", label] += 1
+        self.counters["queries_total", "application", label] += 1
         if quota is None:
             pending = _pending(query, record, None, now_us, self._margin_us)
-            effects.append(self._serving.combiner.answer(pending, now_us, "unknown_application"))
+            effects.append(self.serving.combiner.answer(pending, now_us, "unknown_application"))
             return None
         if not quota.recent.add(record.partition, query.query_id, query.reply_token):
             effects.append(Skip((record.position,), "duplicate_query"))
             return None
         pending = _pending(query, record, quota.deployed, now_us, self._margin_us)
         if (reason := _refused(query, record, pending, quota, now_us)) is not None:
-            effects.append(self._serving.combiner.answer(pending, now_us, reason))
+            effects.append(self.serving.combiner.answer(pending, now_us, reason))
             return None
         pending.quota = quota
         quota.places += pending.places
-        has_turn = pending.candidates is None or self._turns.admits(pending, quota.deployed)
-        return pending if has_turn and self._has_features(pending, quota.deployed, now_us) else None
+        if pending.lookups is not None and not self._has_turn(pending, quota.deployed):
+            return None
+        return pending if self._has_features(pending, quota.deployed, now_us) else None
+
+    def _has_turn(self, query: Pending, deployed: Deployed, wait: FeatureWait | None = None) -> bool:
+        """Tell whether this turn has room for a query with candidates; else it waits for a later one."""
+        if self._turns is None:
+            self._turns = FairQueue()
+            self._turns.begin()
+        return self._turns.admits(query, deployed, wait)
+
+    def _known_features(self) -> QueryFeatures:
+        """Return what looks features up."""
+        if self._features is None:
+            settings = self._settings
+            self._features = QueryFeatures(self._codec, self.counters, settings.feature_bytes, settings.places)
+        return self._features
 
     def _has_features(self, pending: Pending, deployed: Deployed, now_us: int) -> bool:
         """Tell whether all features of a query are known that its application looks up; else it waits for them."""
-        return not deployed.application.sources or self._features.gather(pending, deployed, now_us)
+        return not deployed.application.sources or self._known_features().gather(pending, deployed, now_us)
 
     def _go_on(self, waits: Iterable[FeatureWait], now_us: int, effects: Effects, wanted: list[StateKey]) -> None:
         """Serve queries that have waited for features; some may wait for a turn or for their state now."""
         for wait in waits:
-            if self._turns.admits(wait.query, wait.deployed, wait):
+            if wait.query.candidates is None or self._has_turn(wait.query, wait.deployed, wait):
                 self._completed(wait, now_us, effects, wanted)
 
     def _completed(self, wait: FeatureWait, now_us: int, effects: Effects, wanted: list[StateKey]) -> None:
-        self._features.complete(wait.query, wait.deployed)
+        self._known_features().complete(wait.query, wait.deployed)
         self._decide(wait.query, wait.deployed, now_us, effects, wanted)
 
     def _decide(
         self, query: Pending, deployed: Deployed, now_us: int, effects: Effects, wanted: list[StateKey]
     ) -> None:
-        arms = self._known_arms(deployed, query.context, query.received_us, now_us, wanted)
-        arms = arms or self._park(deployed, query, now_us, wanted)
+        arms = self.known_arms(deployed, query.context, query.received_us, now_us, wanted)
+        if arms is None:
+            arms = self._park(deployed, query, now_us, wanted)
         if arms is not None:
-            self._serving.serve([query], arms, now_us, effects)
+            self.serving.serve([query], arms, now_us, effects)
 
-    def _take_turn(self, now_us: int, effects: Effects, wanted: list[StateKey]) -> None:
+    def _take_turn(self, turns: FairQueue, now_us: int, effects: Effects, wanted: list[StateKey]) -> None:
         """Go on with queries that have waited for a turn; those that have waited too long are answered by default."""
-        for job in self._turns.take(now_us):
+        for job in turns.take(now_us):
             if job.until_us <= now_us:
-                effects.append(self._serving.combiner.answer(job.query, now_us, "over_limit"))
+                effects.append(self.serving.combiner.answer(job.query, now_us, "over_limit"))
             elif job.wait is not None:
                 self._completed(job.wait, now_us, effects, wanted)
             elif self._has_features(job.query, job.deployed, now_us):
@@ -336,8 +360,9 @@ class Selection(Operator):
 
     def _flush(self, now_us: int, effects: Effects, wanted: Sequence[StateKey]) -> None:
         """Ask models, stores and the learners' states for what was gathered."""
-        self._serving.flush(self._turn, now_us, effects)
-        self._features.flush(effects)
+        self.serving.flush(now_us, effects)
+        if self._features is not None:
+            self._features.flush(effects)
         self.fetch(wanted, now_us, effects)
 
     def fetch(self, wanted: Sequence[StateKey], now_us: int, effects: Effects) -> None:
@@ -359,7 +384,7 @@ class Selection(Operator):
         return query
 
     def _dead(self, record: Record, error: DecodeError) -> DeadLetter:
-        self._counters["undecodable_total", "topic", record.topic] += 1
+        self.counters["undecodable_total", "topic", record.topic] += 1
         return DeadLetter(record, error.cause, str(error))
 
     def _park(self, deployed: Deployed, pending: Pending, now_us: int, wanted: list[StateKey]) -> Arms | None:
@@ -378,7 +403,7 @@ class Selection(Operator):
         context = context if application.per_context else None
         return _state_key(application.name, context, self._settings.partitions, is_spread=application.spread)
 
-    def _known_arms(
+    def known_arms(
         self, deployed: Deployed, context: str | None, received_us: int, now_us: int, wanted: list[StateKey]
     ) -> Arms | None:
         """Return the arms in the state last read, and want it again if it is stale; None: it has never been read."""
@@ -406,11 +431,11 @@ class Selection(Operator):
         """Serve queries that waited for a state: by the initial one if it has not come."""
         for _, deployed, pending in queries:
             arms = self._states.arms(key, deployed, _forgotten_us(deployed, key, pending.received_us))
-            self._serving.serve([pending], arms or self._without_state(key, deployed), now_us, effects)
+            self.serving.serve([pending], arms or self._without_state(key, deployed), now_us, effects)
 
     def _without_state(self, key: StateKey, deployed: Deployed) -> Arms:
         """Return the arms that decide a query whose state has not come."""
-        self._counters["decided_without_state_total", "application", deployed.application.name] += 1
+        self.counters["decided_without_state_total", "application", deployed.application.name] += 1
         arms = arms_of(deployed.policy, deployed.application.models, key.name, None, deployed.apprentice)
         return with_aim(arms, deployed.application)
 
@@ -446,7 +471,7 @@ def _refused(query: Query, record: Record, pending: Pending, quota: Quota, now_u
         return "over_limit" if quota.places >= quota.limit else None
     sent = of_sender(query, record.timestamp_us, now_us)
     pending.message = "; ".join(dict.fromkeys(filter(None, (sent, pending.message))))
-    return "expired"
+    return EXPIRED
 
 
 def _pending(query: Query, record: Record, deployed: Deployed | None, now_us: int, margin_us: int | None) -> Pending:

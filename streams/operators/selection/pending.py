@@ -1,6 +1,7 @@
 """Queries in hand: from when they are read until they are answered.
 
     Pending          one query that waits for its models
+    FollowUp         what is asked about it after its first question, as whoever asks keeps it
     Quota, Quotas    how much each application holds, and how much it may hold
     ParkedQueries    queries that wait for a policy state that has never been read
 
@@ -17,7 +18,8 @@ from __future__ import annotations
 import heapq
 from itertools import count
 from sys import maxsize
-from typing import TYPE_CHECKING, NamedTuple
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from schemas.records import Outcome, Tensor
 from streams.operators.ids import RecentIds
@@ -26,13 +28,11 @@ from streams.operators.statistics import MOST_EXPIRED, SENT_AGO, render
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from policies.conformal import Aim
-    from policies.contract import OwnAnswer, Read, State, VoteWeights
-    from schemas.records import Application, Decision, Input, ModelOutput, Query
+    from policies.contract import OwnAnswer, Read, VoteWeights
+    from schemas.records import Application, Decision, Input, ModelOutput, Prediction, Query, Step
     from streams.operators.configuration import Deployed
-    from streams.operators.contract import Record, StateKey
-    from streams.operators.selection.plan import QueryPlan
-    from streams.operators.selection.walk import StageRow, Walk
+    from streams.operators.contract import Effects, Position, Record, StateKey
+    from streams.operators.selection.state_view import Arms
 
 # A share is somewhat more than an equal part, and no less than a sixteenth of the bound: applications that are asked
 # alike are never refused, by chance either, before the role stops reading.
@@ -138,6 +138,95 @@ class Quotas:
         return found
 
 
+class FollowsUp(Protocol):
+    """Who goes on with queries after their first question, see `questions.Asker`."""
+
+    def on_output(self, query: Pending, now_us: int, effects: Effects) -> None:
+        """Go on with a query whose outputs are there, or answer it."""
+        ...
+
+    def answer(self, query: Pending, now_us: int, reason: str | None) -> Prediction | None:
+        """Return its answer; None = it is made of the query's outputs, as others are."""
+        ...
+
+
+class FollowUp:
+    """What follows a query's first question: here nothing but its answer.
+
+    Attributes:
+        asker: who goes on with the query; None = nobody, it is answered when all is there that was asked for.
+        right: how often what was decoded for it is right, by its confidence; empty = not known, or nothing was.
+        is_part: its answer is a part of another query's.
+        taken: what has been decided after the first question.
+        copies: of models that were asked the same twice, which of both answers has come and was none.
+    """
+
+    __slots__ = ("asker", "right")
+
+    is_part = False
+    taken: tuple[Step, ...] = ()
+    copies: Mapping[str, set[bool]] = MappingProxyType({})
+
+    def __init__(self, asker: FollowsUp | None = None) -> None:
+        self.asker = asker
+        self.right: tuple[float, ...] = ()
+
+    @property
+    def is_stepwise(self) -> bool:
+        """Whether its policy may ask other models after the first."""
+        return False
+
+    def is_due(self, outputs: Mapping[str, ModelOutput]) -> bool:
+        """Tell whether it goes on although not all outputs are there."""
+        return False
+
+    def waits_for_copy(self, output: ModelOutput, *, is_again: bool) -> bool:
+        """Tell whether the same question to a model is still on its way, as its other answer is none."""
+        return False
+
+    def confidence(self, outputs: Mapping[int, ModelOutput], otherwise: float) -> float:
+        """Return how sure the models are of the answer made of these outputs."""
+        return otherwise
+
+    def clear(self) -> None:
+        """Let go of what was asked: the query is answered."""
+
+
+class Lookups:
+    """What was looked up for a query, and what is to be ranked for it.
+
+    Attributes:
+        candidates: rows of features; ids, until their features are known; None = it has none.
+        ids: of its candidates, where they are ids.
+        top: so many of them are answered.
+        unknown: those of the ids of whose features some are means.
+        imputed: sources of features whose means it goes by.
+    """
+
+    __slots__ = ("candidates", "ids", "imputed", "top", "unknown")
+
+    def __init__(self, candidates: Tensor | tuple[str, ...] | None = None, top: int = 0) -> None:
+        self.candidates = candidates
+        self.ids = candidates if isinstance(candidates, tuple) else ()
+        self.top = top
+        self.imputed: tuple[str, ...] = ()
+        self.unknown: tuple[str, ...] = ()
+
+
+class Origin(NamedTuple):
+    """Where a query came from.
+
+    Attributes:
+        completes: where it stands in its topic.
+        key: of its record, and of its answer.
+        headers: of both.
+    """
+
+    completes: tuple[Position, ...]
+    key: bytes | None
+    headers: tuple[tuple[str, bytes], ...]
+
+
 class Pending:
     """A query that waits for its models. Made for every one of them, so by hand: half of what a dataclass costs.
 
@@ -145,16 +234,12 @@ class Pending:
 
     Attributes:
         partition: that it was read from.
-        completes: where it stands there.
-        key: of its record, and of its answer.
-        headers: of both.
+        origin: where it stands there, and what its answer has of it.
         application: None if it is not deployed.
-        input: until the models have been asked, or the last ones of its plan.
+        input: until the models have been asked, or the last ones that are.
         models: that were asked.
+        arms: that have decided; None = they have not, or do not combine its outputs.
         weights: of the arms, for combining.
-        read: what the state answers, where it does.
-        confidences: how often each arm is right, where one is asked; else None.
-        aim: how its set of labels is made, where it has one.
         outputs: by model.
         until_us: how long its models are waited for: until its answer must leave to be there by the deadline.
         answered: it is no longer pending.
@@ -163,64 +248,43 @@ class Pending:
         places: that it takes there, of `PLACE_BYTES`.
         keeps_input: its places count its input, too.
         message: for people, beside the reason in its answer.
-        plan: what it asks after its first models; None = nothing.
-        right: how often what was decoded for it is right, by its confidence; empty = not known, or nothing was.
-        imputed: sources of features whose means it goes by.
-        candidates: rows of features; ids, until their features are known; None = it has none.
-        ids: of its candidates, where they are ids.
-        unknown: those of the ids of whose features some are means.
-        walk: what it asks of its application's graph; None = there is none.
-        row: what it is, if a stage of another query asks it; else None.
-        root: that other query.
+        lookups: what was looked up for it, or is to be ranked; None = nothing.
+        follow_up: what is asked after its first question; None = nothing.
     """
 
     __slots__ = (
-        "aim",
         "answered",
         "application",
         "application_name",
-        "candidates",
-        "completes",
-        "confidences",
+        "arms",
         "context",
         "deadline_us",
         "decision",
         "features",
-        "headers",
-        "ids",
-        "imputed",
+        "follow_up",
         "input",
         "keeps_input",
-        "key",
+        "lookups",
         "message",
         "models",
+        "origin",
         "outputs",
         "partition",
         "places",
-        "plan",
         "priority",
         "query_id",
         "quota",
-        "read",
         "received_us",
         "reply_token",
-        "right",
-        "root",
-        "row",
         "row_id",
         "sent_us",
-        "top",
-        "unknown",
         "until_us",
         "version",
-        "walk",
         "weights",
     )  # fmt: skip
 
     input: Input | None
-    candidates: Tensor | tuple[str, ...] | None
     decision: Decision | None
-    ids: tuple[str, ...]
     weights: Sequence[float] | VoteWeights | OwnAnswer
 
     def __init__(
@@ -241,13 +305,9 @@ class Pending:
         self.features = query.features
         self.version = query.version
         self.reply_token = query.reply_token
-        self.candidates = query.candidates
-        self.ids = query.candidates if isinstance(query.candidates, tuple) else ()
-        self.top = query.top
+        self.lookups = None if query.candidates is None else Lookups(query.candidates, query.top)
         self.partition = record.partition
-        self.completes = (record.position,)
-        self.key = record.key
-        self.headers = record.headers
+        self.origin = Origin((record.position,), record.key, record.headers)
         self.application = application
         self.sent_us = sent_us
         self.received_us = received_us
@@ -255,23 +315,15 @@ class Pending:
         self.until_us = until_us
         self.decision = None
         self.models: tuple[str, ...] = ()
+        self.arms: Arms | None = None
         self.weights = ()
-        self.read: Read | None = None
-        self.confidences: State | None = None
-        self.aim: Aim | None = None
         self.outputs: dict[str, ModelOutput] = {}
         self.answered = False
         self.keeps_input = False
         self.quota: Quota | None = None
         self.places = self._places(record.value or b"")
         self.message = ""
-        self.right: tuple[float, ...] = ()
-        self.plan: QueryPlan | None = None
-        self.imputed: tuple[str, ...] = ()
-        self.unknown: tuple[str, ...] = ()
-        self.walk: Walk | None = None
-        self.row: StageRow | None = None
-        self.root: Pending | None = None
+        self.follow_up: FollowUp | None = None
 
     @property
     def is_alone(self) -> bool:
@@ -281,45 +333,63 @@ class Pending:
     @property
     def is_stepwise(self) -> bool:
         """Whether its policy may ask other models after the first."""
-        return self.plan is not None and self.plan.steps is not None
+        return self.follow_up is not None and self.follow_up.is_stepwise
 
     @property
     def is_due(self) -> bool:
-        """Whether all outputs are there that were asked for; with a plan, those asked for last, if they are good."""
-        return len(self.outputs) == len(self.models) or (self.plan is not None and self.plan.is_due(self.outputs))
+        """Whether all outputs are there that were asked for; or those asked for last, where that is enough."""
+        return len(self.outputs) == len(self.models) or (
+            self.follow_up is not None and self.follow_up.is_due(self.outputs)
+        )
+
+    @property
+    def read(self) -> Read | None:
+        """What the state answers, where it does: not in place of a version that the client has named."""
+        return None if self.arms is None or self.decision is None else self.arms.read
+
+    @property
+    def candidates(self) -> Tensor | tuple[str, ...] | None:
+        """What is to be ranked; None = nothing."""
+        return None if self.lookups is None else self.lookups.candidates
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """Of its candidates, where they are ids."""
+        return () if self.lookups is None else self.lookups.ids
 
     def take(self, output: ModelOutput, *, is_again: bool = False) -> bool:
         """Keep a model's output, if it is the first good one; False where it is not kept.
 
         Of a model that was asked twice an output that is no answer counts only when both have come.
         """
-        known, plan = self.outputs.get(output.model), self.plan
+        known, follow_up = self.outputs.get(output.model), self.follow_up
         if known is not None and known.outcome is Outcome.OK:
             return False
-        if plan is not None and plan.waits_for_copy(output, is_again=is_again):
+        if follow_up is not None and follow_up.waits_for_copy(output, is_again=is_again):
             return False
         self.outputs[output.model] = output
         return True
 
     def asked_us(self, model: str) -> int:
-        """Return when a model was asked: when the query was read, or by a later step of its plan."""
-        if self.plan is not None and self.decision is not None:
-            for step in self.plan.taken:
+        """Return when a model was asked: when the query was read, or by a later step."""
+        if self.follow_up is not None and self.decision is not None:
+            for step in self.follow_up.taken:
                 if any(self.decision.arms[arm] == model for arm in step.arms):
                     return step.at_us
         return self.received_us
 
     def rename(self) -> None:
         """Ask its models under another id."""
-        self.row_id += f"@{self.completes[0].offset}"
+        self.row_id += f"@{self.origin.completes[0].offset}"
 
     def _places(self, value: bytes) -> int:
         """Return how many places it takes once its models are asked: its input is not kept."""
-        own = 1 + _ID_BYTES * len(self.ids) // PLACE_BYTES
-        if len(value) <= PLACE_BYTES and not self.headers:
+        own = 1 if self.lookups is None else 1 + _ID_BYTES * len(self.lookups.ids) // PLACE_BYTES
+        _, key, headers = self.origin
+        if len(value) <= PLACE_BYTES and not headers:
             return own
-        headers = sum([len(name) + len(content or b"") for name, content in self.headers])
-        return own + (len(value) - size(self.input) + len(self.key or b"") + headers) // PLACE_BYTES
+        more = sum([len(name) + len(content) for name, content in headers])
+        return own + (len(value) - size(self.input) + len(key or b"") + more) // PLACE_BYTES
 
     def keep_input(self) -> None:
         """Count it for its input, too, as its models are not asked yet, or not all."""

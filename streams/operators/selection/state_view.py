@@ -27,7 +27,6 @@ from policies.contract import (
 from policies.draw import pick
 from policies.errors import PolicyError
 from policies.outside import comes_from_outside
-from schemas import topics
 from schemas.inputs import MAX_FEATURES
 from schemas.records import Decision
 from streams.operators.cold_start import started
@@ -54,11 +53,10 @@ STALE_US = 50_000
 
 
 class ArmChoice(NamedTuple):
-    """A decision, and where it sends the query: the models that it asks and their topics."""
+    """A decision, and the models that it asks."""
 
     decision: Decision
     models: tuple[str, ...]
-    topics: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,18 +243,17 @@ def outside_arms(
     )  # fmt: skip
 
 
-_UNDECIDED = ArmChoice(cast("Decision", None), (), ())
+_UNDECIDED = ArmChoice(cast("Decision", None), ())
 
 
 def _choice(decision: Decision) -> ArmChoice:
-    return ArmChoice(decision, *_asked(decision.arms, decision.chosen))
+    return ArmChoice(decision, _asked(decision.arms, decision.chosen))
 
 
 @lru_cache(4_096)  # contexts are many, and each has a state with the same arms
-def _asked(arms: tuple[str, ...], chosen: tuple[int, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the chosen models, and the topics of their queries."""
-    models = tuple([arms[arm] for arm in chosen])
-    return models, tuple(map(topics.model_queries, models))
+def _asked(arms: tuple[str, ...], chosen: tuple[int, ...]) -> tuple[str, ...]:
+    """Return the chosen models."""
+    return tuple([arms[arm] for arm in chosen])
 
 
 class _CachedState:

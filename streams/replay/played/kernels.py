@@ -72,13 +72,12 @@ def _with_models(settings: SelectionSettings, about: Mapping[str, Any], codec: C
     kernel: Operator = Local(own, kernels, local, about["places"], writes_behind=about["writes_behind"])
     if not about["is_columnar"]:
         return _alone(kernel)
-    fronted = before_selection(kernel, own, kernels, codec, records_of, settings.margin_us)
-    if not fronted.batched:
-        return None  # it is not compiled here
     answers = deque[Answered]()
 
     def ask(model: str, copy: int, rows: Tensor, patience_us: int) -> Answered:  # noqa: ARG001 - as `AskNow` has it
         return answers.popleft() if answers else None
 
-    fronted.kernel.connect(ask)
+    fronted = before_selection(kernel, own, kernels, codec, records_of, settings.margin_us, ask)
+    if not fronted.batched:
+        return None  # it is not compiled here
     return MadeAgain(fronted.kernel, takes_batches=True, answers=answers)

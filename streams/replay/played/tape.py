@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from schemas.errors import DecodeError
-from streams.operators.contract import DeadLetter, Emit, EmitBatch, StateKey, WriteStates
+from streams.operators.contract import DeadLetter, Emit, EmitBatch, Phase, StateKey, WriteStates
 from streams.replay.played.draws import ColumnDraws
 from streams.replay.played.inputs import MissingInputError
 from streams.replay.played.kernels import made_again
@@ -135,7 +135,7 @@ class PlayedTape:
         except Exception as fault:  # noqa: BLE001 - of a kernel: whether it fails, is a part of what it does
             raised = fault
         self._draws.know(states)
-        self._is_stopped |= call.method is Method.STOP
+        self._is_stopped |= call.method is Method.STOPPING
         self._report.checked[CALLS] += 1
         if call.has_raised and raised is None and any(run.is_whole for run in call.runs):
             self._report.inferred["damaged"] += 1  # what came of it was not done, and the kernel starts over
@@ -200,13 +200,11 @@ def called(
     ways: Mapping[Method, Callable[[], Effects | None]] = {
         Method.RECORDS: lambda: kernel.on_records(records, now_us),
         Method.TIMER: lambda: kernel.on_timer(now_us, call.unread),
-        Method.CAUGHT_UP: lambda: kernel.on_caught_up(now_us),
         Method.STATES: lambda: kernel.on_states(states, now_us),
         Method.PREDICTED: lambda: kernel.on_predicted(call.batch_id, cast("Ran", call.ran), now_us),
         Method.LOADED: lambda: kernel.on_loaded(cast("Loaded", call.loaded), now_us),
-        Method.ASSIGNED: lambda: kernel.on_assigned(call.starts),
-        Method.WRITTEN: lambda: kernel.on_written(records),
-        Method.REVOKED: lambda: kernel.on_revoked(call.partitions),
-        Method.STOP: lambda: kernel.on_stop(now_us),
+        Method.PARTITIONS: lambda: kernel.on_partitions(call.starts),
+        Method.CAUGHT_UP: lambda: kernel.on_phase(Phase.CAUGHT_UP, now_us),
+        Method.STOPPING: lambda: kernel.on_phase(Phase.STOPPING, now_us),
     }
     return ways[call.method]() or []

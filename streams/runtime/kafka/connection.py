@@ -11,6 +11,7 @@ from aiokafka.errors import KafkaError
 from aiokafka.helpers import create_ssl_context
 from aiokafka.structs import TopicPartition as KafkaPartition
 
+from schemas import topics
 from schemas.sizes import MAX_BYTES
 from streams.runtime.errors import MisconfiguredError
 from streams.runtime.kafka import private
@@ -61,10 +62,14 @@ class KafkaConnection:
 
     def real(self, name: str) -> str:
         """Return the topic or group as the broker knows it."""
+        if name.startswith(topics.OUTSIDE):
+            return name.removeprefix(topics.OUTSIDE)
         return f"{self.prefix}.{name}" if self.prefix else name
 
     def logical(self, name: str) -> str:
         """Return a broker's topic without the prefix."""
+        if self.prefix and not name.startswith(f"{self.prefix}."):
+            return topics.outside(name)
         return name.removeprefix(f"{self.prefix}.") if self.prefix else name
 
     def kafka_partition(self, partition: TopicPartition) -> KafkaPartition:

@@ -117,7 +117,7 @@ class KafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafk
         group: logical name.
         clock: for signs of life.
         settings: how it behaves.
-        assignor: spreads partitions over the members.
+        assignor: spreads partitions over the members; None = Kafka's usual one, by range.
         partitions: at most so many of each topic are read, the first ones, and the same of all (`served`); it replaces
             the assignor. None = whatever partitions there are.
         batched: topics whose plain record batches are handed out whole, on the fast way.
@@ -130,12 +130,12 @@ class KafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafk
         group: str,
         clock: Clock,
         settings: ConsumerSettings | None = None,
-        assignor: type[AbstractPartitionAssignor] = RangePartitionAssignor,
+        assignor: type[AbstractPartitionAssignor] | None = None,
         partitions: int | None = None,
         batched: frozenset[str] = frozenset(),
     ) -> None:
         self._connection = connection
-        self._assignor = assignor if partitions is None else served(partitions)
+        self._assignor = (assignor or RangePartitionAssignor) if partitions is None else served(partitions)
         self._names = {connection.real(topic): topic for topic in topics}
         # Where topics change, members divide all partitions of all topics; else the same numbers of every topic.
         self._is_changing = False

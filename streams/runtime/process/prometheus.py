@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _ENDS: Final = {"_p50_us": "median", "_p99_us": "99th percentile"}
 MEANINGS: Final = {
     "answer": "time from a query's sending to its answer's leaving selection, of the last minute, in microseconds",
+    "answered_total": "predictions written to topics of others, by application",
     "answers_total": "queries answered, by status and, of defaults and partial answers, the reason",
     "apprentice_difference": "bound of the mean loss of an application's policy less that of its apprentice",
     "applied_total": "observations folded into policy states",
@@ -113,6 +114,7 @@ MEANINGS: Final = {
     "learnt_span": "error that costs a full loss, as an application's errors have been",
     "loss_total": "sum of the losses of served answers, as feedback told them",
     "losses_total": "served answers whose loss is known",
+    "mapped_total": "records of others' topics that became queries or feedback, by application",
     "measured_us": "microseconds that a batch of so many rows takes on a runtime that the worker may choose",
     "model": "time from when the worker fetched a row to its prediction, of the last minute, in microseconds",
     "model_loss_total": "sum of a model's losses where it was asked and feedback came",
@@ -177,6 +179,7 @@ MEANINGS: Final = {
     "uncoded_total": "rows of a coded model that could not join a group",
     "undecodable_total": "records whose bytes are no record of ours",
     "unjoined_total": "predictions whose window ended without feedback",
+    "unmapped_total": "records of others' topics that could not be mapped, by topic",
     "uptime_s": "seconds since the first report of this process",
     "version_difference": "mean loss of the version that serves less that of one beside it, with bounds",
     "version_failing": "1 while this version is wanted and cannot answer",

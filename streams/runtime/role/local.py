@@ -170,13 +170,9 @@ class Local(Operator):
         kernel = self._models[loaded.model]
         return self._with_wanted(self._of_model(kernel, kernel.on_loaded(loaded, now_us), now_us))
 
-    def on_assigned(self, starts: Mapping[int, int]) -> None:
-        """These partitions are ours; answers to what was asked before are late, and recognised as such."""
-        self._asker.on_assigned(starts)
-
-    def on_revoked(self, partitions: Sequence[int]) -> None:
-        """Forget everything about these partitions."""
-        self._asker.on_revoked(partitions)
+    def on_partitions(self, starts: Mapping[int, int | None]) -> None:
+        """Begin these partitions; answers to what was asked before are late, and recognised as such."""
+        self._asker.on_partitions(starts)
 
     def statistics(self) -> Mapping[str, float]:
         """Return the figures of all."""

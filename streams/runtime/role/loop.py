@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 from schemas import topics
 from schemas.errors import SchemaError
 from schemas.records import STOPPED
-from streams.operators.contract import NONE_UNREAD, Emit
+from streams.operators.contract import NO_GROUP_NEEDS, NONE_UNREAD, Emit, Phase
 from streams.operators.statistics import UNSERVED, render
 from streams.runtime.clock import off_ms
 from streams.runtime.errors import BrokerUnavailableError
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from schemas.records import PolicyState
     from streams.operators.contract import (
         Effects,
+        GroupNeeds,
         Loaded,
         Operator,
         Position,
@@ -109,9 +110,8 @@ class RoleLoop:
         self._kernel_caller = KernelCaller(kernel, ports, self._guard)
         self._follower = Follower(ports.broadcast, self._kernel_caller, ports.prepare)
         self._joined = False
-        self._topics: frozenset[str] | None = None
+        self._group = NO_GROUP_NEEDS
         self._has_topics = asyncio.Event()  # set where the role says which they are
-        self._spread: object = None
         self._is_ready = asyncio.Event()  # the kernel has prepared for queries
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -140,14 +140,8 @@ class RoleLoop:
         self._performer.perform(effects)
         needs = self._kernel.needs()
         self._timer.set(needs.deadline_us)
-        if needs.topics is not self._topics:
-            self._subscribe(needs.topics)
-        if needs.spread is not self._spread:
-            self._spread = needs.spread
-            if self._joined:
-                self._ports.consumer.rejoin()
-        if not needs.is_getting_ready:
-            self._is_ready.set()
+        if needs.group is not self._group:
+            self._regroup(needs.group)
         self._reader.relieve(needs.held)
         if self._postponed and not self._guard.failed:
             postponed, self._postponed = self._postponed, []
@@ -156,12 +150,16 @@ class RoleLoop:
         if self._executors is not None:
             self._executors.go_on()
 
-    def _subscribe(self, topics: frozenset[str] | None) -> None:
-        """Read the topics that the kernel wants now; without any it goes on with those that it had."""
-        self._topics = topics
-        if topics:
-            self._ports.consumer.subscribe(topics)
+    def _regroup(self, group: GroupNeeds) -> None:
+        """Read the topics that the kernel wants now, spread as it wants; without any it goes on with those it had."""
+        before, self._group = self._group, group
+        if group.topics is not before.topics and group.topics:
+            self._ports.consumer.subscribe(group.topics)
             self._has_topics.set()
+        if group.spread is not before.spread and self._joined:
+            self._ports.consumer.rejoin()
+        if not group.is_getting_ready:
+            self._is_ready.set()
 
     def _call(self, what: str, decide: Callable[[], Effects]) -> None:
         """Perform what the kernel decides about an outcome; one that fails meanwhile is told when it has started over.
@@ -186,7 +184,6 @@ class RoleLoop:
         features = self._features = FeatureReader(ports.features, self._on_features) if ports.features else None
         if self._executors is not None:
             self._executors.connect(ExecutorEvents(self._on_predicted, self._on_loaded), tasks)
-            kernel.connect(self._executors.ask_now)
         self._performer = Performer(
             accumulator, tracker, DeadLetters(role.name, ports.version), state_queue, self._executors, features
         )
@@ -219,14 +216,14 @@ class RoleLoop:
             await _first(stop.wait(), self._executors.loaded())
         await _first(stop.wait(), self._follower.caught_up.wait())
         if self._ports.broadcast is not None:
-            self._call("what it follows", lambda: self._kernel.on_caught_up(self._ports.clock.now_us()))
+            self._call("what it follows", lambda: self._kernel.on_phase(Phase.CAUGHT_UP, self._ports.clock.now_us()))
         if self._state_queue is not None and not stop.is_set():
             await self._read_states(self._state_queue, stop)
-        if self._topics is not None:
+        self._regroup(self._kernel.needs().group)
+        if self._group.topics is not None:
             await _first(stop.wait(), self._has_topics.wait())
-        if self._kernel.needs().is_getting_ready:
+        if self._group.is_getting_ready:
             await self._get_ready(stop)
-        self._spread = self._kernel.needs().spread
         while not stop.is_set() and not self._joined:
             try:
                 await self._ports.consumer.start(self._rebalance)
@@ -259,7 +256,7 @@ class RoleLoop:
         """Wait for what is on its way, then commit."""
         if not self._joined:
             return
-        self._guard.call("its stop", lambda: self._kernel.on_stop(self._ports.clock.now_us()))
+        self._guard.call("its stop", lambda: self._kernel.on_phase(Phase.STOPPING, self._ports.clock.now_us()))
         self._report({STOPPED: 1.0})
         if self._state_queue is not None:
             await self._state_queue.flush(stopping.left_s(AFTER_WORK_S))

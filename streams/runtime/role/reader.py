@@ -159,7 +159,7 @@ class Reader:
         paused = needs.paused
         if self._is_pressed(needs.held):
             return self._role.replies - paused
-        return (needs.topics or frozenset(self._role.topics)) - paused if paused else None
+        return (needs.group.topics or frozenset(self._role.topics)) - paused if paused else None
 
     def _drained(self, stop: asyncio.Event) -> bool:
         if not stop.is_set():

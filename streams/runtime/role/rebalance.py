@@ -1,7 +1,7 @@
 """Which partitions are ours and where they start: tells consumer, tracker, store and kernel, in that order.
 
-assigned ──▶ start = committed, or the store's offset ──▶ read from before it ──▶ kernel.on_assigned(starts)
-revoked  ──▶ wait for acknowledgements, commit ──▶ kernel.on_revoked
+assigned ──▶ start = committed, or the store's offset ──▶ read from before it ──▶ kernel.on_partitions(starts)
+revoked  ──▶ wait for acknowledgements, commit ──▶ kernel.on_partitions
 refused  ──▶ the store has another offset: that partition starts over from there
 
 A group's offsets may be gone while its output is still there. Kafka forgets them after a week without members
@@ -134,7 +134,7 @@ class RebalanceHandler:
 
     async def on_refused(self, number: int, stored: int | None) -> None:
         """Start one partition over from what the store has."""
-        self._kernel.on_revoked([number])
+        self._kernel.on_partitions({number: None})
         partition = (self._role.main, number)
         generation = self._ports.consumer.generation
         async with self._changing:
@@ -145,13 +145,13 @@ class RebalanceHandler:
             self._buffer.drop([partition])
             self._tracker.assign(partition, stored or 0)
             self._own({number: stored})
-            self._kernel.on_assigned({number: stored or 0})
+            self._kernel.on_partitions({number: stored or 0})
             self._ports.consumer.seek(partition, position)
 
     def on_blocked(self, number: int) -> None:
         """Let one partition wait, with nothing of it in hand, until `on_refused` starts it over."""
         partition = (self._role.main, number)
-        self._kernel.on_revoked([number])
+        self._kernel.on_partitions({number: None})
         self._buffer.close(partition)
         if partition in self._tracker.assigned():
             self._tracker.assign(partition, self._tracker.position(partition))
@@ -184,20 +184,20 @@ class RebalanceHandler:
             starts |= recent
             for partition, offset in committed.items():
                 self._tracker.assign(partition, starts[partition], offset)
-            self._kernel.on_assigned(dict.fromkeys(numbers, 0))
+            self._kernel.on_partitions(dict.fromkeys(numbers, 0))
             return positions
         main = [(self._role.main, number) for number in numbers]
         if self._role.owns_states:
             starts |= {partition: await self._stored(partition[1]) for partition in main}
             await self._check_logs({partition: starts[partition] for partition in main})
-        if self._role.owns_states or self._kernel.needs().read_back_us > 0:
-            others = [p for p in committed if p[0] in self._kernel.needs().also_read_back]
+        if self._role.owns_states or self._kernel.needs().read_back.us > 0:
+            others = [p for p in committed if p[0] in self._kernel.needs().read_back.topics]
             positions |= await self._read_from({partition: starts[partition] for partition in (*main, *others)})
         for partition, offset in committed.items():
             self._tracker.assign(partition, starts[partition], offset)
         if self._role.owns_states:
             self._own({partition[1]: starts[partition] for partition in main})
-        self._kernel.on_assigned({partition[1]: starts[partition] for partition in main})
+        self._kernel.on_partitions({partition[1]: starts[partition] for partition in main})
         begun = {partition: starts[partition] for partition in main}
         await _persist(lambda: recall(self._role.name, begun, self._kernel, self._ports))
         return positions
@@ -220,7 +220,7 @@ class RebalanceHandler:
             self._tracker.revoke(partition)
         if self._state_queue is not None and self._role.owns_states:
             self._state_queue.forget(numbers)  # what was asked for meanwhile
-        self._kernel.on_revoked(numbers)
+        self._kernel.on_partitions(dict.fromkeys(numbers))
 
     def _own(self, starts: Mapping[int, int | None]) -> None:
         if self._state_queue is not None:
@@ -229,7 +229,7 @@ class RebalanceHandler:
     @property
     def _has_no_main(self) -> bool:
         """Whether topics change: then none of them is the main one, and their partitions do not belong together."""
-        return self._kernel.needs().topics is not None
+        return self._kernel.needs().group.topics is not None
 
     def _main_numbers(self, partitions: Iterable[TopicPartition]) -> list[int]:
         if self._has_no_main:
@@ -255,7 +255,7 @@ class RebalanceHandler:
 
     async def _recent(self, committed: Mapping[TopicPartition, int | None]) -> Mapping[TopicPartition, int]:
         """Return where to begin if the group's offsets were lost."""
-        role, positions, window_us = self._role, self._ports.positions, self._kernel.needs().read_back_us
+        role, positions, window_us = self._role, self._ports.positions, self._kernel.needs().read_back.us
         if positions is None:
             return {}
         return await _persist(lambda: recent_starts(role.name, committed, role.wrote, positions, window_us))
@@ -291,7 +291,7 @@ class RebalanceHandler:
     async def _read_from(self, starts: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
         positions = self._ports.positions
         assert positions is not None, "a role that owns states or reads back has log positions"
-        return await _persist(lambda: positions.before(starts, self._kernel.needs().read_back_us))
+        return await _persist(lambda: positions.before(starts, self._kernel.needs().read_back.us))
 
 
 async def _before_end(positions: LogPositions, partitions: list[TopicPartition]) -> Mapping[TopicPartition, int]:

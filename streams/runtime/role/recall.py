@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from streams.operators.contract import Operator
+    from streams.runtime.clock import Clock
     from streams.runtime.ports import Broadcast, TopicPartition
     from streams.runtime.role.definition import Ports
 
@@ -39,23 +40,23 @@ async def recall(name: str, starts: Mapping[TopicPartition, int], kernel: Operat
     Raises:
         BrokerUnavailableError: ask again later.
     """
-    if not kernel.needs().is_told_written or ports.written is None or ports.positions is None or not starts:
+    if not kernel.needs().read_back.has_written or ports.written is None or ports.positions is None or not starts:
         return
     times_us = (await ports.positions.times(starts)).values()
     if not times_us:
         return
     age_s = (ports.clock.now_us() - min(times_us)) / 1e6
     _log.info("%s: the first record without an outcome is %.0f s old; reading what was written since", name, age_s)
-    await _read(ports.written(max(0, min(times_us) - CLOCKS_US)), kernel)
+    await _read(ports.written(max(0, min(times_us) - CLOCKS_US)), kernel, ports.clock)
 
 
-async def _read(written: Broadcast, kernel: Operator) -> None:
+async def _read(written: Broadcast, kernel: Operator, clock: Clock) -> None:
     try:
         await written.start()
         while not written.caught_up:
             records = readable(await written.poll(_POLL_MS))
             for begin in range(0, len(records), _AT_ONCE):
-                kernel.on_written(records[begin : begin + _AT_ONCE])
+                kernel.on_records(records[begin : begin + _AT_ONCE], clock.now_us())
                 await asyncio.sleep(0)  # other roles of this process answer meanwhile
     finally:
         await written.stop(_STOP_S)

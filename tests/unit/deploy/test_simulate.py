@@ -238,3 +238,49 @@ def test_the_page_shows_what_its_plan_prints(tmp_path: Path, monkeypatch: pytest
     monkeypatch.chdir(tmp_path)
     assert simulate("plan.yaml", "--workers", "1..4").output == swept.removeprefix("text\n")
     assert simulate("plan.yaml").output == shown.removeprefix("text\n")
+
+
+WHOLE = """
+arrivals: {constant: 40}
+models:
+  finds: {service: {a_ms: 4, b_ms: 1}, answers: ['[{"label": "car"}]', '[]']}
+  names: {service: {a_ms: 2, b_ms: 1}, load_ms: 20, mib: 90}
+hosts:
+  small: {models: [names], memory_mib: 100, controller: clockwork}
+application:
+  slo_ms: 100
+  models: [names]
+  stages:
+    find: {model: finds}
+    name: {after: find, where: label == car}
+seconds: 2
+"""
+
+
+def test_a_plan_with_hosts_and_a_graph_is_simulated_by_the_kernels(tmp_path: Path) -> None:
+    """About half of the pictures have a car; all are answered in time."""
+    found = simulate(str(written(tmp_path, WHOLE)), "--json")
+    assert found.exit_code == 0, found.output
+    figures = json.loads(found.output)
+    assert figures["queries"] == 80
+    assert 0 < figures["models"]["names"]["batches"] < figures["models"]["finds"]["batches"]
+    assert figures["share_in_time"] > 0.9
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        ("[names], memory", "[nobody], memory", "no model nobody; there are: finds, names"),
+        ("memory_mib: 100", "memory: 100", "hosts.small.memory.*did you mean `memory_mib`"),
+        ("where: label", "wher: label", "stages.name.wher.*did you mean `where`"),
+        ("after: find", "after: fond", "fond"),
+        ("seconds: 2", "selection: {replicas: 2}\nseconds: 2", "one selection process"),
+    ],
+)
+def test_a_mistake_in_what_only_kernels_know_is_named_too(
+    tmp_path: Path, before: str, after: str, message: str
+) -> None:
+    """Before anything is simulated."""
+    assert before in WHOLE
+    with pytest.raises(SettingsError, match=message):
+        made(read(written(tmp_path, WHOLE.replace(before, after))), tmp_path)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from load.harness.aggregates import turned
-from load.harness.backlog import Answered, settled
 from load.research.batching.controller_comparison import ADAPTIVE, behind, shares, verdict, worth_asking
+from load.research.harness.backlog import Answered, settled
 from load.research.paper import parts
 from load.results.results import Result
 

@@ -15,9 +15,9 @@ from load.results.results import Result
 from schemas.records import ModelOutput, Outcome, Prediction, Status, Tensor
 
 
-def some_replay(count: int = 400) -> laser.Replay:
+def some_replay(count: int = 400) -> laser.ClickReplay:
     """Ask so often about ten users and five pages."""
-    return laser.Replay(clicks.impressions(count, 10, 5, seed=1), 1, lambda: None)
+    return laser.ClickReplay(clicks.impressions(count, 10, 5, seed=1), 1, lambda: None)
 
 
 def predicted(query_id: str, score: float, *, is_imputed: bool = False) -> Prediction:

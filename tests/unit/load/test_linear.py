@@ -26,7 +26,7 @@ def test_no_model_is_better_than_another_but_each_is_for_its_features() -> None:
 
 def test_all_applications_are_asked_the_same_rows_with_their_features() -> None:
     """What is not answered is wrong; the regret is what lies above the best choice for each query."""
-    replay = linear.Replay(linear.rows(40, seed=1), seed=1)
+    replay = linear.FeatureReplay(linear.rows(40, seed=1), seed=1)
     asked = [replay(index, 0).query for index in range(3 * 40)]
     assert [query.application for query in asked[:3]] == ["linucb", "linear-thompson", "exp3"]
     assert len({(query.input, query.features, query.context) for query in asked[3:6]}) == 1

@@ -51,7 +51,7 @@ def test_a_replayed_model_says_its_column() -> None:
 def test_each_application_is_asked_each_row_in_each_run() -> None:
     """A state a user and run, but one for all users of a run where no users are known."""
     rows, users = np.zeros((2, 6), np.uint8), np.array(["ann", "bob"])
-    replay = personal.Replay(rows, np.array([0, 0], np.uint8), users, runs=2, seed=1)
+    replay = personal.PersonalReplay(rows, np.array([0, 0], np.uint8), users, runs=2, seed=1)
     asked = [replay(index, 5).query for index in range(2 * 2 * 3)]
     assert {(query.application, query.context) for query in asked} == {
         ("global", "run0"),
@@ -64,7 +64,7 @@ def test_each_application_is_asked_each_row_in_each_run() -> None:
 def test_what_is_not_answered_counts_as_wrong() -> None:
     """An application that answers nothing errs always; right answers are counted for theirs alone."""
     rows = np.zeros((2, 6), np.uint8)
-    replay = personal.Replay(rows, np.array([0, 1], np.uint8), np.array(["ann", "ann"]), runs=1, seed=1)
+    replay = personal.PersonalReplay(rows, np.array([0, 1], np.uint8), np.array(["ann", "ann"]), runs=1, seed=1)
     asked = [replay(index, 0).query for index in range(6)]
     replay.judge([answered(query.query_id, "", 0) for query in asked if query.application == "full"])
     errors = replay.errors()
@@ -112,7 +112,7 @@ def test_agreement_counts_outputs_like_the_answer() -> None:
     """And a default answer agrees with nobody."""
     replay = agreement.Replay(np.zeros((2, 3), np.uint8), seed=1)
     first, _, second, _ = (replay(index, 0).query for index in range(4))
-    replay.note([answered(first.query_id, "all", 4, (4, 4, 9)), answered(second.query_id, "all", None, (None,) * 3)])
+    replay.judge([answered(first.query_id, "all", 4, (4, 4, 9)), answered(second.query_id, "all", None, (None,) * 3)])
     assert replay.answered["all"] == {0: Answered(4, 1.0, 2), 1: Answered(-1, 1.0, 0)}
 
 

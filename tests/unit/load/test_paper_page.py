@@ -9,16 +9,16 @@ import pytest
 from load import registry
 from load.errors import MissingDataError
 from load.figures import Figures
-from load.harness.backlog import Answered, keys
 from load.harness.system import Stage
 from load.harness.workload import Rows
-from load.research.batching import delayed
+from load.research.batching import delayed, replicas
+from load.research.harness.backlog import Answered, keys
 from load.research.learning import figure8
 from load.research.learning.replay import Replay
 from load.research.paper import parts, run
 from load.research.paper.paper_words import DIFFERENCES, SCENARIO
 from load.results.results import Result
-from load.scenarios.rate import overload, replicas
+from load.scenarios.rate import overload
 from schemas.records import ModelPredictions, Outcome, Prediction, Status, Tensor
 from streams.topology import partition_of
 

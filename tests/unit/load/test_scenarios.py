@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from load import registry
-from load.harness.aggregates import central_rate
 from load.research.batching import batching, cache, controllers
 from load.research.batching.batching import Batch
 from load.research.batching.replacement import lru
@@ -82,13 +81,6 @@ def test_a_comparison_shows_the_worst_first() -> None:
     lines = report.describe_comparison(compare(base, head, loop.FIGURES)).splitlines()
     assert lines[1].split()[:2] == ["WORSE", "backlog_learnt_per_s"]
     assert lines[-2:] == ["  GONE   gone", "  only in head: new"]
-
-
-def test_the_central_rate_leaves_out_the_ends() -> None:
-    """A slow start and a slow end do not count; a thousand a second in between do."""
-    middle = list(range(10_000_000, 11_000_000, 1_000))
-    assert central_rate([0, *middle, 99_000_000]) == pytest.approx(1_000, rel=0.01)
-    assert central_rate([]) == central_rate([5]) == 0.0
 
 
 def test_batching_figures_follow_the_batches() -> None:

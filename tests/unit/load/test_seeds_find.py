@@ -17,7 +17,8 @@ from streams.operators.contract import LOOKED_UP, NONE_UNREAD, Span
 from streams.operators.ids import IdTimes
 from streams.operators.join import observation, outcomes
 from streams.operators.join.kernel import Joiner, JoinerSettings
-from streams.operators.selection import answer, features
+from streams.operators.selection import answer
+from streams.operators.selection.features import lookup as features
 from streams.promotion import apprentice
 from streams.replay.played.inputs import TapeInputs
 from streams.runtime.role import accumulator as lanes
@@ -218,7 +219,7 @@ def deaf_coordinator() -> Plan:
 
 def test_a_joiner_that_does_not_look_at_what_it_has_written_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """It makes observations again that the learner has forgotten."""
-    monkeypatch.setattr(Joiner, "on_written", lambda _self, _records: None)
+    monkeypatch.setattr(Joiner, "_on_observations", lambda _self, _records: None)
     assert broken(deaf_coordinator()) == {"once"}
 
 

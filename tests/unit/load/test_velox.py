@@ -16,11 +16,11 @@ def predicted(query_id: str, answer: float) -> Prediction:
     return Prediction(query_id, "app", None, None, Status.COMPLETE, None, answer, 1.0, (), 10, 0, 0, 25)
 
 
-def some_replay(count: int = 60) -> velox.Replay:
+def some_replay(count: int = 60) -> velox.RatedFilms:
     """Ask so often, three users in turn."""
     users, film = np.arange(count) % 3, np.arange(count) % movies.FILMS
     ratings = movies.ratings(movies.users(3, 1), users, film, 1)
-    return velox.Replay(users, film.astype(np.int32)[:, None], ratings, seed=1)
+    return velox.RatedFilms(users, film.astype(np.int32)[:, None], ratings, seed=1)
 
 
 def test_ratings_lie_in_their_range_and_follow_from_the_seed() -> None:

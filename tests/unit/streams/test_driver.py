@@ -31,9 +31,9 @@ class Noting(Operator):
         self.seen += records
         return [effect for record in records for effect in self.effects(record)]
 
-    def on_assigned(self, starts: Mapping[int, int]) -> None:
+    def on_partitions(self, starts: Mapping[int, int | None]) -> None:
         """Note."""
-        self.starts |= starts
+        self.starts |= {number: start for number, start in starts.items() if start is not None}
 
 
 def noted(driver: Driver, role: str) -> Noting:
@@ -177,3 +177,38 @@ def test_time_starts_where_it_is_wanted() -> None:
     driver.run(2)
 
     assert driver.now_us == 7_000_000
+
+
+def test_a_record_is_on_its_way_and_dated_as_its_topic_says() -> None:
+    """Feedback when it was sent, observations when they have come; another topic takes another time."""
+    legs = {topics.FEEDBACK: 3_000, topics.OBSERVATIONS: 1_000}
+    operators = {"joiner": Polled, "learner": Polled}
+    driver = Driver(build([], partitions=1), operators, leg=lambda topic, _: legs.get(topic, 0))
+    driver.produce(topics.FEEDBACK, 0, b"x")
+    driver.produce(topics.OBSERVATIONS, 0, b"x")
+    driver.run(0.0005)
+    driver.produce(topics.FEEDBACK, 0, b"y")
+    driver.produce(topics.PREDICTIONS, 0, b"z")
+    driver.run(1)
+
+    joiner, learner = driver.operator("joiner"), driver.operator("learner")
+    assert isinstance(joiner, Polled)
+    assert isinstance(learner, Polled)
+    assert joiner.polls == [(500, 1), (3_000, 1), (3_500, 1)]
+    assert [record.timestamp_us - START_US for record in joiner.seen] == [500, 0, 500]
+    assert learner.polls == [(1_000, 1)]
+    assert [record.timestamp_us - START_US for record in learner.seen] == [1_000]
+
+
+def test_a_record_on_its_way_waits_for_the_next_poll() -> None:
+    """Counted from the start, as one that is there at once."""
+    pace = Pace(polls_us={"joiner": 4_000})
+    driver = Driver(build([], partitions=1), {"joiner": Polled}, pace=pace, leg=lambda _, sent_us: sent_us % 1_000 + 1)
+    for at_us in (1_000, 3_500, 4_500):
+        driver.run_until(START_US + at_us)
+        driver.produce(topics.FEEDBACK, 0, b"x")
+    driver.run(1)
+
+    operator = driver.operator("joiner")
+    assert isinstance(operator, Polled)
+    assert operator.polls == [(4_000, 1), (8_000, 2)]

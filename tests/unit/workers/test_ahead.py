@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from schemas import topics
 from schemas.codec import Codec
 from schemas.records import Model, ModelPredictions, Outcome, Place, Plan, Profile
-from streams.operators.contract import Emit, Load, Loaded, Predict, Predicted, Ran, Record, Unload
+from streams.operators.contract import Emit, Load, Loaded, Phase, Predict, Predicted, Ran, Record, Unload
 from tests.loops import row
 from tests.samples import model_query
 from workers.kernel.host.kernel import Host
@@ -57,7 +57,7 @@ class Bench:
 
     def start(self) -> None:
         """Let all have been given that lay in the topics."""
-        self._perform(self.host.on_caught_up(self.now_us))
+        self._perform(self.host.on_phase(Phase.CAUGHT_UP, self.now_us))
 
     def add(self, *names: str, version: str = "1", shares: dict[str, float] | None = None) -> None:
         """Publish models, which say that they take what they take."""
@@ -172,11 +172,11 @@ def test_all_that_fits_is_in_memory_before_the_host_is_ready(schedule: str) -> N
     bench.run(1)
     assert bench.loads == []
     bench.start()
-    assert bench.host.needs().is_getting_ready
+    assert bench.host.needs().group.is_getting_ready
     bench.run(0.25)
-    assert bench.host.needs().is_getting_ready
+    assert bench.host.needs().group.is_getting_ready
     bench.run(0.1)
-    assert not bench.host.needs().is_getting_ready
+    assert not bench.host.needs().group.is_getting_ready
     asked = [bench.ask(name, slack_us=10 * MS) for name in "abc"]
     bench.run(0.1)
     assert [bench.outcomes[query] for query in asked] == [Outcome.OK] * 3
@@ -186,7 +186,7 @@ def test_a_host_without_models_is_ready() -> None:
     """Nothing keeps it from taking queries of models to come."""
     bench = Bench()
     bench.start()
-    assert not bench.host.needs().is_getting_ready
+    assert not bench.host.needs().group.is_getting_ready
 
 
 def test_where_not_all_fit_the_most_asked_are_there() -> None:
@@ -210,7 +210,7 @@ def test_a_large_model_that_does_not_fit_keeps_no_small_one_out() -> None:
     bench.add("a", "b", "c")
     bench.start()
     bench.run(1)
-    assert (bench.names(), bench.host.needs().is_getting_ready) == ({"a", "c"}, False)
+    assert (bench.names(), bench.host.needs().group.is_getting_ready) == ({"a", "c"}, False)
     query = bench.ask("b")
     bench.run(1)
     assert bench.outcomes[query] == Outcome.OK
@@ -376,7 +376,7 @@ def test_before_the_first_query_nothing_more_would_fit(
     bench.start()
     bench.run(2)
     there = bench.names()
-    assert not bench.host.needs().is_getting_ready
+    assert not bench.host.needs().group.is_getting_ready
     assert (bench.unloads, sorted(bench.loads)) == ([], sorted(there))
     left, expected = budget, set[str]()
     for name, (size, _) in sorted(zip(names, models, strict=True), key=lambda each: -each[1][1]):

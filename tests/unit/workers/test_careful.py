@@ -14,7 +14,7 @@ import pytest
 from schemas.records import Model
 from workers.errors import DeadlyError, HungError, PackageError
 from workers.executors.careful import Careful
-from workers.executors.process import how_ended
+from workers.executors.models_process import how_ended
 from workers.executors.thread import OffLoopExecutor, Timed
 from workers.packages.load_notes import LoadNotes, Note
 

@@ -315,7 +315,7 @@ def test_a_batch_that_cannot_begin_does_not_keep_its_model_from_being_asked(monk
         bench.ask("a", 1)
         bench.run(1)
         with monkeypatch.context() as broken:
-            broken.setattr(ModelWorker, "start_now", fail)
+            broken.setattr(ModelWorker, "start", fail)
             with pytest.raises(ValueError, match="a bug"):
                 bench.ask("a", 2)
         query = bench.ask("a", 3)
@@ -348,7 +348,7 @@ def test_topics_follow_the_models() -> None:
     bench.add("a", "b", "stranger")
     bench.ask("a", 1)
     bench.remove("a")
-    assert bench.host.needs().topics == {topics.model_queries("b")}
+    assert bench.host.needs().group.topics == {topics.model_queries("b")}
 
 
 def test_a_model_larger_than_the_budget_fails_with_the_reason() -> None:

@@ -136,12 +136,12 @@ def test_what_the_next_plan_gives_to_a_host_is_loaded_before_it_is_read_there() 
     assert bench.resident() == {"a", "b"}
     bench.plan(bench.driver.now_us + 2_000_000, one="c", two="ab")
     host = bench.driver.operator(ROLE)
-    before = host.needs().spread
+    before = host.needs().group.spread
     bench.driver.run(1)
     assert bench.resident() == {"a", "c"}
-    assert host.needs().spread is before
+    assert host.needs().group.spread is before
     bench.driver.run(1)
-    assert host.needs().spread is not before
+    assert host.needs().group.spread is not before
 
 
 def test_what_a_plan_takes_away_from_a_host_makes_room_first() -> None:

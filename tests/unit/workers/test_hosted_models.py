@@ -15,7 +15,7 @@ from streams.runtime.ports import ExecutorEvents
 from tests.dying_import import DIES
 from tests.waiting_import import PIPE
 from workers.executors.factory import hosted_by
-from workers.executors.process import kill
+from workers.executors.models_process import kill
 from workers.manifest import digest, pinned
 from workers.packages.disk_cache import DiskCache
 from workers.packages.packaging import package_function
@@ -80,7 +80,7 @@ async def child(
     models = Models(folder, executors)
     events = ExecutorEvents(
         lambda batch, ran: models.batches.put_nowait((batch.model, ran)),
-        lambda load, loaded: models.loads.put_nowait((load.model.name, loaded)),
+        lambda loaded: models.loads.put_nowait((loaded.model, loaded)),
     )
     async with asyncio.TaskGroup() as tasks:
         executors.connect(events, tasks)

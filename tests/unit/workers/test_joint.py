@@ -5,9 +5,9 @@ from __future__ import annotations
 from policies.fixed import Fixed
 from schemas.codec import Codec
 from schemas.records import Model
-from workers.kernel.host.joint_batches import Trunks
 from workers.kernel.model.batcher import Batcher
 from workers.kernel.model.lane import Lane, lane_of
+from workers.kernel.model.offers import Trunks
 from workers.kernel.model.results import Identity
 from workers.settings import WorkerSettings
 

@@ -44,7 +44,7 @@ class Scene:
         inside = frozenset({topics.model_queries("near")})
         selection = Selection(codec, SelectionSettings(partitions=4, inside=inside))
         self.kernel = Local(selection, {"near": self.model}, codec, writes_behind=writes_behind)
-        self.kernel.on_assigned(dict.fromkeys(range(4), 0))
+        self.kernel.on_partitions(dict.fromkeys(range(4), 0))
         self.kernel.on_loaded(Loaded("near", "7"), NOW)
         self.waiting: list[Predict] = []
 
@@ -148,7 +148,7 @@ def test_rows_that_broke_the_asker_have_failed_when_they_are_asked_again() -> No
         patch.setattr(Serving, "on_outputs", broken)
         with pytest.raises(ZeroDivisionError):
             scene.predict(7)
-    scene.kernel.on_assigned(dict.fromkeys(range(4), 0))
+    scene.kernel.on_partitions(dict.fromkeys(range(4), 0))
     scene.ask("culprit", offset=5)
     answer, completes = prediction(scene.predict(7))
     assert (answer.query_id, answer.status, answer.answer) == ("culprit", Status.DEFAULT, -1)
@@ -169,7 +169,7 @@ def test_a_model_goes_on_when_its_answer_broke_the_asker() -> None:
         ran = Ran(Predicted((Outcome.OK,), np.array([7])), MS, is_blocking=True)
         with pytest.raises(ZeroDivisionError):
             scene.kernel.on_predicted(batch.batch_id, ran, NOW)
-    scene.kernel.on_assigned(dict.fromkeys(range(4), 0))
+    scene.kernel.on_partitions(dict.fromkeys(range(4), 0))
     assert scene.kernel.needs().deadline_us == 0
     (following,) = scene.kernel.on_timer(NOW)
     assert isinstance(following, Predict)

@@ -12,6 +12,7 @@ from deploy.placement import placement
 from schemas.records import Model
 from streams.runtime.clock import SystemClock
 from workers.errors import PackageError
+from workers.executors.frames import Package
 from workers.executors.process import ProcessExecutor
 from workers.manifest import digest
 from workers.packages.loading import load_package
@@ -47,7 +48,7 @@ def test_a_package_elsewhere_is_refused_before_it_is_read(folder: Path, name: st
 
 async def test_a_process_of_a_model_is_told(folder: Path) -> None:
     """Its child refuses."""
-    child = ProcessExecutor(folder / "bad", SystemClock().now_us, root=str(folder / "root"))
+    child = ProcessExecutor(Package(str(folder / "bad"), root=str(folder / "root")), SystemClock().now_us)
     with pytest.raises(PackageError, match=r"worker\.packages"):
         await child.start()
 

@@ -6,7 +6,6 @@ import importlib
 import io
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +21,8 @@ from workers import manifest as manifests
 from workers.entry_point import resolve
 from workers.errors import OutputError, PackageError
 from workers.executors.factory import executor_of
+from workers.executors.frames import Package
+from workers.executors.process import ProcessExecutor
 from workers.manifest import MANIFEST, Manifest, Signature
 from workers.packages.loading import checked, load_package, stored_examples
 from workers.packages.packaging import package_function, package_sklearn
@@ -326,13 +327,16 @@ def test_a_dotted_path_that_names_no_model_is_refused(path: str, complaint: str)
         resolve(path)
 
 
-def test_a_child_looks_into_the_current_folder_only_for_what_a_package_names(folder: Path, tmp_path: Path) -> None:
+async def test_a_child_looks_into_the_current_folder_only_for_what_a_package_names(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A library that looks for another one must not find a file that happens to lie there."""
     (tmp_path / "lz4.py").write_text("raise SystemExit('a stray file was imported')")  # joblib looks for it
-    child = (sys.executable, "-P", "-m", "workers.executors.child", str(folder), "", "1")
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    done = subprocess.run(child, cwd=tmp_path, env=environment, input=b"", capture_output=True, timeout=60, check=False)
-    assert (done.returncode, done.stderr.decode()) == (0, "")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    child = ProcessExecutor(Package(str(folder)), lambda: 0)
+    await child.start()
+    await child.stop()
 
 
 @pytest.mark.parametrize("path", ["psutil:Popen", "tests.toys:Counting"])

@@ -18,6 +18,7 @@ from streams.runtime.clock import SystemClock
 from streams.runtime.ports import ExecutorEvents
 from tests.raising import RAISED, RETURNED, Panic, fail, raises, returns
 from workers.errors import HungError, PackageError, refusing
+from workers.executors.frames import Package
 from workers.executors.models import ModelExecutors
 from workers.executors.process import ProcessExecutor
 from workers.executors.thread import ThreadExecutor
@@ -93,9 +94,7 @@ class Heard:
     def __init__(self) -> None:
         self.ran: asyncio.Queue[Ran] = asyncio.Queue()
         self.loaded: asyncio.Queue[Loaded] = asyncio.Queue()
-        self.events = ExecutorEvents(
-            lambda _, ran: self.ran.put_nowait(ran), lambda _, loaded: self.loaded.put_nowait(loaded)
-        )
+        self.events = ExecutorEvents(lambda _, ran: self.ran.put_nowait(ran), self.loaded.put_nowait)
 
 
 def _ones(rows: Sequence[Input]) -> Predicted:
@@ -157,7 +156,7 @@ async def test_whatever_is_raised_while_a_model_is_loaded_refuses_it(number: int
 async def test_a_child_goes_on_whatever_its_model_raises(tmp_path: Path) -> None:
     """Each culprit fails alone; it is the same process before and after, which a Ctrl-C does not end either."""
     package_function("tests.raising:raises", tmp_path / "p", "m", "1", np.ones((2, 2), np.float32))
-    child = ProcessExecutor(tmp_path / "p", SystemClock().now_us)
+    child = ProcessExecutor(Package(str(tmp_path / "p")), SystemClock().now_us)
     try:
         await child.start()
         process = child._child
@@ -165,7 +164,7 @@ async def test_a_child_goes_on_whatever_its_model_raises(tmp_path: Path) -> None
             timed = await child.run([row(1), row(-number), row(2)], 30)
             assert timed.predicted.outcomes == (OK, FAILED, OK)
         assert process is not None
-        process.send_signal(signal.SIGINT)
+        process.process.send_signal(signal.SIGINT)
         assert (await child.run([row(1)], 30)).predicted.outcomes == (OK,)
         assert child._child is process
     finally:

@@ -18,6 +18,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from schemas.records import Outcome, Tensor
 from streams.runtime.clock import SystemClock
 from workers.errors import PackageError
+from workers.executors.frames import Package
 from workers.executors.predictor import predictor
 from workers.executors.process import ProcessExecutor
 from workers.inputs.references import References
@@ -379,7 +380,7 @@ async def test_a_model_in_a_process_of_its_own_reads_there(tmp_path: Path) -> No
     (tmp_path / "1").write_bytes(TWO.tobytes())
     package_function("tests.toys:parity", tmp_path / "p", "m", "1", np.zeros((2, 2), np.float32), by_reference=True)
     clock = SystemClock()
-    child = ProcessExecutor(tmp_path / "p", clock.now_us, references=References((f"file:{tmp_path}/",)))
+    child = ProcessExecutor(Package(str(tmp_path / "p"), references=References((f"file:{tmp_path}/",))), clock.now_us)
     try:
         await child.start()
         timed = await child.run([f"file:{tmp_path}/1", "file:/etc/passwd"], 30)

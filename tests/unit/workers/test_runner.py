@@ -19,7 +19,7 @@ from tests.samples import model_query
 from tests.virtual import VirtualClock, elapse, run
 from workers.errors import HungError, PackageError
 from workers.executors.thread import Timed
-from workers.runner import Worker
+from workers.runner import worker
 from workers.settings import WorkerSettings
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class Scene:
         self.executor = ScriptedExecutor()
         self.stop = asyncio.Event()
         ports = fake_ports(self.broker, self.consumer, encode=CODEC.encode)
-        self.worker = Worker(MODEL, "worker-1", WorkerSettings(**settings), ports, CODEC, lambda _: self.executor)
+        self.worker = worker(MODEL, "worker-1", WorkerSettings(**settings), ports, CODEC, lambda _: self.executor)
 
     def ask(self, start: int, count: int, slack_us: int = 200 * MS) -> None:
         """Put queries `start`... on both partitions by turns; reply partitions by turns too."""

@@ -5,8 +5,9 @@ import json
 import numpy as np
 import pytest
 
+from load.research.operation import theory
 from policies.registry import create
-from workers.simulation import arrivals, theory
+from workers.simulation import arrivals
 from workers.simulation.errors import PlanError
 from workers.simulation.legs import Leg, Legs
 from workers.simulation.plan import SimulatedApplication, SimulatedModel, SimulationPlan

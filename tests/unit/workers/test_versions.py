@@ -22,7 +22,7 @@ from tests.samples import model_query
 from tests.virtual import VirtualClock, elapse, in_virtual_time
 from workers.errors import HungError, PackageError
 from workers.executors.thread import Timed
-from workers.runner import Worker
+from workers.runner import worker
 from workers.settings import DRAIN_US, WARM_UP_ROWS, WorkerSettings
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ class Scene:
         models = FakeBroadcast(self.broker, (topics.MODELS,))
         ports = fake_ports(self.broker, self.consumer, encode=CODEC.encode, broadcast=models, recent=recent)
         self.quiet = False  # whether nothing is asked before the block of `playing`
-        self.worker = Worker(
+        self.worker = worker(
             starting or version(starts), "worker-1", settings or WorkerSettings(), ports, CODEC, make=self.make
         )
 

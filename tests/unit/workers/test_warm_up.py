@@ -34,7 +34,7 @@ from workers.kernel.model.worker import ModelWorker
 from workers.packages.loading import checked, load_package
 from workers.packages.packaging import package_function
 from workers.packages.warm_up import FILE, MOST_ROWS
-from workers.runner import Worker
+from workers.runner import Worker, worker
 from workers.settings import WorkerSettings
 
 if TYPE_CHECKING:
@@ -203,7 +203,7 @@ async def test_a_process_joins_its_group_when_its_models_are_loaded_and_warm(*, 
         ports = replace(ports, executors=ModelExecutors(lambda *_: slow))
         role = RoleLoop(Role("selection", "s", (topic,), (topics.MODELS,)), kernel, ports)
     else:
-        role = Worker(MODEL, "w", WorkerSettings(), ports, CODEC, make=lambda _: slow)
+        role = worker(MODEL, "w", WorkerSettings(), ports, CODEC, make=lambda _: slow)
     start_us, stop = VirtualClock().now_us(), asyncio.Event()
     running = asyncio.create_task(role.run(stop))
     await elapse(5.0)

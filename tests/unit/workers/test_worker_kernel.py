@@ -241,9 +241,9 @@ def test_revoked_partitions_are_forgotten() -> None:
     """Their new owner answers them."""
     kernel = worker()
     kernel.on_records([asked(0)], NOW)
-    kernel.on_revoked([0])
+    kernel.on_partitions({0: None})
     assert kernel.statistics()["queue_rows{model=digits}"] == 1
-    kernel.on_revoked([1])
+    kernel.on_partitions({1: None})
     assert load(kernel) == []
 
 

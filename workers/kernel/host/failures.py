@@ -61,10 +61,8 @@ class Outcomes:
         effects: Effects = []
         for unit in self._memory.residency.too_large():
             hosted, copy = self._memory.units[unit]
-            assert hosted.worker is not None, "it has asked for the copy"
             fault = self._too_large(hosted.size_of(copy.load.model))
-            hosted.worker.give_up(copy.load.model.version, fault)
-            effects += self.refused(hosted, copy.load.copy, fault, now_us)
+            effects += self.refused(hosted, copy.load.copy, fault, now_us, is_hopeless=True)
         return effects
 
     def reconsider(self, hosted: Hosted, now_us: int) -> Effects:
@@ -85,7 +83,7 @@ class Outcomes:
             return []  # it is on its way already
         self._memory.drop(copy.unit)
         if fault is None:
-            copy.is_told &= hosted.lane_of(number) is not None  # a plan that tries it waits for it
+            copy.is_told &= hosted.offer_of(copy) is not None  # a plan that tries it waits for it
             self._memory.want(copy.unit, now_us)
             return []
         effects: Effects = []
@@ -94,18 +92,17 @@ class Outcomes:
             effects.append(Unload(hosted.model.name, copy.load.model.version, number))
         return effects + self._taken_out(hosted, copy, fault, now_us)
 
-    def refused(self, hosted: Hosted, number: int, fault: str, now_us: int) -> Effects:
-        """Tell a worker that it cannot have a copy."""
+    def refused(self, hosted: Hosted, number: int, fault: str, now_us: int, *, is_hopeless: bool = False) -> Effects:
+        """Tell a worker that it cannot have a copy; one that serves is wanted all the same."""
         worker, copy = hosted.worker, hosted.copies[number]
         assert worker is not None, "it has asked for the copy"
-        if copy.is_told and hosted.lane_of(number) is worker.serving:
+        if copy.is_told and hosted.serves(copy):
             self._memory.want(copy.unit, now_us)
-            return self._perform(hosted, worker.fail(fault, now_us), now_us)
-        if hosted.lane_of(number) is None or not copy.is_told:
+        elif not copy.is_told or hosted.offer_of(copy) is None:
             hosted.copies.pop(number)
             self._memory.retire(copy.unit)
-        model = copy.load.model
-        told = worker.on_loaded(Loaded(model.name, model.version, number, fault), now_us)
+        loaded = Loaded.of(copy.load, fault)._replace(is_hopeless=is_hopeless)
+        told = worker.on_loaded(loaded, now_us)
         return self._perform(hosted, told, now_us)
 
     def _loaded(self, hosted: Hosted, copy: Copy, took_us: int, size_bytes: int, now_us: int) -> Effects:
@@ -119,13 +116,11 @@ class Outcomes:
         size_bytes = hosted.measured(model, size_bytes)
         self._memory.loaded(copy, took_us, size_bytes, now_us)
         self._measured(copy.unit, hosted, now_us)
-        lane = hosted.lane_of(copy.load.copy)
+        offer = hosted.offer_of(copy)
         assert worker is not None, "it has asked for the copy"
-        if copy.is_told and (lane is None or (lane.is_ready and lane.fault is None)):
+        if copy.is_told and (offer is None or (offer.is_ready and offer.fault is None)):
             return []
         copy.is_told = True
-        if lane is worker.serving:
-            worker.recover()
         told = worker.on_loaded(Loaded.of(copy.load, took_us=took_us), now_us)
         return self._perform(hosted, told, now_us)
 

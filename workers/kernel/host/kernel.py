@@ -28,7 +28,19 @@ from typing import TYPE_CHECKING
 from schemas import topics
 from schemas.errors import DecodeError
 from schemas.records import Model
-from streams.operators.contract import NONE_UNREAD, Load, Loaded, LogMessage, Needs, Operator, Predict, Ran, Unload
+from streams.operators.contract import (
+    NONE_UNREAD,
+    GroupNeeds,
+    Load,
+    Loaded,
+    LogMessage,
+    Needs,
+    Operator,
+    Phase,
+    Predict,
+    Ran,
+    Unload,
+)
 from workers.kernel.alarms import Alarms
 from workers.kernel.host.ahead import Ahead
 from workers.kernel.host.failures import Outcomes
@@ -38,6 +50,7 @@ from workers.kernel.host.models import Hosted
 from workers.kernel.host.plan import PlanFollower
 from workers.kernel.host.profiles import ProfileLog
 from workers.kernel.host.scheduler import HostScheduler
+from workers.kernel.model.offers import SharedHost, Trunks
 from workers.kernel.model.worker import ModelWorker
 
 if TYPE_CHECKING:
@@ -52,7 +65,11 @@ if TYPE_CHECKING:
 
 
 class Host(Operator):
-    """The kernel of one host."""
+    """The kernel of one host.
+
+    Attributes:
+        instance: unique in the deployment.
+    """
 
     def __init__(
         self,
@@ -78,13 +95,14 @@ class Host(Operator):
             pool: whose plan it follows.
         """
         self._codec = codec
-        self._instance = instance
+        self.instance = instance
         self._settings = settings
         self._belongs = belongs
         self._models: dict[str, Hosted] = {}
         self._records: dict[str, dict[bytes, Record]] = {}  # of topic `models`, by model; a version may come before it
         self._topics: frozenset[str] = frozenset()
-        self._copies = count()  # no two models have copies of one number, so no load counts for another model
+        # No two models have copies of one number, so no load counts for another model.
+        self._shared = SharedHost(count(), Trunks(settings))
         self._timers = Alarms()  # of workers
         self._held = 0
         self._now_us = 0
@@ -93,14 +111,16 @@ class Host(Operator):
         self._profiles = schedule.profiles
         self._profile_log = ProfileLog(codec, schedule.profiles)
         memory = self._memory = Memory(residency, schedule.profiles, self.counters)
-        self._turns = HostScheduler(schedule, memory, settings, lanes, self._touch, self.counters)
+        self._turns = HostScheduler(schedule, memory, lanes, self._touch, self.counters)
         self._outcomes = Outcomes(memory, self._measured, self._of_worker)
         self._follower = PlanFollower(codec, pool, instance)
         self._ahead = Ahead(self._follower, self._profile_log)
         self._asked = AskedLately()
 
-    def on_caught_up(self, now_us: int) -> Effects:
-        """Load what fits before anybody asks: all models are known."""
+    def on_phase(self, phase: Phase, now_us: int) -> Effects:
+        """Load what fits before anybody asks, as all models are known; at the stop write profiles that have changed."""
+        if phase is Phase.STOPPING:
+            return self._profile_log.write_all(now_us)
         self._ahead.is_on = True
         self._ahead.begin_anew()
         return self._advance(now_us)
@@ -122,9 +142,9 @@ class Host(Operator):
             hosted = self._models[name]
             effects += self._made(hosted, now_us)
             assert hosted.worker is not None, "it has just been made"
-            before = hosted.worker.asked
+            before = hosted.offers.asked
             effects += self._of_worker(hosted, hosted.worker.on_records(its, now_us), now_us)
-            self._asked.add(name, hosted.worker.asked - before, now_us)
+            self._asked.add(name, hosted.offers.asked - before, now_us)
             if not before:
                 self._begin_to_need(hosted, now_us)
         return effects + self._advance(now_us)
@@ -138,7 +158,6 @@ class Host(Operator):
                 continue  # it is due at another time by now
             hosted.due_us = None
             effects += self._of_worker(hosted, hosted.worker.on_timer(now_us), now_us)
-        effects += self._turns.on_timer(now_us)
         self._memory.on_timer(now_us)
         if (due_us := self._profile_log.due_us) is not None and due_us <= now_us:
             effects += self._profile_log.write(now_us)
@@ -147,10 +166,6 @@ class Host(Operator):
             self._follow()
             self._ahead.begin_anew()
         return effects + self._advance(now_us)
-
-    def on_stop(self, now_us: int) -> Effects:
-        """Write the profiles that have changed."""
-        return self._profile_log.write_all(now_us)
 
     @property
     def plan(self) -> Plan | None:
@@ -162,8 +177,8 @@ class Host(Operator):
         parts = (self._timers, self._turns, self._memory, self._profile_log, self._follower)
         due_us = min((part.due_us for part in parts if part.due_us is not None), default=None)
         is_ready = self._ahead.is_over and not self._memory.moving
-        homes = self._follower.homes
-        return Needs(due_us, self._held, self._paused, topics=self._topics, spread=homes, is_getting_ready=not is_ready)
+        group = GroupNeeds(self._topics, self._follower.homes, is_getting_ready=not is_ready)
+        return Needs(due_us, self._held, self._paused, group=group)
 
     @property
     def last_eviction(self) -> Eviction | None:
@@ -172,7 +187,8 @@ class Host(Operator):
 
     def on_predicted(self, batch_id: int, ran: Ran, now_us: int) -> Effects:
         """Give a batch's results to the worker that asked for it; a model that was lost over it is taken out."""
-        memory, run = self._memory, self._turns.ended(batch_id, ran.took_us, now_us, is_lost=ran.is_lost)
+        memory = self._memory
+        run, joint = self._turns.ended(batch_id, ran.took_us, now_us, is_lost=ran.is_lost)
         hosted, predict, fault = run.hosted, run.predict, ran.results.fault
         if not self._is_gone(hosted):
             if run.batch.name:
@@ -183,11 +199,7 @@ class Host(Operator):
         if ran.is_lost and run.epoch == memory.epoch:
             memory.lose(self._turns.busy, now_us)
         assert hosted.worker is not None, "it has asked"
-        is_innocent = ran.is_lost and fault is None  # lost through another model: its rows are queued again
-        told: Effects = []
-        if not (is_innocent and hosted.worker.again(predict.batch_id)):
-            told = hosted.worker.on_predicted(predict.batch_id, ran, now_us)
-        effects = self._of_worker(hosted, told, now_us)
+        effects = self._of_worker(hosted, hosted.worker.ended(predict.batch_id, ran, now_us, joint), now_us)
         if ran.is_lost:
             effects += self._outcomes.lost_over(hosted, predict.copy, fault, now_us)
         return effects + self._advance(now_us)
@@ -210,15 +222,11 @@ class Host(Operator):
             memory.residency.release(known.unit)
         return effects + self._advance(now_us)
 
-    def on_assigned(self, starts: Mapping[int, int]) -> None:
-        """Start with nothing queued."""
-        self.on_revoked(tuple(starts))
-
-    def on_revoked(self, partitions: Sequence[int]) -> None:
+    def on_partitions(self, starts: Mapping[int, int | None]) -> None:
         """Drop what is queued: a rebalance takes all partitions, and gives them anew."""
         for hosted in self._models.values():
             if hosted.worker is not None:
-                hosted.worker.on_revoked(partitions)
+                hosted.worker.on_partitions(starts)
                 self._touch(hosted)
 
     def statistics(self) -> Mapping[str, float]:
@@ -335,9 +343,8 @@ class Host(Operator):
         """Make the worker of a model that is asked for the first time."""
         if hosted.worker is not None:
             return []
-        worker = hosted.worker = ModelWorker(
-            self._codec, hosted.model, self._instance, self._settings, is_hosted=True, copies=self._copies
-        )
+        worker = ModelWorker(self._codec, hosted.model, self.instance, self._settings, shared=self._shared)
+        hosted.worker = worker
         return self._of_worker(hosted, worker.on_records([*hosted.records.values()], now_us), now_us)
 
     def _of_worker(self, hosted: Hosted, effects: Effects, now_us: int) -> Effects:
@@ -366,7 +373,7 @@ class Host(Operator):
         """Note what has changed for a model after a call of its worker."""
         worker = hosted.worker
         assert worker is not None, "it was called"
-        needs = worker.needs()
+        needs, hosted.offers = worker.needs(), worker.offers()
         self._held += needs.held - hosted.held
         hosted.held = needs.held
         if needs.deadline_us != hosted.due_us:
@@ -374,13 +381,13 @@ class Host(Operator):
             if hosted.due_us is not None:
                 self._timers.set(hosted.due_us, hosted.model.name)
         self._pause(hosted)
-        for lane in worker.lanes:
-            copy = hosted.copies.get(lane.copy)
-            if copy is None or lane.fault is not None:
+        for number, offer in hosted.offers.by_copy.items():
+            copy = hosted.copies.get(number)
+            if copy is None or offer.fault is not None:
                 continue
-            is_idle = lane.running is None  # the schedule and the residency know what runs by its name
-            if is_idle and copy.unit != (unit := hosted.unit_of(lane)) and unit not in self._memory.units:
-                self._memory.rename(hosted, copy, unit)
+            # The schedule and the residency know what runs by its name.
+            if offer.is_idle and copy.unit != offer.unit and offer.unit not in self._memory.units:
+                self._memory.rename(hosted, copy, offer.unit)
             self._memory.changed[copy.unit] = None
 
     def _pause(self, hosted: Hosted) -> None:
@@ -392,12 +399,12 @@ class Host(Operator):
 
     def _on_wanted(self, hosted: Hosted, load: Load, now_us: int) -> None:
         """Note that a worker wants a copy of a version."""
-        memory, worker = self._memory, hosted.worker
+        memory, serving = self._memory, hosted.worker.offers().serving if hosted.worker is not None else None
         copy = memory.add(hosted, load)
         if copy.unit == load.model.name:
             self._profile_log.restore(copy.unit, load.model.version)
         # What nobody needs yet, and what could not be loaded the last time, is not worth another model's place.
-        is_spare = not hosted.is_asked and (load.is_beside or (worker is not None and worker.serving.fault is not None))
+        is_spare = not hosted.is_asked and (load.is_beside or (serving is not None and serving.fault is not None))
         if not is_spare or memory.has_room(hosted, load.model):
             memory.want(copy.unit, now_us)
 

@@ -161,7 +161,7 @@ class Memory:
         self.units[unit] = self.units.pop(copy.unit)
         self.residency.rename(copy.unit, unit)
         self._profiles.rename(copy.unit, unit)
-        copy.unit, copy.due_us = unit, None
+        copy.unit = unit
         if self.is_loading(copy):
             self._slow.set(self._slow_us(copy), unit)
         if until_us := hosted.out_until(copy.load.model):
@@ -217,9 +217,8 @@ class Memory:
     def _load_by(self, unit: str, now_us: int) -> int:
         """Return when a unit would be in memory had it been loaded at once (us): that order starves none."""
         hosted, copy = self.units[unit]
-        lane = hosted.lane_of(copy.load.copy)
-        is_asked = lane is not None and len(lane.batcher) > 0 and lane.fault is None
-        since_us = lane.batcher.since_us if lane is not None and is_asked else now_us
+        offer = hosted.offer_of(copy)
+        since_us = offer.since_us if offer is not None and offer.dues_us else now_us
         return since_us + self._profiles.load_us(unit)
 
     def _slow_us(self, copy: Copy) -> int:

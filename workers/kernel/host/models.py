@@ -8,10 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from workers.kernel.model.offers import NOTHING
+
 if TYPE_CHECKING:
     from schemas.records import Model
     from streams.operators.contract import Load, Record
-    from workers.kernel.model.lane import Lane
+    from workers.kernel.model.offers import CopyOffer, Offers
     from workers.kernel.model.worker import ModelWorker
 
 # A version that ended the process of the models is loaded again after this long (us), four times as long each time.
@@ -29,14 +31,12 @@ class Copy:
         unit: its name among all copies of the host.
         is_told: whether the worker has heard that it was loaded. It hears of that once: it does not notice when a copy
             leaves memory and comes back.
-        due_us: when its rows are looked at for those that are too late.
         loading_us: since when it was loaded last.
     """
 
     load: Load
     unit: str
     is_told: bool = False
-    due_us: int | None = None
     loading_us: int = 0
 
 
@@ -56,6 +56,7 @@ class Hosted:
         model: its version that serves, as published last.
         records: the last ones of topic `models` about it, by key.
         worker: its kernel; None = it was never loaded nor asked.
+        offers: what the worker offered after its last call.
         copies: that the worker wants, by number.
         out: packages that were taken out, by version and digest.
         sizes: what versions took in memory (bytes), the least of all times: what else was done meanwhile counts, too.
@@ -66,6 +67,7 @@ class Hosted:
     model: Model
     records: dict[bytes, Record] = field(default_factory=dict)
     worker: ModelWorker | None = None
+    offers: Offers = NOTHING
     copies: dict[int, Copy] = field(default_factory=dict)
     out: dict[tuple[str, str], Out] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)
@@ -75,18 +77,16 @@ class Hosted:
     @property
     def is_asked(self) -> bool:
         """Whether it was asked since this host began."""
-        return self.worker is not None and self.worker.asked > 0
+        return self.offers.asked > 0
 
-    def unit_of(self, lane: Lane) -> str:
-        """Return the name of what a lane asks: the model, or one of its versions beside the one that serves."""
-        assert self.worker is not None, "lanes are a worker's"
-        name, version, _ = lane.identity
-        return name if lane is self.worker.serving else f"{name}@{version}"
+    def offer_of(self, copy: Copy) -> CopyOffer | None:
+        """Return what waits for a copy; None = it does not answer (yet)."""
+        return self.offers.by_copy.get(copy.load.copy)
 
-    def lane_of(self, copy: int) -> Lane | None:
-        """Return the lane that asks a copy; None = it does not answer (yet)."""
-        lanes = () if self.worker is None else self.worker.lanes
-        return next((lane for lane in lanes if lane.copy == copy), None)
+    def serves(self, copy: Copy) -> bool:
+        """Tell whether the version that serves is asked by this copy."""
+        offer = self.offer_of(copy)
+        return offer is not None and offer.is_serving
 
     def size_of(self, model: Model) -> int:
         """Return what a version takes in memory (bytes), as far as that is known; 0 = it is not."""

@@ -13,19 +13,18 @@ from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 
 from streams.operators.contract import Predict
-from workers.kernel.alarms import Alarms
-from workers.kernel.host.joint_batches import JointBatch, JointPart, Trunks, joined
+from workers.kernel.host.joint_batches import JointBatch, JointPart, joined
 from workers.kernel.schedule.contract import Queue
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from streams.operators.contract import Effects
     from workers.kernel.host.memory import Memory
     from workers.kernel.host.models import Hosted
+    from workers.kernel.model.lane import Joint
     from workers.kernel.schedule.contract import Schedule, Start
-    from workers.settings import WorkerSettings
 
 
 class RunningBatch(NamedTuple):
@@ -53,7 +52,6 @@ class HostScheduler:
         self,
         schedule: Schedule,
         memory: Memory,
-        settings: WorkerSettings,
         lanes: int,
         touch: Callable[[Hosted], None],
         counters: Counter[str],
@@ -63,14 +61,12 @@ class HostScheduler:
         Args:
             schedule: chooses the next batch.
             memory: tells which units can run.
-            settings: of batches.
             lanes: so many batches run at a time.
             touch: is told of each model whose queue has changed.
             counters: of the host.
         """
         self._schedule = schedule
         self._memory = memory
-        self._trunks = Trunks(settings)
         self._lanes = lanes
         self._touch = touch
         self._counters = counters
@@ -78,22 +74,16 @@ class HostScheduler:
         self._running: dict[int, RunningBatch] = {}
         self._at_work = 0  # batches that run; of one that several models share, each has a part
         self._trials: deque[tuple[Hosted, Predict]] = deque()  # wait for their turn
-        self._dues = Alarms()  # when the first rows of units expire
 
     @property
     def due_us(self) -> int | None:
-        """When `on_timer` or `advance` has something to do; None = never."""
-        dues = (self._dues.due_us, self._schedule.due_us())
-        return min((due_us for due_us in dues if due_us is not None), default=None)
+        """When `advance` has something to do; None = never."""
+        return self._schedule.due_us()
 
     @property
     def busy(self) -> set[str]:
         """The units that run."""
         return {run.unit for run in self._running.values()}
-
-    def on_timer(self, now_us: int) -> Effects:
-        """Give up the rows that are due by now."""
-        return [effect for unit in self._dues.take(now_us) for effect in self._expire(unit, now_us)]
 
     def add_trial(self, hosted: Hosted, predict: Predict) -> None:
         """Take a batch on which a version is tried."""
@@ -116,16 +106,15 @@ class HostScheduler:
                 return effects
             effects += started
 
-    def ended(self, batch_id: int, took_us: int, now_us: int, *, is_lost: bool) -> RunningBatch:
-        """Note that a batch, or a part of one, is over; returns it."""
+    def ended(self, batch_id: int, took_us: int, now_us: int, *, is_lost: bool) -> tuple[RunningBatch, Joint | None]:
+        """Note that a batch, or a part of one, is over; returns it, and what it is a part of."""
         run = self._running.pop(batch_id)
-        batch = run.batch
-        batch.left -= 1
+        batch, joint = run.batch, run.batch.end_part()
         if not batch.left:
             self._at_work -= 1
             if batch.name:
                 self._schedule.done(batch.name, 0 if is_lost else batch.rows, took_us, now_us)
-        return run
+        return run, joint
 
     def _tell_schedule(self, now_us: int) -> None:
         memory = self._memory
@@ -141,22 +130,17 @@ class HostScheduler:
         """Tell the schedule what waits for a unit, and wish that one for which rows wait is in memory."""
         memory = self._memory
         hosted, copy = memory.units[unit]
-        lane = hosted.lane_of(copy.load.copy)
-        if lane is None:
+        offer = hosted.offer_of(copy)
+        if offer is None:
             return
-        trunk = self._trunks.of(lane, copy.load.model)
-        batcher, is_there = lane.batcher, unit in memory
-        waits = lane.fault is None and len(batcher) > 0
+        is_there, waits = unit in memory, len(offer.dues_us) > 0
         memory.residency.ask(unit, is_asked=waits)
         load_us = 0 if is_there else memory.left_to_load(copy, now_us)
-        dues_us: Sequence[int] = batcher.dues_us if waits else ()
-        since_us = batcher.since_us if waits else now_us
+        since_us = offer.since_us if waits else now_us
         size_bytes = hosted.size_of(copy.load.model)
-        queue = Queue(unit, dues_us, since_us, is_there and lane.is_ready, load_us, size_bytes, batcher.cap, trunk)
+        can_run = is_there and offer.is_ready
+        queue = Queue(unit, offer.dues_us, since_us, can_run, load_us, size_bytes, offer.cap, offer.trunk)
         self._schedule.changed(queue, now_us)
-        if waits and copy.due_us != (due_us := batcher.due_us(0) + batcher.spare_us):
-            copy.due_us = due_us
-            self._dues.set(due_us, unit)
         if waits and not is_there:
             memory.want(unit, now_us)
 
@@ -182,7 +166,7 @@ class HostScheduler:
         except Exception:  # the kernel starts over, and the schedule must not wait for this batch
             for part in parts:
                 assert part.hosted.worker is not None, "it has begun a part"
-                part.hosted.worker.again(part.predict.batch_id, is_there=True)
+                part.hosted.worker.ended(part.predict.batch_id, None, now_us)
                 self._touch(part.hosted)
             self._schedule.done(start.model, 0, 0, now_us)
             raise
@@ -202,11 +186,10 @@ class HostScheduler:
         whole = start.rows if start.parts else 0
         for unit, rows in start.parts or ((start.model, start.rows),):
             hosted, copy = self._memory.units[unit]
-            lane = hosted.lane_of(copy.load.copy)
-            assert hosted.worker is not None and lane is not None, "the schedule has heard of it"  # noqa: PT018 - one truth
-            for effect in hosted.worker.start_now(lane, rows, now_us, start.latest_us, whole):
+            assert hosted.worker is not None, "the schedule has heard of it"
+            for effect in hosted.worker.start(copy.load.copy, rows, now_us, start.latest_us, whole):
                 if isinstance(effect, Predict):
-                    parts.append(JointPart(hosted, unit, lane, effect))
+                    parts.append(JointPart(hosted, unit, effect))
                 else:
                     effects.append(effect)
             self._touch(hosted)
@@ -214,7 +197,7 @@ class HostScheduler:
     def _alone(self, hosted: Hosted, predict: Predict, unit: str, now_us: int) -> Predict:
         """Return a batch that no schedule has started."""
         self._at_work += 1
-        return self._given(hosted, predict, unit, JointBatch("", len(predict.rows), 1), now_us)
+        return self._given(hosted, predict, unit, JointBatch("", len(predict.rows)), now_us)
 
     def _given(self, hosted: Hosted, predict: Predict, unit: str, batch: JointBatch, now_us: int) -> Predict:
         """Return a part under a number that no other worker here gives; it does not end the role if it hangs."""
@@ -226,21 +209,9 @@ class HostScheduler:
     def _refuse(self, unit: str, rows: int, reason: str, now_us: int) -> Effects:
         """Drop rows that cannot be in time, with the reason."""
         hosted, copy = self._memory.units[unit]
-        lane = hosted.lane_of(copy.load.copy)
-        if lane is None:
+        if hosted.worker is None or hosted.offer_of(copy) is None:
             return []
         self._counters["host_refused_total"] += rows
-        effects = lane.refuse(rows, now_us, reason)
+        effects = hosted.worker.refuse(copy.load.copy, rows, now_us, reason)
         self._touch(hosted)
-        return effects
-
-    def _expire(self, unit: str, now_us: int) -> Effects:
-        """Give up the rows of a unit that are due by now."""
-        hosted, copy = self._memory.units.get(unit, (None, None))
-        if hosted is None or copy is None or (lane := hosted.lane_of(copy.load.copy)) is None:
-            return []
-        copy.due_us = None
-        effects = lane.expire(now_us - lane.batcher.spare_us)
-        if effects:
-            self._touch(hosted)
         return effects

@@ -15,7 +15,7 @@ from workers.kernel.model.routing import Routes
 from workers.kernel.model.versions import Wanted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from schemas.records import Model
     from workers.kernel.model.lane import Lane
@@ -68,6 +68,10 @@ class Candidates:
         self._retries = retries
         self._running: dict[str, _RunningCopy] = {}
         self._broken: dict[str, Model] = {}
+
+    def models(self) -> Iterable[tuple[Lane, Model]]:
+        """Return the lanes that get rows, with what they ask."""
+        return [(running.lane, running.wanted.model) for running in self._running.values()]
 
     def break_down(self, copy: int, fault: str) -> None:
         """Fail a version's rows from now on, and route around it."""

@@ -226,7 +226,7 @@ class Lane:
         self.running = Running(take, self.identity, now_us)  # last: what fails before runs nothing
         return Predict(number(), model, version, rows, patience, self.copy, take.queued, is_vital)
 
-    def start_now(self, now_us: int, number: Callable[[], int], most: int, latest_us: int, whole: int = 0) -> Effects:
+    def start_now(self, now_us: int, number: Callable[[], int], most: int, latest_us: int, whole: int) -> Effects:
         """Give the model its next batch, because a schedule says so; report what expires.
 
         Args:
@@ -234,21 +234,22 @@ class Lane:
             number: returns the next batch's.
             most: rows.
             latest_us: when the batch has to start, by the estimate of who chose it.
-            whole: rows of the batch that these are a part of (see `join`); 0 = they are all of it.
+            whole: rows of the batch that these are a part of; 0 = they are all of it.
         """
         take = self.batcher.take_now(now_us, most, latest_us, whole)
         if take.rows:
             return [self._asking(take, now_us, number, is_vital=False)]
         return self.unpredicted(take, Outcome.EXPIRED, now_us) if take.expired else []
 
-    def join(self, joint: Joint) -> None:
-        """Let what runs be a part of a joint batch."""
-        assert self.running is not None, "it has been started"
-        self.running = self.running._replace(joint=joint)
+    @property
+    def expires_us(self) -> int | None:
+        """When `expire` has something to do (us): its rows are not taken, as the host chooses others."""
+        batcher = self.batcher
+        return batcher.due_us(0) + batcher.spare_us if self.fault is None and len(batcher) else None
 
     def expire(self, now_us: int) -> Effects:
-        """Give up the rows that are due by now."""
-        rows = bisect_right(self.batcher.dues_us, now_us)
+        """Give up the rows that cannot be in time any more, be there no other."""
+        rows = bisect_right(self.batcher.dues_us, now_us - self.batcher.spare_us)
         return self.unpredicted(self.batcher.give_up(rows), Outcome.EXPIRED, now_us) if rows else []
 
     def refuse(self, rows: int, now_us: int, message: str) -> Effects:
@@ -273,8 +274,8 @@ class Lane:
                 break
         return effects
 
-    def finish(self, took_us: int, now_us: int, *, is_blocking: bool) -> Running:
-        """Learn from how long the batch took, and return it.
+    def finish(self, took_us: int, now_us: int, *, is_blocking: bool, joint: Joint | None = None) -> Running:
+        """Learn from how long the batch took, which may be a part of a joint one, and return it.
 
         After a batch that blocked reading, wait a moment for rows.
         """
@@ -282,13 +283,13 @@ class Lane:
         if running is None:
             raise RuntimeError("a batch was finished twice, or never started")
         batcher, is_deaf = self.batcher, is_blocking and took_us > QUICK_US
-        if running.joint is None:
+        if joint is None:
             batcher.done(len(running.take.rows), took_us, now_us, deaf=is_deaf)
-        elif running.joint.is_last:
-            batcher.done(running.joint.rows, took_us, now_us, objective_us=running.joint.objective_us)
+        elif joint.is_last:
+            batcher.done(joint.rows, took_us, now_us, objective_us=joint.objective_us)
         if is_deaf and len(batcher) and batcher.room_in_batch > 0:
             self._listening = now_us + BREATH_US, now_us + min(LISTEN_US, took_us // 2)
-        return running
+        return running if joint is None else running._replace(joint=joint)
 
     def again(self, *, is_there: bool) -> None:
         """Queue the rows of the running batch again, for when the model is back: it was lost through another one."""

@@ -25,6 +25,7 @@ from workers.inputs.columns import Column
 from workers.kernel.model.batcher import Batcher, Take, Waiting
 from workers.kernel.model.lane import lane_of
 from workers.kernel.model.loading import Loader
+from workers.kernel.model.offers import Offers, offer_of
 from workers.kernel.model.results import Identity, asked_of
 from workers.kernel.model.rollout import Rollout
 from workers.kernel.model.routing import label, named
@@ -32,12 +33,13 @@ from workers.kernel.model.warm_up import RecentRows
 from workers.settings import WorkerSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from schemas.codec import Codec
     from schemas.records import Input, Model, Tensor
     from streams.operators.contract import Effects, Predicted, Record, Unread
-    from workers.kernel.model.lane import Lane, Running
+    from workers.kernel.model.lane import Joint, Lane, Running
+    from workers.kernel.model.offers import SharedHost
     from workers.kernel.model.results import Asked
     from workers.kernel.model.versions import Wanted
 
@@ -68,8 +70,8 @@ class Direct(NamedTuple):
 class ModelWorker(Operator):
     """The kernel of one replica of one model.
 
-    Attributes:
-        asked: rows that it has read.
+    Alone it starts each batch itself. In a host it `offers` what waits, and the host says when to `start`, what to
+    `refuse`, and how a batch has `ended`.
     """
 
     def __init__(
@@ -81,8 +83,7 @@ class ModelWorker(Operator):
         queue: Callable[[], Batcher[Asked]] | None = None,
         *,
         recalls: bool = False,
-        is_hosted: bool = False,
-        copies: Iterator[int] | None = None,
+        shared: SharedHost | None = None,
     ) -> None:
         """Start with empty queues; the first `on_timer` loads the model.
 
@@ -93,17 +94,16 @@ class ModelWorker(Operator):
             settings: how it batches, and how versions follow each other.
             queue: returns the queue of the version that serves; None = as the settings say.
             recalls: whether `recall` will be called; until then, for some seconds, no other version is tried.
-            is_hosted: whether a host says when a lane starts a batch (`start_now`); rows without a model fail as ever.
-            copies: numbers of copies that no other worker of the process gives; None = there is no other.
+            shared: what it shares with other models of its host; None = it is alone.
         """
         self._codec = codec
         self._model = model
         self._instance = instance
         self._settings = settings = settings or WorkerSettings()
         self._row_bytes = max(1, settings.queue_bytes // settings.queue_rows)
-        self._is_hosted = is_hosted
+        self._shared = shared
         self._number = count().__next__
-        self._loader = Loader(self._number, copies)
+        self._loader = Loader(self._number, None if shared is None else shared.copies)
         identity = Identity(model.name, model.version, instance)
         batcher = queue() if queue is not None else None
         self._serving = lane_of(codec, identity, settings, batcher, copy=self._loader.first)
@@ -114,7 +114,7 @@ class ModelWorker(Operator):
         self._given: Effects = []  # effects for models: performed even if a call fails after deciding them
         self._unwritten: list[_Unwritten] = []
         self._written_us = 0
-        self.asked = 0
+        self._asked = 0
 
     def recall(self, rows: Sequence[Input]) -> None:
         """Take the rows that the model was asked last before this start; versions are tried on them."""
@@ -154,6 +154,8 @@ class ModelWorker(Operator):
     def on_timer(self, now_us: int, unread: Unread = NONE_UNREAD) -> Effects:
         """Write the answers that are still unwritten, and do what is due."""
         effects = self._write()
+        if self._shared is not None:
+            effects += [effect for lane in self._lanes() if lane.fault is None for effect in lane.expire(now_us)]
         effects += self._go_on(now_us)
         return self._with_given(effects)
 
@@ -164,15 +166,33 @@ class ModelWorker(Operator):
         if self._unwritten:
             return self._written_us
         dues = [self._rollout.next_deadline(), *(lane.next_start() for lane in self._lanes())]
+        if self._shared is not None:
+            dues += [lane.expires_us for lane in self._lanes()]
         return min((due for due in dues if due is not None), default=None)
 
     def on_predicted(self, batch_id: int, ran: Ran, now_us: int) -> Effects:
         """Take a batch's results: give the model its next rows, then answer."""
+        return self.ended(batch_id, ran, now_us)
+
+    def ended(self, batch_id: int, ran: Ran | None, now_us: int, joint: Joint | None = None) -> Effects:
+        """Take what became of a batch.
+
+        Args:
+            batch_id: which.
+            ran: its outcome. Of a host, rows that were lost through another model are queued again, for when their own
+                is back. None = it never began: its rows are queued again.
+            now_us: the time.
+            joint: what it was a part of; None = it was all.
+        """
+        if ran is None or (self._shared is not None and batch_id in self._running and is_innocent(ran)):
+            lane, _ = self._running.pop(batch_id)
+            lane.again(is_there=ran is None)
+            return []
         results, took_us, is_blocking, is_lost = ran
         if self._loader.on_predicted(batch_id, results, is_lost=is_lost):
             return self._with_given(self._go_on(now_us))
         lane, rows = self._running.pop(batch_id)
-        running = lane.finish(took_us, now_us, is_blocking=is_blocking)
+        running = lane.finish(took_us, now_us, is_blocking=is_blocking, joint=joint)
         lane.is_ready = not is_lost
         effects = self._write()
         if lane is self._serving:
@@ -196,7 +216,7 @@ class ModelWorker(Operator):
     def on_answered(self, rows: Tensor, took_us: int, now_us: int) -> None:
         """Take that `direct` has answered all of some rows (n, ...), which were read at `now_us`."""
         column, count = Column(rows), rows.shape[0]
-        self.asked += count
+        self._asked += count
         self._recent.ask(column, count)
         self._recent.note_all(column, count)
         self._serving.on_answered(count, took_us, now_us)
@@ -204,21 +224,29 @@ class ModelWorker(Operator):
     def on_loaded(self, loaded: Loaded, now_us: int) -> Effects:
         """Take the outcome of loading a version, at first or again."""
         copy, fault = loaded.copy, loaded.fault
-        self._loader.on_loaded(copy, fault)
-        for lane in self._lanes():
-            if lane.copy == copy and not lane.is_ready and fault is None:
-                lane.is_ready = copy in self._loader.loaded
-        if fault is not None:
+        if fault is None:
+            self._recover(copy)
+        elif copy == self._serving.copy and self._loader.loaded.get(copy) == "":
+            self._serving.fault = fault  # it was there, and its host has taken it out: its rows fail until it is back
+        else:
+            self._loader.on_loaded(copy, fault)
             self._beside.break_down(copy, fault)
+        if fault is not None and loaded.is_hopeless:
+            self._rollout.retries.give_up(loaded.version, fault)
         return self._with_given(self._go_on(now_us))
 
-    def on_assigned(self, starts: Mapping[int, int]) -> None:
-        """Start these partitions with nothing queued."""
-        self.on_revoked(tuple(starts))
+    def _recover(self, copy: int) -> None:
+        """Ask a copy that is loaded, at first or again."""
+        self._loader.on_loaded(copy, None)
+        for lane in self._lanes():
+            if lane.copy == copy and copy in self._loader.loaded:
+                if lane is self._serving:
+                    lane.recover()
+                lane.is_ready = True
 
-    def on_revoked(self, partitions: Sequence[int]) -> None:
-        """Drop what is queued from these partitions: their new owner reads it again."""
-        gone = frozenset(partitions)
+    def on_partitions(self, starts: Mapping[int, int | None]) -> None:
+        """Drop what is queued from these partitions: it is read again."""
+        gone = frozenset(starts)
         for lane in self._lanes():
             lane.drop(gone)
 
@@ -242,55 +270,36 @@ class ModelWorker(Operator):
             figures[render(("labelled", "model", model, "version", labelled, "label", given))] = 1.0
         return figures
 
-    @property
-    def serving(self) -> Lane:
-        """The lane of the version that serves."""
-        return self._serving
+    def offers(self) -> Offers:
+        """Return what waits for the copies of all versions."""
+        if self._shared is not None:
+            self._shared.trunks.of(self._serving, self._rollout.served)
+            for lane, model in self._beside.models():
+                self._shared.trunks.of(lane, model)
+        found = {lane.copy: offer_of(lane, is_serving=False) for lane in self._beside.lanes}
+        return Offers(self._asked, {self._serving.copy: offer_of(self._serving, is_serving=True), **found})
 
-    @property
-    def lanes(self) -> Sequence[Lane]:
-        """The lanes of all versions, that of the one that serves first."""
-        return self._lanes()
-
-    def start_now(self, lane: Lane, most: int, now_us: int, latest_us: int, whole: int = 0) -> Effects:
-        """Let a lane begin a batch of at most so many rows; without a `Predict` among the effects none has begun.
+    def start(self, copy: int, most: int, now_us: int, latest_us: int, whole: int = 0) -> Effects:
+        """Begin a batch of at most so many rows; without a `Predict` among the effects none has begun.
 
         Args:
-            lane: which.
+            copy: that is asked.
             most: rows.
             now_us: the time.
             latest_us: when the batch has to start, by the estimate of who chose it.
             whole: rows of the batch that these are a part of; 0 = they are all of it.
         """
         effects: Effects = []
+        lane = self._lane(copy)
         self._perform_start(lane, lane.start_now(now_us, self._number, most, latest_us, whole), effects)
         return self._with_given(effects)
 
-    def again(self, batch_id: int, *, is_there: bool = False) -> bool:
-        """Queue the rows of a batch again which was lost through another model; False = it was a trial.
+    def refuse(self, copy: int, rows: int, now_us: int, reason: str) -> Effects:
+        """Give up so many rows that wait for a copy, those that are due first, because they cannot be in time."""
+        return self._lane(copy).refuse(rows, now_us, reason)
 
-        Args:
-            batch_id: which.
-            is_there: whether the model is there all the same: the batch never began.
-        """
-        lane, _ = self._running.pop(batch_id, (None, ()))
-        if lane is None:
-            return False
-        lane.again(is_there=is_there)
-        return True
-
-    def fail(self, fault: str, now_us: int) -> Effects:
-        """Fail the rows of the version that serves at once, until `recover`: its model has been taken out."""
-        self._serving.fault = fault
-        return self._with_given(self._go_on(now_us))
-
-    def give_up(self, version: str, fault: str) -> None:
-        """Try to load a version no more, until a record about the model says that there is another package."""
-        self._rollout.retries.give_up(version, fault)
-
-    def recover(self) -> None:
-        """Ask the model again, which has been loaded again."""
-        self._serving.recover()
+    def _lane(self, copy: int) -> Lane:
+        return next(lane for lane in self._lanes() if lane.copy == copy)
 
     def _lanes(self) -> Sequence[Lane]:
         return (self._serving, *self._beside.lanes)
@@ -303,7 +312,7 @@ class ModelWorker(Operator):
             if rollout.is_stirred(now_us):
                 self._given += rollout.advance(now_us)
             for lane in self._lanes():
-                if not self._is_hosted or lane.fault is not None:
+                if self._shared is None or lane.fault is not None:
                     self._start(lane, now_us, effects)
             if not rollout.is_stirred(now_us):
                 return effects
@@ -348,7 +357,7 @@ class ModelWorker(Operator):
         for lane in routes.takers.values():
             lane.batcher.spare_us = queries.spare_us
         asked = asked_of(queries, record.position)
-        self.asked += len(asked)
+        self._asked += len(asked)
         if asked:
             self._recent.ask(asked[0][1].source.column, len(asked))
         ranked = dict(zip(queries.query_ids, queries.priorities, strict=True)) if queries.priorities else {}
@@ -410,6 +419,11 @@ class ModelWorker(Operator):
         """Make the lane of a version that runs beside the one that serves."""
         identity = Identity(self._model.name, wanted.model.version, self._instance)
         return lane_of(self._codec, identity, self._settings, beside=label(wanted.share), copy=copy)
+
+
+def is_innocent(ran: Ran) -> bool:
+    """Tell whether a batch was lost through another model."""
+    return ran.is_lost and ran.results.fault is None
 
 
 def _ranks(asked: Sequence[tuple[int, Asked]], ranked: Mapping[str, int], start: int) -> dict[int, int]:

@@ -43,7 +43,7 @@ def counted(statistics: Mapping[str, float]) -> dict[str, float]:
 def lived(world: World, alone: Joiner, columns: ColumnJoiner, polls: int, most: int) -> None:
     """Let both take the same polls, and compare them after each."""
     for kernel in (alone, columns):
-        kernel.on_assigned({0: 0, 1: 2})
+        kernel.on_partitions({0: 0, 1: 2})
         kernel.on_records(world.configuration(), world.now_us)
     for _ in range(polls):
         runs = world.poll(most)
@@ -67,12 +67,12 @@ def restarted(world: World, alone: Joiner, columns: ColumnJoiner) -> None:
     """Let both begin anew with a partition; some of what is to be read has been read, or joined."""
     start = world.offsets["predictions", 0] + world.random.choice((-2, 0, 2))
     for kernel in (alone, columns):
-        kernel.on_revoked([0])
-        kernel.on_assigned({0: start})
+        kernel.on_partitions({0: None})
+        kernel.on_partitions({0: start})
     if world.is_odd():
         records = world.observed()
-        alone.on_written(records)
-        columns.on_written(records)
+        for kernel in (alone, columns):
+            assert kernel.on_records(records, world.now_us) == []
 
 
 @given(

@@ -223,7 +223,7 @@ def lived(log: Log, alone: Learner, columns: ColumnLearner, polls: int) -> None:
     """Let both take the same polls, and compare them after each."""
     stored: dict[StateKey, PolicyState] = {}
     for kernel in (alone, columns):
-        kernel.on_assigned({0: 0, 1: 3})
+        kernel.on_partitions({0: 0, 1: 3})
     for _ in range(polls):
         runs = log.poll()
         fetched = log.fetched(runs)
@@ -246,8 +246,8 @@ def lived(log: Log, alone: Learner, columns: ColumnLearner, polls: int) -> None:
         if log.is_odd() and log.random.random() < 0.2:
             start = max(0, log.offsets[0] + log.random.choice((-3, 0, 3)))
             for kernel in (alone, columns):
-                kernel.on_revoked([0])
-                kernel.on_assigned({0: start})
+                kernel.on_partitions({0: None})
+                kernel.on_partitions({0: start})
     assert outcome(columns.on_timer(log.now_us + 10**7)) == outcome(alone.on_timer(log.now_us + 10**7))
 
 
@@ -284,7 +284,7 @@ def test_a_state_is_the_same_to_the_last_bit(policy: str, arms: int) -> None:
     draw, names = Random(arms), tuple(f"model-{arm}" for arm in range(arms))
     (alone, columns), at = pair(), 0
     for kernel in (alone, columns):
-        kernel.on_assigned({0: 0})
+        kernel.on_partitions({0: 0})
     for poll in range(41):
         rows = []
         for _ in range(1 if not poll else 8):
@@ -349,7 +349,7 @@ def test_classes_that_nobody_has_counted_so_are_the_kernels(keys: tuple[float, .
         )
         record = Record(topics.OBSERVATIONS, 0, offset, BEGIN_US, None, CODEC.encode(seen))
         for kernel in (alone, columns) if not offset else ():
-            kernel.on_assigned({0: 0})
+            kernel.on_partitions({0: 0})
         expected = alone.on_records([record], 1)
         found = columns.on_records([Batch(topics.OBSERVATIONS, 0, offset, offset + 1, batch_of([record]))], 1)
         if not offset:

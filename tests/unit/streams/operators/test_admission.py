@@ -135,7 +135,7 @@ class _Asks:
 
     def __init__(self, *models: str, busy: str = "m") -> None:
         self.cached = Cached(*models, admission=True)
-        load = self.cached.kernel._serving._admission.load(busy)  # type: ignore[union-attr]
+        load = self.cached.kernel.serving.questions.admission.load(busy)  # type: ignore[union-attr]
         load.report(report(40, BATCH_US + 40 * ROW_US), self.cached.now_us)
         for _ in range(1_000):
             load.ask(self.cached.now_us, self.cached.now_us)

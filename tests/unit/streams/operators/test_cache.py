@@ -230,7 +230,7 @@ def test_who_waits_for_a_partition_that_goes_is_asked_for_itself() -> None:
     cached = Cached("m")
     cached.ask("a", row(1.0), partition=0)
     cached.ask("b", row(1.0), partition=1)
-    cached.kernel.on_revoked((0,))
+    cached.kernel.on_partitions({0: None})
     assert cached.kernel.next_deadline() == 0
     assert cached.wait(0) == ["m?b"]
     assert cached.land("b", "m", partition=1) == ["b=7"]
@@ -252,7 +252,7 @@ def test_a_query_read_again_after_its_partition_came_back_has_its_answer() -> No
     cached.ask("a", row(1.0))
     cached.land("a", "m")
     cached.ask("b", row(2.0))
-    cached.kernel.on_assigned({0: 0})
+    cached.kernel.on_partitions({0: 0})
     assert cached.ask("a", row(1.0)) == ["a=7"]
     assert cached.ask("b", row(2.0)) == ["m?b"]
 

@@ -13,7 +13,7 @@ from schemas import topics
 from schemas.records import Decision, ModelQueries, Outcome, Status
 from streams.operators.learn.fold import fold
 from streams.operators.selection.admission import Admission
-from streams.operators.selection.plan import ESCALATE, QueryPlan
+from streams.operators.selection.again.plan import ESCALATE, QueryPlan
 from streams.testing import Crash
 from tests.loops import CODEC, Loop, Sure, digits
 from tests.property.test_replay_laws import replayed

@@ -30,7 +30,7 @@ class Reading:
 
     def __init__(self, policy: str, *, per_context: bool = True) -> None:
         self.kernel = Selection(CODEC, SelectionSettings(partitions=1))
-        self.kernel.on_assigned({0: 0})
+        self.kernel.on_partitions({0: 0})
         application = Application("digits", ("a", "b"), policy, per_context=per_context)
         record = Record(topics.APPLICATIONS, 0, 0, NOW_US, b"digits", CODEC.encode(application))
         self.kernel.on_records([record], NOW_US)
@@ -63,7 +63,7 @@ def wanted(effects: Effects) -> list[StateKey]:
 def test_spread_contexts_start_from_the_common_state_of_their_own_partition() -> None:
     """All common states are read before the first query; a new context decides by its own partition's."""
     kernel = Selection(CODEC, SelectionSettings(partitions=4))
-    kernel.on_assigned({0: 0})
+    kernel.on_partitions({0: 0})
     application = Application("digits", ("a", "b"), "exp3", per_context=True, spread=True, slo_ms=1e4)
     record = Record(topics.APPLICATIONS, 0, 0, NOW_US, b"digits", CODEC.encode(application))
     assert wanted(kernel.on_records([record], NOW_US)) == [StateKey(number, "digits") for number in range(4)]
@@ -82,7 +82,7 @@ def test_spread_contexts_start_from_the_common_state_of_their_own_partition() ->
         (own,) = wanted(kernel.on_records([Record(topics.QUERIES, 0, 0, NOW_US, None, query)], NOW_US))
         assert own == StateKey(state_partition(f"digits:{context}", 4), f"digits:{context}")
         kernel.on_states({own: None}, NOW_US)
-        arms = kernel._states.arms(own, kernel._configuration.applications["digits"])
+        arms = kernel._states.arms(own, kernel.configuration.applications["digits"])
         assert arms is not None
         begun = started(common[StateKey(own.partition, "digits")], spec(create("exp3")))
         assert arms.weights == arms_of(create("exp3"), application.models, own.name, begun).weights
@@ -118,7 +118,7 @@ def test_a_context_without_a_lesson_for_too_long_starts_anew(policy: str) -> Non
 def test_a_query_of_a_forgotten_context_is_decided_as_that_of_a_new_one() -> None:
     """Though its state is still stored; one of unknown age is not forgotten."""
     kernel = Selection(CODEC, SelectionSettings(partitions=1))
-    kernel.on_assigned({0: 0})
+    kernel.on_partitions({0: 0})
     application = Application("digits", ("a", "b"), "exp3", per_context=True, forget_s=10.0, slo_ms=1e3)
     kernel.on_records([Record(topics.APPLICATIONS, 0, 0, NOW_US, b"digits", CODEC.encode(application))], NOW_US)
     for name in application.models:

@@ -18,7 +18,7 @@ NOW = 1_700_000_000_000_000
 def selection(*models: str, codec: Codec = CODEC) -> Selection:
     """Make a kernel with one application that asks all of these models, its state known."""
     kernel = Selection(codec, SelectionSettings(partitions=4))
-    kernel.on_assigned(dict.fromkeys(range(4), 0))
+    kernel.on_partitions(dict.fromkeys(range(4), 0))
     application = Application("digits", models, "exp4", default_output=-1)
     kernel.on_records([Record(topics.APPLICATIONS, 0, 0, NOW, b"digits", CODEC.encode(application))], NOW)
     for name in models:

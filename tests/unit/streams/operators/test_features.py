@@ -11,7 +11,7 @@ from schemas import topics
 from schemas.errors import DecodeError
 from schemas.records import Features, ModelQueries, Source, Status, Tensor
 from streams.operators.configuration import check
-from streams.operators.selection.feature_table import MEAN_OF, MOST_MEANS, FeatureTable
+from streams.operators.selection.features.table import MEAN_OF, MOST_MEANS, FeatureTable
 from streams.testing import Crash
 from tests.loops import CODEC, Loop, digits
 
@@ -251,7 +251,7 @@ def test_a_revoked_partition_takes_its_waiting_queries_with_it() -> None:
     loop.driver.run(0.001)
     selection = loop.driver.operator("selection").kernel  # type: ignore[attr-defined]
     assert selection.statistics()["features_waiting"] == 1
-    selection.on_revoked([0])
+    selection.on_partitions({0: None})
     figures = selection.statistics()
     assert (figures.get("features_waiting", 0.0), figures["held{application=digits}"]) == (0.0, 0.0)
     assert selection.needs().deadline_us is None
@@ -346,10 +346,10 @@ def test_impossible_sources_are_refused(sources: tuple[Source, ...], fault: str)
 def test_keys_that_no_store_answers_are_forgotten_after_a_second() -> None:
     """Nobody waits while the store is down, so nothing else would bound them."""
     loop = asking(Source("texts", 1, "input", "redis", wait=0.0), look_up=lambda _: None)
-    asked = loop.driver.operator("selection").kernel._features._asked  # type: ignore[attr-defined]
     for number in range(50):
         loop.query(input=str(number))
         loop.driver.run(0.1)
+    asked = loop.driver.operator("selection").kernel._features._asked  # type: ignore[attr-defined]
     assert 5 <= len(asked) <= 11
     loop.driver.run(5)
     loop.query(input="later")

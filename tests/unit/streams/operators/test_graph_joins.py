@@ -12,8 +12,8 @@ from policies.items import items_of
 from schemas import topics
 from schemas.records import Outcome, Prediction, Stage, Status
 from streams.operators.join.kernel import JoinerSettings
+from streams.operators.selection.graph.walk import row_id
 from streams.operators.selection.kernel import SelectionSettings
-from streams.operators.selection.walk import row_id
 from streams.replay.as_it_was import RecordedDeployment, replay
 from tests.graphs import DETECT, loop, number_of, picture, traffic
 from tests.loops import CODEC, Slow
@@ -193,7 +193,7 @@ def test_what_each_of_many_stages_waits_for_is_worked_out_once(monkeypatch: pyte
     inputs = [", ".join(["detect.number", *names[:place]]) for place in range(15)]
     stages = [Stage(name, "face-net", "detect", its) for name, its in zip(names, inputs, strict=True)]
     looked_up = Mock(wraps=row_id)
-    monkeypatch.setattr("streams.operators.selection.walk_inputs.row_id", looked_up)
+    monkeypatch.setattr("streams.operators.selection.graph.inputs.row_id", looked_up)
     answer, _ = asked((DETECT, *stages[:-1], stages[-1]._replace(model="")), {"face-net": lambda _: None}, 4)
     assert answer.reason == "deadline"
     assert looked_up.call_count < 4 * 15 * 15  # in selection and in the replay
@@ -228,7 +228,7 @@ def test_a_replay_of_indices_that_cannot_be_tells_of_a_difference(changed: dict[
 def test_an_answer_is_read_once_however_many_rows_need_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """It may be long, and there may be hundreds of rows."""
     read = Mock(wraps=items_of)
-    monkeypatch.setattr("streams.operators.selection.walk.items_of", read)
+    monkeypatch.setattr("streams.operators.selection.graph.walk.items_of", read)
     its = loop({"car-net": given, "face-net": lambda _: HALF}, traffic((DETECT, SCENE, CARS)), has_workers=True)
     its.query(input=picture(4, 8, 10))
     its.driver.run(5.0)

@@ -15,8 +15,8 @@ from policies.items import items_of
 from schemas import topics
 from schemas.records import Outcome, Stage, Status, Tensor
 from streams.operators.join.kernel import JoinerSettings
+from streams.operators.selection.graph.answer import plain
 from streams.operators.selection.kernel import SelectionSettings
-from streams.operators.selection.walk_answer import plain
 from streams.replay.as_it_was import RecordedDeployment, replay
 from streams.replay.what_if.changes import ChangeError, changed
 from tests.graphs import CARS, DETECT, detected, loop, picture, seen, traffic

@@ -32,7 +32,7 @@ class Hedged:
     ) -> None:
         self.now_us, self._sent = NOW, 0
         self.kernel = Selection(CODEC, SelectionSettings(1, cache_bytes=cache_bytes))
-        self.kernel.on_assigned({0: 0})
+        self.kernel.on_partitions({0: 0})
         application = digits(models=models, policy=policy, hedge=hedge)
         records = [(topics.APPLICATIONS, b"digits", CODEC.encode(application))]
         records += [(topics.MODELS, m.encode(), CODEC.encode(replace(version(m), partitions=4))) for m in models]

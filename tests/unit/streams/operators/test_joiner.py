@@ -301,7 +301,7 @@ def test_a_prediction_read_after_its_window_still_waits_for_feedback_to_be_read(
     feedback = loop.driver.read(topics.FEEDBACK)[0]
     late = Joiner(CODEC, JoinerSettings(partitions=1, window_us=60_000_000))
     hour_later_us = loop.driver.now_us + 3_600_000_000
-    late.on_assigned({0: 0})
+    late.on_partitions({0: 0})
     late.on_records([prediction], hour_later_us)
 
     assert late.on_timer(hour_later_us) == []
@@ -413,7 +413,7 @@ def test_wrong_feedback_that_came_early_does_not_stand_in_for_right_feedback() -
 def test_what_has_met_leaves_nothing_that_waits(*, feedback_first: bool) -> None:
     """Otherwise ids would be kept until windows end, and until early feedback's time is over: 100 bytes each."""
     joiner, (loop, asked) = alone(), answered()
-    joiner.on_assigned({0: 0})
+    joiner.on_partitions({0: 0})
     given = loop.answer(asked)
     for number in range(5_000):
         waits = record(topics.PREDICTIONS, number, given._replace(query_id=str(number), answered_us=0))
@@ -554,8 +554,8 @@ def test_an_observation_that_is_in_the_log_is_not_made_again(*, is_feedback_firs
     assert isinstance(made, Emit)
     written = Record(topics.OBSERVATIONS, 0, 0, hour_us, made.key, made.value)
     second, later_us = alone(), 2 * hour_us
-    second.on_assigned({0: 0})
-    second.on_written([written, written._replace(offset=1, value=b"damaged")])
+    second.on_partitions({0: 0})
+    second.on_records([written, written._replace(offset=1, value=b"damaged")], later_us)
     again = [feedback, asked] if is_feedback_first else [asked, feedback]
     effects = [effect for each in again for effect in second.on_records([each], later_us)]
 
@@ -566,7 +566,7 @@ def test_an_observation_that_is_in_the_log_is_not_made_again(*, is_feedback_firs
 def test_feedback_that_is_read_before_its_complete_prediction_is_no_dead_letter() -> None:
     """Of two pairs the later feedback was committed: the earlier one is read again, and only its prediction is told."""
     joiner, hour_us = alone(), 3_600_000_000
-    joiner.on_assigned({0: 1})
+    joiner.on_partitions({0: 1})
     feedback = told("q", 0, at_us=hour_us)
     effects = [*joiner.on_records([feedback], hour_us), *joiner.on_records([prediction("q", 0, hour_us)], hour_us)]
 
@@ -577,10 +577,10 @@ def test_feedback_that_is_read_before_its_complete_prediction_is_no_dead_letter(
 def test_what_was_observed_is_known_until_predictions_are_younger() -> None:
     """Each id takes memory, which nobody needs once the first minutes are over."""
     joiner, hour_us = alone(), 3_600_000_000
-    joiner.on_assigned({0: 0})
+    joiner.on_partitions({0: 0})
     (made,) = alone().on_records([prediction("q", 0, hour_us), told("q", 0, at_us=hour_us)], hour_us)
     assert isinstance(made, Emit)
-    joiner.on_written([Record(topics.OBSERVATIONS, 0, 0, hour_us, made.key, made.value)])
+    joiner.on_records([Record(topics.OBSERVATIONS, 0, 0, hour_us, made.key, made.value)], hour_us)
     joiner.on_timer(hour_us)
     assert joiner.observed.find("q")
     joiner.on_records([prediction("p", 1, later_us := joiner.observed_us + 1)], later_us)
@@ -594,8 +594,8 @@ def test_a_query_asked_after_all_that_was_recalled_is_joined_under_its_old_id() 
     (made,) = first.on_records([prediction("q", 0, hour_us), told("q", 0, at_us=hour_us)], hour_us)
     assert isinstance(made, Emit)
     second, later_us = alone(), 2 * hour_us
-    second.on_assigned({0: 1})
-    second.on_written([Record(topics.OBSERVATIONS, 0, 0, hour_us, made.key, made.value)])
+    second.on_partitions({0: 1})
+    second.on_records([Record(topics.OBSERVATIONS, 0, 0, hour_us, made.key, made.value)], later_us)
     (joined,) = second.on_records([prediction("q", 1, later_us), told("q", 1, at_us=later_us)], later_us)
 
     assert isinstance(joined, Emit)
@@ -690,7 +690,7 @@ def test_what_shadows_answer_to_a_query_that_nobody_predicts_is_forgotten_in_tim
 def test_what_shadows_answer_to_a_query_that_waits_for_nothing_is_forgotten_at_once() -> None:
     """There was no room for it, nothing had been decided, or it was joined before this joiner began."""
     joiner = Joiner(CODEC, JoinerSettings(1, 60_000_000, 5_000_000, predictions=2))
-    joiner.on_assigned({0: 1})
+    joiner.on_partitions({0: 1})
     answered_without_decision = CODEC.decode(Prediction, prediction("undecided", 1).value)._replace(decision=None)
     undecided = record(topics.PREDICTIONS, 1, answered_without_decision)
     joiner.on_records([versions({"2": 0.0})], 0)

@@ -226,12 +226,12 @@ def test_what_one_model_answers_too_late_takes_no_room_from_another() -> None:
 def test_partitions_that_are_taken_away_give_their_room_back() -> None:
     """Whether others stay or not."""
     alone = joiner(partitions=2, predictions=4)
-    alone.on_assigned({0: 0, 1: 0})
+    alone.on_partitions({0: 0, 1: 0})
     records = [prediction("a", 0), prediction("b", 0)._replace(partition=1), prediction("c", 1)._replace(partition=1)]
     assert causes(alone.on_records(records, 0)) == ["over_limit"]
-    alone.on_revoked([1])
+    alone.on_partitions({1: None})
     assert alone.on_records([prediction("d", 1)], 0) == []
-    alone.on_revoked([0])
+    alone.on_partitions({0: None})
     assert alone.room.used == 0
 
 
@@ -271,7 +271,7 @@ def test_feedback_with_a_time_to_come_ends_no_window() -> None:
 def test_after_a_restart_late_feedback_is_a_dead_letter_and_a_copy_is_skipped() -> None:
     """Predictions that were complete tell by their time which of the two it is."""
     alone = joiner()
-    alone.on_assigned({0: 1})
+    alone.on_partitions({0: 1})
     alone.on_records([prediction("q", 0, at_us=1)], 70_000_000)
     effects = alone.on_records([told("q", 0, at_us=59_000_000), told("q", 1, at_us=62_000_000)], 71_000_000)
     assert causes(effects) == ["duplicate_feedback", "late"]

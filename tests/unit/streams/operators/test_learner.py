@@ -107,7 +107,7 @@ def test_an_observation_whose_parts_do_not_fit_is_a_dead_letter() -> None:
 def test_of_observations_in_one_record_the_good_ones_are_folded_and_the_record_is_a_dead_letter() -> None:
     """Given again within the window of ids it teaches nothing twice."""
     learner = Learner(CODEC)
-    learner.on_assigned({0: 0})
+    learner.on_partitions({0: 0})
     good = [observation(query_id=name) for name in "abc"]
     broken = good[1]._replace(losses=(1.0,))
     record = Record(topics.OBSERVATIONS, 0, 0, 1_000_000, None, CODEC.encode(Observations((good[0], broken, good[2]))))
@@ -129,7 +129,7 @@ def test_of_observations_in_one_record_the_good_ones_are_folded_and_the_record_i
 def test_observations_that_wait_for_a_state_count_one_by_one() -> None:
     """So that the role stops reading in time: a record may hold many."""
     learner = Learner(CODEC)
-    learner.on_assigned({0: 0})
+    learner.on_partitions({0: 0})
     several = Observations(tuple(observation(query_id=name) for name in "abc"))
     learner.on_records([Record(topics.OBSERVATIONS, 0, 0, 1_000_000, None, CODEC.encode(several))], 0)
     assert (learner.held, learner.statistics()["observations_waiting"]) == (3, 3.0)
@@ -143,7 +143,7 @@ def test_observations_in_one_record_are_folded_as_those_in_many() -> None:
     log = [observation(query_id=f"q{number}") for number in range(6)]
     several = [CODEC.encode(Observations(tuple(part))) for part in (log[:2], log[1:4], log[3:])]
     for learner, values, start in ((many, map(CODEC.encode, log), 2), (one, several, 1)):
-        learner.on_assigned({0: start})
+        learner.on_partitions({0: start})
         records = [Record(topics.OBSERVATIONS, 0, at, 1_000_000, None, value) for at, value in enumerate(values)]
         learner.on_records(records, 0)
     (expected,) = many.on_states({StateKey(0, "app"): None}, 0)
@@ -183,7 +183,7 @@ def test_a_wrong_clock_forgets_no_id(time_us: int) -> None:
 def test_cached_states_are_bounded_whichever_partition_needs_them() -> None:
     """One may have all the room that the others leave; beyond it, who has most forgets those used longest ago."""
     learner, ids = Learner(CODEC, capacity=8), itertools.count()
-    learner.on_assigned({0: 0, 1: 0})
+    learner.on_partitions({0: 0, 1: 0})
 
     def fetched(partition: int, number: int) -> bool:
         """Teach a state; tell whether it had to be read."""
@@ -262,7 +262,7 @@ def test_the_report_says_what_answers_and_models_cost() -> None:
 def test_a_partition_of_nothing_but_broken_records_moves_on() -> None:
     """Otherwise each start would read them again and write their dead letters once more."""
     learner = Learner(CODEC)
-    learner.on_assigned({0: 0})
+    learner.on_partitions({0: 0})
     letter, write = learner.on_records([Record(topics.OBSERVATIONS, 0, 0, 1_000_000, None, b"broken")], 0)
 
     assert isinstance(letter, DeadLetter)
@@ -291,7 +291,7 @@ def test_an_observation_that_a_policy_cannot_compute_is_a_dead_letter_which_name
         raise fault
 
     learner = Learner(CODEC)
-    learner.on_assigned({0: 0})
+    learner.on_partitions({0: 0})
     monkeypatch.setattr(type(registry.create("exp3")), "observe", fail)
     record = Record(topics.OBSERVATIONS, 0, 0, 1_000_000, None, CODEC.encode(observation(query_id="worst")))
     learner.on_records([record], 0)
@@ -309,7 +309,7 @@ def test_large_states_are_written_in_several_steps() -> None:
 
     def writes_of(policy: str, features: int) -> list[WriteStates]:
         learner = Learner(CODEC, WINDOW_US)
-        learner.on_assigned({0: 0})
+        learner.on_partitions({0: 0})
         records = []
         for n in range(60):
             spec = registry.spec(registry.create(policy, {"features": features} if features else {}))

@@ -132,7 +132,7 @@ def test_what_is_answered_is_held_no_longer() -> None:
     assert served.figure("held", "slow") == 0
     served.now_us = NOW
     served.ask(*(query(n, "quick") for n in range(30)))
-    served.kernel.on_revoked((0,))
+    served.kernel.on_partitions({0: None})
     assert served.figure("held", "quick") == 0
 
 

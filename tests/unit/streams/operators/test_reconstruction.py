@@ -182,9 +182,9 @@ def test_rows_that_are_read_again_ask_the_same_sum() -> None:
     """After a restart the same queries meet; an answer to the sum from before counts, as it is the same."""
     coded = Coded()
     sum_id = pair(coded)
-    coded.kernel.on_revoked([0])
+    coded.kernel.on_partitions({0: None})
     assert coded.counted("coding_groups") == 0
-    coded.kernel.on_assigned({0: 0})
+    coded.kernel.on_partitions({0: 0})
     assert pair(coded) == sum_id
 
 

@@ -26,7 +26,7 @@ def selection() -> Selection:
         ],
         NOW_US,
     )
-    kernel.on_assigned({0: 0})
+    kernel.on_partitions({0: 0})
     return kernel
 
 

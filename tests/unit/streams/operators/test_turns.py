@@ -7,7 +7,7 @@ import numpy as np
 from schemas import topics
 from schemas.records import Application, Model, Prediction, Query, Source, Tensor
 from streams.operators.contract import LOOKED_UP, Emit, FetchFeatures, FetchStates, Record
-from streams.operators.selection.fair_queue import TURN
+from streams.operators.selection.features.fair_queue import TURN
 from streams.operators.selection.kernel import Selection, SelectionSettings
 from tests.loops import CODEC, row
 
@@ -144,6 +144,6 @@ def test_a_revoked_partition_takes_its_queries_from_the_turns() -> None:
     """Its new owner reads them again."""
     selecting = Selecting()
     selecting.take(selecting.by_id("films", 100))
-    selecting.kernel.on_revoked([0])
+    selecting.kernel.on_partitions({0: None})
     assert selecting.kernel.needs().deadline_us is None
     assert selecting.kernel.statistics()["held{application=films}"] == 0

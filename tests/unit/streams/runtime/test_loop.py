@@ -873,9 +873,9 @@ def test_other_topics_are_read_back_where_the_kernel_says_so() -> None:
     run(scene())
 
 
-@pytest.mark.parametrize(("is_told_written", "recalled"), [(False, []), (True, [b"a", b"b"])])
+@pytest.mark.parametrize(("has_written", "recalled"), [(False, []), (True, [b"a", b"b"])])
 def test_a_kernel_is_told_what_its_role_has_written_since_what_it_begins_with(
-    *, is_told_written: bool, recalled: list[bytes]
+    *, has_written: bool, recalled: list[bytes]
 ) -> None:
     """From a minute before the first of it on, as clocks disagree."""
 
@@ -883,7 +883,7 @@ def test_a_kernel_is_told_what_its_role_has_written_since_what_it_begins_with(
         broker = FakeBroker()
         for topic in ("queries", "written"):
             broker.put(topic, 0, b"a", b"b")
-        kernel = ScriptedKernel(is_told_written=is_told_written)
+        kernel = ScriptedKernel(has_written=has_written)
         begun_us, since_us = START_US - 10 * SECOND, list[int]()
 
         def written(time_us: int) -> FakeBroadcast:
@@ -907,7 +907,7 @@ def test_what_a_role_has_written_is_read_until_it_can_be() -> None:
         broker, failures = FakeBroker(), [BrokerUnavailableError("away")] * 2
         broker.put(*Q, b"1")
         broker.put("written", 0, b"a")
-        kernel = ScriptedKernel(is_told_written=True)
+        kernel = ScriptedKernel(has_written=True)
 
         def written(_: int) -> FakeBroadcast:
             if failures:

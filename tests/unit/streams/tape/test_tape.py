@@ -14,21 +14,24 @@ from schemas.errors import DecodeError
 from schemas.records import Outcome, PolicyState
 from streams.operators.contract import (
     LOOKED_UP,
+    NO_READ_BACK,
     NONE_UNREAD,
     Emit,
     Loaded,
     LogMessage,
     Needs,
     Operator,
+    Phase,
     Predicted,
     Ran,
+    ReadBack,
     Record,
     StateKey,
 )
 from streams.runtime.kafka.fast.whole_batches import batch_of
 from streams.tape.calls import KernelCall, Method, RecordRun, StateMark
 from streams.tape.reader import TapeReader, chunk_of
-from streams.tape.taped import CHUNK_BYTES, GATHERED_US, Taped
+from streams.tape.taped import CHUNK_BYTES, GATHERED_US, HeardAsking, Taped
 from streams.tape.writer import checksum
 from tests.loops import CODEC
 
@@ -50,10 +53,7 @@ class Kernel(Operator):
         self.deadline_us = deadline_us
         self.is_failing = False
         self.ask: AskNow | None = None
-
-    def connect(self, ask: AskNow) -> None:
-        """Keep it."""
-        self.ask = ask
+        self.read_back = NO_READ_BACK
 
     def on_records(self, records: Sequence[Record], now_us: int) -> Effects:
         """Note it."""
@@ -86,7 +86,7 @@ class Kernel(Operator):
 
     def needs(self) -> Needs:
         """Be due."""
-        return Needs(self.deadline_us)
+        return Needs(self.deadline_us, read_back=self.read_back)
 
 
 def record(offset: int, topic: str = topics.QUERIES, partition: int = 0) -> Record:
@@ -124,7 +124,7 @@ class Listener:
 
 def heard(tape: Taped, listener: Listener, now_us: int = NOW_US + 10 * GATHERED_US) -> list[KernelCall]:
     """Return all calls so far."""
-    listener.hear(tape.on_stop(now_us))
+    listener.hear(tape.on_phase(Phase.STOPPING, now_us))
     assert [call.number for call in listener.calls] == [*range(len(listener.calls))]
     return listener.calls[:-1]
 
@@ -208,32 +208,30 @@ def test_states_are_named_by_version_and_checksum() -> None:
 
 def test_all_other_calls_are_written_in_order() -> None:
     """With all that they were given."""
-    loaded = Loaded("forest", "2", 1, "no such file", 12, 1 << 33, is_lost=True)
+    loaded = Loaded("forest", "2", 1, "no such file", 12, 1 << 33, is_lost=True, is_hopeless=True)
     kernel = Kernel(NOW_US)
     tape, listener = taped(kernel), Listener()
-    tape.on_assigned({0: 12, 3: 0})
-    tape.on_written([record(1, topics.OBSERVATIONS)])
-    listener.hear(tape.on_caught_up(NOW_US))
+    tape.on_partitions({0: 12, 3: 0})
+    listener.hear(tape.on_phase(Phase.CAUGHT_UP, NOW_US))
     listener.hear(tape.on_timer(NOW_US, {(topics.FEEDBACK, 2): 9}))
     listener.hear(tape.on_loaded(loaded, NOW_US - 5))
-    tape.on_revoked([0, 3])
+    tape.on_partitions({0: None, 3: 5})
     calls = heard(tape, listener)
 
-    methods = Method.ASSIGNED, Method.WRITTEN, Method.CAUGHT_UP, Method.TIMER, Method.LOADED, Method.REVOKED
+    methods = Method.PARTITIONS, Method.CAUGHT_UP, Method.TIMER, Method.LOADED, Method.PARTITIONS
     assert tuple(call.method for call in calls) == methods
     assert calls[0].starts == {0: 12, 3: 0}
-    assert calls[1].runs == [RecordRun(topics.OBSERVATIONS, 0, 1, 1)]
-    assert calls[3].unread == {(topics.FEEDBACK, 2): 9}
-    assert (calls[4].loaded, calls[4].now_us) == (loaded, NOW_US - 5)
-    assert calls[5].partitions == [0, 3]
+    assert calls[2].unread == {(topics.FEEDBACK, 2): 9}
+    assert (calls[3].loaded, calls[3].now_us) == (loaded, NOW_US - 5)
+    assert calls[4].starts == {0: None, 3: 5}
     assert kernel.calls == [({(topics.FEEDBACK, 2): 9}, NOW_US), (loaded, NOW_US - 5)]
 
 
 def test_what_was_asked_at_once_and_an_exception_belong_to_their_call() -> None:
     """They follow from what the kernel was given, and are needed to do it again."""
-    kernel = Kernel()
-    tape, listener = taped(kernel), Listener()
-    tape.connect(lambda *_: (PREDICTED[1], 5))
+    kernel, listener = Kernel(), Listener()
+    kernel.ask = asking = HeardAsking(lambda *_: (PREDICTED[1], 5))
+    tape = Taped(kernel, CODEC, "selection@1", {"role": "selection"}, asking)
     listener.hear(tape.on_records([record(1)], NOW_US))
     kernel.is_failing = True
     with pytest.raises(ValueError, match="broken"):
@@ -259,6 +257,17 @@ def test_the_kernel_is_called_as_without_a_tape_and_only_chunks_are_added() -> N
     assert tape.needs() == Needs()
 
 
+def test_calls_are_not_written_where_what_comes_of_a_call_is_not_performed() -> None:
+    """A role is told what it has written: nothing comes of that."""
+    kernel = Kernel()
+    kernel.read_back = ReadBack(has_written=True)
+    tape, listener = taped(kernel), Listener()
+    assert tape.on_records([record(1, topics.OBSERVATIONS)], NOW_US) == [MESSAGE]
+    assert listener.hear(tape.on_records([record(1)], NOW_US + 1)) == [MESSAGE]
+
+    assert [call.runs[0].topic for call in listener.calls] == [topics.OBSERVATIONS, topics.QUERIES]
+
+
 def test_a_call_may_need_several_records() -> None:
     """They are read as one."""
     tape, listener = taped(), Listener()
@@ -278,7 +287,7 @@ def test_a_call_that_cannot_be_written_ends_the_tape_and_not_the_kernel() -> Non
     strange = Predicted((Outcome.OK,), np.array(["text"]))
     listener.hear(tape.on_predicted(1, Ran(strange, 1), NOW_US))
     listener.hear(tape.on_records([record(1)], NOW_US))
-    listener.hear(tape.on_stop(NOW_US))
+    listener.hear(tape.on_phase(Phase.STOPPING, NOW_US))
 
     assert [call.method for call in listener.calls] == [Method.LOST]
     assert len(kernel.calls) == 2

@@ -1,0 +1,147 @@
+"""Rows of other topics as queries and feedback."""
+
+from __future__ import annotations
+
+import struct
+from datetime import date
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+
+from schemas import topics
+from schemas.errors import SchemaError
+from schemas.inputs import as_features, as_input, as_label, row_text
+from schemas.records import Feedback, Query, Tensor
+from streams.mapping.errors import MappingError
+from streams.mapping.fields import FieldSource, time_us
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from schemas.records import Input, Value
+    from streams.mapping.spec import Incoming, IncomingFeedback
+    from streams.operators.contract import Record
+
+    Row = Mapping[str, Any]
+
+_NUMBERS: Final = (int, float)
+_COUNTED: Final = frozenset({int, float, bool})
+# Of an id or context: it travels with the query, its answer and its observation.
+MOST_TEXT: Final = 4_096
+
+
+class Made(NamedTuple):
+    """A record for one of Skysail's own topics, and the key by which its partition is found."""
+
+    key: bytes
+    record: Query | Feedback
+
+
+def query_of(row: Row, application: str, record: Record, incoming: Incoming, now_us: int) -> Made:
+    """Return the query that a row asks.
+
+    Args:
+        row: what is in the record.
+        application: that is asked.
+        record: it came in. Its place is the query's id where no field gives one.
+        incoming: which fields are what.
+        now_us: the time, from which its objective counts where no field says when it was sent.
+
+    Raises:
+        MappingError: a field is missing, or cannot be what it is meant to be.
+    """
+    place = f"{record.topic.removeprefix(topics.OUTSIDE)}-{record.partition}-{record.offset}"
+    query_id = place if incoming.id is None else _text("id", incoming.id.of(row))
+    context = None if incoming.key is None else _text("key", incoming.key.of(row))
+    asked = _input(incoming.input, row)
+    features = () if incoming.features is None else _features(incoming.features.of(row))
+    sent_us = now_us if incoming.sent is None else time_us(incoming.sent, incoming.sent.of(row))
+    slo_ms = None if incoming.slo_ms is None else _number("slo_ms", incoming.slo_ms.of(row))
+    priority = 0 if incoming.priority is None else int(_number("priority", incoming.priority.of(row)))
+    version = None if incoming.version is None else _text("version", incoming.version.of(row))
+    query = Query(query_id, application, asked, context, sent_us, slo_ms, priority, features, version)
+    return Made((query_id if context is None else context).encode(errors="surrogatepass"), query)
+
+
+def feedback_of(row: Row, told: IncomingFeedback, record: Record) -> Made | None:
+    """Return the feedback that a row gives; None: it says nothing yet, its label or loss is null.
+
+    Raises:
+        MappingError: a field is missing, or cannot be what it is meant to be.
+    """
+    query_id = _text("id", told.id.of(row))
+    key = query_id if told.key is None else _text("key", told.key.of(row))
+    label = None if told.label is None else told.label.of(row)
+    loss = None if told.loss is None else told.loss.of(row)
+    if label is None and loss is None:
+        return None
+    if loss is not None and not 0.0 <= (loss := _number("loss", loss)) <= 1.0:
+        raise MappingError("loss", f"is {loss:g}: a loss lies between 0 and 1")
+    sent_us = record.timestamp_us if told.sent is None else time_us(told.sent, told.sent.of(row))
+    return Made(
+        key.encode(errors="surrogatepass"), Feedback(query_id, None if label is None else _label(label), loss, sent_us)
+    )
+
+
+def _text(name: str, value: Any) -> str:
+    """Return a text, or a whole number as one."""
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise MappingError(name, f"is a text or whole number, not {value!r:.80}")
+    found = str(value)
+    if not 0 < len(found) <= MOST_TEXT:
+        raise MappingError(name, f"has 1 to {MOST_TEXT:,} characters, not {len(found):,}")
+    return found
+
+
+def _number(name: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, _NUMBERS):
+        raise MappingError(name, f"is a number, not {value!r:.80}")
+    try:
+        return float(value)
+    except OverflowError as error:
+        raise MappingError(name, f"is too large a number: {value!r:.80}") from error
+
+
+def _label(value: Any) -> Value:
+    try:
+        return as_label(int(value) if isinstance(value, bool) else value)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise MappingError("label", str(error)) from error
+
+
+def _features(value: Any) -> tuple[float, ...]:
+    try:
+        return as_features(value)
+    except SchemaError as error:
+        raise MappingError("features", str(error)) from error
+
+
+def _input(given: FieldSource, row: Row) -> Input:
+    """Return what models are asked about: numbers as float32, as models take them; else a row by name, or a text."""
+    value = given.of(row)
+    try:
+        if given.columns:
+            if _COUNTED.issuperset(map(type, value)):
+                return Tensor("float32", (len(value),), _floats(len(value))(*value))
+            return row_text({name: _cell(name, one) for name, one in zip(given.named, value, strict=True)})
+        if isinstance(value, list) or (isinstance(value, _NUMBERS) and not isinstance(value, bool)):
+            return as_input(np.atleast_1d(np.asarray(value, np.float32)))
+        return as_input(value)
+    except MappingError:
+        raise
+    except (SchemaError, TypeError, ValueError, OverflowError, struct.error) as error:
+        raise MappingError(f"input {given.column or ''}".strip(), str(error)) from error
+
+
+@lru_cache(256)
+def _floats(count: int) -> Callable[..., bytes]:
+    """Return what writes so many numbers as a tensor has them; it raises where one is too large for float32."""
+    return struct.Struct(f"<{count}f").pack
+
+
+def _cell(name: str, value: Any) -> Any:
+    """Return what stands in a column."""
+    if value is None or isinstance(value, str | bool | int | float | date):
+        return value
+    raise MappingError(f"input {name}", f"is a number, a text, true, false or null, not {value!r:.80}")

@@ -1,0 +1,196 @@
+"""The kernel of role `mapping`: others' records become queries and feedback, predictions become records of theirs.
+
+    orders ─▶ read ─▶ where ─▶ Query ─▶ queries       predictions ─▶ fields, keep ─▶ orders.scored
+    chargebacks ─▶ read ─▶ Feedback ─▶ feedback
+
+It holds nothing but what is deployed: each record has its outcome at once. What a prediction's record keeps of the one
+that asked travels with the query and its answer, in a header; so any instance can write any answer.
+
+    record                                   outcome
+    that `where` does not hold for           skipped, counted as `filtered`
+    without a value                          skipped, counted as `tombstone`
+    whose feedback is null                   skipped, counted as `nothing_told`
+    that cannot be read or mapped            dead letter in `mapping.dlq`, with the path that failed
+    of an application without `to`           skipped, counted as `not_mapped`
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from schemas import topics
+from schemas.errors import DecodeError, SchemaError
+from schemas.records import Application, Prediction
+from streams.mapping.errors import MappingError
+from streams.mapping.formats import reader, writer
+from streams.mapping.incoming import feedback_of, query_of
+from streams.mapping.outgoing import outgoing_row
+from streams.mapping.spec import ROW, Incoming, TopicMapping
+from streams.operators.contract import DeadLetter, Emit, GroupNeeds, LogMessage, Needs, Operator, Skip
+from streams.operators.statistics import Counters
+from streams.topology import partition_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from schemas.codec import Codec
+    from streams.mapping.formats import Reader, Writer
+    from streams.mapping.incoming import Made
+    from streams.mapping.spec import IncomingFeedback, Outgoing
+    from streams.operators.contract import Effects, Record
+
+# Of a value that cannot be mapped, so much stands in the log.
+_SHOWN = 200
+KEY = "key"  # the header of a query, and of its answer, with the key of the record that asked
+
+
+class _From:
+    """Who is asked, or told, by the records of one topic.
+
+    Attributes:
+        is_answered: whether predictions go to another topic, too, under the record's key.
+        keeps: whether they need the record.
+    """
+
+    __slots__ = ("application", "is_answered", "keeps", "read", "spec")
+
+    def __init__(self, application: str, spec: Incoming | IncomingFeedback, outgoing: Outgoing | None) -> None:
+        self.application = application
+        self.spec = spec
+        self.is_answered = outgoing is not None
+        self.keeps = outgoing is not None and outgoing.reads_row
+        self.read: Reader = reader(spec.form)
+
+
+class _To:
+    """What the predictions of one application become."""
+
+    __slots__ = ("read_row", "spec", "write")
+
+    def __init__(self, spec: Outgoing, incoming: Incoming | None) -> None:
+        self.spec = spec
+        self.write: Writer = writer(spec.form)
+        self.read_row: Reader | None = None if incoming is None else reader(incoming.form)
+
+
+class TopicMapper(Operator):
+    """The kernel of role `mapping`.
+
+    Args:
+        codec: of the deployment.
+        partitions: of the topics on the circle of data.
+        counts: partitions of other topics that are written; who runs this knows them before an application is deployed.
+    """
+
+    def __init__(self, codec: Codec, partitions: int, counts: Mapping[str, int]) -> None:
+        self._codec = codec
+        self._partitions = partitions
+        self._counts = counts
+        self._mappings: dict[str, TopicMapping] = {}
+        self._from: dict[str, _From] = {}  # by topic
+        self._to: dict[str, _To] = {}  # by application
+        self._topics: frozenset[str] = frozenset()  # another object where they have changed
+        self._counters = Counters()
+
+    def needs(self) -> Needs:
+        """Read the topics that are mapped, and predictions where they go elsewhere."""
+        return Needs(group=GroupNeeds(topics=self._topics))
+
+    def on_records(self, records: Sequence[Record], now_us: int) -> Effects:
+        """Map records."""
+        effects: Effects = []
+        for record in records:
+            if record.topic == topics.APPLICATIONS:
+                self._follow(record, effects)
+                continue
+            try:
+                effects.append(self._mapped(record, now_us))
+            except (MappingError, DecodeError, SchemaError) as error:
+                self._counters["unmapped_total", "topic", record.topic.removeprefix(topics.OUTSIDE)] += 1
+                cause = error.cause if isinstance(error, DecodeError) else "unmapped"
+                effects.append(DeadLetter(record, cause, f"{error}; value {_shown(record.value)}"))
+        return effects
+
+    def statistics(self) -> Mapping[str, float]:
+        """Return how many records of each topic were mapped, and could not be."""
+        return self._counters.rendered()
+
+    def _mapped(self, record: Record, now_us: int) -> Emit | Skip:
+        if record.topic == topics.PREDICTIONS:
+            return self._answered(record)
+        its = self._from.get(record.topic)
+        if its is None or record.value is None:
+            return Skip((record.position,), "not_mapped" if its is None else "tombstone")
+        row = its.read(record.value)
+        if its.spec.where is not None and not its.spec.where.holds(row):
+            return Skip((record.position,), "filtered")
+        self._counters["mapped_total", "application", its.application] += 1
+        return self._asked(row, its, record, now_us)
+
+    def _asked(self, row: Mapping[str, Any], its: _From, record: Record, now_us: int) -> Emit | Skip:
+        made: Made | None
+        if isinstance(its.spec, Incoming):
+            made, topic = query_of(row, its.application, record, its.spec, now_us), topics.QUERIES
+        else:
+            made, topic = feedback_of(row, its.spec, record), topics.FEEDBACK
+        if made is None:
+            return Skip((record.position,), "nothing_told")
+        headers: tuple[tuple[str, bytes], ...] = ()
+        if topic == topics.QUERIES:
+            headers = tuple([header for header in record.headers if header[0] not in (ROW, KEY)])
+            headers += ((KEY, record.key),) if record.key is not None and its.is_answered else ()
+            headers += ((ROW, record.value or b""),) if its.keeps else ()
+        place = partition_of(made.key, self._partitions)
+        return Emit(topic, place, made.key, self._codec.encode(made.record), (record.position,), headers)
+
+    def _answered(self, record: Record) -> Emit | Skip:
+        prediction = self._codec.decode(Prediction, record.value)
+        its = self._to.get(prediction.application)
+        if its is None:
+            return Skip((record.position,), "not_mapped")
+        own = {name: value for name, value in record.headers if name in (ROW, KEY)}
+        kept = own.get(ROW)
+        asked = {} if kept is None or its.read_row is None else its.read_row(kept)
+        row = outgoing_row(prediction, asked, its.spec)
+        if row is None:
+            return Skip((record.position,), "filtered")
+        self._counters["answered_total", "application", prediction.application] += 1
+        headers = tuple([header for header in record.headers if header[0] not in own])
+        key, topic = own.get(KEY, record.key), its.spec.form.topic
+        count = max(1, self._counts.get(topic, 1))
+        place = record.partition % count if key is None else partition_of(key, count)
+        return Emit(topics.outside(topic), place, key, its.write(row), (record.position,), headers)
+
+    def _follow(self, record: Record, effects: Effects) -> None:
+        """Take an application as it is deployed now; one whose mapping cannot be read maps nothing."""
+        name = (record.key or b"").decode(errors="replace")
+        self._mappings.pop(name, None)
+        try:
+            if record.value is not None and (given := self._codec.decode(Application, record.value).mapping):
+                self._mappings[name] = TopicMapping.parse(given)
+            self._connect()
+        except (MappingError, DecodeError) as error:
+            self._mappings.pop(name, None)
+            self._connect()
+            effects.append(LogMessage(f"application {name} maps nothing: {error}", is_fault=True))
+
+    def _connect(self) -> None:
+        """Work out who has which topic."""
+        self._from, self._to = {}, {}
+        for name, mapping in sorted(self._mappings.items()):
+            incoming, outgoing = mapping.incoming, mapping.outgoing
+            for spec in (incoming, *mapping.feedback):
+                if spec is None:
+                    continue
+                topic = topics.outside(spec.form.topic)
+                if topic in self._from:
+                    other = self._from[topic].application
+                    raise MappingError(spec.form.topic, f"is read for {other} already: one application reads a topic")
+                self._from[topic] = _From(name, spec, outgoing)
+            if outgoing is not None:
+                self._to[name] = _To(outgoing, incoming)
+        self._topics = frozenset([*self._from, *([topics.PREDICTIONS] if self._to else [])])
+
+
+def _shown(value: bytes | None) -> str:
+    return "null" if value is None else f"{value[:_SHOWN]!r}{'…' if len(value) > _SHOWN else ''}"

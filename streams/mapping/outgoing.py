@@ -1,0 +1,78 @@
+"""Predictions as rows of other topics."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from schemas.records import Tensor
+from streams.mapping.spec import ROW
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from schemas.records import Prediction
+    from streams.mapping.spec import Outgoing
+
+    Row = Mapping[str, Any]
+
+
+def row_of(prediction: Prediction) -> dict[str, Any]:
+    """Return what the fields of an outgoing record may be taken from.
+
+    id, application, context, answer, confidence, status, reason, message, sent_us, answered_us, took_ms;
+    models.NAME.answer, .version, .outcome; decision.models, .probability, .policy, .state; labels
+    """
+    decision = prediction.decision
+    return {
+        "id": prediction.query_id,
+        "application": prediction.application,
+        "context": prediction.context,
+        "answer": list(prediction.best) or _plain(prediction.answer),
+        "confidence": prediction.confidence,
+        "status": prediction.status.value,
+        "reason": prediction.reason,
+        "message": prediction.message or None,
+        "sent_us": prediction.sent_us,
+        "answered_us": prediction.answered_us,
+        "took_ms": (prediction.answered_us - prediction.sent_us) / 1e3,
+        "models": {
+            output.model: {
+                "answer": _plain(output.answer), "version": output.version, "outcome": output.outcome.value,
+            }
+            for output in prediction.outputs
+        },
+        "decision": None if decision is None else {
+            "models": [decision.arms[arm] for arm in decision.chosen],
+            "probability": min([decision.propensities[arm] for arm in decision.chosen], default=None),
+            "policy": decision.policy,
+            "state": decision.state,
+        },
+        "labels": None if prediction.label_set is None else [*prediction.label_set.labels],
+    }  # fmt: skip
+
+
+def outgoing_row(prediction: Prediction, asked: Row, outgoing: Outgoing) -> dict[str, Any] | None:
+    """Return the row that a prediction becomes; None: it is none of those that are wanted.
+
+    Args:
+        prediction: the answer.
+        asked: the row that asked, as far as it is kept.
+        outgoing: which fields come from where.
+
+    Raises:
+        MappingError: a field is missing.
+    """
+    found = row_of(prediction)
+    if outgoing.where is not None and not outgoing.where.holds({**found, ROW: asked}):
+        return None
+    kept: dict[str, Any] = {}
+    if outgoing.keep == "all":
+        kept = dict(asked)
+    elif outgoing.keep != "none":
+        kept = {name: asked.get(name) for name in outgoing.keep}
+    given = {**found, ROW: asked}
+    return kept | {name: source.of(given) for name, source in outgoing.fields.items()}
+
+
+def _plain(value: object) -> object:
+    return value.numpy().tolist() if isinstance(value, Tensor) else value

@@ -1,0 +1,225 @@
+"""What an application reads and writes of topics that are not Skysail's own: `from`, `to`, `feedback`.
+
+from:     {topic: orders, format: json, id: order_id, key: user, input: [amount, country], sent: created_at,
+           where: "status = 'new'"}
+to:       {topic: orders.scored, format: json, fields: {order_id: id, score: answer, sure: confidence}, keep: all}
+feedback: [{topic: chargebacks, format: json, id: order.id, label: is_fraud}]
+
+Each key says where its value comes from, in the language of `fields`: a text alone is a path.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+from streams.mapping.errors import MappingError
+from streams.mapping.expressions import Expression, parse
+from streams.mapping.fields import FieldSource, source, unknown
+from streams.mapping.formats import FORMATS, TopicForm, reader, writer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Keep: TypeAlias = "Literal['all', 'none'] | tuple[str, ...]"
+# What the record that asked is called among the fields of its answer, and the header in which it travels.
+ROW: Final = "row"
+_FORM: Final = ("topic", "format", "columns", "delimiter", "schema")
+_FROM: Final = (*_FORM, "id", "key", "input", "features", "sent", "slo_ms", "priority", "version", "where")
+_TO: Final = (*_FORM, "fields", "keep", "where")
+_FEEDBACK: Final = (*_FORM, "id", "key", "label", "loss", "sent", "where")
+
+
+@dataclass(frozen=True, slots=True)
+class Incoming:
+    """Records that become queries."""
+
+    form: TopicForm
+    input: FieldSource
+    id: FieldSource | None = None
+    key: FieldSource | None = None
+    features: FieldSource | None = None
+    sent: FieldSource | None = None
+    slo_ms: FieldSource | None = None
+    priority: FieldSource | None = None
+    version: FieldSource | None = None
+    where: Expression | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """Records that predictions become.
+
+    Attributes:
+        form: the topic.
+        fields: where each of its fields comes from: see `answers.row_of`.
+        keep: which fields of the record that asked stand in it, too.
+        where: which predictions; None = all.
+    """
+
+    form: TopicForm
+    fields: Mapping[str, FieldSource]
+    keep: Keep = "none"
+    where: Expression | None = None
+
+    @property
+    def reads_row(self) -> bool:
+        """Whether it needs the record that asked."""
+        paths = [path for source in self.fields.values() for path in source.paths]
+        paths += [] if self.where is None else self.where.paths
+        return self.keep != "none" or any(path == ROW or path.startswith(f"{ROW}.") for path in paths)
+
+
+@dataclass(frozen=True, slots=True)
+class IncomingFeedback:
+    """Records that become feedback."""
+
+    form: TopicForm
+    id: FieldSource
+    key: FieldSource | None = None
+    label: FieldSource | None = None
+    loss: FieldSource | None = None
+    sent: FieldSource | None = None
+    where: Expression | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicMapping:
+    """All that an application has of other topics."""
+
+    incoming: Incoming | None = None
+    outgoing: Outgoing | None = None
+    feedback: tuple[IncomingFeedback, ...] = field(default=())
+
+    @property
+    def reads(self) -> frozenset[str]:
+        """The topics that are read."""
+        its = [] if self.incoming is None else [self.incoming.form.topic]
+        return frozenset([*its, *[each.form.topic for each in self.feedback]])
+
+    @classmethod
+    def of(cls, given: Mapping[str, object]) -> TopicMapping:
+        """Return what `from`, `to` and `feedback` say.
+
+        Raises:
+            MappingError: a key is unknown, missing, or says nothing that is known.
+        """
+        incoming = None if given.get("from") is None else _incoming(_section("from", given["from"]))
+        outgoing = None if given.get("to") is None else _outgoing(_section("to", given["to"]))
+        told: Any = given.get("feedback") or ()
+        told = (told,) if isinstance(told, Mapping) else tuple(told)
+        feedback = tuple(
+            [_feedback(f"feedback[{place}]", _section("feedback", each)) for place, each in enumerate(told)]
+        )
+        found = cls(incoming, outgoing, feedback)
+        found.check()
+        return found
+
+    @classmethod
+    def parse(cls, text: str) -> TopicMapping:
+        """Return what an application's record says.
+
+        Raises:
+            MappingError: it is not what `of` takes.
+        """
+        try:
+            given = json.loads(text) if text else {}
+        except ValueError as error:
+            raise MappingError("mapping", f"is no JSON: {error}") from error
+        return cls.of(_section("mapping", given))
+
+    def check(self) -> None:
+        """Check that the parts go together.
+
+        Raises:
+            MappingError: they do not.
+        """
+        for one in (self.incoming, *self.feedback):
+            if one is not None:
+                reader(one.form)
+        outgoing = self.outgoing
+        if outgoing is not None:
+            writer(outgoing.form)
+        if outgoing is not None and outgoing.keep != "none" and self.incoming is None:
+            raise MappingError("to.keep", "there is no `from` whose fields could be kept")
+        if outgoing is not None and outgoing.form.topic in self.reads:
+            raise MappingError("to.topic", f"{outgoing.form.topic} is read, too: that would go round for ever")
+        keyed = self.incoming is not None and self.incoming.key is not None
+        for place, each in enumerate(self.feedback):
+            if keyed and each.key is None:
+                raise MappingError(
+                    f"feedback[{place}].key", "is needed, as `from` has a key: it says where the query is"
+                )
+
+
+def _section(name: str, given: object) -> Mapping[str, Any]:
+    if not isinstance(given, Mapping):
+        raise MappingError(name, f"is an object with keys and values, not {given!r:.80}")
+    return given
+
+
+def _known(name: str, given: Mapping[str, Any], known: Sequence[str], needed: Sequence[str]) -> TopicForm:
+    """Check a section's keys, and return its form."""
+    for key in given:
+        if key not in known:
+            raise unknown(f"{name}.{key}", [f"{name}.{each}" for each in known])
+    missing = [key for key in ("topic", *needed) if given.get(key) is None]
+    if missing:
+        raise MappingError(name, f"lacks {', '.join(missing)}")
+    form = TopicForm(
+        str(given["topic"]),
+        str(given.get("format", "json")),
+        tuple(map(str, given.get("columns") or ())),
+        str(given.get("delimiter", ",")),
+        json.dumps(given["schema"]) if "schema" in given else "",
+    )
+    if form.format not in FORMATS:
+        raise MappingError(f"{name}.format", f"is {form.format!r}; there are: {', '.join(FORMATS)}")
+    if form.format == "csv" and not form.columns:
+        raise MappingError(f"{name}.columns", "is needed for csv: the names of a line's fields, in order")
+    if len(form.delimiter) != 1:
+        raise MappingError(f"{name}.delimiter", "is one character")
+    return form
+
+
+def _sources(name: str, given: Mapping[str, Any], keys: Sequence[str]) -> dict[str, FieldSource]:
+    return {key: source(f"{name}.{key}", given[key]) for key in keys if given.get(key) is not None}
+
+
+def _where(given: Mapping[str, Any]) -> Expression | None:
+    return None if given.get("where") is None else parse(str(given["where"]))
+
+
+def _incoming(given: Mapping[str, Any]) -> Incoming:
+    form = _known("from", given, _FROM, ("input",))
+    keys = ("input", "id", "key", "features", "sent", "slo_ms", "priority", "version")
+    return Incoming(form, **_sources("from", given, keys), where=_where(given))
+
+
+def _outgoing(given: Mapping[str, Any]) -> Outgoing:
+    form = _known("to", given, _TO, ("fields",))
+    fields = _section("to.fields", given["fields"])
+    keep = given.get("keep", "none")
+    if isinstance(keep, list):
+        keep = tuple(map(str, keep))
+    elif keep not in ("all", "none"):
+        raise MappingError("to.keep", f"is {keep!r}; there are: all, none, a list of fields")
+    if form.format == "csv" and (unset := {*form.columns} - {*fields} and keep == "none"):
+        raise MappingError("to.columns", f"nothing says what stands in {unset}")
+    made = {str(name): source(f"to.fields.{name}", given) for name, given in fields.items()}
+    return Outgoing(form, made, keep, _where(given))
+
+
+def _feedback(name: str, given: Mapping[str, Any]) -> IncomingFeedback:
+    form = _known(name, given, _FEEDBACK, ("id",))
+    if (given.get("label") is None) == (given.get("loss") is None):
+        raise MappingError(name, "either label or loss says what was right")
+    found = _sources(name, given, ("id", "key", "label", "sent"))
+    loss = given.get("loss")
+    if isinstance(loss, str):
+        found["loss"] = FieldSource(expression=parse(loss))
+    elif loss is not None:
+        found["loss"] = source(f"{name}.loss", loss)
+    return IncomingFeedback(form, **found, where=_where(given))
