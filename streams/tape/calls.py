@@ -76,6 +76,7 @@ class KernelCall(NamedTuple):
         starts: of partitions, as `on_partitions` gets them.
         answered: what models have answered at once meanwhile.
         has_raised: whether it ended with an exception.
+        damaged: which of its whole batches had been damaged on the way; only looked for where it ended so.
     """
 
     method: Method
@@ -90,6 +91,7 @@ class KernelCall(NamedTuple):
     starts: Mapping[int, int | None] = _NOTHING
     answered: Sequence[Answered] = ()
     has_raised: bool = False
+    damaged: Sequence[int] = ()
 
 
 class TapeChunk(NamedTuple):

@@ -66,8 +66,9 @@ class TapeReader:
         while read.next_is(Method.ASKED):
             answered.append((self._predicted(read), read.number()) if read.number() else None)
         has_raised = read.next_is(Method.RAISED)
+        damaged = [read.number() for _ in range(read.number())] if has_raised else ()
         self._number += 1
-        return call._replace(answered=answered, has_raised=has_raised, number=self._number - 1)
+        return call._replace(answered=answered, has_raised=has_raised, damaged=damaged, number=self._number - 1)
 
     def _call(self, read: _Bytes, method: Method) -> KernelCall:
         if method not in (Method.PARTITIONS, Method.LOST):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from schemas import topics
-from streams.operators.contract import NONE_UNREAD, Emit, Loaded, Operator, Phase, Ran
+from streams.operators.contract import NONE_UNREAD, Batch, Emit, Loaded, Operator, Phase, Ran
 from streams.tape.calls import Method
 from streams.tape.writer import TapeWriter, written_chunk
 
@@ -90,7 +90,9 @@ class Taped(Operator):
         is_read_back = (
             bool(records) and records[0].topic == topics.OBSERVATIONS and self.kernel.needs().read_back.has_written
         )
-        return self._decided(now_us, lambda: self.kernel.on_records(records, now_us), may_write=not is_read_back)
+        return self._decided(
+            now_us, lambda: self.kernel.on_records(records, now_us), records, may_write=not is_read_back
+        )
 
     def on_timer(self, now_us: int, unread: Unread = NONE_UNREAD) -> Effects:
         """Pass it on, unless it is only the tape that is due."""
@@ -161,12 +163,20 @@ class Taped(Operator):
     def _on_answered(self, answered: Answered) -> None:
         self._write(Method.ASKED, None, lambda writer: writer.answered(answered))
 
-    def _decided(self, now_us: int, decide: Callable[[], Effects], *, may_write: bool = True) -> Effects:
-        """Make a call; with `may_write` its effects are performed, and calls may be written with them."""
+    def _decided(
+        self,
+        now_us: int,
+        decide: Callable[[], Effects],
+        records: Sequence[Record | Batch] = (),
+        *,
+        may_write: bool = True,
+    ) -> Effects:
+        """Make a call with these records; with `may_write` its effects are performed, and calls may be written too."""
         try:
             effects = decide()
         except Exception:
-            self._write(Method.RAISED, None)
+            damaged = _damaged(records)
+            self._write(Method.RAISED, None, lambda writer: writer.numbers(len(damaged), *damaged))
             raise
         if self._due_us is None and len(self._writer):
             self._due_us = now_us + GATHERED_US if self._number else now_us
@@ -192,3 +202,18 @@ class Taped(Operator):
         self._number += 1
         # As a part of something it is kept while the broker is away: a tape with a gap is worth nothing behind it.
         return Emit(topics.CALLS, 0, self._instance.encode(), value, is_part=True)
+
+
+def _damaged(records: Sequence[Record | Batch]) -> list[int]:
+    """Return which of the whole batches were damaged on the way: a replay damages them again."""
+    try:
+        from streams.columns.batches import records as read
+    except ImportError:  # no compiler when Skysail was installed: whoever takes batches whole is not played there
+        return []
+    found: list[int] = []
+    for place, batch in enumerate(one for one in records if isinstance(one, Batch)):
+        try:
+            read(batch.data)
+        except ValueError:
+            found.append(place)
+    return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from streams.runtime.kafka.fast.whole_batches import batch_of
 
@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from streams.operators.contract import Batch, Record
     from streams.replay.recording import Recording
     from streams.tape.calls import RecordRun
+
+_CHECKSUM: Final = 17  # where it is in a record batch
 
 
 class MissingInputError(LookupError):
@@ -65,16 +67,24 @@ class TapeInputs:
         self._trace = trace
         self._cursors: dict[tuple[str, int], LogCursor] = {}
 
-    def records(self, runs: Sequence[RecordRun], *, are_whole: bool) -> list[Record | Batch]:
-        """Return the records of a call, those of batches in batches if `are_whole`.
+    def records(
+        self, runs: Sequence[RecordRun], damaged: Sequence[int] = (), *, are_whole: bool
+    ) -> list[Record | Batch]:
+        """Return the records of a call, those of batches in batches if `are_whole`; some were damaged on the way.
 
         Raises:
             MissingInputError: one of them is not there.
         """
         found: list[Record | Batch] = []
+        batches = 0
         for run in runs:
             records = [*run.given] or self._read(run)
-            found += [batch_of(records)] if run.is_whole and are_whole else records
+            if run.is_whole and are_whole:
+                batch = batch_of(records)
+                found.append(_spoilt(batch) if batches in damaged else batch)
+            else:
+                found += records
+            batches += run.is_whole
         return found
 
     def _read(self, run: RecordRun) -> list[Record]:
@@ -83,3 +93,10 @@ class TapeInputs:
         if cursor is None:
             cursor = self._cursors[place] = LogCursor(self._trace, *place)
         return cursor.take(run.begin, run.count)
+
+
+def _spoilt(batch: Batch) -> Batch:
+    """Return a batch with a wrong checksum."""
+    data = bytearray(batch.data)
+    data[_CHECKSUM] ^= 1
+    return batch._replace(data=bytes(data))

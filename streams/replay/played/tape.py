@@ -124,7 +124,7 @@ class PlayedTape:
         assert self._made is not None
         self._made.answers.extend(call.answered)
         try:
-            records = self._inputs.records(call.runs, are_whole=self._made.takes_batches)
+            records = self._inputs.records(call.runs, call.damaged, are_whole=self._made.takes_batches)
             states = {key: self._state(key, mark, call.now_us) for key, mark in call.states.items()}
         except MissingInputError:
             return self._tear("input_missing", call.now_us)
@@ -137,7 +137,7 @@ class PlayedTape:
         self._draws.know(states)
         self._is_stopped |= call.method is Method.STOPPING
         self._report.checked[CALLS] += 1
-        if call.has_raised and raised is None and any(run.is_whole for run in call.runs):
+        if call.has_raised and raised is None and call.damaged and not self._made.takes_batches:
             self._report.inferred["damaged"] += 1  # what came of it was not done, and the kernel starts over
             return True
         if (raised is not None) is not call.has_raised or self._made.answers:
