@@ -250,8 +250,10 @@ def test_a_replay_without_what_stores_have_answered_is_found(monkeypatch: pytest
     """Nobody knows any more what a store had."""
     records = TapeInputs.records
 
-    def forgetful(self: TapeInputs, runs: Sequence[RecordRun], *, are_whole: bool) -> list[Record | Batch]:
-        return records(self, [run for run in runs if run.partition != LOOKED_UP], are_whole=are_whole)
+    def forgetful(
+        self: TapeInputs, runs: Sequence[RecordRun], damaged: Sequence[int] = (), *, are_whole: bool
+    ) -> list[Record | Batch]:
+        return records(self, [run for run in runs if run.partition != LOOKED_UP], damaged, are_whole=are_whole)
 
     monkeypatch.setattr(TapeInputs, "records", forgetful)
     assert broken(sourced()) == {"replayed"}
