@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from schemas.errors import DecodeError
 from schemas.wire import read_long, read_tensor, unpack_outcomes
 from streams.operators.contract import Loaded, Predicted, Ran, Record, StateKey
 from streams.tape.calls import KernelCall, Method, RecordRun, StateMark, TapeChunk
+from streams.tape.common import FIRST, CommonCalls
 from streams.tape.writer import FORMAT, GIVEN, WHOLE
 
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from streams.tape.calls import Answered
+
+_TIMELESS: Final = frozenset({Method.PARTITIONS, Method.LOST})
 
 
 def chunk_of(value: bytes | None) -> TapeChunk:
@@ -45,6 +48,7 @@ class TapeReader:
         self._ends: dict[tuple[str, int], int] = {}
         self._now_us = 0
         self._number = 0
+        self._common = CommonCalls()
 
     def calls(self, data: bytes) -> Iterator[KernelCall]:
         """Yield the calls of the next chunk.
@@ -61,7 +65,7 @@ class TapeReader:
 
     def _whole(self, read: _Bytes) -> KernelCall:
         """Read a call, and what happened in it."""
-        call = self._call(read, Method(read.byte()))
+        call = self._told(read)
         answered: list[Answered] = []
         while read.next_is(Method.ASKED):
             answered.append((self._predicted(read), read.number()) if read.number() else None)
@@ -70,9 +74,24 @@ class TapeReader:
         self._number += 1
         return call._replace(answered=answered, has_raised=has_raised, damaged=damaged, number=self._number - 1)
 
-    def _call(self, read: _Bytes, method: Method) -> KernelCall:
-        if method not in (Method.PARTITIONS, Method.LOST):
+    def _told(self, read: _Bytes) -> KernelCall:
+        """Read a call, or the number of one that was made lately with the same arguments."""
+        kind = read.byte()
+        if kind >= FIRST:
+            said = self._common.said(kind - FIRST)
             self._now_us += read.number()
+            call = self._call(_Bytes(said[1:]), Method(said[0]))
+        elif kind in _TIMELESS:
+            return self._call(read, Method(kind))
+        else:
+            self._now_us += read.number()
+            begin = read.at
+            call = self._call(read, Method(kind))
+            said = bytes((kind,)) + read.since(begin)
+        self._common.number(said)
+        return call
+
+    def _call(self, read: _Bytes, method: Method) -> KernelCall:
         call = KernelCall(method, self._now_us)
         match method:
             case Method.RECORDS:
@@ -145,6 +164,10 @@ class _Bytes:
         """Read one."""
         self.at += 1
         return self._data[self.at - 1]
+
+    def since(self, begin: int) -> bytes:
+        """Return what was read from there on."""
+        return self._data[begin : self.at]
 
     def next_is(self, byte: int) -> bool:
         """Read a byte if it is this one."""

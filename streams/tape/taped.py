@@ -151,13 +151,10 @@ class Taped(Operator):
         """Write a call down; one that cannot be is the end of the tape."""
         if self._is_over:
             return
-        before = len(self._writer)
         try:
-            self._writer.call(method, now_us)
-            arguments(self._writer)
+            self._writer.call(method, now_us, arguments)
         except (OverflowError, ValueError):
             self._is_over = True
-            self._writer.cut(before)
             self._writer.call(Method.LOST)
 
     def _on_answered(self, answered: Answered) -> None:

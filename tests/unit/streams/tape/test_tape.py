@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,6 +31,7 @@ from streams.operators.contract import (
 )
 from streams.runtime.kafka.fast.whole_batches import batch_of
 from streams.tape.calls import KernelCall, Method, RecordRun, StateMark
+from streams.tape.common import MOST
 from streams.tape.reader import TapeReader, chunk_of
 from streams.tape.taped import CHUNK_BYTES, GATHERED_US, HeardAsking, Taped
 from streams.tape.writer import checksum
@@ -191,6 +193,28 @@ def same(one: Predicted, other: Predicted) -> None:
         assert type(its) is type(others)
         assert np.array_equal(its, others) if isinstance(its, np.ndarray) else its == others
         assert getattr(its, "dtype", None) == getattr(others, "dtype", None)
+
+
+def test_a_call_that_is_made_over_and_over_is_a_byte_and_the_time() -> None:
+    """Of those that are remembered the one goes that was made longest ago; it is written out again."""
+    tape, listener = taped(), Listener()
+    offsets = Counter[int]()
+
+    def poll(partition: int) -> int:
+        before = len(tape._writer)
+        now_us = NOW_US + 500 * offsets.total()
+        listener.hear(tape.on_records([record(offsets[partition], partition=partition)], now_us))
+        offsets[partition] += 1
+        return len(tape._writer) - before
+
+    sizes = [poll(partition) for partition in (0, 0, 1, 1, 0, *range(2, MOST), 1, MOST, 0, 1)]
+    places = [(call.runs[0].partition, call.runs[0].begin) for call in heard(tape, listener)]
+
+    assert [size == 3 for size in sizes[1:5]] == [False, False, True, True]
+    assert min(sizes[5:-4]) > 3
+    assert [size == 3 for size in sizes[-4:]] == [True, False, False, True]
+    assert places[:5] == [(0, 0), (0, 1), (1, 0), (1, 1), (0, 2)]
+    assert places[-4:] == [(1, 2), (MOST, 0), (0, 3), (1, 3)]
 
 
 def test_states_are_named_by_version_and_checksum() -> None:
