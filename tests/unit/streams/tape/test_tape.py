@@ -267,6 +267,21 @@ def test_what_was_asked_at_once_and_an_exception_belong_to_their_call() -> None:
     assert second.has_raised
 
 
+def test_batches_that_were_damaged_on_the_way_are_named_where_a_call_failed() -> None:
+    """No log holds them so."""
+    pytest.importorskip("streams.columns.batches", reason="Skysail is not compiled here")
+    kernel = Kernel()
+    kernel.is_failing = True
+    tape, listener = taped(kernel), Listener()
+    whole = batch_of([record(1), record(2)])
+    damaged = whole._replace(data=whole.data[:-1] + bytes((whole.data[-1] ^ 1,)))
+    with pytest.raises(ValueError, match="broken"):
+        tape.on_records([record(0), whole, damaged], NOW_US)  # type: ignore[list-item]
+    (call,) = heard(tape, listener)
+
+    assert (call.has_raised, call.damaged) == (True, [1])
+
+
 def test_the_kernel_is_called_as_without_a_tape_and_only_chunks_are_added() -> None:
     """The tape's own deadline is none of the kernel's."""
     kernel = Kernel()
