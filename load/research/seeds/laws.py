@@ -52,8 +52,6 @@ _WAITING = (
     "shadows_waiting",
     "features_waiting",
 )
-# Calls are written down for ever, though nothing happens.
-_LEAST = {"pressure": 1e-4}
 # Why feedback in time may be a dead letter: its prediction was not there yet, it is damaged, there was no room.
 _EXCUSES = ("unmatched", "invalid_feedback", "over_limit")
 
@@ -227,7 +225,7 @@ def _teaches(seen: Observation, policy: str) -> bool:
 
 def _memory(left: Left) -> Iterator[str]:
     for process, gauges in sorted(left.gauges.items()):
-        waiting = {name: gauges[name] for name in _WAITING if gauges.get(name, 0.0) > _LEAST.get(name, 0.0)}
+        waiting = {name: gauges[name] for name in _WAITING if gauges.get(name)}
         waiting |= {name: value for name, value in gauges.items() if name.startswith("queue_rows") and value}
         if waiting:
             yield f"{process} still has {waiting}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 # How soon a supervisor starts a process again.
 RESTART_S = 1.0
+# Calls are written down for ever, and are on their way in some of the last reports, not in all of them.
+_REPORTS = 20
 
 
 class Wall:
@@ -49,7 +52,7 @@ class Member:
         name: of the place.
         role: that it runs.
         ended: what has ended the role that should not have.
-        gauges: of the last report.
+        gauges: of the last report; its pressure is the least of the last twenty.
     """
 
     def __init__(
@@ -65,6 +68,7 @@ class Member:
         self.name = name
         self.ended: list[str] = []
         self.gauges: Mapping[str, float] = {}
+        self._pressures: deque[float] = deque(maxlen=_REPORTS)
         self.role = role
         self._broker = broker
         self._seed = seed
@@ -89,6 +93,7 @@ class Member:
         name = f"{self.name}#{self._count}"
         self._process = Process(name, self._broker, Random(f"process {name} {self._seed}"), self._wall.clock())  # noqa: S311
         self._stop = asyncio.Event()
+        self._pressures.clear()
         running = asyncio.get_running_loop()
         context = owned(self._process)
         runnable = self._builder.build(self.role, self._process, self._hook)
@@ -145,7 +150,8 @@ class Member:
             self._stop.set()
 
     def _hook(self, report: Report) -> None:
-        self.gauges = report.gauges
+        self._pressures.append(report.gauges.get("pressure", 0.0))
+        self.gauges = {**report.gauges, "pressure": min(self._pressures)}
 
     def _note_end(self, task: asyncio.Task[None]) -> None:
         """Start again what has ended by itself, and remember why."""
