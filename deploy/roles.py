@@ -255,14 +255,21 @@ def learner(common: Shared) -> RoleLoop:
     )
 
 
-def mapping(common: Shared) -> RoleLoop:
-    """Build the role that makes queries and feedback of others' topics, and others' records of predictions."""
+def mapping(common: Shared, decides: Runnable | None = None) -> RoleLoop:
+    """Build the role that makes queries and feedback of others' topics, and others' records of predictions.
+
+    Args:
+        common: of the process.
+        decides: selection, where it runs here: nothing is mapped before it is ready, as its time would run out.
+    """
     from streams.mapping.kernel import TopicMapper
     from streams.runtime.mapped_topics import counting
+    from streams.runtime.role.loop import RoleLoop
 
     counts: dict[str, int] = {}
     kernel = TopicMapper(common.codec, common.settings.partitions, counts)
-    prepare = counting(common.codec, common.transport.partitions, counts)
+    ready = decides.ready if isinstance(decides, RoleLoop) else None
+    prepare = counting(common.codec, common.transport.partitions, counts, ready)
     return _loop(_role("mapping", common), Fronted(kernel), common, prepare=prepare)
 
 
@@ -502,7 +509,10 @@ async def _run(
 ) -> None:
     stop = asyncio.Event()
     loops: list[Runnable] = [selection(common, inline)] if "selection" in roles else []
-    loops += [BUILDERS[role](common) for role in roles if role in BUILDERS]
+    decides = loops[0] if loops else None
+    loops += [
+        mapping(common, decides) if role == "mapping" else BUILDERS[role](common) for role in roles if role in BUILDERS
+    ]
     loops += [worker(common, model) for model in models if "worker" in roles]
     loops += [host(common, pool) for pool in pools]
     if len(loops) > 1:

@@ -301,7 +301,7 @@ def _nodes(models: tuple[str, ...], hosts: Mapping[str, tuple[str, ...]]) -> tup
         Node(
             "mapping",  # it consumes what applications map, which changes while it runs
             consumes=(),
-            produces=(topics.QUERIES, topics.FEEDBACK, topics.REPORTS),
+            produces=(topics.QUERIES, topics.FEEDBACK, topics.dead_letters(topics.MAPPING), topics.REPORTS),
             follows=(topics.APPLICATIONS,),
             group="mapping",
         ),

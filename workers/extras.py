@@ -32,6 +32,7 @@ EXTRAS: Mapping[str, str] = {
     "mode": "control",
     "onnx": "onnx",
     "onnxruntime": "onnx",
+    "orjson": "worker",
     "pandas": "pandas",
     "prometheus_client": "worker",
     "psutil": "cli",

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 PARAMETER = "parameters."
 # What `promote --apprentice` sets is not set by hand: nobody would judge it. Sources and stages are set in the file.
 SET_APART = {"name", "parameters", "options", "apprentice", "versions", "sources", "stages"}
-IN_FILE = ("sources", "stages")
+IN_FILE = ("sources", "stages", "from", "to", "feedback", "mapping")
 FIELDS = {field.name: field for field in dataclasses.fields(Application) if field.name not in SET_APART}
 MODELS = "models"
 UNSET = "none"  # a key without a value, as it is typed and printed
@@ -314,8 +314,8 @@ def _changed(record: Application, changes: Iterable[str]) -> Application:
 
 
 def _field(key: str, text: str) -> Any:
-    if key in IN_FILE:
-        raise UsageError(f"{key} are set in the settings file, under `applications`; then run: skysail app apply")
+    if key.partition(".")[0] in IN_FILE:
+        raise UsageError(f"{key} is set in the settings file, under `applications`; then run: skysail app apply")
     if key not in FIELDS:
         nearest = difflib.get_close_matches(key, [*FIELDS, "parameters.NAME"], n=1, cutoff=0.0)[0]
         message = f"an application has no {key!r}: did you mean {nearest!r}?"

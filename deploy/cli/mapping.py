@@ -13,6 +13,7 @@ from deploy.connect.schema_registry import codec_for
 from deploy.errors import UsageError
 from deploy.state import catalog, desired
 from deploy.state.messages import records
+from deploy.state.topics import partition_counts
 from deploy.terminal import echo
 from schemas import topics
 from schemas.jsonable import to_json
@@ -65,6 +66,8 @@ def check(settings: Settings, name: str, count: int, *, as_json: bool) -> None:
     application = _application(settings, codec, name)
     mapping = TopicMapping.parse(application.mapping)
     with answering(settings):
+        there = partition_counts(settings, outside=True)
+        _check_topics(mapping, {name.removeprefix(topics.OUTSIDE) for name in there})
         seen = [_seen(settings, codec, application, topic, count) for topic in sorted(mapping.reads)]
     if as_json:
         print_json([_plain(each) for each in seen])
@@ -90,12 +93,31 @@ def _application(settings: Settings, codec: Codec, name: str) -> Application:
     return found
 
 
+def _check_topics(mapping: TopicMapping, there: set[str]) -> None:
+    """Refuse what names topics that are not there.
+
+    Raises:
+        UsageError: one of them is not.
+    """
+    written = set() if mapping.outgoing is None else {mapping.outgoing.form.topic}
+    if missing := sorted((mapping.reads | written) - there):
+        known = ", ".join(sorted(name for name in there if not name.startswith("__"))) or "none"
+        raise UsageError(
+            f"there is no topic {', '.join(missing)}; there are: {known}. Skysail creates none of yours: correct the"
+            " name, or create it"
+        )
+
+
 def _seen(settings: Settings, codec: Codec, application: Application, topic: str, count: int) -> _MappedTopic:
     """Give the role's own kernel the records of a topic."""
     mapper = TopicMapper(codec, settings.partitions, {})
     mapper.on_records([Record(topics.APPLICATIONS, 0, 0, 0, application.name.encode(), codec.encode(application))], 0)
     seen = _MappedTopic(topic, [], Counter(), [])
-    for record in [*records(settings, topics.outside(topic), most=count)][-count:]:
+    several = count * partition_counts(settings, outside=True)[topics.outside(topic)]
+    last = sorted(records(settings, topics.outside(topic), most=several), key=lambda record: record.timestamp_us)[
+        -count:
+    ]
+    for record in last:
         for effect in mapper.on_records([record], record.timestamp_us):
             _note(effect, record, codec, seen)
     return seen
@@ -118,8 +140,11 @@ def _print(seen: _MappedTopic) -> None:
         rows = [_row(record, made) for record, made in seen.mapped[-_SHOWN:]]
         print_table(("", "place", *rows[0]), (("", _place(record), *row.values()) for (record, _), row in
                     zip(seen.mapped[-_SHOWN:], rows, strict=True)))  # fmt: skip
-    for message, places in _by_fault(seen.faults):
+    faults = _by_fault(seen.faults)
+    for message, places in faults[:_FAULTS]:
         echo(f"  {message}", f"    {len(places)} times, such as {places[0]}")
+    if len(faults) > _FAULTS:
+        echo(f"  and {len(faults) - _FAULTS} other kinds: see --json")
 
 
 def _row(record: Record, made: Query | Feedback) -> dict[str, str]:
@@ -137,7 +162,7 @@ def _by_fault(faults: Iterable[tuple[Record, str]]) -> list[tuple[str, list[str]
     found: dict[str, list[str]] = {}
     for record, message in faults:
         found.setdefault(message.partition("; value ")[0], []).append(f"{_place(record)}: {message.partition('; ')[2]}")
-    return sorted(found.items(), key=lambda item: -len(item[1]))[:_FAULTS]
+    return sorted(found.items(), key=lambda item: -len(item[1]))
 
 
 def _place(record: Record) -> str:

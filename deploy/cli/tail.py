@@ -50,7 +50,7 @@ def tail(
     codec, record = codec_for(settings), _record_of(topic)
     with answering(settings):
         read = messages(settings, topic, since_us=0 if from_beginning else None, stops_at_end=stops_at_end)
-        lines = (line for message in read for line in shown(message, None if raw else record, codec))
+        lines = (line for message in read for line in shown(message, None if raw else record, codec, is_text=not raw))
         for line in islice(lines, limit):
             echo(json.dumps(line))
 
@@ -63,8 +63,15 @@ def _record_of(topic: str) -> type | None:
     return getattr(records, known[source].value, None) if source in known else None
 
 
-def shown(message: Message, record: type | None, codec: Codec) -> list[dict[str, object]]:
-    """Return a message as JSON values: several for observations that were written at once."""
+def shown(message: Message, record: type | None, codec: Codec, *, is_text: bool = False) -> list[dict[str, object]]:
+    """Return a message as JSON values: several for observations that were written at once.
+
+    Args:
+        message: as read.
+        record: what its value is; None = nothing of Skysail's.
+        codec: of the deployment.
+        is_text: whether such a value is shown as text where it is one; else as base64.
+    """
     about: dict[str, object] = {
         "partition": message.partition(),
         "offset": message.offset(),
@@ -76,7 +83,7 @@ def shown(message: Message, record: type | None, codec: Codec) -> list[dict[str,
     if value is None:
         return [about | {"value": None}]
     if record is None:
-        return [about | {"value": base64.b64encode(value).decode()}]
+        return [about | {"value": _text(value) if is_text else base64.b64encode(value).decode()}]
     try:
         decoded: object = codec.decode(record, value)
     except DecodeError as error:

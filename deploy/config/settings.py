@@ -564,7 +564,7 @@ class ApplicationSettings(Section):
     are asked about the query, and that is all."""
     incoming: dict[str, Any] = Field(default_factory=dict, alias="from")
     """A topic of yours whose records are its queries, such as `{topic: orders, id: order_id, input: [amount, items]}`
-    ([topics.md](topics.md)). By default it is asked through `queries` alone."""
+    ([mapping.md](mapping.md)). By default it is asked through `queries` alone."""
     to: dict[str, Any] = Field(default_factory=dict)
     """A topic of yours that gets its answers, such as `{topic: orders.scored, fields: {score: answer}, keep: all}`."""
     feedback: tuple[dict[str, Any], ...] = ()

@@ -26,7 +26,7 @@ from deploy.whereabouts import Whereabouts, whereabouts
 from schemas import topics as names
 from schemas.errors import DecodeError, RegistryError
 from schemas.records import Application, Model, Report
-from schemas.topics import MODEL_VERSION
+from schemas.topics import MODEL_VERSION, outside
 from streams.control.figures import fold, is_silent, parse
 from streams.control.history import History
 from streams.control.page.alerts import failing, load_faults, not_beside, not_loaded
@@ -34,6 +34,8 @@ from streams.control.page.hosts import HeardProcess, host_rows
 from streams.control.page.mute_models import mute
 from streams.control.page.report_filter import sound
 from streams.control.page.rivals import from_gauges
+from streams.mapping.errors import MappingError
+from streams.mapping.spec import TopicMapping
 from streams.operators.selection.coded.code import code_of
 from streams.operators.statistics import BY_COLUMNS, NOT_BY_COLUMNS, SENT_AGO
 from streams.operators.times import span
@@ -95,6 +97,7 @@ def _deployed(settings: Settings, codec: Codec) -> Iterator[Check]:
     reports = _reported(settings, codec, models)
     yield from check_models(models, versions, _whereabouts(settings, reports))
     yield from check_applications(applications, models)
+    yield from check_mappings(applications, topics.partition_counts(settings, outside=True))
     yield from check_roles(settings, models, reports, applications)
     yield from check_answering(_recent(settings, codec))
 
@@ -211,6 +214,30 @@ def check_applications(applications: Mapping[str, Application], models: Mapping[
             yield Check(f"application {name}", Level.WARN, f"{found}; late outputs are not decoded", advice)
             continue
         yield Check(f"application {name}", Level.DOWN if absent else Level.OK, found, advice)
+
+
+def check_mappings(applications: Mapping[str, Application], there: Mapping[str, int]) -> Iterator[Check]:
+    """Check that the topics of others are there which applications read and write.
+
+    Args:
+        applications: that are deployed.
+        there: partitions of topics that are not the deployment's, by `topics.outside`.
+    """
+    for name, application in sorted(applications.items()):
+        try:
+            mapping = TopicMapping.parse(application.mapping)
+        except MappingError as error:
+            yield Check(
+                f"topics of {name}", Level.DOWN, f"cannot be mapped: {error}", "correct `from`, `to`, `feedback`"
+            )
+            continue
+        written = [] if mapping.outgoing is None else [mapping.outgoing.form.topic]
+        named = [*sorted(mapping.reads), *written]
+        absent = [topic for topic in named if outside(topic) not in there]
+        if named:
+            advice = f"not there: {', '.join(absent)}; create them, or correct the names" if absent else ""
+            level = Level.DOWN if absent else Level.OK
+            yield Check(f"topics of {name}", level, f"{', '.join(named)}; skysail map check {name}", advice)
 
 
 def _uncoded(application: Application, models: Mapping[str, Model]) -> str:

@@ -31,6 +31,7 @@ from schemas.records import Application, Model, Source
 from schemas.topics import MODEL_PARTITIONS, MODEL_VERSION, MODELS, check_name, model_queries
 from streams import topology
 from streams.checks import Finding
+from streams.mapping.spec import TopicMapping
 from streams.operators.configuration import apprentice_of, check, check_coverage, check_graph, check_ranking
 from workers.packages.load_notes import LoadNotes
 from workers.packages.loading import checked as checked_package
@@ -116,6 +117,7 @@ def applications(settings: Settings, profiles: Mapping[str, Profile] = NO_PROFIL
         checked(asking(Application(name=name, **_fields(name, app, profiles)), app.models))
         for name, app in settings.applications.items()
     ]
+    _check_readers(settings)
     longest_s = settings.joiner.window_s
     for application in records:
         if application.window_s > longest_s:
@@ -135,6 +137,18 @@ def _fields(name: str, app: ApplicationSettings, profiles: Mapping[str, Profile]
     sources = tuple([Source(**source.model_dump()) for source in app.sources])
     fields |= {"sources": sources, "stages": graphs.staged(name, app, profiles), "mapping": mapped(app)}
     return fields | registry.recorded(app.policy, fields["parameters"])
+
+
+def _check_readers(settings: Settings) -> None:
+    """Refuse two applications that read one topic of others."""
+    readers: dict[str, str] = {}
+    for name, app in settings.applications.items():
+        for topic in sorted(TopicMapping.parse(mapped(app)).reads):
+            if (other := readers.setdefault(topic, name)) != name:
+                raise UsageError(
+                    f"applications.{name} and applications.{other} read topic {topic}: one application reads a topic;"
+                    " give one application the models of both, or have the records copied"
+                )
 
 
 def mapped(app: ApplicationSettings) -> str:

@@ -94,7 +94,7 @@ cdef struct Taken:
     Text key, value  # of the batch's bytes
     int64_t headers
     Text heads  # how many headers there are, and they themselves, as they are written
-    int64_t heads_size  # bytes of their names and contents
+    int64_t heads_size  # characters of their names, and bytes of their contents
     bint are_names  # whether the names of all are UTF-8
 
 
@@ -168,7 +168,7 @@ cdef inline bint next_record(Opened* batch, Taken* record) noexcept nogil:
     while count > 0 and not inside.bad:
         name = read_bytes(&inside, read_long(&inside))
         record.are_names = record.are_names and is_utf8(name)
-        record.heads_size += name.size + max(_read_nullable(&inside).size, 0)
+        record.heads_size += _characters(name) + max(_read_nullable(&inside).size, 0)
         count -= 1
     record.heads.size = inside.at - record.heads.at
     if inside.bad or count or inside.at != inside.end or place.bad:
@@ -185,6 +185,15 @@ cdef class Slices:
 
     cdef Opened opened(self, bytes data, int64_t offset) except *
     cdef void leave(self, const Opened* batch) noexcept
+
+
+cdef inline int64_t _characters(Text text) noexcept nogil:
+    """Return how many characters a text in UTF-8 has."""
+    cdef Py_ssize_t index
+    cdef int64_t count = 0
+    for index in range(text.size):
+        count += (text.at[index] & 0xC0) != 0x80
+    return count
 
 
 cdef inline Text _read_nullable(Place* place) noexcept nogil:

@@ -9,7 +9,7 @@ column form: Python reads it, and writes it.
 from __future__ import annotations
 
 import struct
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import prod
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -181,6 +181,33 @@ def together_form(codec: Codec, application: str, answer: Callable[[Query], Pred
     return TogetherForm(*_only(pieces, (0, 3, 5)))
 
 
+class LateForm(NamedTuple):
+    """A default answer with a message: as `TogetherForm`, whose tail is `before`, the message, `behind`."""
+
+    head: bytes
+    middle: bytes
+    before: bytes
+    behind: bytes
+
+
+def late_form(codec: Codec, application: str, answer: Callable[[str, Query], Prediction]) -> LateForm:
+    """Return how an answer with any message is written.
+
+    Args:
+        codec: of the deployment.
+        application: that asks.
+        answer: returns the answer with a message to a query, whose times are all that of the query.
+
+    Raises:
+        Uncut: it has no column form.
+    """
+    one, other = (together_form(codec, application, partial(answer, message)) for message in _MESSAGES)
+    before, behind = cut(one.tail, (text(_MESSAGES[0]),))
+    if other != TogetherForm(one.head, one.middle, before + text(_MESSAGES[1]) + behind):
+        raise Uncut
+    return LateForm(one.head, one.middle, before, behind)
+
+
 def _answer(codec: Codec, application: str, asked: ArmPieces, marks: _AnswerMarks) -> bytes:
     output = ModelOutput(asked.model, asked.version, Outcome.OK, marks.answer)
     prediction = Prediction(
@@ -253,6 +280,7 @@ class _AnswerMarks(NamedTuple):
         return query_id, name, context, times, token
 
 
+_MESSAGES: Final = ("mark of a message", "m" * 200)
 # Two answers of each kind that nothing else in a prediction looks like.
 _ANSWERS: Final[Mapping[type, tuple[Value, Value]]] = {
     int: (0x1234_5678_9ABC_DEF, -77),

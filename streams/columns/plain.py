@@ -123,13 +123,12 @@ class PlainQueries:
             outputs: of all models.
             asked: the query; its times are those of the answer, too.
         """
-        sent_us = asked.sent_us
-        record = Record(topics.QUERIES, 0, 0, sent_us, None, b"")
-        query = Pending(asked, record, deployed.application, sent_us, sent_us, sent_us, sent_us)
+        query = _in_hand(asked, deployed)
         query.decision, query.models = arms.choices[0]
         query.weights, query.arms = arms.votes, arms
         query.outputs = {output.model: output for output in outputs}
-        return predicted(query, sent_us, None, Substitutes(), self._configuration.classes, self._configuration.models)
+        known = self._configuration
+        return predicted(query, asked.sent_us, None, Substitutes(), known.classes, known.models)
 
     def late(self, deployed: Deployed, message: str, asked: Query) -> Prediction:
         """Return the answer to a query whose time was over when it came.
@@ -139,11 +138,9 @@ class PlainQueries:
             message: of the answer.
             asked: the query; its times are those of the answer, too.
         """
-        sent_us = asked.sent_us
-        record = Record(topics.QUERIES, 0, 0, sent_us, None, b"")
-        query = Pending(asked, record, deployed.application, sent_us, sent_us, sent_us, sent_us)
+        query = _in_hand(asked, deployed)
         query.message = message
-        return predicted(query, sent_us, EXPIRED, Substitutes(), {}, self._configuration.models)
+        return predicted(query, asked.sent_us, EXPIRED, Substitutes(), {}, self._configuration.models)
 
     def is_timed(self) -> bool:
         """Tell whether each batch is to be timed from its first query on: then nothing is plain."""
@@ -169,15 +166,8 @@ class PlainQueries:
             quota.note_arrival(0, is_expired=False)
         self._questions.count_asked(name, asked, slack_us)
 
-    def count_late(self, name: str, answers: Answers, sent_ago_us: int, now_us: int) -> None:
-        """Count answers to queries whose time was over when they came.
-
-        Args:
-            name: of the application.
-            answers: as of `count`.
-            sent_ago_us: of the last one of them.
-            now_us: the time.
-        """
+    def count_late(self, name: str, answers: Answers, now_us: int) -> None:
+        """Count answers to queries whose time was over when they came, which took as long as they were sent ago."""
         counters, quota, given = self._counters, self.quotas.by_name[name], len(answers.durations_us)
         counters["queries_total", "application", name] += answers.queries
         if given:
@@ -185,7 +175,7 @@ class PlainQueries:
         if answers.late:
             counters["late_answers_total", "application", name, "status", "default"] += answers.late
         for _ in range(given):
-            quota.note_arrival(sent_ago_us, is_expired=True)
+            quota.note_arrival(answers.durations_us[-1], is_expired=True)
         self._combiner.count(name, answers.durations_us, now_us, by_default=True)
 
     def count_answered(self, name: str, durations_us: Sequence[int], late: int, now_us: int) -> None:
@@ -268,6 +258,12 @@ class PlainQueries:
             ("admission", self._questions.admission is not None and not inside.isdisjoint(asked)),
         )
         return next((word for word, is_so in found if is_so), "")
+
+
+def _in_hand(asked: Query, deployed: Deployed) -> Pending:
+    """Return a query as the kernel has it, whose times are all that of the query."""
+    record = Record(topics.QUERIES, 0, 0, asked.sent_us, None, b"")
+    return Pending(asked, record, deployed.application, *[asked.sent_us] * 4)
 
 
 def _pending(deployed: Deployed, quota: Quota, arms: Arms, waits: WaitingQuery) -> Pending:

@@ -27,7 +27,7 @@ from streams.columns.answer_columns import KINDS, said
 from streams.columns.ask import AskedElsewhere, Decides, TakenRows
 from streams.columns.batches import Slices
 from streams.columns.behind import Behind
-from streams.columns.pieces import ArmPieces, Uncut, answer_form, decided, query_form, together_form
+from streams.columns.pieces import ArmPieces, Uncut, answer_form, decided, late_form, query_form, text, together_form
 from streams.columns.plain import Answers, PlainQueries, asks_all
 from streams.operators.contract import NONE_UNREAD, Batch, EmitBatch, Load, Position, Predict, Skip, Span, Unload
 from streams.operators.selection.kernel import MARGIN_PART, MARGIN_US
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from schemas.codec import Codec
     from schemas.records import Prediction
     from streams.columns.behind import Unpack
-    from streams.columns.pieces import AnswerForm, TogetherForm
+    from streams.columns.pieces import AnswerForm, LateForm, TogetherForm
     from streams.columns.selection import Answered, Lane, Poll, Recent, State
     from streams.operators.configuration import Deployed
     from streams.operators.contract import AskNow, Effects, Needs, Operator, Predicted, Record, StateKey, Unread
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from streams.operators.selection.state_view import Arms
 
 LEFT = "queries_left_total"  # to the kernel, by why
+TIMED = "timed"  # why: an application in this role goes by latencies, for which each batch is timed
 # A poll in which plain queries and others take turns more often than this is the kernel's: each turn is a call.
 MOST_RUNS = 8
 # Of a record batch that is written: what a topic takes by default holds two.
@@ -172,7 +173,8 @@ class _ColumnApplication:
         states: by context, those lately used, the last one last.
         forms: of its answers, by arm, version and kind.
         deciding: states of the poll's rows.
-        late: how answers are written to what came too late, by their message.
+        why: it has no lane, if that is known.
+        late: how answers are written to what came too late; None = not known yet.
     """
 
     deployed: Deployed
@@ -182,7 +184,8 @@ class _ColumnApplication:
     states: OrderedDict[str | None, _Decider] = field(default_factory=OrderedDict)
     forms: dict[tuple[int, str, int], AnswerForm] = field(default_factory=dict)
     deciding: list[_Decider] = field(default_factory=list)
-    late: dict[str, TogetherForm] = field(default_factory=dict)
+    why: str = ""
+    late: LateForm | None = None
 
 
 class ColumnSelection(Behind):
@@ -297,7 +300,9 @@ class ColumnSelection(Behind):
             self._answer_late(poll, lanes, number, now_us, effects)
         wanted: list[StateKey] = []
         for number in poll.lanes_of(0, poll.count):
-            if not self._draws(poll, number, lanes[number], now_us, wanted):
+            if self._plain.is_timed():
+                poll.leave(0, number, TIMED)
+            elif not self._draws(poll, number, lanes[number], now_us, wanted):
                 poll.leave(0, number, "state")
         outside = {number for number in poll.lanes_of(0, poll.count) if lanes[number].is_outside}
         if len(outside) > 1:
@@ -311,37 +316,34 @@ class ColumnSelection(Behind):
     ) -> None:
         """Answer the rows of an application by default whose time was over when they came."""
         its, plain = lanes[number], self._plain
-        name, ages = its.deployed.application.name, poll.ages(number)
-        forms = None if self._may_forget(name, poll) else self._late_forms(its, ages)
-        if forms is None:
+        name = its.deployed.application.name
+        form = None if self._may_forget(name, poll) else self._late_form(its)
+        if form is None:
             poll.leave_late(number)
             return
         held = _Recents(lanes, plain.quotas)
-        head, middle, _ = forms[0]
-        answered = poll.answer_late(number, head, middle, [form.tail for form in forms], held, MOST_BYTES)
+        messages = [text(sent(ago_us, has_clock=has)) for ago_us, has in poll.ages(number)]
+        answered = poll.answer_late(number, tuple(form), messages, held, MOST_BYTES)
         held.give_back()
         _emit(answered, effects)
-        plain.count_late(name, Answers({}, *answered.of(number)[1:]), ages[-1][0], now_us)
+        plain.count_late(name, Answers({}, *answered.of(number)[1:]), now_us)
         self._answered[name] += len(answered.of(number)[2])
 
-    def _late_forms(self, its: _ColumnApplication, ages: list[tuple[int, bool]]) -> list[TogetherForm] | None:
+    def _late_form(self, its: _ColumnApplication) -> LateForm | None:
         """Return how late rows are answered, each with how long ago it was sent; None: that has no column form."""
-        known, deployed, said = its.late, its.deployed, [sent(ago_us, has_clock=has) for ago_us, has in ages]
-        if len(known) > MOST_TOGETHER:
-            known.clear()
-        for message in {*said} - known.keys():
-            answer = partial(self._plain.late, deployed, message)
+        if its.late is None:
+            answer = partial(self._plain.late, its.deployed)
             try:
-                known[message] = together_form(self._codec, deployed.application.name, answer)
+                its.late = late_form(self._codec, its.deployed.application.name, answer)
             except (Uncut, SchemaError):
                 return None
-        return [known[message] for message in said]
+        return its.late
 
     def _draws(self, poll: Poll, number: int, its: _ColumnApplication, now_us: int, wanted: list[StateKey]) -> bool:
         """Tell whether an application answers now, and have it draw by its states as they were read last."""
         plain, application, lane = self._plain, its.deployed.application, its.lane
         places = poll.places_of(number) if its.is_outside else 1
-        if lane is None or plain.is_timed() or not plain.has_room(application.name, places):
+        if lane is None or not plain.has_room(application.name, places):
             return False
         if its.is_outside and not plain.admits(its.deployed, poll.count):
             return False
@@ -589,7 +591,7 @@ class ColumnSelection(Behind):
 
     def _made(self, deployed: Deployed, form: tuple[str, tuple[int, ...]]) -> _ColumnApplication:
         """Return an application whose inputs have this form, if it is known and can be read."""
-        made = _ColumnApplication(deployed, form, self._plain.is_outside(deployed))
+        made = _ColumnApplication(deployed, form, self._plain.is_outside(deployed), why="form" if form[0] else "")
         if form[0] and not (made.is_outside and not self._elsewhere.fits(form)):
             name = deployed.application.name
             try:
@@ -609,7 +611,9 @@ class ColumnSelection(Behind):
             except DecodeError:
                 continue
             its = self._applications.get(query.application)
-            if its is not None and isinstance(query.input, Tensor):
+            if its is not None and not isinstance(query.input, Tensor):
+                its.why = its.why or "input"
+            elif its is not None and isinstance(query.input, Tensor):
                 form = query.input.dtype, query.input.shape
                 if form != its.form:
                     self._applications[query.application] = self._made(its.deployed, form)
@@ -618,7 +622,10 @@ class ColumnSelection(Behind):
         """Return the kernel's, and what went by columns."""
         answered = self._answered + self._elsewhere.answered
         by_name = {render((BY_COLUMNS, "application", name)): float(count) for name, count in answered.items()}
-        whys = {render((NOT_BY_COLUMNS, "application", name, "why", why)): 1.0 for name, why in self._whys.items()}
+        unread = {name: each.why for name, each in self._applications.items() if each.why and each.lane is None}
+        timed = dict.fromkeys(self._applications, TIMED) if self._plain.is_timed() else {}
+        known = {**self._whys, **unread, **timed}
+        whys = {render((NOT_BY_COLUMNS, "application", name, "why", why)): 1.0 for name, why in known.items()}
         left = {render((LEFT, "why", why)): float(count) for why, count in self._left.items() if count}
         figures = super().statistics()
         waiting = {"pending": figures["pending"] + len(self._elsewhere)}

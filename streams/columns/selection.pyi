@@ -46,9 +46,8 @@ class Poll:
     def answer_late(
         self,
         number: int,
-        head: bytes,
-        middle: bytes,
-        tails: list[bytes],
+        form: tuple[bytes, ...],
+        messages: list[bytes],
         recents: Callable[[int, int], Recent],
         most_bytes: int,
     ) -> Answered: ...

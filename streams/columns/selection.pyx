@@ -49,7 +49,7 @@ cdef enum:
     STATE = 7
     IDS = 10
 
-WHYS = ("", "foreign", "application", "input", "fields", "times", "headers", "state", "model", "turns", "ids")
+WHYS = ("", "foreign", "application", "input", "fields", "times", "headers", "state", "model", "turns", "ids", "timed")
 
 cdef extern from *:
     """
@@ -266,7 +266,7 @@ cdef class Poll:
     cdef int64_t now_us
     cdef Row* rows
     cdef readonly Py_ssize_t count
-    cdef Py_ssize_t room
+    cdef Py_ssize_t room, late_rows
     cdef uint64_t begun[8]
     cdef Output output
 
@@ -373,6 +373,7 @@ cdef class Poll:
             row.lane = found
         elif row.sent_us <= self.now_us:
             row.lane = LATE - found
+            self.late_rows += 1
         else:
             return TIMES
         return FINE
@@ -387,6 +388,8 @@ cdef class Poll:
         cdef int why
         cdef set others = set(), found = set()
         cdef bint is_known = True
+        if not self.late_rows:
+            return found
         for index in range(self.count):
             why = self.rows[index].why
             is_known = is_known and why != HEADERS and why != FOREIGN
@@ -417,16 +420,14 @@ cdef class Poll:
         return found
 
     def answer_late(
-        self, int number, bytes head not None, bytes middle not None, list tails not None, recents not None,
-        Py_ssize_t most_bytes
+        self, int number, tuple form not None, list messages not None, recents not None, Py_ssize_t most_bytes
     ):
         """Answer a lane's late rows by default.
 
         Args:
             number: of the lane.
-            head: framing of an answer.
-            middle: between context and times.
-            tails: behind the token, row by row.
+            form: a `pieces.LateForm`.
+            messages: row by row, as they are written.
             recents: as of `answer`.
             most_bytes: of a record batch, unless one record has more.
 
@@ -434,20 +435,22 @@ cdef class Poll:
             An `Answered`.
 
         Raises:
-            ValueError: there is not a tail a row.
+            ValueError: there is not a message a row.
         """
+        cdef bytes head, middle, before, behind
         cdef Answered answered = Answered([(<Lane>lane).arms for lane in self.lanes])
         cdef Lane lane = <Lane?>self.lanes[number]
         cdef Recent recent = None
         cdef Row* row
         cdef Py_ssize_t index, place = 0, written_rows = -1
         cdef int partition = -1, found
+        head, middle, before, behind = form
         for index in range(self.count):
             row = self.rows + index
             if row.lane != LATE - number:
                 continue
-            if place >= len(tails):
-                raise ValueError("not a tail a row")
+            if place >= len(messages):
+                raise ValueError("not a message a row")
             found = self.batches[row.batch][1]
             if found != partition or <Py_ssize_t>self.output.size > most_bytes:
                 self._close(answered, partition, written_rows, self.now_us)
@@ -455,7 +458,8 @@ cdef class Poll:
                 begin_batch(&self.output)
             row.lane = TAKEN
             if recent.add(row):
-                self._write_late(row, lane, written_rows, text_of(head), text_of(middle), text_of(<bytes?>tails[place]))
+                tail = before + <bytes?>messages[place] + behind
+                self._write_late(row, lane, written_rows, text_of(head), text_of(middle), text_of(tail))
                 answered.note_late(row, number, self.now_us)
                 written_rows += 1
             else:

@@ -87,9 +87,13 @@ def _cell(row: Mapping[str, Any], name: str) -> Any:
     if name in row:
         return row[name]
     found: Any = row
-    for part in name.split("."):
-        if not isinstance(found, Mapping) or part not in found:
-            raise MappingError(name, f"there is no such column; there are: {', '.join(map(str, row))[:400]}")
+    parts = name.split(".")
+    for depth, part in enumerate(parts):
+        if not isinstance(found, Mapping):
+            raise MappingError(name, f"{'.'.join(parts[:depth])} is no object, but {found!r:.80}")
+        if part not in found:
+            where = f"{'.'.join(parts[:depth])} has no {part}" if depth else "there is no such field"
+            raise MappingError(name, f"{where}; there are: {', '.join(map(str, found))[:400]}")
         found = found[part]
     return found
 

@@ -5,23 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from schemas.records import Tensor
+from streams.mapping.expressions import at_path
 from streams.mapping.spec import ROW
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from schemas.records import Prediction
+    from streams.mapping.fields import FieldSource
     from streams.mapping.spec import Outgoing
 
     Row = Mapping[str, Any]
 
 
 def row_of(prediction: Prediction) -> dict[str, Any]:
-    """Return what the fields of an outgoing record may be taken from.
-
-    id, application, context, answer, confidence, status, reason, message, sent_us, answered_us, took_ms;
-    models.NAME.answer, .version, .outcome; decision.models, .probability, .policy, .state; labels
-    """
+    """Return what the fields of an outgoing record may be taken from: `spec.ANSWER`."""
     decision = prediction.decision
     return {
         "id": prediction.query_id,
@@ -60,7 +58,7 @@ def outgoing_row(prediction: Prediction, asked: Row, outgoing: Outgoing) -> dict
         outgoing: which fields come from where.
 
     Raises:
-        MappingError: a field is missing.
+        MappingError: an expression has no value.
     """
     found = row_of(prediction)
     if outgoing.where is not None and not outgoing.where.holds({**found, ROW: asked}):
@@ -71,7 +69,14 @@ def outgoing_row(prediction: Prediction, asked: Row, outgoing: Outgoing) -> dict
     elif outgoing.keep != "none":
         kept = {name: asked.get(name) for name in outgoing.keep}
     given = {**found, ROW: asked}
-    return kept | {name: source.of(given) for name, source in outgoing.fields.items()}
+    return kept | {name: _value(source, given) for name, source in outgoing.fields.items()}
+
+
+def _value(source: FieldSource, given: Row) -> Any:
+    """Return a field's value; what an answer does not have, such as a model's that was not asked, is null."""
+    if source.column is not None:
+        return at_path(given, source.column)
+    return [at_path(given, path) for path in source.columns] if source.columns else source.of(given)
 
 
 def _plain(value: object) -> object:

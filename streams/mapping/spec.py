@@ -26,6 +26,11 @@ if TYPE_CHECKING:
 Keep: TypeAlias = "Literal['all', 'none'] | tuple[str, ...]"
 # What the record that asked is called among the fields of its answer, and the header in which it travels.
 ROW: Final = "row"
+# What is known of an answer; `outgoing.row_of` says what stands in `models` and `decision`.
+ANSWER: Final = (
+    "id", "application", "context", "answer", "confidence", "status", "reason", "message", "sent_us", "answered_us",
+    "took_ms", "models", "decision", "labels",
+)  # fmt: skip
 _FORM: Final = ("topic", "format", "columns", "delimiter", "schema")
 _FROM: Final = (*_FORM, "id", "key", "input", "features", "sent", "slo_ms", "priority", "version", "where")
 _TO: Final = (*_FORM, "fields", "keep", "where")
@@ -209,7 +214,19 @@ def _outgoing(given: Mapping[str, Any]) -> Outgoing:
     if form.format == "csv" and (unset := {*form.columns} - {*fields} and keep == "none"):
         raise MappingError("to.columns", f"nothing says what stands in {unset}")
     made = {str(name): source(f"to.fields.{name}", given) for name, given in fields.items()}
-    return Outgoing(form, made, keep, _where(given))
+    where = _where(given)
+    for name, one in made.items():
+        _check_paths(f"to.fields.{name}", one.paths)
+    if where is not None:
+        _check_paths("to.where", where.paths)
+    return Outgoing(form, made, keep, where)
+
+
+def _check_paths(key: str, paths: Sequence[str]) -> None:
+    """Check that an answer has what is named."""
+    for path in paths:
+        if (first := path.partition(".")[0]) not in (*ANSWER, ROW):
+            raise MappingError(key, str(unknown(first, (*ANSWER, ROW))))
 
 
 def _feedback(name: str, given: Mapping[str, Any]) -> IncomingFeedback:

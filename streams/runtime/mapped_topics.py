@@ -12,6 +12,7 @@ from streams.mapping.errors import MappingError
 from streams.mapping.spec import TopicMapping
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     from schemas.codec import Codec
@@ -21,7 +22,10 @@ _log = logging.getLogger(__name__)
 
 
 def counting(
-    codec: Codec, partitions: Callable[[Iterable[str]], Awaitable[dict[str, int]]], counts: dict[str, int]
+    codec: Codec,
+    partitions: Callable[[Iterable[str]], Awaitable[dict[str, int]]],
+    counts: dict[str, int],
+    ready: asyncio.Event | None = None,
 ) -> Callable[[Sequence[Record]], Awaitable[None]]:
     """Return what is awaited before applications are given to the kernel.
 
@@ -29,9 +33,12 @@ def counting(
         codec: of the deployment.
         partitions: returns how many partitions topics have that are there.
         counts: gets those of the topics that applications write.
+        ready: set once queries are taken; before that the kernel hears of no application, and so reads nothing.
     """
 
     async def prepare(records: Sequence[Record]) -> None:
+        if ready is not None:
+            await ready.wait()
         written = {
             topic for record in records if record.topic == topics.APPLICATIONS for topic in _written(record, codec)
         }

@@ -143,4 +143,12 @@ async def test_what_a_mapping_makes_of_a_topic_is_shown_before_anything_runs(
         assert "[8.0, 1.0]" in result.stdout
         assert "value: is no JSON" in result.stdout
         assert f"{prefix}-truths: 0 mapped" in result.stdout
+        last = await asyncio.to_thread(CliRunner(env=dict(os.environ)).invoke, skysail, (*arguments, "--count", "2"))
+        assert f"{prefix}-orders: 0 mapped, 1 filtered, 1 cannot be mapped" in last.stdout
+        missing = {"topic": f"{prefix}-nowhere", "fields": {"score": "answer"}}
+        given = {"prefix": prefix, "kafka": {"bootstrap": kafka.bootstrap}}
+        config.write_text(json.dumps({**given, "applications": {"parity": {**mapped(prefix), "to": missing}}}))
+        refused = await asyncio.to_thread(CliRunner(env=dict(os.environ)).invoke, skysail, arguments)
+        assert refused.exit_code == 1
+        assert f"there is no topic {prefix}-nowhere" in str(refused.exception)
         assert not await reader.getmany(timeout_ms=100)

@@ -6,10 +6,10 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from schemas import topics
-from streams.operators.contract import NONE_UNREAD, Load, Needs, Operator, Predict
+from streams.operators.contract import NONE_UNREAD, Load, Needs, Operator, Predict, Unload
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from streams.operators.contract import Effects, Loaded, Ran, Record, Unread
 
@@ -18,17 +18,15 @@ class Replicas(Operator):
     """The workers.
 
     Args:
-        make: makes one, given its instance and `copies`: numbers that no other one gives.
+        make: makes one, given its instance.
         owners: which worker has each partition.
     """
 
     def __init__(self, make: Callable[..., Operator], owners: Sequence[int]) -> None:
-        copies: Iterator[int] = count()
-        self._workers = [make(instance=f"worker-{each}", copies=copies) for each in range(max(owners) + 1)]
+        self._workers = [make(instance=f"worker-{each}") for each in range(max(owners) + 1)]
         self._owners = owners
         self._numbers = count()
         self._running: dict[int, tuple[int, int]] = {}
-        self._loading: dict[int, int] = {}
 
     def on_records(self, records: Sequence[Record], now_us: int) -> Effects:
         """Let each take what is its own; all hear of versions."""
@@ -60,8 +58,8 @@ class Replicas(Operator):
 
     def on_loaded(self, loaded: Loaded, now_us: int) -> Effects:
         """Tell whose copy it is."""
-        each = self._loading[loaded.copy]
-        return self._of(each, self._workers[each].on_loaded(loaded, now_us))
+        copy, each = divmod(loaded.copy, len(self._workers))
+        return self._of(each, self._workers[each].on_loaded(loaded._replace(copy=copy), now_us))
 
     def on_partitions(self, starts: Mapping[int, int | None]) -> None:
         """Pass them on: all are theirs."""
@@ -69,15 +67,18 @@ class Replicas(Operator):
             worker.on_partitions(starts)
 
     def _of(self, each: int, effects: Effects) -> Effects:
-        """Return a worker's effects, its batches under numbers of their own."""
+        """Return a worker's effects, its batches and copies under numbers that no other worker gives."""
         found: Effects = []
         for effect in effects:
             if isinstance(effect, Predict):
                 number = next(self._numbers)
                 self._running[number] = each, effect.batch_id
-                found.append(effect._replace(batch_id=number))
-                continue
-            if isinstance(effect, Load):
-                self._loading[effect.copy] = each
-            found.append(effect)
+                found.append(effect._replace(batch_id=number, copy=self._copy(each, effect.copy)))
+            elif isinstance(effect, Load | Unload):
+                found.append(effect._replace(copy=self._copy(each, effect.copy)))
+            else:
+                found.append(effect)
         return found
+
+    def _copy(self, each: int, copy: int) -> int:
+        return copy * len(self._workers) + each

@@ -388,7 +388,7 @@ class Pending:
         _, key, headers = self.origin
         if len(value) <= PLACE_BYTES and not headers:
             return own
-        more = sum([len(name) + len(content) for name, content in headers])
+        more = sum([len(name) + len(content or b"") for name, content in headers])
         return own + (len(value) - size(self.input) + len(key or b"") + more) // PLACE_BYTES
 
     def keep_input(self) -> None:

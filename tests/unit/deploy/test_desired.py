@@ -184,3 +184,12 @@ def test_a_parity_model_that_is_not_deployed_is_a_warning() -> None:
     (said,) = desired.strangers([app], ["net"])
     assert "names the parity model net-parity, which is not deployed" in said
     assert [*desired.strangers([app], ["net", "net-parity"])] == []
+
+
+def test_two_applications_that_read_one_topic_are_refused_with_the_settings() -> None:
+    """A record is complete with one query: the second would never see it."""
+    given = {"models": ["one"], "from": {"topic": "orders", "input": "text"}}
+    told = {"models": ["one"], "feedback": [{"topic": "orders", "id": "id", "label": "label"}]}
+    assert len(desired.applications(Settings.model_validate({"applications": {"a": given}}))) == 1
+    with pytest.raises(UsageError, match=r"applications\.b and applications\.a read topic orders"):
+        desired.applications(Settings.model_validate({"applications": {"a": given, "b": told}}))

@@ -34,6 +34,7 @@ from deploy.diagnose.health import (
     advise,
     check_applications,
     check_clocks,
+    check_mappings,
     check_models,
     check_senders,
     check_versions,
@@ -80,6 +81,20 @@ def test_one_core_and_little_memory_warn() -> None:
     """Scarce resources are a warning with advice; enough of them is not."""
     assert (check_cores(1).level, check_cores(2).level) == (Level.WARN, Level.OK)
     assert (check_memory(1024**3).level, check_memory(8 * 1024**3).level) == (Level.WARN, Level.OK)
+
+
+def test_topics_of_others_that_are_not_there_are_named() -> None:
+    """Else an application waits for records that nobody can write, and all looks well."""
+    mapping = {"from": {"topic": "orders", "input": "text"}, "to": {"topic": "scored", "fields": {"answer": "answer"}}}
+    mapped = Application("fraud", ("svc",), mapping=json.dumps(mapping))
+    spoilt = Application("spoilt", ("svc",), mapping="{")
+    given = {"fraud": mapped, "plain": Application("plain", ("svc",)), "spoilt": spoilt}
+    fraud, broken = check_mappings(given, {"/orders": 3})
+    assert (fraud.name, fraud.level) == ("topics of fraud", Level.DOWN)
+    assert fraud.advice == "not there: scored; create them, or correct the names"
+    assert (broken.level, broken.name) == (Level.DOWN, "topics of spoilt")
+    (well,) = check_mappings({"fraud": mapped}, {"/orders": 3, "/scored": 1})
+    assert well.level is Level.OK
 
 
 @pytest.mark.parametrize(

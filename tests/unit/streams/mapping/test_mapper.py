@@ -13,7 +13,8 @@ from schemas.codec import Codec
 from schemas.records import Application, Decision, Feedback, ModelOutput, Outcome, Prediction, Query, Status, Tensor
 from streams.mapping.errors import MappingError
 from streams.mapping.kernel import TopicMapper
-from streams.mapping.spec import TopicMapping
+from streams.mapping.outgoing import row_of
+from streams.mapping.spec import ANSWER, TopicMapping
 from streams.operators.contract import DeadLetter, Emit, LogMessage, Record, Skip
 from streams.topology import partition_of
 
@@ -109,8 +110,9 @@ def test_records_that_are_not_meant_are_skipped_and_counted(value: Any, reason: 
         (b'{"amount": ' + b"9" * 5_000 + b"}", "value: is no JSON: number"),
         (
             {key: value for key, value in ORDER.items() if key != "amount"},
-            "amount: there is no such column; there are: order_id",
+            "amount: there is no such field; there are: order_id",
         ),
+        ({**ORDER, "status": "new", "order_id": {"a": 1}}, "id: is a text or whole number, not {'a': 1}"),
         ({**ORDER, "order_id": None}, "id: is a text or whole number, not None"),
         ({**ORDER, "order_id": "x" * 5_000}, "id: has 1 to 4,096 characters, not 5,000"),
         ({**ORDER, "created_at": "yesterday"}, "created_at: 'yesterday' is no time"),
@@ -166,6 +168,20 @@ def test_fields_may_be_anything_that_is_known_of_an_answer() -> None:
     emit = only(mapper(fraud=mapping).on_records([predicted(answer())], NOW))
     assert isinstance(emit, Emit)
     assert json.loads(emit.value) == {"user": "ann", "forest": 1, "p": 0.7, "why": None, "double": 25.0, "took": 1.5}
+
+
+def test_what_an_answer_does_not_have_is_null() -> None:
+    """Such as the output of a model that was not asked, or a decision where none was made."""
+    fields = {"net": "models.net.answer", "p": "decision.probability", "both": {"columns": ["answer", "row.nothing"]}}
+    made = mapper(fraud={**FRAUD, "to": {"topic": "orders.scored", "fields": fields}})
+    emit = only(made.on_records([predicted(answer(decision=None))], NOW))
+    assert isinstance(emit, Emit)
+    assert json.loads(emit.value) == {"net": None, "p": None, "both": [1, None]}
+
+
+def test_all_that_a_field_may_name_is_there() -> None:
+    """The list by which names are checked is that of the row."""
+    assert tuple(row_of(answer())) == ANSWER
 
 
 def test_answers_of_applications_that_map_nothing_are_skipped() -> None:
@@ -228,6 +244,8 @@ def test_two_applications_do_not_read_one_topic() -> None:
         ({"from": {"topic": "o", "input": "a", "format": "xml"}}, "from.format: is 'xml'; there are: json"),
         ({"from": {"topic": "o", "input": "a", "where": "a >"}}, "a value is expected here"),
         ({"to": {"topic": "orders", "fields": {}}}, "to.topic: orders is read, too"),
+        ({"to": {"topic": "x", "fields": {"a": "anser"}}}, "to.fields.a: anser: unknown key: did you mean 'answer'?"),
+        ({"to": {"topic": "x", "fields": {}, "where": "statu = 'x'"}}, "did you mean 'status'?"),
         ({"to": {"topic": "x", "fields": {}, "keep": "some"}}, "to.keep: is 'some'; there are: all, none"),
         ({"feedback": [{"topic": "c", "id": "id", "label": "x"}]}, "feedback[0].key: is needed"),
         ({"feedback": [{"topic": "c", "id": "id", "key": "k"}]}, "feedback[0]: either label or loss"),
@@ -275,3 +293,12 @@ def test_other_formats_are_read_and_written_too(form: dict[str, Any], value: byt
 def replace_headers(record: Record) -> Record:
     """Return a record without headers."""
     return record._replace(headers=())
+
+
+def test_a_path_that_is_not_there_is_told_with_what_is() -> None:
+    """At the depth where it ends."""
+    made = mapper(fraud=FRAUD)
+    told = [{"order": {"user": "ann", "number": 1}, "is_fraud": True}, {"order": "o-1", "is_fraud": True}]
+    messages = [each.message for each in made.on_records([given("chargebacks", row) for row in told], NOW)]  # type: ignore[union-attr]
+    assert messages[0].startswith("order.id: order has no id; there are: user, number")
+    assert messages[1].startswith("order.id: order is no object, but 'o-1'")

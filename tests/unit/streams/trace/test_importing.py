@@ -123,7 +123,7 @@ def test_what_is_no_mapping_is_refused(mapping: Any, message: str) -> None:
     [
         ("at,text\n2,x\n1,y\n", {}, "row 2 is earlier"),
         ("at,text\nsoon,x\n", {}, "row 1: at: 'soon' is no time"),
-        ("at,text\n1,x\n", {"context": {"column": "user"}}, "user: there is no such column; there are: at, text"),
+        ("at,text\n1,x\n", {"context": {"column": "user"}}, "user: there is no such field; there are: at, text"),
         ("at,text\n1,x\n", {"features": {"columns": ["text"]}}, "row 1 does not fit"),
     ],
 )
