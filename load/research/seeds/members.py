@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from math import inf
 from random import Random
 from typing import TYPE_CHECKING
 
+from streams.runtime.role.loop import RoleLoop
 from streams.testing.connections import Process
 from streams.testing.virtual import VirtualClock, VirtualLoop, later, owned
 from workers.errors import HungError
@@ -14,15 +15,13 @@ from workers.errors import HungError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from load.research.seeds.roles import Builder
+    from load.research.seeds.roles import Builder, Runnable
     from schemas.records import Report
     from streams.runtime.clock import Clock
     from streams.testing.broker import FakeBroker
 
 # How soon a supervisor starts a process again.
 RESTART_S = 1.0
-# Calls are written down for ever, and are on their way in some of the last reports, not in all of them.
-_REPORTS = 20
 
 
 class Wall:
@@ -52,7 +51,7 @@ class Member:
         name: of the place.
         role: that it runs.
         ended: what has ended the role that should not have.
-        gauges: of the last report; its pressure is the least of the last twenty.
+        gauges: of the last report.
     """
 
     def __init__(
@@ -68,7 +67,8 @@ class Member:
         self.name = name
         self.ended: list[str] = []
         self.gauges: Mapping[str, float] = {}
-        self._pressures: deque[float] = deque(maxlen=_REPORTS)
+        self._runnable: Runnable | None = None
+        self._pressure = inf
         self.role = role
         self._broker = broker
         self._seed = seed
@@ -93,13 +93,18 @@ class Member:
         name = f"{self.name}#{self._count}"
         self._process = Process(name, self._broker, Random(f"process {name} {self._seed}"), self._wall.clock())  # noqa: S311
         self._stop = asyncio.Event()
-        self._pressures.clear()
         running = asyncio.get_running_loop()
         context = owned(self._process)
-        runnable = self._builder.build(self.role, self._process, self._hook)
-        self._task = running.create_task(runnable.run(self._stop), context=context)
+        self._runnable = self._builder.build(self.role, self._process, self._hook)
+        self._task = running.create_task(self._runnable.run(self._stop), context=context)
         self._task.add_done_callback(self._note_end)
         self._note(f"start {name}")
+
+    def look(self) -> None:
+        """Note how full its buffers are: of several looks the least counts."""
+        if isinstance(self._runnable, RoleLoop):
+            self._pressure = min(self._pressure, self._runnable.pressure)
+            self.gauges = {**self.gauges, "pressure": self._pressure}
 
     async def end(self) -> None:
         """Stop the process in order, and do not start it again."""
@@ -150,8 +155,7 @@ class Member:
             self._stop.set()
 
     def _hook(self, report: Report) -> None:
-        self._pressures.append(report.gauges.get("pressure", 0.0))
-        self.gauges = {**report.gauges, "pressure": min(self._pressures)}
+        self.gauges = report.gauges
 
     def _note_end(self, task: asyncio.Task[None]) -> None:
         """Start again what has ended by itself, and remember why."""
