@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from schemas.records import PolicyState
     from streams.operators.contract import StateKey
     from streams.replay.report import ReplayReport
-    from streams.replay.run_again import Running
+    from streams.replay.untaped.run_again import Running
     from streams.trace.manifest import TraceManifest
 
 DIFFERENT = 1  # exit status

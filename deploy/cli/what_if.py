@@ -12,7 +12,7 @@ from deploy.connect.schema_registry import codec_for
 from deploy.errors import UsageError
 from deploy.terminal import echo
 from streams.replay.what_if.comparison import AtHand, WhatIf
-from streams.replay.what_if.difference import ALPHA
+from streams.replay.what_if.outcomes import ALPHA
 from streams.trace.contents import BARS
 from streams.trace.reader import Trace
 

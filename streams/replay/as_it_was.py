@@ -16,15 +16,15 @@ from schemas.records import Observations
 from streams.operators.join.kernel import JoinerSettings
 from streams.operators.selection.kernel import SelectionSettings
 from streams.promotion.copies import Copies
-from streams.replay.played.inputs import TapeInputs
-from streams.replay.played.states import FoldedStates
-from streams.replay.played.tape import PlayedTape
+from streams.replay.played import PlayedTape
+from streams.replay.recording import TapeInputs
 from streams.replay.report import ReplayReport
-from streams.replay.run_again import run_again
-from streams.replay.steps import WISHED, StepChecks
-from streams.replay.written.ends import TapeEnds
-from streams.replay.written.topics import WrittenTopics
+from streams.replay.states import FoldedStates
+from streams.replay.untaped.run_again import run_again
+from streams.replay.untaped.steps import WISHED, StepChecks
+from streams.replay.written import WrittenTopics
 from streams.runtime.process.gc_schedule import gc_less_often
+from streams.tape.ends import TapeEnds
 from streams.tape.reader import chunk_of
 from streams.trace.manifest import TraceError
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from schemas.codec import Codec
     from streams.operators.contract import Record
     from streams.replay.recording import Recording
-    from streams.replay.run_again import Running
+    from streams.replay.untaped.run_again import Running
 
 # Topics whose records are counted for the report.
 COUNTED: Final = (topics.QUERIES, topics.PREDICTIONS, topics.FEEDBACK, topics.OBSERVATIONS)

@@ -21,10 +21,9 @@ from schemas.errors import DecodeError
 from schemas.framing import peek_texts
 from schemas.records import Application, Model, ModelPredictions, Observations, Prediction, Query
 from streams.replay.what_if.changes import ChangeError, changed
-from streams.replay.what_if.difference import difference
 from streams.replay.what_if.forked import Copied
 from streams.replay.what_if.loop import Inputs, Loop, poll_us_of
-from streams.replay.what_if.outcomes import QueryOutcomes
+from streams.replay.what_if.outcomes import QueryOutcomes, difference
 from streams.replay.what_if.recorded_models import RecordedModels, key_of
 from streams.runtime.process.gc_schedule import gc_less_often
 
@@ -36,8 +35,7 @@ if TYPE_CHECKING:
     from streams.operators.contract import Predicted, Record
     from streams.replay.as_it_was import RecordedDeployment
     from streams.replay.recording import Recording
-    from streams.replay.what_if.difference import DifferenceMoment
-    from streams.replay.what_if.outcomes import Numbers
+    from streams.replay.what_if.outcomes import DifferenceMoment, Numbers
 
 
 class Beside(NamedTuple):

@@ -18,7 +18,7 @@ import numpy as np
 
 from schemas.records import ModelOutput, Outcome, Tensor
 from streams.operators.contract import Predicted
-from streams.replay.run_again import outputs_of_run
+from streams.replay.untaped.run_again import outputs_of_run
 from streams.testing import ModelBehaviour
 
 if TYPE_CHECKING:

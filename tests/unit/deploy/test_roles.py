@@ -12,7 +12,7 @@ from deploy.config.settings import Kafka, RecordSection, Settings
 from deploy.roles import BUILDERS, shared
 from schemas import topics
 from schemas.codec import Codec
-from streams.replay.played.kernels import made_again
+from streams.replay.kernels import made_again
 from streams.tape.taped import Taped
 
 if TYPE_CHECKING:

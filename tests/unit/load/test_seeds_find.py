@@ -20,7 +20,7 @@ from streams.operators.join.kernel import Joiner, JoinerSettings
 from streams.operators.selection import answer
 from streams.operators.selection.features import lookup as features
 from streams.promotion import apprentice
-from streams.replay.played.inputs import TapeInputs
+from streams.replay.recording import TapeInputs
 from streams.runtime.role import accumulator as lanes
 from streams.runtime.role.state_queue import StateQueue
 from streams.runtime.stores.base import MemoryStore, WriteResult

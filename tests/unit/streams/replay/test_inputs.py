@@ -7,8 +7,7 @@ from aiokafka.errors import CorruptRecordException
 
 from schemas import topics
 from streams.operators.contract import Batch, Record
-from streams.replay.played.inputs import MissingInputError, TapeInputs
-from streams.replay.recording import MemoryTrace
+from streams.replay.recording import MemoryTrace, MissingInputError, TapeInputs
 from streams.runtime.kafka.fast.whole_batches import records_of
 from streams.tape.calls import RecordRun
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from streams.operators.contract import DeadLetter, Record
     from streams.replay.recording import Recording
     from streams.replay.report import ReplayReport
-    from streams.replay.written.ends import TapeEnds
+    from streams.tape.ends import TapeEnds
 
 _PREFIX: Final = "skysail.error."
 _SOURCES: Final = (topics.QUERIES, topics.PREDICTIONS, topics.FEEDBACK, topics.OBSERVATIONS)

@@ -11,18 +11,18 @@ from schemas.framing import peek_id
 from schemas.records import ModelPredictions, Observations, Prediction
 from streams.operators.contract import BEHIND
 from streams.operators.late_outputs import is_late
-from streams.replay.written.letters import WrittenLetters
-from streams.replay.written.log import Leftover, WrittenLog, digest_of, paired
+from streams.replay.letters import WrittenLetters
+from streams.replay.log import Leftover, WrittenLog, digest_of, paired
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from schemas.codec import Codec
     from streams.operators.contract import DeadLetter, Emit, Record
+    from streams.replay.log import MadeRecord
     from streams.replay.recording import Recording
     from streams.replay.report import ReplayReport
-    from streams.replay.written.ends import TapeEnds
-    from streams.replay.written.log import MadeRecord
+    from streams.tape.ends import TapeEnds
 
 _LONGEST: Final = 200  # characters of a value that is shown
 COMPARED: Final = (topics.PREDICTIONS, topics.OBSERVATIONS, topics.SHADOWS, topics.MODEL_PREDICTIONS)

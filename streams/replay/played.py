@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, cast
 
 from schemas.errors import DecodeError
 from streams.operators.contract import DeadLetter, Emit, EmitBatch, Phase, StateKey, WriteStates
-from streams.replay.played.draws import ColumnDraws
-from streams.replay.played.inputs import MissingInputError
-from streams.replay.played.kernels import made_again
+from streams.replay.kernels import made_again
+from streams.replay.recording import MissingInputError
 from streams.replay.report import CALLS, STATES
-from streams.replay.written.ends import TapeEnd
+from streams.replay.states import ColumnDraws
 from streams.runtime.kafka.fast.whole_batches import emits_of
 from streams.tape.calls import KernelCall, Method, StateMark
+from streams.tape.ends import TapeEnd
 from streams.tape.reader import TapeReader
 from streams.tape.writer import checksum
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from schemas.codec import Codec
     from schemas.records import PolicyState
     from streams.operators.contract import Effects, Loaded, Operator, Ran, Record
-    from streams.replay.played.inputs import TapeInputs
-    from streams.replay.played.kernels import MadeAgain
-    from streams.replay.played.states import FoldedStates
+    from streams.replay.kernels import MadeAgain
+    from streams.replay.recording import TapeInputs
     from streams.replay.report import ReplayReport
-    from streams.replay.written.topics import WrittenTopics
+    from streams.replay.states import FoldedStates
+    from streams.replay.written import WrittenTopics
     from streams.tape.calls import TapeChunk
 
 

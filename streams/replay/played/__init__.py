@@ -1,1 +1,0 @@
-"""The tapes of a trace, played on fresh kernels."""

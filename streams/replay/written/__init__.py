@@ -1,1 +1,0 @@
-"""What a trace says was written, held against what kernels have made again."""
