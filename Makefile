@@ -56,7 +56,6 @@ clean:  ## remove what was set up and produced
 
 $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "Skysail needs Python 3.11 or later; install it, or say where it is: make demo PYTHON=/path/to/python"; exit 1; }
-	@$(HAS_REDIS) || { echo "This machine has no redis-server, and pip has none for $$($(PYTHON) --version). Install one (such as: apt-get install redis-server), or name a Python 3.11 or 3.12: make demo PYTHON=/path/to/python3.12"; exit 1; }
 	@echo "setting up $(VENV) with $(PYTHON)"
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
@@ -68,6 +67,7 @@ $(VENV)/demo.stamp: pyproject.toml $(PINS) $(COMPILED) | $(BIN)/python
 	@touch $@
 
 $(VENV)/test.stamp: pyproject.toml $(PINS) $(COMPILED) | $(BIN)/python
+	@$(HAS_REDIS) || { echo "This machine has no redis-server, and pip has none for $$($(PYTHON) --version). Tests need one: install it (such as: apt-get install redis-server), or name a Python 3.11 or 3.12: make test PYTHON=/path/to/python3.12"; exit 1; }
 	@echo "installing what the tests need, torch included"
 	@$(INSTALL) --no-compile --editable '.[all,dev]'
 	@$(INSTALL) --no-compile --no-deps $(HUMMINGBIRD)

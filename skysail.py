@@ -32,6 +32,7 @@ from schemas.records import (  # noqa: E402
     Tensor,
 )
 from streams.client import Client, UnansweredError  # noqa: E402
+from streams.consumers.consume import consume  # noqa: E402
 from streams.sync import SyncClient  # noqa: E402
 from workers.packages.loading import load_package  # noqa: E402
 from workers.packages.packaging import (  # noqa: E402
@@ -61,6 +62,7 @@ __all__ = [
     "SyncClient",
     "Tensor",
     "UnansweredError",
+    "consume",
     "load_package",
     "package_container",
     "package_files",

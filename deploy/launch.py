@@ -24,11 +24,12 @@ from deploy.config import configuration
 from deploy.config.addresses import connection
 from deploy.config.folder import load_notes
 from deploy.errors import StartError
+from deploy.figures.rendered import targets
 from deploy.local.logs import tail
 from deploy.local.process import ending
 from deploy.local.supervisor import Child, Supervisor
 from deploy.placement import placement, pooling
-from deploy.placement.grouping import RoleProcess, host, is_shared, plan, worker
+from deploy.placement.grouping import GATEWAY, RoleProcess, host, is_shared, plan, worker
 from deploy.process import metrics
 from deploy.process.ports import fault_of, require_free
 from deploy.process.progress import Silent
@@ -60,6 +61,7 @@ PAGE = "control"
 PAGE_S = 10.0
 POLL_MS = 200
 LAST_PORT = 65_535
+TARGETS = "metrics.json"  # beside the settings that the children read
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -122,6 +124,11 @@ class System:
     def restarts(self) -> dict[str, int]:
         """How often each process has been started again."""
         return {child.name: child.restarts for child in self.status()}
+
+    @property
+    def targets_file(self) -> Path:
+        """Where Prometheus finds the processes, if the settings ask for metrics."""
+        return self._folder / TARGETS
 
     def status(self) -> tuple[ChildStatus, ...]:
         """Describe every child."""
@@ -221,6 +228,7 @@ class System:
             self._homes |= {worker(model).name: self._homes["selection"] for model in inline}
         children = [self._child(process) for process in planned]
         self._require_ports({child.name for child in children})  # and those of models that were published before
+        self._write_targets()
         reports = KafkaTail(connection(self._settings, "skysail-launch"), (names.REPORTS,))
         await reports.start()
         self._supervisor = Supervisor(children, grace_s=PATIENCE_S)
@@ -293,6 +301,7 @@ class System:
                 continue
             if self._settings.metrics.port:
                 self.metrics_ports[process.name] = self._next_port()
+                self._write_targets()
             await asyncio.to_thread(self._supervisor.add, self._child(process))
             what = f"model {process.model}" if process.model is not None else f"pool {process.pool}"
             _log.info("%s is new here: %s starts (log %s)", what, process.name, self.log(process.name))
@@ -320,6 +329,13 @@ class System:
             port += 1
         return port
 
+    def _write_targets(self) -> None:
+        """Tell Prometheus where the processes are, in a file that it follows (`file_sd_configs`)."""
+        if self.metrics_ports:
+            anew = self.targets_file.with_suffix(".new")
+            anew.write_text(targets(self._settings.metrics.host, self.metrics_ports))
+            anew.replace(self.targets_file)  # who reads it meanwhile finds a whole one
+
     def _foreseen(self) -> set[str]:
         """Return the processes that the settings alone start, and set their ports."""
         planned = plan(self._settings, self._settings.models, self._replicas, several=self._several)
@@ -329,6 +345,8 @@ class System:
     def _require_ports(self, names: set[str]) -> None:
         page, figures = self._settings.control, self._settings.metrics
         wanted = {"the live page (control.port)": (page.host, page.port)} if PAGE in names else {}
+        if GATEWAY in self._settings.roles:
+            wanted["the gateway (gateway.port)"] = self._settings.gateway.host, self._settings.gateway.port
         wanted |= {f"metrics of {name} (metrics.port)": (figures.host, p) for name, p in self.metrics_ports.items()}
         require_free(wanted)
 

@@ -1,6 +1,6 @@
 """The composition root: builds roles from settings and runs any set of them in this process.
 
-settings ─▶ connection, codec, clock, one producer ─▶ selection │ joiner │ learner │ worker │ record ─▶ run_process
+settings ─▶ connection, codec, clock, one producer ─▶ selection │ joiner │ … │ record │ gateway ─▶ run_process
                                                      control: a Faust app beside them
 
 A process loads only what its own roles need: each builder imports its part of the system itself. The client of Redis is
@@ -20,8 +20,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from deploy.config.addresses import connection, redis_place, redis_url
+from deploy.config.addresses import connection, redis_url
 from deploy.config.folder import STATE, load_notes, private
+from deploy.connect.stores import state_store, store_server
 from deploy.errors import StartError, UsageError
 from deploy.process.log_roles import Named
 from deploy.process.metrics import exporting
@@ -50,9 +51,11 @@ if TYPE_CHECKING:
     from deploy.config.settings import Settings
     from schemas.codec import Codec
     from schemas.records import Model, Plan
+    from streams.client import Client
     from streams.control.app import ControlOptions
     from streams.control.carry.planning import Planning
     from streams.control.carry.promoting import Follow, Promoting
+    from streams.gateway.role import GatewayRole
     from streams.operators.contract import Record
     from streams.operators.join.kernel import JoinerSettings
     from streams.recorder.role import RecordRole
@@ -61,7 +64,8 @@ if TYPE_CHECKING:
     from streams.runtime.ports import Executors
     from streams.runtime.process.run import Runnable
     from streams.runtime.role.loop import RoleLoop
-    from streams.runtime.stores.redis import RedisFeatures, RedisStore
+    from streams.runtime.stores.base import FeatureStore, StateStore
+    from streams.runtime.stores.redis import RedisFeatures
     from streams.topology import Node
     from workers.packages.disk_cache import DiskCache
     from workers.runner import Worker
@@ -262,6 +266,7 @@ def mapping(common: Shared, decides: Runnable | None = None) -> RoleLoop:
         common: of the process.
         decides: selection, where it runs here: nothing is mapped before it is ready, as its time would run out.
     """
+    from deploy.connect.mapped_schemas import MappedSchemas
     from streams.mapping.kernel import TopicMapper
     from streams.runtime.mapped_topics import counting
     from streams.runtime.role.loop import RoleLoop
@@ -270,7 +275,8 @@ def mapping(common: Shared, decides: Runnable | None = None) -> RoleLoop:
     kernel = TopicMapper(common.codec, common.settings.partitions, counts)
     ready = decides.ready if isinstance(decides, RoleLoop) else None
     prepare = counting(common.codec, common.transport.partitions, counts, ready)
-    return _loop(_role("mapping", common), Fronted(kernel), common, prepare=prepare)
+    schemas = MappedSchemas(common.settings)
+    return _loop(_role("mapping", common), Fronted(kernel), common, features=schemas, prepare=prepare)
 
 
 def record(common: Shared) -> RecordRole:
@@ -299,8 +305,68 @@ def record(common: Shared) -> RecordRole:
     return RecordRole(recorder, reporting, writer.close)
 
 
+def gateway(common: Shared) -> GatewayRole:
+    """Build the role that serves HTTP.
+
+    Raises:
+        StartError: its port is taken, or its certificate cannot be read.
+    """
+    from streams.gateway.application import GatewayApplication, GatewayParts
+    from streams.gateway.asking import Asking
+    from streams.gateway.bodies import Bodies
+    from streams.gateway.catalog import Catalog
+    from streams.gateway.figures import GatewayFigures
+    from streams.gateway.memory import ReplyMemory
+    from streams.gateway.role import GatewayRole
+    from streams.gateway.server import GatewayServer, Listening
+    from streams.gateway.tokens import BearerTokens
+
+    given, now_us = common.settings.gateway, common.clock.now_us
+    catalog = Catalog(common.codec)
+    parts = GatewayParts(
+        Asking(lambda: _client(common), now_us, given.rows, given.timeout_s),
+        catalog,
+        Bodies(given.body_kib << 10, given.bodies_mib << 20, given.within_s),
+        ReplyMemory(given.memory_mib << 20),
+        BearerTokens(given.tokens.get_secret_value() if given.tokens else ""),
+        GatewayFigures(now_us),
+        now_us,
+        lambda: catalog.is_read,
+        VERSION,
+        given.application,
+        frozenset(given.origins),
+    )
+    place = Listening(given.host, given.port, given.connections, given.within_s, given.certificate, given.key)
+    if fault := fault_of(given.host, given.port):
+        raise StartError(f"the gateway cannot listen: {fault}; stop that process, or set gateway.port")
+    try:
+        server = GatewayServer(GatewayApplication(parts), place)
+    except OSError as error:
+        raise StartError(f"the gateway cannot listen: {error}; see gateway.certificate, gateway.key") from error
+    node = topology.build((), common.settings.partitions).node("gateway")
+    followed = [name for name in node.follows if name != topics.PREDICTIONS]
+    return GatewayRole(
+        common.name("gateway"),
+        parts,
+        server,
+        lambda: KafkaBroadcast(common.kafka, followed),
+        common.transport,
+        common.codec.encode,
+        common.hooks,
+        tells_process=common.tells_process("gateway"),
+    )
+
+
+def _client(common: Shared) -> Client:
+    from deploy.config.addresses import properties
+    from streams.client import Client
+
+    place = common.settings.kafka.bootstrap, common.settings.prefix, properties(common.settings)
+    return Client(*place, codec=common.codec, clock=common.clock, partitions=common.settings.partitions)
+
+
 BUILDERS: Mapping[str, Callable[[Shared], Runnable]] = {
-    "joiner": joiner, "learner": learner, "mapping": mapping, "record": record,
+    "joiner": joiner, "learner": learner, "mapping": mapping, "record": record, "gateway": gateway,
 }  # fmt: skip
 
 
@@ -422,9 +488,9 @@ def _loop(
     fronted: Fronted,
     common: Shared,
     about: Mapping[str, Any] | None = None,
-    store: RedisStore | None = None,
+    store: StateStore | None = None,
     executors: Executors | None = None,
-    features: RedisFeatures | None = None,
+    features: FeatureStore | None = None,
     asked_now: HeardAsking | None = None,
     prepare: Prepare | None = None,
 ) -> RoleLoop:
@@ -459,10 +525,8 @@ def _features(common: Shared) -> RedisFeatures:
     return RedisFeatures(RedisSettings(place, common.settings.prefix))
 
 
-def _store(common: Shared) -> RedisStore:
-    from streams.runtime.stores.redis import RedisSettings, RedisStore
-
-    return RedisStore(RedisSettings(redis_url(common.settings), common.settings.prefix), common.codec)
+def _store(common: Shared) -> StateStore:
+    return state_store(common.settings, common.codec)
 
 
 async def run(
@@ -582,7 +646,7 @@ def _page(common: Shared, data: Path) -> ControlOptions:
         data=data,
         credentials=login,
         member=given.kafka.member,
-        redis=redis_place(given),
+        redis=store_server(given),
         names=given.control.names,
         hooks=common.hooks,
         promoting=_promoting(common),

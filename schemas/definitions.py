@@ -21,6 +21,7 @@ RECORDS: tuple[type, ...] = (
     records.ModelPredictions,
     records.Prediction,
     records.Feedback,
+    records.KeyedFeedback,
     records.Observation,
     records.Observations,
     records.Application,

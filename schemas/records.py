@@ -193,6 +193,19 @@ class ModelOutput(NamedTuple):
     reconstructed: bool = (
         False  # answer and scores are not the model's own, which is missing: a parity model's sum tells
     )
+    # Of applications with `timings`; else, and where no batch answered (the cache did, or nothing), 0.
+    waited_us: int = 0  # from when its worker had the row until its batch began
+    predict_us: int = 0  # how long its batch took
+    batch_rows: int = 0  # rows of its batch
+
+    def timed(self, waited_us: int, predict_us: int, batch_rows: int) -> ModelOutput:
+        """Return it with these times."""
+        return self._replace(waited_us=waited_us, predict_us=predict_us, batch_rows=batch_rows)
+
+    @property
+    def times(self) -> tuple[int, int, int]:
+        """What `timed` takes."""
+        return self.waited_us, self.predict_us, self.batch_rows
 
 
 class LabelSet(NamedTuple):
@@ -284,6 +297,19 @@ class Feedback(NamedTuple):
     label: Value | None = None
     loss: float | None = None  # in [0, 1]
     sent_us: int = 0
+
+
+class KeyedFeedback(NamedTuple):
+    """What the application learnt later about the last answer of a context. Key: the context."""
+
+    query_id: str  # empty: it is looked up
+    application: str
+    context: str
+    within_us: int  # how old that answer is at most
+    label: Value | None = None
+    loss: float | None = None  # in [0, 1]
+    sent_us: int = 0  # the answer is the last one before
+    revises: bool = False  # `context` is a query's id, about which the last record counts
 
 
 class VersionLoss(NamedTuple):
@@ -387,6 +413,7 @@ class Application:
     sources: tuple[Source, ...] = ()  # of features that stand before a query's own, in this order
     stages: tuple[Stage, ...] = ()  # its graph; without one its models are asked about the query, and nothing else is
     mapping: str = ""  # what it reads and writes of others' topics: `from`, `to`, `feedback` as JSON; "" = nothing
+    timings: bool = False  # outputs in its predictions say how long rows waited, and about their batch
 
     @property
     def asks(self) -> tuple[str, ...]:

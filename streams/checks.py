@@ -227,6 +227,8 @@ class _TopicComparison:
             yield from self._cleanup(topic, config["cleanup.policy"])
         if "retention.ms" in config:
             yield from self._retention(topic, int(config["retention.ms"]))
+        if "retention.bytes" in config:
+            yield from self._bound(topic, int(config["retention.bytes"]))
         if "message.timestamp.type" in config:
             yield from self._timestamps(topic, config["message.timestamp.type"])
         if SIZE in config:
@@ -256,6 +258,14 @@ class _TopicComparison:
         if too_short:
             why = f"roles read back {topic.needed_ms} ms when they start, and would forget what they knew"
         yield self._set(topic, "retention.ms", retention_ms, topic.retention_ms, why, fault=too_short)
+
+    def _bound(self, topic: Topic, most_bytes: int) -> Iterator[Finding]:
+        """Compare how much a topic may take; where nothing is said, whoever set a bound knows why."""
+        if topic.most_bytes in (0, most_bytes):
+            return
+        is_less = 0 <= most_bytes < topic.most_bytes
+        why = "the oldest go before their time" if is_less else "it may take more of the brokers' disks than is meant"
+        yield self._set(topic, "retention.bytes", most_bytes, topic.most_bytes, why, fault=False)
 
     def _timestamps(self, topic: Topic, kind: str) -> Iterator[Finding]:
         if kind == topic.timestamps or topic.value == VERBATIM or topic.cleanup == "compact":

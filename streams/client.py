@@ -20,27 +20,32 @@ import logging
 import os
 import random
 import secrets
-import uuid
+from itertools import islice, repeat
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from schemas import topics
 from schemas.codec import MAX_TEXT, Codec, over_text
-from schemas.errors import DecodeError, OversizedError
+from schemas.errors import DecodeError, OversizedError, SchemaError
 from schemas.framing import peek_id
+from schemas.ids import DRAWN_BITS
+from schemas.ids import query_id as drawn_id
 from schemas.inputs import Row, as_candidates, as_features, as_input, as_label
 from schemas.records import Features, Feedback, Prediction, Query
+from schemas.rows import each_input
 from schemas.sizes import MAX_BYTES
 from streams.client_transport import KafkaClientTransport
 from streams.runtime.clock import SystemClock
-from streams.runtime.errors import BrokerUnavailableError, StreamError
+from streams.runtime.errors import BrokerUnavailableError, RecordRefusedError, StreamError
 from streams.runtime.kafka.connection import KafkaConnection
 from streams.topology import partition_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
     from types import TracebackType
     from typing import NoReturn, Self
 
+    from schemas.records import Input
+    from schemas.rows import Rows
     from streams.operators.contract import Record
     from streams.runtime.clock import Clock
 
@@ -50,6 +55,8 @@ logging.getLogger("streams").addHandler(logging.NullHandler())
 
 # A query is answered by its deadline; after this time no answer will come.
 TIMEOUT_S = 10.0
+# Rows under way at the same time: a cheap model answers them in tens of milliseconds.
+AT_ONCE = 500
 _TOKEN_BYTES = 8  # too long to be guessed while the query is under way
 _CONTEXTS, _USUAL_BYTES = (
     65_536,
@@ -72,6 +79,13 @@ class _Awaited(NamedTuple):
         """Tell whether a prediction answers this query, not another one with its id."""
         asked = self.query.application, self.query.context, self.query.reply_token
         return record.partition == self.partition and (*prediction[1:3], prediction.reply_token) == asked
+
+    def outcome(self) -> Prediction | Exception | None:
+        """Return its answer, or what has become of it; None = there is none yet."""
+        if not self.future.done():
+            return None
+        fault = self.future.exception()
+        return fault if isinstance(fault, Exception) else self.future.result()
 
 
 class _Home(NamedTuple):
@@ -118,7 +132,7 @@ class Client:
         prefix: of the deployment's topics.
         properties: of the Kafka clients, in aiokafka's words (`security_protocol`, `sasl_mechanism`, ...).
         codec: of the records; without one, Avro single-object encoding.
-        seed: makes ids repeatable; without it they are random.
+        seed: makes ids repeatable, but for the time in them; without it they are random.
         transport: the way to Kafka; tests bring their own.
         clock: stamps what is sent.
         max_input_kib: the largest query, as the deployment's setting of this name; a `codec` has its own bound.
@@ -262,6 +276,131 @@ class Client:
             self._warn_if_cut(slo_ms, prediction)
         return prediction
 
+    async def predict_many(
+        self,
+        application: str,
+        rows: Rows,
+        *,
+        contexts: Sequence[str | None] | None = None,
+        query_ids: Sequence[str] | None = None,
+        slo_ms: float | None = None,
+        priority: int = 0,
+        version: str | None = None,
+        at_most: int = AT_ONCE,
+        timeout_s: float = TIMEOUT_S,
+    ) -> list[Prediction | Exception]:
+        """Ask about many rows and await all predictions.
+
+        Rows are sent together, so that workers batch them. A million rows are no task for a client: load the model
+        (`skysail.load_package`) and call it.
+
+        Args:
+            application: which application is asked.
+            rows: a data frame of pandas or polars, an array, or any iterable of rows as `predict` takes them.
+            contexts: one a row, None where it has none.
+            query_ids: one a row.
+            slo_ms: the objective of each query, from when it is sent.
+            priority: of all; a low one lets others pass.
+            version: as of `predict`.
+            at_most: rows under way at the same time. More than the models answer within the objective get the default.
+            timeout_s: how long to wait at most for rows that are under way together.
+
+        Returns:
+            One a row, in order: its prediction, or the exception that `predict` would raise. Nothing of this is raised.
+            Once Kafka does not take rows in time, all further ones have that `BrokerUnavailableError`.
+
+        Raises:
+            ValueError: contexts or ids are not as many as rows, or an id is there twice.
+            TypeError: `rows` is one row.
+        """
+        self._check_here()
+        now_us, given = self._clock.now_us, self._given(each_input(rows), contexts, query_ids)
+        found: list[Prediction | Exception] = []
+        while chunk := [*islice(given, max(1, at_most))]:
+            blank = Query("", application, "", None, now_us(), slo_ms, priority, version=version)
+            queries = [
+                x if isinstance(x, Exception) else self._filled(blank, name, x, context) for name, context, x in chunk
+            ]
+            answers, is_taken = await self._ask_together(queries, timeout_s)
+            found += answers
+            lost = None if is_taken else next((one for one in answers if isinstance(one, BrokerUnavailableError)), None)
+            if lost is not None:
+                return found + [lost] * sum(1 for _ in given)
+        if slo_ms is not None:
+            for answer in found:
+                if isinstance(answer, Prediction):
+                    self._warn_if_cut(slo_ms, answer)
+        return found
+
+    def _filled(self, blank: Query, name: str, given: Input, context: str | None) -> Query:
+        return blank._replace(query_id=name, input=given, context=context, reply_token=secrets.token_hex(_TOKEN_BYTES))
+
+    def _given(
+        self,
+        inputs: Iterable[Input | Exception],
+        contexts: Sequence[str | None] | None,
+        query_ids: Sequence[str] | None,
+    ) -> Iterator[tuple[str, str | None, Input | Exception]]:
+        """Yield id, context and input of each row."""
+        if query_ids is not None and len({*query_ids}) < len(query_ids):
+            raise ValueError("query_ids: one is there twice")
+        beside = [
+            (what, those) for what, those in (("contexts", contexts), ("query_ids", query_ids)) if those is not None
+        ]
+        inputs = [*inputs] if beside else inputs
+        for what, those in beside:
+            if len(those) != len(inputs):  # type: ignore[arg-type] # a list by now
+                raise ValueError(f"{what}: {len(those)} for {len(inputs)} rows")  # type: ignore[arg-type]
+        named = iter(self._new_id, None) if query_ids is None else query_ids
+        return zip(named, repeat(None) if contexts is None else contexts, inputs, strict=False)
+
+    async def _ask_together(
+        self, queries: Sequence[Query | Exception], timeout_s: float
+    ) -> tuple[list[Prediction | Exception], bool]:
+        """Return what becomes of each query, and whether Kafka has taken them."""
+        asked, records = self._begun(queries)
+        is_taken, refused = False, dict[int, RecordRefusedError]()
+        try:
+            async with asyncio.timeout(timeout_s):
+                refused = await self._post(topics.QUERIES, records)
+                is_taken = True
+                if futures := [one.future for one in asked if isinstance(one, _Awaited)]:
+                    await asyncio.wait(futures)
+        except TimeoutError:
+            pass
+        finally:
+            for one in asked:
+                if isinstance(one, _Awaited):
+                    self._waiting.pop(one.query.query_id, None)
+        tell = self._advice if is_taken else self._not_taken
+        kind = UnansweredError if is_taken else BrokerUnavailableError
+        return [
+            one
+            if isinstance(one, Exception)
+            else one.outcome() or refused.get(one.partition) or kind(tell(one.query, timeout_s))
+            for one in asked
+        ], is_taken
+
+    def _begun(
+        self, queries: Sequence[Query | Exception]
+    ) -> tuple[list[_Awaited | Exception], list[tuple[bytes, str | None, bytes]]]:
+        """Expect answers; return who waits, or what is wrong with a query, and key, context and value of those sent."""
+        asked: list[_Awaited | Exception] = []
+        records: list[tuple[bytes, str | None, bytes]] = []
+        for query in queries:
+            if isinstance(query, Exception):
+                asked.append(query)
+                continue
+            try:
+                value = self._encoded(query)
+                self._expect(query)
+            except (SchemaError, ValueError, BrokerUnavailableError) as error:
+                asked.append(error)
+            else:
+                asked.append(self._waiting[query.query_id])
+                records.append((_key(query.query_id, query.context), query.context, value))
+        return asked, records
+
     def _warn_if_cut(self, slo_ms: float, prediction: Prediction) -> None:
         """Log, once for each application, that a query had less time than it asked for."""
         had_us, name = prediction.deadline_us - prediction.sent_us, prediction.application
@@ -315,6 +454,47 @@ class Client:
         ]
         await self._transport.send(topics.FEATURES, 0, records)
 
+    async def ask(self, queries: Sequence[Query], timeout_s: float = TIMEOUT_S) -> list[Prediction]:
+        """Ask queries that are made already, in one batch for each partition, and await all their predictions.
+
+        Args:
+            queries: with ids that differ, and a reply token each.
+            timeout_s: how long to wait for the last one at most.
+
+        Returns:
+            predictions in the order of the queries.
+
+        Raises:
+            UnansweredError: one of them was not answered in time.
+            BrokerUnavailableError: Kafka did not take them in time, or predictions can no longer be read.
+            SchemaError: one of them is too large; none was sent then.
+        """
+        futures, is_taken = list[asyncio.Future[Prediction]](), False
+        try:
+            for query in queries:
+                futures.append(self._expect(query))
+            async with asyncio.timeout(timeout_s):
+                await self.send(queries)
+                is_taken = True
+                return [await future for future in futures]
+        except TimeoutError:
+            if not is_taken:
+                raise BrokerUnavailableError(self._not_taken(queries[0], timeout_s)) from None
+            late = next(
+                q for q, future in zip(queries, futures, strict=True) if future.cancelled() or not future.done()
+            )
+            raise UnansweredError(self._advice(late, timeout_s)) from None
+        finally:
+            for query, future in zip(queries, futures, strict=False):
+                self._waiting.pop(query.query_id, None)
+                if not future.cancel() and not future.cancelled():
+                    future.exception()  # it is seen: the first one has been raised
+
+    async def lost(self) -> None:
+        """Return when predictions can no longer be read: then a new client is needed."""
+        if self._reader is not None:
+            await asyncio.wait([self._reader])
+
     async def send(self, queries: Iterable[Query]) -> None:
         """Send many queries, one batch for each partition; returns when they are acknowledged."""
         await self._produce(topics.QUERIES, ((query, query.context) for query in queries))
@@ -330,12 +510,27 @@ class Client:
 
     async def _produce(self, topic: str, items: Iterable[tuple[Query | Feedback, str | None]]) -> None:
         self._check_here()
+        made = [(_key(record.query_id, context), context, self._encoded(record)) for record, context in items]
+        for fault in (await self._post(topic, made)).values():
+            raise fault
+
+    async def _post(
+        self, topic: str, records: Iterable[tuple[bytes, str | None, bytes]]
+    ) -> dict[int, RecordRefusedError]:
+        """Send values with their keys and contexts, one batch for each partition; return who has refused a record."""
         batches: dict[int, list[tuple[bytes, bytes]]] = {}
-        for record, context in items:
-            key = (record.query_id if context is None else context).encode()
-            partition = self._place(key, context)
-            batches.setdefault(partition, []).append((key, self._encoded(record)))
-        await asyncio.gather(*(self._transport.send(topic, p, records) for p, records in batches.items()))
+        for key, context, value in records:
+            batches.setdefault(self._place(key, context), []).append((key, value))
+        sent = [self._transport.send(topic, partition, pairs) for partition, pairs in batches.items()]
+        if len(sent) == 1:  # as of one query: a task of its own takes 8 us
+            return await _refusals(sent[0], *batches)
+        refused: dict[int, RecordRefusedError] = {}
+        for partition, told in zip(batches, await asyncio.gather(*sent, return_exceptions=True), strict=True):
+            if isinstance(told, RecordRefusedError):
+                refused[partition] = told
+            elif told is not None:
+                raise told
+        return refused
 
     def _encoded(self, record: Query | Feedback) -> bytes:
         try:
@@ -363,7 +558,7 @@ class Client:
         if query.query_id in self._waiting:
             raise ValueError(f"query {query.query_id} is already being asked; ids must differ")
         future = asyncio.get_running_loop().create_future()
-        partition = self._place((query.query_id if query.context is None else query.context).encode(), query.context)
+        partition = self._place(_key(query.query_id, query.context), query.context)
         self._waiting[query.query_id] = _Awaited(query, partition, future)
         return future
 
@@ -410,9 +605,8 @@ class Client:
                 awaited.future.set_exception(BrokerUnavailableError(message))
 
     def _new_id(self) -> str:
-        if self._ids is None:
-            return uuid.uuid4().hex
-        return uuid.UUID(int=self._ids.getrandbits(128), version=4).hex
+        drawn = secrets.randbits(DRAWN_BITS) if self._ids is None else self._ids.getrandbits(DRAWN_BITS)
+        return drawn_id(self._clock.now_us(), drawn)
 
     def _not_taken(self, query: Query, timeout_s: float) -> str:
         return (
@@ -428,6 +622,20 @@ class Client:
             " the topics fit (`skysail topics check`; where partitions were added, name those that are served:"
             " Client(..., partitions=...)), and what arrived (`skysail tail queries`)"
         )
+
+
+def _key(query_id: str, context: str | None) -> bytes:
+    """Return the key of a query's records."""
+    return (query_id if context is None else context).encode()
+
+
+async def _refusals(sending: Awaitable[None], partition: int) -> dict[int, RecordRefusedError]:
+    """Send a batch; return the refusal of one of its records, by its partition."""
+    try:
+        await sending
+    except RecordRefusedError as fault:
+        return {partition: fault}
+    return {}
 
 
 def _asked(prediction: Prediction | str, context: str | None) -> tuple[str, str | None]:

@@ -7,13 +7,11 @@ with SyncClient("127.0.0.1:9092") as client:
 
 from __future__ import annotations
 
-import asyncio
 import functools
-import os
-import threading
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from streams.client import Client
+from streams.runtime.loop_thread import LoopThread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -32,7 +30,7 @@ def _waiting(
 
     @functools.wraps(ask)
     def wait(self: SyncClient, /, *arguments: _P.args, **named: _P.kwargs) -> _T:
-        return self._do(ask(self._client, *arguments, **named))
+        return self._thread.do(ask(self._client, *arguments, **named))
 
     return wait
 
@@ -46,9 +44,7 @@ class SyncClient:
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         self._client = Client(*arguments, **named)
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None  # one for each `with`
-        self._process = os.getpid()
+        self._thread = LoopThread("client", "with SyncClient(...)")
 
     def __enter__(self) -> Self:
         """Connect.
@@ -56,16 +52,11 @@ class SyncClient:
         Raises:
             RuntimeError: it is connected already.
         """
-        if self._thread is not None:
-            raise RuntimeError("this client is connected already; use it inside its `with`, from any thread")
-        is_serving, self._process = threading.Event(), os.getpid()
-        self._thread = threading.Thread(target=self._serve, args=(is_serving,), name="skysail.client", daemon=True)
         self._thread.start()
-        is_serving.wait()
         try:
-            self._do(self._client.connect())
+            self._thread.do(self._client.connect())
         except BaseException:
-            self._end()
+            self._thread.stop()
             raise
         return self
 
@@ -74,32 +65,11 @@ class SyncClient:
     ) -> None:
         """Send what is pending and disconnect."""
         try:
-            self._do(self._client.close())
+            self._thread.do(self._client.close())
         finally:
-            self._end()
+            self._thread.stop()
 
     predict = _waiting(Client.predict)
+    predict_many = _waiting(Client.predict_many)
     feedback = _waiting(Client.feedback)
     set_features = _waiting(Client.set_features)
-
-    def _do(self, job: Coroutine[object, None, _T]) -> _T:
-        if self._thread is not None and self._process != os.getpid():
-            job.close()
-            raise RuntimeError("this client was connected in another process: connect after the fork")
-        if self._loop is None or self._thread is None or not self._thread.is_alive():
-            job.close()
-            raise RuntimeError("this client is not connected; use it inside `with SyncClient(...)`")
-        return asyncio.run_coroutine_threadsafe(job, self._loop).result()
-
-    def _serve(self, is_serving: threading.Event) -> None:
-        with asyncio.Runner() as runner:
-            self._loop = runner.get_loop()
-            self._loop.call_soon(is_serving.set)
-            self._loop.run_forever()
-
-    def _end(self) -> None:
-        thread, self._thread = self._thread, None
-        if self._loop is None or thread is None:
-            return
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        thread.join()

@@ -78,6 +78,7 @@ class Topic:
     # unpack a stranger's gigabytes. What is kept for long is compressed there: observations are much alike.
     compression: Literal["", "uncompressed", "zstd"] = ""
     index_bytes: int = 0  # of each of a segment's two indexes; 0 = the broker's 10 MiB
+    most_bytes: int = 0  # of each partition: beyond it the oldest records go, however young; 0 = as many as come
 
     def config(self) -> dict[str, str]:
         """Return the topic's configuration as Kafka names it."""
@@ -88,6 +89,7 @@ class Topic:
             "message.timestamp.type": self.timestamps,
             **({"compression.type": self.compression} if self.compression else {}),
             **({"segment.index.bytes": str(self.index_bytes)} if self.index_bytes else {}),
+            **({"retention.bytes": str(self.most_bytes)} if self.most_bytes else {}),
             **kept,
         }
 
@@ -160,6 +162,7 @@ def build(
     retention_ms: Mapping[str, int] | None = None,
     record_bytes: int = MAX_BYTES,
     hosts: Mapping[str, Iterable[str]] | None = None,
+    most_bytes: Mapping[str, int] | None = None,
 ) -> Topology:
     """Build the topology of a deployment.
 
@@ -172,9 +175,14 @@ def build(
         retention_ms: how long topics on the circle of data are kept, by name, where it is not the usual time.
         record_bytes: the largest value of any record; topics take it whole.
         hosts: models that share a process, by pool; the other ones have a worker each.
+        most_bytes: how much of a topic on the circle of data is kept, by name, over all of its partitions.
     """
     names, counts, kept = tuple(sorted(set(models))), model_partitions or {}, retention_ms or {}
-    circle = [replace(one, retention_ms=kept.get(one.name, one.retention_ms)) for one in _circle(partitions, window_ms)]
+    bounds = {name: most // partitions for name, most in (most_bytes or {}).items()}
+    circle = [
+        replace(one, retention_ms=kept.get(one.name, one.retention_ms), most_bytes=bounds.get(one.name, 0))
+        for one in _circle(partitions, window_ms)
+    ]
     asked = [_asked(name, counts.get(name, topics.MODEL_PARTITIONS)) for name in names]
     consumed = [
         replace(one, max_bytes=max(one.max_bytes, record_bytes + ROOM_BYTES)) for one in (*circle, *_settings(), *asked)
@@ -287,7 +295,8 @@ def _nodes(models: tuple[str, ...], hosts: Mapping[str, tuple[str, ...]]) -> tup
         Node(
             "joiner",
             consumes=(topics.PREDICTIONS, topics.SHADOWS, topics.FEEDBACK),
-            produces=(topics.OBSERVATIONS, topics.CALLS, topics.REPORTS),
+            # Feedback: what feedback by key is about.
+            produces=(topics.OBSERVATIONS, topics.FEEDBACK, topics.CALLS, topics.REPORTS),
             follows=_CONFIG,
             group="joiner",
         ),
@@ -304,6 +313,12 @@ def _nodes(models: tuple[str, ...], hosts: Mapping[str, tuple[str, ...]]) -> tup
             produces=(topics.QUERIES, topics.FEEDBACK, topics.dead_letters(topics.MAPPING), topics.REPORTS),
             follows=(topics.APPLICATIONS,),
             group="mapping",
+        ),
+        Node(
+            "gateway",  # it reads answers from their present end
+            consumes=(),
+            produces=(topics.QUERIES, topics.FEEDBACK, topics.REPORTS),
+            follows=(*_CONFIG, topics.PREDICTIONS),
         ),
         Node("record", consumes=(), produces=(topics.REPORTS,), follows=RECORDED),
         _control(),

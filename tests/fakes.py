@@ -417,6 +417,8 @@ class ScriptedKernel(Operator):
     starts: list[dict[int, int]] = field(default_factory=list)
     revoked: list[tuple[int, ...]] = field(default_factory=list)
     held: int = 0
+    topics: frozenset[str] | None = None
+    whole: frozenset[str] = frozenset()
     spread: object = None
     is_getting_ready: bool = False
     has_written: bool = False
@@ -428,7 +430,7 @@ class ScriptedKernel(Operator):
         """Return what the script says."""
         wake = self.wakes[0] if self.wakes else None
         read_back = ReadBack(self.window_us, self.others, has_written=self.has_written)
-        group = GroupNeeds(spread=self.spread, is_getting_ready=self.is_getting_ready)
+        group = GroupNeeds(self.topics, self.spread, self.is_getting_ready, self.whole)
         return Needs(wake, self.held, self.pauses, read_back=read_back, group=group)
 
     def on_phase(self, phase: Phase, now_us: int) -> Effects:

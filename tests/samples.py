@@ -12,6 +12,7 @@ from schemas.records import (
     Feedback,
     Input,
     JoinStatus,
+    KeyedFeedback,
     LabelSet,
     Model,
     ModelOutput,
@@ -190,6 +191,7 @@ FULL: tuple[object, ...] = (
         *("the epoch is over", ("good moves from host.small@2 to host.small: host.small@2 would be 104% busy",)),
     ),
     Features((0.5, -1e300), 7),
+    KeyedFeedback("", "digits", "ann", 1_800_000_000, "seven", 0.5, NOW_US, revises=True),
 )
 
 BARE: tuple[object, ...] = (
@@ -210,6 +212,7 @@ BARE: tuple[object, ...] = (
     Profile("good", "1", (), ()),
     Plan("small", 0, 0, 0, (), (), ""),
     Features(()),
+    KeyedFeedback("", "digits", "ann", 1),
 )
 
 ALL = FULL + BARE

@@ -1,4 +1,4 @@
-"""`skysail feedback`: the true answer of one query, from a shell."""
+"""`skysail feedback`: the true answer of one query, from a shell; and what is made of topics of feedback."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from deploy.cli.common import Verb, json_option, print_json, with_settings
+from deploy.cli import mapped
+from deploy.cli.common import VerbGroup, json_option, print_json, with_settings
 from deploy.config.addresses import connection
 from deploy.connect.clients import answering, asking
 from deploy.connect.schema_registry import codec_for
@@ -33,7 +34,10 @@ EXAMPLES = """\
 skysail feedback 5f0c... --label 3
 skysail feedback 5f0c... --loss 0.25 --context user-17
 skysail feedback 5f0c... --label 3 --wait 5
+skysail feedback tell check --label 3   of a query whose id is the name of a command
+skysail feedback check fraud            the last hundred records of each topic of feedback
 """
+_TELL, _CHECK = "tell", "check"
 CAUSE, MESSAGE = "skysail.error.cause", "skysail.error.message"
 REFUSED = frozenset({topics.dead_letters(topics.FEEDBACK)})
 POLL_MS = 200
@@ -47,7 +51,39 @@ class Fate(NamedTuple):
     message: str = ""  # why it was refused, for a person
 
 
-@click.command(cls=Verb, epilog=EXAMPLES)
+class _FeedbackVerbs(VerbGroup):
+    """A group whose usual command needs no name: what is no command is the id of a query."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Name the usual command, unless another one is named, or help is asked for."""
+        if args and args[0] not in (*self.commands, *ctx.help_option_names):
+            args = [_TELL, *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group(cls=_FeedbackVerbs, epilog=EXAMPLES)
+def feedback() -> None:
+    """Report the true answer of a query: skysail feedback QUERY_ID --label LABEL; or check topics of feedback.
+
+    `tell` need not be written, unless the query's id is the name of a command.
+    """
+
+
+@feedback.command(_CHECK)
+@click.argument("name", metavar="APPLICATION")
+@mapped.count_option
+@json_option
+@with_settings
+def check(settings: Settings, name: str, count: int, *, as_json: bool) -> None:
+    """Map the last records of each topic from which APPLICATION learns, and print which queries they are about.
+
+    Queries are looked for in the topic of `from`, or among those that clients have asked. Nothing is written. The
+    application is taken as the settings say it, else as it is deployed. Exits with 1 if a record cannot be mapped.
+    """
+    mapped.check(settings, name, count, as_json=as_json, feedback_alone=True)
+
+
+@feedback.command(_TELL)
 @click.argument("query_id")
 @click.option("--label", help="The true answer: a number, a text, or a list of scores ('\"3\"' is a text).")
 @click.option("--loss", type=click.FloatRange(0, 1), help="The loss of the answer, instead of a label.")
@@ -55,7 +91,7 @@ class Fate(NamedTuple):
 @click.option("--wait", "wait_s", type=click.FloatRange(0), default=0.0, help="Seconds to wait for its outcome.")
 @json_option
 @with_settings
-def feedback(
+def tell(
     settings: Settings,
     query_id: str,
     *,

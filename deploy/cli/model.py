@@ -52,6 +52,7 @@ skysail model package cats.safetensors models/cats-1 --name cats --sample rows.n
     --trunk trunk.safetensors --trunk-architecture my_nets:make_trunk
 skysail model package forest.joblib models/forest-1 --name forest --sample rows.npy --trust-pickle SHA256
 skysail model package forest.joblib models/forest-2 --name forest --version 2 --sample rows.npy --warm-up traces/monday
+skysail model package --mlflow mlruns/0/abc/artifacts/model models/churn-1 --name churn
 skysail model add models/forest-1      deploy it
 skysail model add models/forest-2      a new version takes over; no query is lost or late
 skysail model add models/forest-2 --share 0.1     it answers a tenth of the queries, the present version the rest
@@ -93,15 +94,18 @@ def model() -> None:
 
 
 @model.command()
-@click.argument("source")
-@click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
+@click.argument("places", nargs=-1, required=True, metavar="[SOURCE] FOLDER")
+@click.option(
+    "--mlflow",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="A model folder of MLflow instead of SOURCE: of scikit-learn, XGBoost, LightGBM, ONNX or PyTorch.",
+)
 @click.option("--name", required=True, help="The model's name in applications.")
 @click.option("--version", default="1", show_default=True)
 @click.option(
     "--sample",
-    required=True,
     help="A few input rows: a .npy file, or JSON as for `skysail query`; for a data frame a .csv file with its columns,"
-    " or JSON objects. Packages of convertible models keep them.",
+    " or JSON objects. Packages of convertible models keep them.  [default, of --mlflow alone: its input example]",
 )
 @click.option(
     "--output",
@@ -144,14 +148,23 @@ def model() -> None:
     " folder of a recorded trace, of which the last queries count; `none` keeps none.  [default: the sample]",
 )
 @json_option
-def package(source: str, folder: Path, sample: str, *, as_json: bool, **options: Any) -> None:
+def package(places: Sequence[str], sample: str | None, *, mlflow: Path | None, as_json: bool, **options: Any) -> None:
     """Package SOURCE into FOLDER, and try it on the sample.
 
     SOURCE is a function `module:name`; the state of a torch network (.safetensors, or .pt with --trust-pickle); an ONNX
     graph (.onnx); or a fitted estimator saved with joblib or pickle (with --trust-pickle). Modules are also searched
-    for in the current folder.
+    for in the current folder. With --mlflow the folder says what the model is; its pickles need --trust-pickle, too.
     """
-    manifest = packing.package(source, folder, packing.sample(sample), **options)
+    folder = Path(places[-1])
+    rows = None if sample is None else packing.sample(sample)
+    if len(places) != (2 if mlflow is None else 1):
+        raise click.UsageError("give SOURCE and FOLDER, or --mlflow PATH and FOLDER")
+    if mlflow is not None:
+        manifest = packing.package_mlflow(mlflow, folder, rows, **options)
+    elif rows is None:
+        raise click.UsageError("Missing option '--sample'.")
+    else:
+        manifest = packing.package(places[0], folder, rows, **options)
     digest = manifests.digest(folder)
     if as_json:
         print_json(asdict(manifest) | {"folder": str(folder), "digest": digest})

@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.progress import Progress
 
 from deploy.cli.common import print_json, print_table
-from deploy.config.addresses import redis_url
 from deploy.config.settings import Control, JoinerSection, SelectionSection, Settings
 from deploy.connect.schema_registry import codec_for
+from deploy.connect.stores import state_store
 from deploy.terminal import echo
 from schemas import topics
 from streams.operators.join.kernel import JoinerSettings
@@ -122,10 +122,8 @@ def _show(bar: Progress, task: Any, report: ReplayReport) -> None:
 
 
 async def _stored(settings: Settings, codec: Codec, report: ReplayReport) -> Mapping[StateKey, PolicyState]:
-    """Return the states that Redis has now under the names that the trace has states for."""
-    from streams.runtime.stores.redis import RedisSettings, RedisStore
-
-    store = RedisStore(RedisSettings(redis_url(settings), settings.prefix), codec)
+    """Return the states that the store has now under the names that the trace has states for."""
+    store = state_store(settings, codec)
     try:
         found = await store.read([*report.states])
     finally:

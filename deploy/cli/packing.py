@@ -11,11 +11,12 @@ from collections import deque
 from contextlib import suppress
 from pathlib import Path
 from pickle import UnpicklingError
-from typing import TYPE_CHECKING, Final, TypedDict
+from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 import numpy as np
 
 from deploy.errors import UsageError
+from deploy.mlflow import folder as mlflow
 from policies.graph import QUERY
 from schemas import topics
 from schemas.codec import Codec
@@ -26,16 +27,25 @@ from streams.trace.reader import Trace
 from workers.extras import install
 from workers.manifest import sha256
 from workers.packages import samples, warm_up
-from workers.packages.packaging import package_function, package_onnx, package_sklearn, package_torch
+from workers.packages.packaging import (
+    package_function,
+    package_lightgbm,
+    package_onnx,
+    package_sklearn,
+    package_torch,
+    package_xgboost,
+)
+from workers.packages.variants import runtime_module
+from workers.runtimes.tables import PandasFrame
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
+    from deploy.mlflow.folder import MlflowModel
     from workers.manifest import Manifest
     from workers.runtimes.contract import Rows
-    from workers.runtimes.tables import PandasFrame
 
 SAFETENSORS, ONNX = ".safetensors", ".onnx"
 
@@ -145,6 +155,118 @@ def package(
         trunk=trunk,
         trunk_architecture=trunk_architecture,
         trunk_arguments=dict(map(argument, trunk_arguments)),
+    )
+
+
+def package_mlflow(
+    source: Path,
+    folder: Path,
+    rows: Rows | PandasFrame | None,
+    *,
+    trust_pickle: str | None,
+    architecture: str | None,
+    arguments: Sequence[str],
+    classes: str | None,
+    name: str,
+    version: str,
+    output: str | None,
+    allow_nan: bool,
+    allow_pickle: bool,
+    convert: str,
+    warm_up: str | None,
+    by_reference: bool = False,
+    **others: object,
+) -> Manifest:
+    """Package a model folder of MLflow: by the library that made it, without a pickle where it has saved none.
+
+    Args:
+        source: the folder.
+        folder: of the package.
+        rows: a batch that the model answers; None = the example in the folder.
+        trust_pickle: digest of a pickle that may be read.
+        architecture: builds a network, module:factory.
+        arguments: of the architecture, NAME=JSON.
+        classes: labels by position, with commas between them.
+        name: of the model.
+        version: of the model.
+        output: what the model answers; None = by its kind.
+        allow_nan: whether rows may hold NaN.
+        allow_pickle: whether the package may hold a pickle.
+        convert: what an estimator is turned into.
+        warm_up: rows that are kept in the package.
+        by_reference: whether rows name what they are about.
+        others: options that such a model does not take.
+
+    Raises:
+        UsageError: these do not go together, or it holds a pickle that nobody has vouched for.
+        PackageError: no package can be made of it.
+    """
+    found = mlflow.read(source)
+    strange = [option for option, value in others.items() if value]
+    if strange:
+        raise UsageError(f"--{strange[0].replace('_', '-')} does not go with --mlflow")
+    if rows is None and not found.example:
+        raise UsageError(f"{source} was saved without an input example: add --sample with a few rows")
+    rows = sample(found.example, f"the example in {source}") if rows is None else rows
+    warm = None if warm_up is None else warm_up_rows(warm_up, name, rows, allow_nan=allow_nan)
+    known: _PackageFacts = {
+        "name": name, "version": version, "sample_input": rows, "allow_nan": allow_nan, "warm_up": warm,
+    }  # fmt: skip
+    if found.is_pickle:
+        _check(found.file, trust_pickle)
+    if found.flavour == "onnx":
+        its: _FunctionForm = {"output": output or "label", "classes": labels(classes), "by_reference": by_reference}
+        return package_onnx(found.file, folder, **known, **its)
+    if found.flavour == "pytorch":
+        return _package_network(found, folder, known, output, classes, architecture, arguments)
+    if found.flavour == "xgboost" or (found.flavour == "lightgbm" and not found.is_pickle and not _is_skops(found)):
+        return _package_booster(found, folder, known, output)
+    estimator = runtime_module("sklearn").read(found.file) if _is_skops(found) else _read(found.file)
+    return package_sklearn(estimator, folder, **known, output=output, allow_pickle=allow_pickle, convert=convert)
+
+
+def _is_skops(found: MlflowModel) -> bool:
+    return found.file.suffix == ".skops"
+
+
+def _package_booster(found: MlflowModel, folder: Path, known: _PackageFacts, output: str | None) -> Manifest:
+    """Package a booster that its library has saved in its own format."""
+    rows = known["sample_input"]
+    given: dict[str, Any] = {**known}
+    if isinstance(rows, PandasFrame):
+        given["sample_input"] = samples.numbers_of(rows)
+    if output is not None:
+        given["output"] = output
+    if found.flavour == "xgboost":
+        return package_xgboost(runtime_module("xgboost").read(found.file, found.kind), folder, **given)
+    return package_lightgbm(runtime_module("lightgbm").read(found.file), folder, **given)
+
+
+def _package_network(
+    found: MlflowModel,
+    folder: Path,
+    known: _PackageFacts,
+    output: str | None,
+    classes: str | None,
+    architecture: str | None,
+    arguments: Sequence[str],
+) -> Manifest:
+    """Package a network of PyTorch, whose pickle somebody has vouched for, by what builds it.
+
+    Raises:
+        UsageError: nothing builds it, or it is a program that was exported.
+    """
+    if not found.is_pickle:
+        raise UsageError(
+            f"{found.file} is an exported program, which has no loader here: export it to ONNX (torch.onnx.export) and"
+            " package that"
+        )
+    if architecture is None:
+        raise UsageError("a network is rebuilt from what builds it and its state: add --architecture module:factory")
+    network = runtime_module("torch").unpickled(found.file)
+    answers: _FunctionForm = {"output": output or "label", "classes": labels(classes), "by_reference": False}
+    return package_torch(
+        network, folder, **known, **answers, architecture=architecture, arguments=dict(map(argument, arguments))
     )
 
 

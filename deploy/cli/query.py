@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import secrets
 import shlex
-import uuid
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
@@ -20,7 +21,7 @@ from deploy.state import catalog
 from deploy.terminal import echo
 from policies.confidence import own_confidence
 from policies.registry import asks_one
-from schemas import topics
+from schemas import ids, topics
 from schemas.inputs import as_features
 from schemas.jsonable import candidates_from_json, query_from_json, to_json
 from schemas.records import Application, Input, Outcome, Query, Status, Tensor
@@ -118,7 +119,8 @@ def query(
     row, codec = _input(application, text, npy), codec_for(settings)
     numbers, among = _features(features), _candidates(candidates)
     if print_bytes:
-        record = Query(query_id or uuid.uuid4().hex, application, row, features=numbers, candidates=among, **options)
+        name = query_id or ids.query_id(time.time_ns() // 1000, secrets.randbits(ids.DRAWN_BITS))
+        record = Query(name, application, row, features=numbers, candidates=among, **options)
         _write_record(settings, codec, record)
         return
     if query_id is not None:

@@ -1,4 +1,4 @@
-"""`skysail states`: the policy states in Redis."""
+"""`skysail states`: the policy states in their store."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from streams.runtime.stores.pruning import prune
 
 if TYPE_CHECKING:
     from deploy.config.settings import Settings
+    from streams.runtime.stores.pruning import Pruned
 
 UNITS_S = {"h": 3_600, "d": 86_400, "w": 604_800}
 
@@ -38,7 +39,7 @@ class Age(click.ParamType):
 
 @click.group(cls=VerbGroup, epilog=EXAMPLES)
 def states() -> None:
-    """Maintain the policy states in Redis."""
+    """Maintain the stored policy states."""
 
 
 @states.command("prune")
@@ -53,8 +54,7 @@ def prune_(settings: Settings, *, older_than: float, dry_run: bool, as_json: boo
     meanwhile. States without a date (an older version wrote them) stay; their time counts from the first run without
     --dry-run.
     """
-    with connect_redis(settings) as client:
-        found = prune(client, settings.prefix, range(settings.partitions), older_than, dry_run=dry_run)
+    found = _pruned(settings, older_than, dry_run=dry_run)
     if as_json:
         print_json({**found._asdict(), "deleted": 0 if dry_run else found.old})
         return
@@ -62,3 +62,13 @@ def prune_(settings: Settings, *, older_than: float, dry_run: bool, as_json: boo
     echo(f"{found.old} of {found.contexts} contexts {done}, {found.size_bytes / 1e6:.1f} MB")
     if found.undated:
         echo(f"{found.undated} have no date; {'they stay' if dry_run else 'they are dated now'}")
+
+
+def _pruned(settings: Settings, older_than_s: float, *, dry_run: bool) -> Pruned:
+    where = settings.prefix, range(settings.partitions), older_than_s
+    if settings.store.kind == "embedded":
+        from streams.runtime.stores.sqlite import prune_file
+
+        return prune_file(settings.store.file, *where, dry_run=dry_run)
+    with connect_redis(settings) as client:
+        return prune(client, *where, dry_run=dry_run)

@@ -16,6 +16,7 @@ from deploy.config.addresses import connection
 from deploy.config.folder import held
 from deploy.config.settings import Settings
 from deploy.connect.clients import check_redis
+from deploy.connect.stores import check_file
 from deploy.diagnose.alone import require_alone
 from deploy.errors import DeployError
 from deploy.launch import System
@@ -77,7 +78,7 @@ async def _supervise(settings: Settings, codec: Codec, place: RunFolder) -> None
                 system = System(settings, codec, place.folder, progress=progress, logs=place.logs)
                 # It holds secrets; one may be there of a run that was killed.
                 stack.callback(system.settings_file.unlink, missing_ok=True)
-                await asyncio.to_thread(check_redis, settings)
+                await asyncio.to_thread(check_redis if settings.store.kind == "redis" else check_file, settings)
                 await asyncio.to_thread(require_alone, settings, codec)
                 read = {log: size(log) for log in place.logs.glob("*.log")}  # of earlier runs
                 await stack.enter_async_context(system)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from deploy import asyncapi
 from deploy.cli.common import VerbGroup, json_option, print_json, with_settings
 from deploy.connect.schema_registry import codec_for
 from deploy.state import desired
@@ -25,6 +26,7 @@ skysail topics describe                who reads and writes what
 skysail topics create                  create missing topics and partitions
 skysail topics check                   what is wrong and what to do; exit code 1 on a fault
 skysail topics check --mend            set what can be set: sizes, retention, compression, timestamps
+skysail topics asyncapi                topics, records and roles as an AsyncAPI 3 document
 """
 
 
@@ -92,3 +94,14 @@ def describe_(settings: Settings, *, as_json: bool) -> None:
         print_json(asdict(topology))
     else:
         echo(*describe(topology).split("\n"))
+
+
+@topics.command("asyncapi")
+@click.option("--prefix", default="skysail", show_default=True, help="Of the topics, as the setting.")
+@click.option("--bootstrap", default="127.0.0.1:9092", show_default=True, help="Host and port of a broker.")
+def asyncapi_(prefix: str, bootstrap: str) -> None:
+    """Print all topics with their Avro schemas, and who reads and writes them: AsyncAPI 3, in YAML.
+
+    It needs no broker and no settings. What it prints by default is docs/topics.yaml.
+    """
+    echo(*asyncapi.text(prefix, bootstrap=bootstrap).splitlines())

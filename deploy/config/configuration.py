@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NotRequired, TypedDict
 import yaml
 from pydantic import BaseModel, SecretStr, ValidationError
 
+from deploy.config.schema_files import located
 from deploy.config.settings import SHOWN_PROPERTIES, ApplicationSettings, Settings, StageSettings
 from deploy.config.variables import value_of
 from deploy.errors import SettingsError
@@ -137,7 +138,10 @@ def _read(file: Path) -> dict[str, object]:
 
 
 def _from_folder(data: dict[str, object], folder: Path) -> dict[str, object]:
-    """Return the data with the packages' folders as absolute paths; relative ones start at `folder`."""
+    """Return the data with packages' folders and schemas' files as absolute paths; relative ones start at `folder`."""
+    applications = data.get("applications")
+    if isinstance(applications, dict):
+        data = {**data, "applications": {name: located(its, folder) for name, its in applications.items()}}
     models = data.get("models")
     if not isinstance(models, dict):
         return data

@@ -12,15 +12,19 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
+from deploy.config.schema_files import with_schema
 from policies.conformal import MOST as MOST_COVERAGE
 from schemas.sizes import MAX_BYTES, MOST_BYTES
 from schemas.topics import MODEL_PARTITIONS
 
 DAY_S = 86_400
+PREDICTIONS_DAYS = 7.0  # as the topology keeps them
 # Topic and group names are built from it; mixing dots and underscores would collide in broker metrics.
 NAME_PATTERN = r"^[a-z0-9][a-z0-9-]{0,62}$"
 
-Role: TypeAlias = Literal["selection", "joiner", "learner", "mapping", "worker", "host", "control", "record"]
+Role: TypeAlias = Literal[
+    "selection", "joiner", "learner", "mapping", "worker", "host", "control", "record", "gateway"
+]  # fmt: skip
 # That run unless told otherwise; `mapping` does only where an application has topics of others.
 ROLES: tuple[Role, ...] = ("selection", "joiner", "learner", "mapping", "worker", "control")
 # Only values from files are SecretStr. It stands last because any string could be one.
@@ -185,6 +189,26 @@ class Redis(Section):
             )
             raise ValueError(message)
         return url
+
+
+class StoreSection(Section):
+    """Which store keeps policy states. `store: embedded` is short for `store: {kind: embedded}`."""
+
+    kind: Literal["redis", "embedded"] = "redis"
+    """`redis`: a server, which roles on several machines reach. `embedded`: a file, for a deployment on one machine."""
+    file: Path = Field(default=Path(".skysail/states.db"), validate_default=True)
+    """The file of an embedded store. It is made for its owner alone."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short(cls, data: object) -> object:
+        return {"kind": data} if isinstance(data, str) else data
+
+    @field_validator("file")
+    @classmethod
+    def _absolute(cls, file: Path) -> Path:
+        """Name the same file in every process, whatever its folder."""
+        return file.expanduser().absolute()
 
 
 class RegistrySection(Section):
@@ -423,6 +447,70 @@ class RecordSection(Section):
         return self.folder is not None if self.calls is None else self.calls
 
 
+class GatewaySection(Section):
+    """The role `gateway`: queries and feedback over HTTP. It does not run by default."""
+
+    host: str = "127.0.0.1"
+    """The address it listens on. Without `tokens_file` it has no log-in."""
+    port: int = Field(default=8080, gt=0, lt=65536)
+    """The port it listens on. A second gateway on one machine needs another one."""
+    shared: bool = False
+    """Whether it runs in the process of selection, joiner and learner, where these share one (`processes`). That saves
+    70 MB. Large bodies then delay the queries of others."""
+    application: str = ""
+    """The application that is meant where a path names none (`/invocations`, Personalizer's). Default: the only one
+    that the token is for, or that there is."""
+    tokens: SecretStr | None = None
+    """Who may ask what; better `tokens_file`, the path of a file with a line for each token:
+    `TOKEN APPLICATION[,APPLICATION...]`, or `TOKEN *` for all. It is read when the gateway starts."""
+    certificate: Path | None = None
+    """A PEM file with the certificate (and its chain): then it speaks TLS alone."""
+    key: Path | None = None
+    """A PEM file with the certificate's key, if that is not in the same file."""
+    origins: tuple[str, ...] = ()
+    """Origins of web pages that may ask, such as `[https://shop.example]`. By default what a browser sends for a page
+    is refused."""
+    connections: int = Field(default=1_000, gt=0)
+    """How many connections there may be. For a further one, that which has been silent longest is closed; where none is
+    silent, the new one gets 503."""
+    rows: int = Field(default=10_000, gt=0)
+    """How many rows may wait for their answers. Requests beyond that get 503 with `Retry-After`."""
+    body_kib: int = Field(default=4_096, gt=0)
+    """The largest body of a request, unpacked. A row is also bounded by `max_input_kib`."""
+    bodies_mib: int = Field(default=64, gt=0)
+    """The memory for bodies that are being read or whose answers are waited for, with the queries and answers that are
+    made of them. Requests beyond that get 503; one that alone takes more gets 413."""
+    memory_mib: int = Field(default=64, ge=0)
+    """The memory for replies that are kept, so that a repeated request with one `id` gets the same one. The oldest go
+    first; 0 = only requests that are still under way are recognised."""
+    within_s: Seconds = 10.0
+    """How long a request's head may take to come, then its body, and then the other side to read on."""
+    timeout_s: Seconds = 15.0
+    """How long it waits for an answer beyond which selection is taken to be away: more than the longest `max_slo_ms`.
+    Then the reply is 504."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.body_kib > self.bodies_mib << 10:
+            raise ValueError("body_kib is more than all bodies together may have (bodies_mib)")
+        if self.tokens is not None:
+            from streams.gateway.tokens import BearerTokens
+
+            BearerTokens(self.tokens.get_secret_value())
+        return self
+
+
+class KeepInputs(Section):
+    """Inputs that are kept for datasets, backfill and replay: the topic `queries`, for longer than a day."""
+
+    days: float | None = Field(default=None, gt=0)
+    """For how many days; `predictions` are kept as long, and no shorter than usual. Default: as `retention_days` says.
+    Topics that exist get it by `skysail topics check --mend`."""
+    gib: float = Field(default=50.0, gt=0)
+    """How many GiB `queries` may take then, over all partitions, times `replication`. Beyond it the oldest go, whole
+    segments at a time. `skysail dataset` says how far back the inputs reach."""
+
+
 class Control(Section):
     """The live page."""
 
@@ -569,8 +657,18 @@ class ApplicationSettings(Section):
     """A topic of yours that gets its answers, such as `{topic: orders.scored, fields: {score: answer}, keep: all}`."""
     feedback: tuple[dict[str, Any], ...] = ()
     """Topics of yours that tell what was right, such as `[{topic: chargebacks, id: order_id, label: is_fraud}]`."""
+    timings: bool = False
+    """Whether each output in its predictions says how long the row waited, how long its batch took and how many rows
+    it had (`prediction.outputs[0].predict_us`). Where models run inside selection, such queries are decided in Python,
+    not in columns: a few times the CPU of selection. Records of `model-predictions` always have these figures."""
     rate: float = Field(default=100.0, gt=0)
     """Queries a second for which the time is split over `stages`."""
+
+    @field_validator("incoming", "to", "feedback")
+    @classmethod
+    def _reads_schemas(cls, given: Any) -> Any:
+        """Put schemas in the place of their files."""
+        return tuple(map(with_schema, given)) if isinstance(given, tuple) else with_schema(given)
 
     @model_validator(mode="after")
     def _maps(self) -> Self:
@@ -607,7 +705,8 @@ class Settings(Section):
     """Copies of each topic; use 3 in production."""
     roles: tuple[Role, ...] = ROLES
     """The roles that `skysail run` starts. `worker` stands for the hosts of each pool of `hosts`, and one process per
-    model that is in no pool; `host` for those of pools alone. `record` is started only if it is named here."""
+    model that is in no pool; `host` for those of pools alone. `record` and `gateway` are started only if they are
+    named here."""
     processes: Literal["auto", "each", "shared"] = "auto"
     """Which roles share a process. With `shared`, `skysail run` runs selection, joiner, learner and cheap models
     (`selection.inline`) in one. With `each`, every role has its own, and so has every model. `auto` shares on up to 4
@@ -625,6 +724,7 @@ class Settings(Section):
     """A folder in which each process writes, when it exits, where its CPU time went. It costs about 1 % of that
     time."""
     kafka: Kafka = Kafka()
+    store: StoreSection = StoreSection()
     redis: Redis = Redis()
     registry: RegistrySection = RegistrySection()
     selection: SelectionSection = SelectionSection()
@@ -633,6 +733,8 @@ class Settings(Section):
     learner: LearnerSection = LearnerSection()
     control: Control = Control()
     record: RecordSection = RecordSection()
+    gateway: GatewaySection = GatewaySection()
+    keep_inputs: KeepInputs = KeepInputs()
     metrics: Metrics = Metrics()
     hosts: dict[Name, HostSection] = Field(default_factory=dict)
     """Pools of models that share a process each, by name. `skysail run` makes one by itself, `others`, where more than
@@ -649,6 +751,22 @@ class Settings(Section):
         if named is not None or self.worker.isolates(model) or model in self.selection.named_inline:
             return named
         return next((pool for pool, host in self.hosts.items() if host.models == "all others"), None)
+
+    @property
+    def kept_days(self) -> dict[str, float]:
+        """How long topics on the circle of data are kept, where it is not the usual time."""
+        found: dict[str, float] = {topic: days for topic, days in self.retention_days.items()}  # noqa: C416
+        if self.keep_inputs.days is not None:
+            found["queries"] = self.keep_inputs.days
+            found["predictions"] = max(found.get("predictions", PREDICTIONS_DAYS), self.keep_inputs.days)
+        return found
+
+    @model_validator(mode="after")
+    def _inputs_are_kept_once(self) -> Self:
+        """Refuse two words about one topic."""
+        if self.keep_inputs.days is not None and "queries" in self.retention_days:
+            raise ValueError("keep_inputs.days and retention_days.queries both say how long inputs are kept: give one")
+        return self
 
     @model_validator(mode="after")
     def _one_pool_each(self) -> Self:

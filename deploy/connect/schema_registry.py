@@ -23,14 +23,15 @@ if TYPE_CHECKING:
     from deploy.config.settings import Settings
 
 # Under which subject each record's schema stands: the topic whose values it describes. Model queries have one schema
-# but a topic for every model, observations stand alone or several in a record of theirs, and policy states live in the
-# store, so these have names of their own.
+# but a topic for every model, feedback by id and by key has one topic, observations stand alone or several in a record
+# of theirs, and policy states live in the store, so these have names of their own.
 SUBJECTS: Final = {
     "Query": f"{topics.QUERIES}-value",
     "ModelQueries": "model-queries-value",
     "ModelPredictions": f"{topics.MODEL_PREDICTIONS}-value",
     "Prediction": f"{topics.PREDICTIONS}-value",
     "Feedback": f"{topics.FEEDBACK}-value",
+    "KeyedFeedback": "keyed-feedback-value",
     "Observation": f"{topics.OBSERVATIONS}-value",
     "Observations": "observation-batches-value",
     "Application": f"{topics.APPLICATIONS}-value",
@@ -64,6 +65,10 @@ class Registry:
     Args:
         properties: As confluent-kafka names them, at least `url`; `mock://<any>` is an empty registry in memory.
 
+    Attributes:
+        client: of confluent-kafka.
+        failures: that its calls raise.
+
     Raises:
         RegistryError: If the packages it needs are not installed, or a property is wrong.
     """
@@ -76,7 +81,7 @@ class Registry:
         except ImportError as error:
             raise RegistryError(f"{error}; a schema registry needs: {install('registry')}") from error
         self._schema = Schema
-        self._failures = (SchemaRegistryError, HTTPError, OSError)
+        self.failures = (SchemaRegistryError, HTTPError, OSError)
         try:
             self.client = SchemaRegistryClient.new_client(dict(properties))
         except (TypeError, ValueError) as error:
@@ -104,7 +109,7 @@ class Registry:
         try:
             ids = {name: self._register(name, subject) for name, subject in subjects.items()}
             accepted = dict(pair for name, subject in subjects.items() for pair in self._readable(name, subject))
-        except self._failures as error:
+        except self.failures as error:
             raise RegistryError(f"schema registry: {error}; check `registry.url` and what it has registered") from error
         return SchemaIds(ids, accepted)
 
@@ -130,21 +135,26 @@ def _fingerprint(text: str) -> bytes:
         return b""
 
 
+def properties_of(settings: Settings) -> dict[str, object]:
+    """Return how a registry's client connects."""
+    given = settings.registry
+    properties: dict[str, object] = {"url": given.url}
+    if given.user is not None:
+        password = "" if given.password is None else given.password.get_secret_value()
+        properties["basic.auth.user.info"] = f"{given.user}:{password}"
+    return properties
+
+
 def codec_for(settings: Settings) -> Codec:
     """Return the codec; with a registry, registers the current schemas and takes their ids.
 
     Raises:
         RegistryError: the registry does not answer, or refuses a schema.
     """
-    given = settings.registry
-    if given.url is None:
+    if settings.registry.url is None:
         return Codec(max_bytes=settings.max_input_kib << 10)
-    properties: dict[str, object] = {"url": given.url}
-    if given.user is not None:
-        password = "" if given.password is None else given.password.get_secret_value()
-        properties["basic.auth.user.info"] = f"{given.user}:{password}"
     try:
-        with Registry(properties) as registry:
+        with Registry(properties_of(settings)) as registry:
             found = registry.resolve(settings.prefix)
     except RegistryError as error:
         raise RegistryError(without_secrets(str(error))) from None  # the client's own errors may show the URL

@@ -106,7 +106,7 @@ def write(plan: DemoPlan, stage: DemoStage, ran: DemoCounts, folder: Path) -> di
     content = {
         "stamp": time.strftime("%Y-%m-%d %H:%M:%S"),
         "broker": stage.broker.description,
-        "redis": stage.redis.description,
+        "redis": stage.store,
         "seconds": plan.seconds,
         "seconds_run": min(plan.seconds, 1.0 + max(question.second for question in ran.tally.questions.values())),
         "interrupted": ran.interrupted,

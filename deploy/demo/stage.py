@@ -17,10 +17,10 @@ from deploy.connect.clients import librdkafka
 from deploy.demo import contexts, models
 from deploy.demo.models import FLAG, FOLDER_VARIABLE, Digits, digits
 from deploy.demo.tally import DemoTrial
-from deploy.errors import DeployError
+from deploy.errors import DeployError, MissingError
 from deploy.local.embedded import EmbeddedBroker
 from deploy.local.process import free_port
-from deploy.local.redis import RedisServer
+from deploy.local.redis import RedisServer, find_redis
 from deploy.local.services import RunningBroker, open_broker
 from deploy.state import desired
 from deploy.state.topics import create
@@ -123,7 +123,7 @@ class DemoStage(NamedTuple):
 
     scratch: Path
     broker: Broker
-    redis: RedisServer
+    store: str  # of policy states: a Redis, or a file
     data: Digits
     packages: Mapping[str, Path]
     candidate: Path  # package of the new version of one of the models
@@ -176,28 +176,43 @@ def prepare(plan: DemoPlan, name: str, steps: DemoSteps, scratch: Path, stack: E
         broker = open_broker(plan.broker, data=scratch / "kafka")
         stack.callback(broker.stop)
         say(f"{broker.description} on {broker.bootstrap}")
-    with steps.step("redis", "starting Redis") as say:
-        redis = stack.enter_context(RedisServer(scratch / "redis"))
-        say(f"{redis.description}, port {redis.port}")
+    with steps.step("redis", "starting the store of policy states") as say:
+        store, kept = _store(scratch, stack)
+        say(store)
     with steps.step("models", "training and packaging five models") as say:
         data = digits(plan.seed)
         packages = dict(models.train(data, scratch, plan.seed))
         candidate = models.retrain(data, scratch, plan.seed)
         say(f"five models: {', '.join(packages)}; {len(data.asked_rows)} rows that none has seen are kept for queries")
-    settings = _settings(name, broker, redis, packages)
+    settings = _settings(name, broker, kept, packages)
     if isinstance(broker, RunningBroker):
         stack.callback(delete, broker.bootstrap, settings.prefix)
-    return DemoStage(scratch, broker, redis, data, packages, candidate, settings)
+    return DemoStage(scratch, broker, store, data, packages, candidate, settings)
 
 
-def _settings(name: str, broker: Broker, redis: RedisServer, packages: Mapping[str, Path]) -> Settings:
+def _store(scratch: Path, stack: ExitStack) -> tuple[str, dict[str, object]]:
+    """Start a Redis where the machine has one, or pip for this Python; else states are kept in a file.
+
+    Returns:
+        what it is, and how the settings name it.
+    """
+    try:
+        find_redis()
+    except MissingError:
+        file = scratch / "states.db"
+        return "a file, as this machine has no redis-server", {"store": {"kind": "embedded", "file": file}}
+    redis = stack.enter_context(RedisServer(scratch / "redis"))
+    return f"{redis.description}, port {redis.port}", {"redis": {"url": redis.url}}
+
+
+def _settings(name: str, broker: Broker, kept: Mapping[str, object], packages: Mapping[str, Path]) -> Settings:
     waiting = EMBEDDED_WAITS if isinstance(broker, EmbeddedBroker) else {}
     common = {"models": tuple(packages), "slo_ms": SLO_MS, "default_output": 0}
     return Settings.model_validate(
         {
             "prefix": f"demo-{name}",
             "kafka": {"bootstrap": broker.bootstrap, **waiting},
-            "redis": {"url": redis.url},
+            **kept,
             "models": dict(packages),
             "applications": {
                 APPLICATION: {"policy": POLICY, **common},

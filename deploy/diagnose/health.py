@@ -16,7 +16,7 @@ from deploy.config.folder import run_folder
 from deploy.connect.clients import Unreachable
 from deploy.connect.schema_registry import codec_for
 from deploy.diagnose.doctor import Check, Level
-from deploy.diagnose.servers import check_kafka, check_page, check_redis_answers, check_redis_keeps
+from deploy.diagnose.servers import check_kafka, check_page, check_redis_answers, check_redis_keeps, check_store_file
 from deploy.launch import PAGE
 from deploy.placement import placement
 from deploy.placement.grouping import plan
@@ -66,12 +66,17 @@ _SHOWN_COLUMNS = 8  # what is said of columns: those that go by them, and some t
 LAST_REPORTS = 256  # enough for this many processes
 
 
+def _store(settings: Settings) -> list[Check]:
+    if settings.store.kind == "embedded":
+        return [check_store_file(settings)]
+    answers = check_redis_answers(settings)
+    return [answers, check_redis_keeps(settings)] if answers.level is Level.OK else [answers]
+
+
 def examine(settings: Settings) -> tuple[Check, ...]:
     """Check everything that the settings name, in the order in which it is needed."""
     kafka = check_kafka(settings)
-    found = [kafka, check_redis_answers(settings)]
-    if found[-1].level is Level.OK:
-        found.append(check_redis_keeps(settings))
+    found = [kafka, *_store(settings)]
     if kafka.level is Level.DOWN:
         return tuple(found)
     try:

@@ -10,8 +10,9 @@ from urllib.parse import urlsplit
 from deploy.config.configuration import doubts, without_secrets
 from deploy.config.folder import STATE
 from deploy.connect.clients import Unreachable, admin, check_redis, redis_eviction
+from deploy.connect.stores import check_file
 from deploy.diagnose.doctor import Check, Level
-from deploy.errors import RefusedError
+from deploy.errors import RefusedError, StartError
 from deploy.local import daemons as background
 from deploy.process.ports import owner
 from streams.control.page.outages import LOCAL
@@ -54,6 +55,16 @@ def check_redis_answers(settings: Settings) -> Check:
         place = f"{parts.hostname or ''}:{parts.port or REDIS_PORT}"
         return Check("Redis", Level.DOWN, *_silent(place, str(error), "redis", REDIS_PORT))
     return Check("Redis", Level.OK, f"{shown} answers, version {version}{_started('redis', settings.redis.url)}")
+
+
+def check_store_file(settings: Settings) -> Check:
+    """Check that the file of an embedded store can be used."""
+    try:
+        count = check_file(settings)
+    except StartError as error:
+        found, _, advice = str(error).partition(": set ")
+        return Check("policy states", Level.DOWN, found, f"set {advice}")
+    return Check("policy states", Level.OK, f"{count:,} in {settings.store.file}, for this machine alone")
 
 
 def check_redis_keeps(settings: Settings) -> Check:

@@ -2,6 +2,7 @@
 
     few cores    loop (selection, joiner, learner, mapping, cheap models) │ a worker a model else │ control │ record
     many cores   selection │ joiner │ learner │ a worker for each model │ control │ record
+    A gateway has a process of its own, or is in the loop where the settings ask for that.
 
 On two cores a role waits for a core two or three times as long as it runs, and two legs over Kafka between selection
 and a cheap model cost more than the model. One process with such models inside has a p50 three to nine times lower
@@ -24,7 +25,8 @@ LOOP: Final = "loop"
 WORKER: Final = "worker"
 HOST: Final = "host"
 MAPPING: Final = "mapping"
-TOGETHER: Final = ("selection", "joiner", "learner", MAPPING)
+GATEWAY: Final = "gateway"
+TOGETHER: Final = ("selection", "joiner", "learner", MAPPING)  # and the gateway, where settings ask for that
 FEW_CORES: Final = 4
 
 
@@ -73,7 +75,8 @@ def plan(
         several: processes by role, where it is not one; a role that shares its process has one anyway.
     """
     roles = [role for role in settings.roles if role != MAPPING or any(map(maps, settings.applications.values()))]
-    together = [role for role in roles if role in TOGETHER] if is_shared(settings) else []
+    sharing = (*TOGETHER, GATEWAY) if settings.gateway.shared else TOGETHER
+    together = [role for role in roles if role in sharing] if is_shared(settings) else []
     found: list[RoleProcess] = []
     asked = {settings.pool_of(model) for model in models}
     hosts = [

@@ -28,7 +28,7 @@ from policies import registry
 from policies.outside import comes_from_outside
 from schemas.errors import DecodeError
 from schemas.records import Application, Model, Source
-from schemas.topics import MODEL_PARTITIONS, MODEL_VERSION, MODELS, check_name, model_queries
+from schemas.topics import MODEL_PARTITIONS, MODEL_VERSION, MODELS, QUERIES, check_name, model_queries
 from streams import topology
 from streams.checks import Finding
 from streams.mapping.spec import TopicMapping
@@ -123,7 +123,25 @@ def applications(settings: Settings, profiles: Mapping[str, Profile] = NO_PROFIL
         if application.window_s > longest_s:
             message = f"applications.{application.name}: window_s is {application.window_s:g}, over joiner.window_s"
             raise UsageError(f"{message} ({longest_s:g}); set joiner.window_s at least as long, for joiner and learner")
+        _check_mapping(application, settings)
     return records
+
+
+def _check_mapping(application: Application, settings: Settings) -> None:
+    """Refuse feedback by key on answers that wait no longer, and schemas of a registry that nobody names."""
+    from streams.mapping.spec import TopicMapping
+
+    if not application.mapping:
+        return
+    mapping, name = TopicMapping.parse(application.mapping), f"applications.{application.name}"
+    if mapping.has_registry and settings.registry.url is None:
+        raise UsageError(f"{name} maps topics by a registry's schemas: set `registry.url`")
+    for place, told in enumerate(mapping.feedback):
+        if told.within_us > application.window_s * 1e6:
+            raise UsageError(
+                f"{name}.feedback[{place}]: within is {told.within_us / 1e6:g} s, over window_s"
+                f" ({application.window_s:g}): no answer waits so long; set window_s at least as long"
+            )
 
 
 def half_known(settings: Settings, profiles: Mapping[str, Profile] = NO_PROFILES) -> Iterator[str]:
@@ -207,9 +225,10 @@ def build(settings: Settings, known: Mapping[str, Model | None]) -> Topology:
         settings.partitions,
         counts,
         window_ms=int(settings.joiner.window_s * 1000),
-        retention_ms={name: int(days * topology.DAY_MS) for name, days in settings.retention_days.items()},
+        retention_ms={name: int(days * topology.DAY_MS) for name, days in settings.kept_days.items()},
         record_bytes=settings.max_input_kib << 10,
         hosts={pool: [name for name in apart if settings.pool_of(name) == pool] for pool in settings.hosts},
+        most_bytes={QUERIES: int(settings.keep_inputs.gib * (1 << 30))} if settings.keep_inputs.days else {},
     )
 
 

@@ -64,7 +64,8 @@ def records(settings: Settings, topic: str, since_us: int = 0, most: int = 0) ->
         key, value = message.key(), message.value()
         assert not isinstance(key, str)
         assert not isinstance(value, str)
-        yield Record(topic, partition, offset, message.timestamp()[1] * 1_000, key, value)
+        headers: list[tuple[str, bytes]] = list(message.headers() or [])  # type: ignore[arg-type]  # read, they are bytes
+        yield Record(topic, partition, offset, message.timestamp()[1] * 1_000, key, value, tuple(headers))
 
 
 def _bounds(consumer: Consumer, name: str, count: int) -> dict[TopicPartition, tuple[int, int]]:

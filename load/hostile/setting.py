@@ -44,7 +44,10 @@ _FUNCTIONS: Final = {
 HASHED: Final = 4, 16  # features, lengths of the n-grams that share them
 _COMPUTED: Final = "computed"  # features, for the state that answers
 _TRIGRAMS: Final = "trigrams"  # of texts
-_PORTS: Final = 32  # one after the other: of the web server, and of each process's metrics
+_PORTS: Final = 32  # one after the other: of the web server, of the gateway, and of each process's metrics
+CONNECTIONS: Final = 200  # over HTTP
+WITHIN_S: Final = 3.0  # for a head or body over HTTP
+_ROLES: Final = ("selection", "worker", "joiner", "learner", "gateway")
 _APPLICATIONS: Final = (
     Application(HONEST, ("right", "wrong"), "exp3", slo_ms=SLO_MS),
     Application(SLOW, ("slow",), "single", slo_ms=SLO_MS, default_output=-1),
@@ -127,15 +130,33 @@ def deployment(prefix: str, folder: Path, processes: str = "each", *, is_columna
         _APPLICATIONS,
         packages,
         PARTITIONS,
-        settings={**_SETTINGS.get(processes, {}), **_listening(_free_ports()), "columns": is_columnar},
+        _ROLES,
+        settings={
+            **_SETTINGS.get(processes, {}),
+            **_listening(_free_ports(), is_shared=processes == "shared"),
+            "columns": is_columnar,
+        },
         processes="shared" if processes == "shared" else "each",
     )
 
 
-def _listening(port: int) -> Mapping[str, object]:
-    """Return settings by which the web server and the metrics of all processes are at the ports from this one on."""
+def _listening(port: int, *, is_shared: bool) -> Mapping[str, object]:
+    """Return settings by which web server, gateway and the metrics of all processes are at the ports from this on."""
     place = f"http://127.0.0.1:{port}/images/"
-    return {"worker": {"references": [place], "reference_mib": 1}, "metrics": {"port": port + 1}}
+    door = {
+        "port": port + 1,
+        "shared": is_shared,
+        "connections": CONNECTIONS,
+        "body_kib": 1_024,
+        "bodies_mib": 8,
+        "memory_mib": 8,
+        "within_s": WITHIN_S,
+    }
+    return {
+        "worker": {"references": [place], "reference_mib": 1},
+        "gateway": door,
+        "metrics": {"port": port + 2},
+    }
 
 
 def _free_ports() -> int:

@@ -18,7 +18,8 @@ from schemas.records import Observations, PolicyState
 from streams.operators.ids import SeenIds
 from streams.operators.join.kernel import JoinerSettings
 from streams.operators.learn.fold import taught
-from streams.runtime.stores.redis import OFFSET_FIELD, unstamped
+from streams.runtime.stores.base import unstamped
+from streams.runtime.stores.redis import OFFSET_FIELD
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -16,6 +16,7 @@ from load.research.batching import (
     straggler,
 )
 from load.research.clockwork import clockwork_tables, hosts
+from load.research.gateway import gateway
 from load.research.learning import (
     agreement,
     cascade_tables,
@@ -36,6 +37,7 @@ from load.research.parm import hedge, parm_tables, published
 from load.research.peers import forest_tables, peers_tables, trio
 from load.research.pretzel import pretzel
 from load.research.recommend import laser_tables, velox_tables
+from load.research.topics import scenario as topics
 from load.research.traces import azure, elb
 
 SCENARIOS = (
@@ -67,6 +69,7 @@ SCENARIOS = (
     cascade_tables.SCENARIO,
     conformal.SCENARIO,
     nexus.SCENARIO,
+    gateway.SCENARIO,
     seeds.SCENARIO,
     clockwork_tables.SCENARIO,
     simulated.SCENARIO,
@@ -82,6 +85,7 @@ SCENARIOS = (
     account_tables.SCENARIO,
     peers_tables.SCENARIO,
     forest_tables.SCENARIO,
+    topics.SCENARIO,
     trio.SCENARIO,
     paper_words.SCENARIO,
 )

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from schemas import topics
 from schemas.errors import DecodeError, SchemaError
 from schemas.records import ModelPredictions, ModelQueries, Outcome, Tensor
-from schemas.wire import ITEM_BYTES
+from schemas.wire import ITEM_BYTES, write_long
 from streams.columns import asking as compiled
 from streams.columns.answer_columns import KINDS, AnswerColumn, said
 from streams.columns.pieces import ArmPieces, Uncut, answer_form, decided
@@ -101,7 +101,7 @@ class AskedElsewhere:
         self._plain = plain
         self._codec = codec
         self._waiting: Waiting = compiled.Waiting()
-        self._forms: dict[tuple[str, str, str, int], AnswerForm] = {}
+        self._forms: dict[tuple[str, str, str, int, bool], AnswerForm] = {}
         self.answered: Counter[str] = Counter()  # by application
         plain.lend(self._fetch)
 
@@ -188,19 +188,22 @@ class AskedElsewhere:
         if found is None or forms is None:
             return False
         self._plain.on_outputs(batch, record.timestamp_us, now_us)
-        self._write(found, forms, answers, record, now_us, effects)
+        self._write(found, forms, given, record, now_us, effects)
         return True
 
     def _write(
         self,
         found: Found,
         forms: list[Pieces],
-        answers: AnswerColumn,
+        given: WorkerAnswers,
         record: Record,
         now_us: int,
         effects: Effects,
     ) -> None:
-        data, spans, answered = found.write(forms, answers.kind, answers.answers, now_us)
+        batch, answers = given
+        is_told = any(rows.of.deployed.application.timings for rows, _, _ in found.pairs)
+        worked = _worked(batch) if is_told else []
+        data, spans, answered = found.write(forms, answers.kind, answers.answers, worked, now_us)
         partition, count = record.partition, sum(len(durations) for _, durations, _ in answered)
         completes = tuple([Span(topics.QUERIES, partition, *span) for span in spans])
         effects.append(EmitBatch(topics.PREDICTIONS, partition, data, count, completes))
@@ -221,7 +224,7 @@ class AskedElsewhere:
             arms, decisions = owner.by[state]
             asked = ArmPieces(arms.choices[arm].decision, batch.model, batch.version)
             try:
-                form = self._form(name, asked, kind)
+                form = self._form(name, asked, kind, is_timed=owner.deployed.application.timings)
                 decision = decisions.get((arm, kind))
                 if decision is None:
                     decision = decisions[arm, kind] = decided(self._codec, name, asked, KINDS[kind], form)
@@ -230,11 +233,11 @@ class AskedElsewhere:
             pieces.append((name.encode(), tuple(form), decision))
         return pieces
 
-    def _form(self, name: str, asked: ArmPieces, kind: int) -> AnswerForm:
-        key = name, asked.model, asked.version, kind
+    def _form(self, name: str, asked: ArmPieces, kind: int, *, is_timed: bool) -> AnswerForm:
+        key = name, asked.model, asked.version, kind, is_timed
         form = self._forms.get(key)
         if form is None:
-            form = answer_form(self._codec, name, asked, KINDS[kind])
+            form = answer_form(self._codec, name, asked, KINDS[kind], is_timed=is_timed)
             if len(self._forms) >= _MOST_FORMS:
                 self._forms.clear()
             self._forms[key] = form
@@ -265,6 +268,12 @@ class AskedElsewhere:
 
 # Of answers: some hundred bytes each.
 _MOST_FORMS: Final = 4_096
+
+
+def _worked(batch: ModelPredictions) -> list[bytes]:
+    """Return of each row how long it waited, how long its batch took and how many rows it had, as they are written."""
+    all_have = write_long(batch.predict_us) + write_long(batch.batch_rows)
+    return [write_long(waited_us) + all_have for waited_us in batch.waited_us]
 
 
 def _is_plain(batch: ModelPredictions) -> bool:

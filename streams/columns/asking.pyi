@@ -32,5 +32,6 @@ class Found:
         said: list[tuple[bytes, tuple[bytes, ...], bytes]],
         kind: int,
         answers: bytes | list[bytes],
+        worked: list[bytes],
         answered_us: int,
     ) -> tuple[bytes, list[tuple[int, int]], list[tuple[Asked, list[int], list[int]]]]: ...

@@ -429,13 +429,14 @@ cdef class Found:
             (<Asked>self.asked[self.hits[index].asked]).open[self.hits[index].row] = 1
         return once
 
-    def write(self, list said not None, int kind, object answers not None, int64_t answered_us):
+    def write(self, list said not None, int kind, object answers not None, list worked not None, int64_t answered_us):
         """Write the answers of all rows, which wait no longer.
 
         Args:
             said: name of the application, form of the answer and decision, of each of `pairs`; see `saying.pxd`.
             kind: of the answers: 0 = whole numbers, 1 = doubles, 2 = texts.
             answers: bytes of as many numbers of 64 bits; or a list of as many byte strings.
+            worked: times of as many outputs, as they are written; or nothing, if no form tells them.
             answered_us: the time.
 
         Returns:
@@ -452,11 +453,15 @@ cdef class Found:
         cdef Who who
         cdef Answer answer
         cdef list spans = [], noted = [(each, [], [0, 0]) for each in self.asked]
-        if len(said) != len(self.pairs) or answers_in(kind, answers) != self.count:
+        if len(said) != len(self.pairs) or answers_in(kind, answers) != self.count or len(worked) not in (0, self.count):
             raise ValueError("not an answer a row")
         for name, form, decision in said:
+            if len(<tuple?>form) != 5:
+                raise ValueError("no form of an answer")
             for piece in (<bytes?>name, <bytes?>decision, *<tuple?>form):
                 <bytes?>piece
+        for piece in worked:
+            <bytes?>piece
         begin_batch(&self.output)
         for index in range(self.count):
             hit = self.hits + index
@@ -464,7 +469,8 @@ cdef class Found:
             at = asked.row(hit.row)
             name, form, decision = <tuple>said[hit.pair]
             who, answer = self._who(asked, hit.row, <bytes>name, answered_us), answer_at(kind, answers, index)
-            write_prediction(&self.output, index, &who, <tuple>form, <bytes>decision, &answer)
+            told = worked[index] if worked and len(<bytes>(<tuple>form)[3]) else b""
+            write_prediction(&self.output, index, &who, <tuple>form, <bytes>decision, &answer, text_of(<bytes>told))
             if spans and <int64_t>spans[len(spans) - 1] == at[OFFSET]:
                 spans[len(spans) - 1] = at[OFFSET] + 1
             else:

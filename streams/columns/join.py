@@ -99,6 +99,8 @@ class ColumnJoiner(Behind):
         for (topic, number), found in groupby(records, SOURCE):
             run = [*found]
             if topic == topics.PREDICTIONS:
+                if self._joiner.keyed.is_used:
+                    self._joiner.keyed.note(unpacked(run, self._unpack), now_us)
                 self._wait(self._joiner.partition(number), run, now_us, effects)
             elif topic == topics.FEEDBACK:
                 self._join(self._joiner.partition(number), run, now_us, effects)

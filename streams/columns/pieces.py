@@ -58,18 +58,21 @@ class QueryForm(NamedTuple):
 class AnswerForm(NamedTuple):
     """A prediction's bytes around what differs, of one arm, version and kind of answer; see `decided`.
 
-        head | id | application | context | decided | answer | named | answer | closed | times | token | tail
+        head | id | application | context | decided | answer | named | answer
+            | closed | worked | ended | times | token | tail
 
     Attributes:
         head: framing.
         named: confidence, model and version.
-        closed: no scores, no other output.
+        closed: no scores, and no other output unless the output's times (`worked`) are told.
+        ended: if so, no other output; else nothing, and `worked` is nothing, too.
         tail: no message, no steps, and so on.
     """
 
     head: bytes
     named: bytes
     closed: bytes
+    ended: bytes
     tail: bytes
 
 
@@ -104,7 +107,9 @@ def query_form(codec: Codec, application: str, dtype: str, shape: tuple[int, ...
     return QueryForm(head, given, width, middle, tail)
 
 
-def answer_form(codec: Codec, application: str, asked: ArmPieces, kind: type[int | float | str]) -> AnswerForm:
+def answer_form(
+    codec: Codec, application: str, asked: ArmPieces, kind: type[int | float | str], *, is_timed: bool = False
+) -> AnswerForm:
     """Return how the answers of one arm are written.
 
     Args:
@@ -112,16 +117,21 @@ def answer_form(codec: Codec, application: str, asked: ArmPieces, kind: type[int
         application: that asks.
         asked: the arm.
         kind: of its answers.
+        is_timed: whether the output's times are told.
 
     Raises:
         Uncut: they have no column form.
     """
-    marks, other = _AnswerMarks(_ANSWERS[kind][0]), _AnswerMarks(_ANSWERS[kind][1], "q", "c", (3, -4, 5, 6), "")
+    marks = _AnswerMarks(_ANSWERS[kind][0], worked=_WORKED if is_timed else ())
+    other = _AnswerMarks(_ANSWERS[kind][1], "q", "c", (3, -4, 5, 6), "", (0, 70, 1) if is_timed else ())
     pieces = cut(_answer(codec, application, asked, marks), marks.cut(application))
-    head, _, *rest = _only(pieces, (0, 3, 4, 5, 7))
     if joined(pieces, other.cut(application)) != _answer(codec, application, asked, other):
         raise Uncut
-    return AnswerForm(head, *rest)
+    if not is_timed:
+        head, _, named, closed, tail = _only(pieces, (0, 3, 4, 5, 7))
+        return AnswerForm(head, named, closed, b"", tail)
+    head, _, named, closed, ended, tail = _only(pieces, (0, 3, 4, 5, 6, 8))
+    return AnswerForm(head, named, closed, ended, tail)
 
 
 def decided(codec: Codec, application: str, asked: ArmPieces, kind: type[int | float | str], form: AnswerForm) -> bytes:
@@ -140,10 +150,12 @@ def decided(codec: Codec, application: str, asked: ArmPieces, kind: type[int | f
 @lru_cache(_FORMS)  # contexts are many, and each has a decision of its own
 def _around(application: str, mark: Value, form: AnswerForm) -> tuple[_AnswerMarks, bytes, bytes]:
     """Return marks of an answer, which is `mark`, and what stands before and behind a decision written with them."""
-    marks = _AnswerMarks(mark)
-    query_id, name, context, answer, _, times, token = marks.cut(application)
+    marks = _AnswerMarks(mark, worked=_WORKED if form.ended else ())
+    query_id, name, context, answer, _, *rest = marks.cut(application)
+    *worked, times, token = rest
     before = form.head + query_id + name + context
-    return marks, before, answer + form.named + answer + form.closed + times + token + form.tail
+    behind = form.closed + b"".join(worked) + form.ended + times + token + form.tail
+    return marks, before, answer + form.named + answer + behind
 
 
 class TogetherForm(NamedTuple):
@@ -210,6 +222,8 @@ def late_form(codec: Codec, application: str, answer: Callable[[str, Query], Pre
 
 def _answer(codec: Codec, application: str, asked: ArmPieces, marks: _AnswerMarks) -> bytes:
     output = ModelOutput(asked.model, asked.version, Outcome.OK, marks.answer)
+    if marks.worked:
+        output = output.timed(*marks.worked)
     prediction = Prediction(
         marks.id, application, marks.context, asked.decision, Status.COMPLETE, None, marks.answer, 1.0, (output,),
         *marks.times, marks.token,
@@ -267,19 +281,21 @@ class _AnswerMarks(NamedTuple):
     context: str = "mark of a context"
     times: tuple[int, int, int, int] = (2**50 + 123, 2**51 + 456, 2**51 + 789, 2**52 + 7)
     token: str = "mark of a token"  # noqa: S105 - no password
+    worked: tuple[int, int, int] | tuple[()] = ()  # times of the output, where they are told
 
     def cut(self, application: str) -> tuple[bytes, ...]:
         """Return them as they are written, in order."""
-        answer = _written(self.answer)
+        answer, worked = _written(self.answer), [b"".join(map(write_long, self.worked))] if self.worked else []
         context, times = _GIVEN + text(self.context), b"".join(map(write_long, self.times))
-        return text(self.id), text(application), context, answer, answer, times, text(self.token)
+        return text(self.id), text(application), context, answer, answer, *worked, times, text(self.token)
 
     def around(self, application: str) -> tuple[bytes, ...]:
         """Return them but for the answer."""
-        query_id, name, context, _, _, times, token = self.cut(application)
+        query_id, name, context, *_, times, token = self.cut(application)
         return query_id, name, context, times, token
 
 
+_WORKED: Final = (2**49 + 13, 2**48 + 29, 2**30 + 7)
 _MESSAGES: Final = ("mark of a message", "m" * 200)
 # Two answers of each kind that nothing else in a prediction looks like.
 _ANSWERS: Final[Mapping[type, tuple[Value, Value]]] = {

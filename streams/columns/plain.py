@@ -249,6 +249,7 @@ class PlainQueries:
             ("features", application.sources),
             ("versions", application.versions),
             ("coverage", application.coverage),
+            ("timings", application.timings and inside >= asked),
             ("hedging", application.hedge),
             ("workers", not (inside >= asked or inside.isdisjoint(asked))),
             ("parity", application.parity and not inside >= asked),

@@ -175,6 +175,9 @@ cdef inline void read_outputs(Place* place, Predicted* found) noexcept nogil:
         found.outputs[index].answer = read_value(place, &found.outputs[index].kind)
         expect(place, NOTHING)  # no scores
         expect(place, 0)  # it is the model's own
+        read_long(place)  # how long it waited,
+        read_long(place)  # how long its batch took,
+        read_long(place)  # and its rows
         if place.bad:
             return
     expect(place, 0)

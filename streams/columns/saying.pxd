@@ -57,7 +57,7 @@ cdef inline Answer answer_at(int kind, object answers, Py_ssize_t row):
 
 
 cdef inline int write_prediction(
-    Output* output, Py_ssize_t number, const Who* who, tuple form, bytes decision, const Answer* answer
+    Output* output, Py_ssize_t number, const Who* who, tuple form, bytes decision, const Answer* answer, Text worked
 ) except -1:
     """Write a prediction as a batch's next record.
 
@@ -68,16 +68,22 @@ cdef inline int write_prediction(
         form: a `pieces.AnswerForm`.
         decision: as it is written before an answer of this kind.
         answer: of the model.
+        worked: times of its output, if the form tells them; else nothing.
     """
-    cdef Text named = text_of(<bytes>form[1]), closed = text_of(<bytes>form[2]), tail = text_of(<bytes>form[3])
-    cdef Text decided = text_of(decision)
-    cdef size_t size = <size_t>(decided.size + named.size + closed.size) + 2 * _answer_size(answer)
+    cdef Text named = text_of(<bytes>form[1]), closed = text_of(<bytes>form[2]), ended = text_of(<bytes>form[3])
+    cdef Text tail = text_of(<bytes>form[4]), decided = text_of(decision)
+    cdef size_t size = <size_t>(decided.size + named.size + closed.size + ended.size + worked.size)
+    if worked.size < 0 or (worked.size > 0) != (ended.size > 0):
+        raise ValueError("times that the form does not tell, or none that it does")
+    size += 2 * _answer_size(answer)
     begin_prediction(output, number, who, text_of(<bytes>form[0]), size, tail)
     write_bytes(output, decided)
     _write_answer(output, answer)
     write_bytes(output, named)
     _write_answer(output, answer)
     write_bytes(output, closed)
+    write_bytes(output, worked)
+    write_bytes(output, ended)
     return end_prediction(output, who, tail)
 
 

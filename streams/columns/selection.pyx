@@ -238,7 +238,7 @@ cdef class Lane:
         Raises:
             ValueError: these are not as many.
         """
-        if not 0 <= arm < self.arms or len(form) != 4 or not 0 <= kind < KINDS:
+        if not 0 <= arm < self.arms or len(form) != 5 or not 0 <= kind < KINDS:
             raise ValueError("no such arm")
         if answers_in(kind, answers) != rows:
             raise ValueError("not an answer a row")
@@ -749,7 +749,7 @@ cdef class Poll:
         if form is None or decision is None or row.place >= lane.rows[row.arm]:
             raise ValueError("an arm has not answered, or it is not known how its decision is written")
         cdef Answer answer = answer_at(kind, lane.answers[row.arm], row.place)
-        return write_prediction(&self.output, number, &who, <tuple>form, <bytes>decision, &answer)
+        return write_prediction(&self.output, number, &who, <tuple>form, <bytes>decision, &answer, text_of(b""))
 
     cdef int _write_together(self, Row* row, Lane lane, Py_ssize_t number, int64_t answered_us) except -1:
         """Write an answer that several models have given together."""

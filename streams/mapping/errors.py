@@ -15,3 +15,15 @@ class MappingError(ValueError):
         super().__init__(f"{where}: {what}")
         self.where = where
         self.what = what
+
+
+class UnknownSchemaError(Exception):
+    """A record is written by a schema that is still to be looked up.
+
+    Args:
+        key: under which it is looked up.
+    """
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"schema {key} is not known yet")
+        self.key = key

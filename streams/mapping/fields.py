@@ -12,6 +12,7 @@ by: name | place               of an arm: its name, or its place among the arms
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from math import isfinite
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 UNITS_US: Final[Mapping[str, float]] = {"s": 1e6, "ms": 1e3, "us": 1.0}
 ISO: Final = "iso"
 _KEYS: Final = ("column", "columns", "value", "expression", "unit", "low", "high", "by")
+_DURATION: Final = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)([smhd])")
+_SECONDS: Final[Mapping[str, int]] = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _ONE_US: Final = timedelta(microseconds=1)
 
@@ -141,6 +144,19 @@ def unknown(key: str, known: Iterable[str]) -> MappingError:
     """Return the error that says which key was probably meant."""
     nearest = difflib.get_close_matches(key, known, 1, cutoff=0.0)[0]
     return MappingError(key, f"unknown key: did you mean {nearest!r}? There are: {', '.join(known)}")
+
+
+def duration_us(key: str, given: object) -> int:
+    """Return how long something may take (us): a number and s, m, h or d, such as `30m`.
+
+    Raises:
+        MappingError: it is no such time, or none at all.
+    """
+    found = _DURATION.fullmatch(given) if isinstance(given, str) else None
+    duration = 0 if found is None else round(float(found[1]) * _SECONDS[found[2]] * 1e6)
+    if not duration:
+        raise MappingError(key, f"is a time such as 90s, 30m, 2h or 1d, not {given!r:.80}")
+    return duration
 
 
 def _bounds(key: str, given: Mapping[str, Any]) -> tuple[float, float] | None:

@@ -12,7 +12,7 @@ import numpy as np
 from schemas import topics
 from schemas.errors import SchemaError
 from schemas.inputs import as_features, as_input, as_label, row_text
-from schemas.records import Feedback, Query, Tensor
+from schemas.records import Feedback, KeyedFeedback, Query, Tensor
 from streams.mapping.errors import MappingError
 from streams.mapping.fields import FieldSource, time_us
 
@@ -35,7 +35,7 @@ class Made(NamedTuple):
     """A record for one of Skysail's own topics, and the key by which its partition is found."""
 
     key: bytes
-    record: Query | Feedback
+    record: Query | Feedback | KeyedFeedback
 
 
 def query_of(row: Row, application: str, record: Record, incoming: Incoming, now_us: int) -> Made:
@@ -64,24 +64,48 @@ def query_of(row: Row, application: str, record: Record, incoming: Incoming, now
     return Made((query_id if context is None else context).encode(errors="surrogatepass"), query)
 
 
-def feedback_of(row: Row, told: IncomingFeedback, record: Record) -> Made | None:
+def feedback_of(row: Row, application: str, told: IncomingFeedback, record: Record) -> Made | None:
     """Return the feedback that a row gives; None: it says nothing yet, its label or loss is null.
+
+    Where a later record replaces an earlier one, it takes back what was told.
 
     Raises:
         MappingError: a field is missing, or cannot be what it is meant to be.
     """
-    query_id = _text("id", told.id.of(row))
+    query_id = "" if told.id is None else _text("id", told.id.of(row))
     key = query_id if told.key is None else _text("key", told.key.of(row))
     label = None if told.label is None else told.label.of(row)
     loss = None if told.loss is None else told.loss.of(row)
-    if label is None and loss is None:
+    if label is None and loss is None and not told.replaces:
         return None
     if loss is not None and not 0.0 <= (loss := _number("loss", loss)) <= 1.0:
         raise MappingError("loss", f"is {loss:g}: a loss lies between 0 and 1")
+    value = None if label is None else _label(label)
     sent_us = record.timestamp_us if told.sent is None else time_us(told.sent, told.sent.of(row))
-    return Made(
-        key.encode(errors="surrogatepass"), Feedback(query_id, None if label is None else _label(label), loss, sent_us)
-    )
+    made: Feedback | KeyedFeedback = Feedback(query_id, value, loss, sent_us)
+    if told.replaces:
+        made = KeyedFeedback("", application, query_id, 0, value, loss, sent_us, revises=True)
+    elif told.within_us:
+        made = KeyedFeedback("", application, key, told.within_us, value, loss, sent_us)
+    return Made(key.encode(errors="surrogatepass"), made)
+
+
+def withdrawal_of(application: str, told: IncomingFeedback, record: Record) -> Made | None:
+    """Return what takes back feedback; None: a record without a value means nothing here.
+
+    It does where a later record replaces an earlier one and the query has no key of its own: then the record's key is
+    its id, as in a compacted topic.
+
+    Raises:
+        MappingError: the key cannot be an id.
+    """
+    if not told.replaces or told.key is not None or record.key is None:
+        return None
+    try:
+        query_id = _text("key", record.key.decode())
+    except UnicodeDecodeError as error:
+        raise MappingError("key", f"is no text: {error}") from error
+    return Made(record.key, KeyedFeedback("", application, query_id, 0, None, None, record.timestamp_us, revises=True))
 
 
 def _text(name: str, value: Any) -> str:

@@ -3,12 +3,13 @@
     orders ─▶ read ─▶ where ─▶ Query ─▶ queries       predictions ─▶ fields, keep ─▶ orders.scored
     chargebacks ─▶ read ─▶ Feedback ─▶ feedback
 
-It holds nothing but what is deployed: each record has its outcome at once. What a prediction's record keeps of the one
-that asked travels with the query and its answer, in a header; so any instance can write any answer.
+It holds nothing but what is deployed, and records that wait for a registry's schemas (`waiting`): all others have their
+outcome at once. What a prediction's record keeps of the one that asked travels with the query and its answer, in a
+header; so any instance can write any answer.
 
     record                                   outcome
     that `where` does not hold for           skipped, counted as `filtered`
-    without a value                          skipped, counted as `tombstone`
+    without a value                          skipped, counted as `tombstone`; or what was told is taken back
     whose feedback is null                   skipped, counted as `nothing_told`
     that cannot be read or mapped            dead letter in `mapping.dlq`, with the path that failed
     of an application without `to`           skipped, counted as `not_mapped`
@@ -21,12 +22,14 @@ from typing import TYPE_CHECKING, Any
 from schemas import topics
 from schemas.errors import DecodeError, SchemaError
 from schemas.records import Application, Prediction
-from streams.mapping.errors import MappingError
+from streams.mapping.errors import MappingError, UnknownSchemaError
 from streams.mapping.formats import reader, writer
-from streams.mapping.incoming import feedback_of, query_of
+from streams.mapping.incoming import feedback_of, query_of, withdrawal_of
 from streams.mapping.outgoing import outgoing_row
+from streams.mapping.schemas import RegisteredSchemas
 from streams.mapping.spec import ROW, Incoming, TopicMapping
-from streams.operators.contract import DeadLetter, Emit, GroupNeeds, LogMessage, Needs, Operator, Skip
+from streams.mapping.waiting import AwaitingSchemas
+from streams.operators.contract import NONE_UNREAD, DeadLetter, Emit, GroupNeeds, LogMessage, Needs, Operator, Skip
 from streams.operators.statistics import Counters
 from streams.topology import partition_of
 
@@ -37,7 +40,7 @@ if TYPE_CHECKING:
     from streams.mapping.formats import Reader, Writer
     from streams.mapping.incoming import Made
     from streams.mapping.spec import IncomingFeedback, Outgoing
-    from streams.operators.contract import Effects, Record
+    from streams.operators.contract import Effects, Record, Unread
 
 # Of a value that cannot be mapped, so much stands in the log.
 _SHOWN = 200
@@ -54,12 +57,14 @@ class _From:
 
     __slots__ = ("application", "is_answered", "keeps", "read", "spec")
 
-    def __init__(self, application: str, spec: Incoming | IncomingFeedback, outgoing: Outgoing | None) -> None:
+    def __init__(
+        self, application: str, spec: Incoming | IncomingFeedback, outgoing: Outgoing | None, schemas: RegisteredSchemas
+    ) -> None:
         self.application = application
         self.spec = spec
         self.is_answered = outgoing is not None
         self.keeps = outgoing is not None and outgoing.reads_row
-        self.read: Reader = reader(spec.form)
+        self.read: Reader = reader(spec.form, schemas)
 
 
 class _To:
@@ -67,10 +72,10 @@ class _To:
 
     __slots__ = ("read_row", "spec", "write")
 
-    def __init__(self, spec: Outgoing, incoming: Incoming | None) -> None:
+    def __init__(self, spec: Outgoing, incoming: Incoming | None, schemas: RegisteredSchemas) -> None:
         self.spec = spec
-        self.write: Writer = writer(spec.form)
-        self.read_row: Reader | None = None if incoming is None else reader(incoming.form)
+        self.write: Writer = writer(spec.form, schemas)
+        self.read_row: Reader | None = None if incoming is None else reader(incoming.form, schemas)
 
 
 class TopicMapper(Operator):
@@ -90,37 +95,67 @@ class TopicMapper(Operator):
         self._from: dict[str, _From] = {}  # by topic
         self._to: dict[str, _To] = {}  # by application
         self._topics: frozenset[str] = frozenset()  # another object where they have changed
+        self._has_registry = False
+        self._schemas = RegisteredSchemas()
+        self._waiting = AwaitingSchemas()
+        self._whole: frozenset[str] = frozenset()
         self._counters = Counters()
 
     def needs(self) -> Needs:
         """Read the topics that are mapped, and predictions where they go elsewhere."""
-        return Needs(group=GroupNeeds(topics=self._topics))
+        waiting = self._waiting
+        group = GroupNeeds(topics=self._topics, whole=self._whole)
+        return Needs(waiting.next_due(), 0, waiting.paused, group=group)
 
     def on_records(self, records: Sequence[Record], now_us: int) -> Effects:
-        """Map records."""
+        """Map records, and those that have waited for the schemas among them."""
         effects: Effects = []
         for record in records:
             if record.topic == topics.APPLICATIONS:
                 self._follow(record, effects)
+                self._take([*self._waiting.end()], now_us, effects)
+            elif record.topic == topics.FEATURES:
+                key = self._schemas.take(record, now_us)
+                self._take([*self._waiting.end(key)], now_us, effects)
+            else:
+                self._take([record], now_us, effects)
+        return effects + self._waiting.ask(now_us)
+
+    def on_timer(self, now_us: int, unread: Unread = NONE_UNREAD) -> Effects:
+        """Ask again for schemas that the registry has not told."""
+        self._schemas.forget_missing(now_us)
+        return [*self._waiting.ask(now_us)]
+
+    def on_partitions(self, starts: Mapping[int, int | None]) -> None:
+        """Forget what waits: a rebalance gives it anew."""
+        self._waiting.clear()
+
+    def statistics(self) -> Mapping[str, float]:
+        """Return how many records of each topic were mapped, and could not be, and how many wait for schemas."""
+        waiting = {"schema_waiting": float(len(self._waiting)), "schema_waiting_bytes": float(self._waiting.bytes)}
+        return self._counters.rendered() | (waiting if self._has_registry else {})
+
+    def _take(self, records: Sequence[Record], now_us: int, effects: Effects) -> None:
+        for record in records:
+            if self._waiting.follows(record):
                 continue
             try:
                 effects.append(self._mapped(record, now_us))
+            except UnknownSchemaError as unknown:
+                self._waiting.begin(record, unknown.key)
             except (MappingError, DecodeError, SchemaError) as error:
                 self._counters["unmapped_total", "topic", record.topic.removeprefix(topics.OUTSIDE)] += 1
                 cause = error.cause if isinstance(error, DecodeError) else "unmapped"
                 effects.append(DeadLetter(record, cause, f"{error}; value {_shown(record.value)}"))
-        return effects
-
-    def statistics(self) -> Mapping[str, float]:
-        """Return how many records of each topic were mapped, and could not be."""
-        return self._counters.rendered()
 
     def _mapped(self, record: Record, now_us: int) -> Emit | Skip:
         if record.topic == topics.PREDICTIONS:
             return self._answered(record)
         its = self._from.get(record.topic)
-        if its is None or record.value is None:
-            return Skip((record.position,), "not_mapped" if its is None else "tombstone")
+        if its is None:
+            return Skip((record.position,), "not_mapped")
+        if record.value is None:
+            return self._without_value(its, record)
         row = its.read(record.value)
         if its.spec.where is not None and not its.spec.where.holds(row):
             return Skip((record.position,), "filtered")
@@ -132,7 +167,7 @@ class TopicMapper(Operator):
         if isinstance(its.spec, Incoming):
             made, topic = query_of(row, its.application, record, its.spec, now_us), topics.QUERIES
         else:
-            made, topic = feedback_of(row, its.spec, record), topics.FEEDBACK
+            made, topic = feedback_of(row, its.application, its.spec, record), topics.FEEDBACK
         if made is None:
             return Skip((record.position,), "nothing_told")
         headers: tuple[tuple[str, bytes], ...] = ()
@@ -142,6 +177,15 @@ class TopicMapper(Operator):
             headers += ((ROW, record.value or b""),) if its.keeps else ()
         place = partition_of(made.key, self._partitions)
         return Emit(topic, place, made.key, self._codec.encode(made.record), (record.position,), headers)
+
+    def _without_value(self, its: _From, record: Record) -> Emit | Skip:
+        """Take back the feedback that a tombstone is about, if it can be told."""
+        spec = its.spec
+        made = None if isinstance(spec, Incoming) else withdrawal_of(its.application, spec, record)
+        if made is None:
+            return Skip((record.position,), "tombstone")
+        place = partition_of(made.key, self._partitions)
+        return Emit(topics.FEEDBACK, place, made.key, self._codec.encode(made.record), (record.position,))
 
     def _answered(self, record: Record) -> Emit | Skip:
         prediction = self._codec.decode(Prediction, record.value)
@@ -186,9 +230,11 @@ class TopicMapper(Operator):
                 if topic in self._from:
                     other = self._from[topic].application
                     raise MappingError(spec.form.topic, f"is read for {other} already: one application reads a topic")
-                self._from[topic] = _From(name, spec, outgoing)
+                self._from[topic] = _From(name, spec, outgoing, self._schemas)
             if outgoing is not None:
-                self._to[name] = _To(outgoing, incoming)
+                self._to[name] = _To(outgoing, incoming, self._schemas)
+        self._has_registry = any(mapping.has_registry for mapping in self._mappings.values())
+        self._whole = frozenset([topic for topic, its in self._from.items() if its.spec.is_whole])
         self._topics = frozenset([*self._from, *([topics.PREDICTIONS] if self._to else [])])
 
 

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from streams.mapping.errors import MappingError
 from streams.mapping.expressions import Expression, parse
-from streams.mapping.fields import FieldSource, source, unknown
-from streams.mapping.formats import FORMATS, TopicForm, reader, writer
+from streams.mapping.fields import FieldSource, duration_us, source, unknown
+from streams.mapping.formats import FORMATS, REGISTRY, TopicForm, reader, writer
+from streams.mapping.schemas import RegisteredSchemas
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,10 +32,10 @@ ANSWER: Final = (
     "id", "application", "context", "answer", "confidence", "status", "reason", "message", "sent_us", "answered_us",
     "took_ms", "models", "decision", "labels",
 )  # fmt: skip
-_FORM: Final = ("topic", "format", "columns", "delimiter", "schema")
-_FROM: Final = (*_FORM, "id", "key", "input", "features", "sent", "slo_ms", "priority", "version", "where")
+_FORM: Final = ("topic", "format", "columns", "delimiter", "schema", "message")
+_FROM: Final = (*_FORM, "id", "key", "input", "features", "sent", "slo_ms", "priority", "version", "where", "begin")
 _TO: Final = (*_FORM, "fields", "keep", "where")
-_FEEDBACK: Final = (*_FORM, "id", "key", "label", "loss", "sent", "where")
+_FEEDBACK: Final = (*_FORM, "id", "key", "within", "replaces", "label", "loss", "sent", "where", "begin")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,7 @@ class Incoming:
     priority: FieldSource | None = None
     version: FieldSource | None = None
     where: Expression | None = None
+    is_whole: bool = False  # also what was in the topic before it was first read
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,15 +81,18 @@ class Outgoing:
 
 @dataclass(frozen=True, slots=True)
 class IncomingFeedback:
-    """Records that become feedback."""
+    """Records that become feedback: on the query with an id, or on the last answer of a key within a time."""
 
     form: TopicForm
-    id: FieldSource
+    id: FieldSource | None = None
     key: FieldSource | None = None
+    within_us: int = 0
+    replaces: bool = False  # the last record about a query counts, until its window is nearly over
     label: FieldSource | None = None
     loss: FieldSource | None = None
     sent: FieldSource | None = None
     where: Expression | None = None
+    is_whole: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +108,12 @@ class TopicMapping:
         """The topics that are read."""
         its = [] if self.incoming is None else [self.incoming.form.topic]
         return frozenset([*its, *[each.form.topic for each in self.feedback]])
+
+    @property
+    def has_registry(self) -> bool:
+        """Whether schemas of a registry are needed."""
+        forms = [one.form for one in (self.incoming, self.outgoing, *self.feedback) if one is not None]
+        return any(form.schema == REGISTRY for form in forms)
 
     @classmethod
     def of(cls, given: Mapping[str, object]) -> TopicMapping:
@@ -141,18 +152,21 @@ class TopicMapping:
         Raises:
             MappingError: they do not.
         """
+        none = RegisteredSchemas()
         for one in (self.incoming, *self.feedback):
             if one is not None:
-                reader(one.form)
+                reader(one.form, none)
         outgoing = self.outgoing
         if outgoing is not None:
-            writer(outgoing.form)
+            writer(outgoing.form, none)
         if outgoing is not None and outgoing.keep != "none" and self.incoming is None:
             raise MappingError("to.keep", "there is no `from` whose fields could be kept")
         if outgoing is not None and outgoing.form.topic in self.reads:
             raise MappingError("to.topic", f"{outgoing.form.topic} is read, too: that would go round for ever")
         keyed = self.incoming is not None and self.incoming.key is not None
         for place, each in enumerate(self.feedback):
+            if each.within_us and self.incoming is not None and not keyed:
+                raise MappingError(f"feedback[{place}].within", "`from` has no key by which an answer could be found")
             if keyed and each.key is None:
                 raise MappingError(
                     f"feedback[{place}].key", "is needed, as `from` has a key: it says where the query is"
@@ -178,15 +192,23 @@ def _known(name: str, given: Mapping[str, Any], known: Sequence[str], needed: Se
         str(given.get("format", "json")),
         tuple(map(str, given.get("columns") or ())),
         str(given.get("delimiter", ",")),
-        json.dumps(given["schema"]) if "schema" in given else "",
+        _schema(given.get("schema")),
+        str(given.get("message", "")),
     )
     if form.format not in FORMATS:
         raise MappingError(f"{name}.format", f"is {form.format!r}; there are: {', '.join(FORMATS)}")
     if form.format == "csv" and not form.columns:
         raise MappingError(f"{name}.columns", "is needed for csv: the names of a line's fields, in order")
+    if form.format in ("avro", "protobuf") and not form.schema:
+        raise MappingError(f"{name}.schema", f"is needed for {form.format}: {REGISTRY}, or a file with the schema")
     if len(form.delimiter) != 1:
         raise MappingError(f"{name}.delimiter", "is one character")
     return form
+
+
+def _schema(given: object) -> str:
+    """Return a schema as a form has it: a text is `registry`, or what has been read from a file."""
+    return "" if given is None else given if isinstance(given, str) else json.dumps(given)
 
 
 def _sources(name: str, given: Mapping[str, Any], keys: Sequence[str]) -> dict[str, FieldSource]:
@@ -197,10 +219,17 @@ def _where(given: Mapping[str, Any]) -> Expression | None:
     return None if given.get("where") is None else parse(str(given["where"]))
 
 
+def _is_whole(name: str, given: Mapping[str, Any]) -> bool:
+    begin = given.get("begin", "latest")
+    if begin not in ("earliest", "latest"):
+        raise MappingError(f"{name}.begin", f"is {begin!r}; there are: earliest, latest")
+    return bool(begin == "earliest")
+
+
 def _incoming(given: Mapping[str, Any]) -> Incoming:
     form = _known("from", given, _FROM, ("input",))
     keys = ("input", "id", "key", "features", "sent", "slo_ms", "priority", "version")
-    return Incoming(form, **_sources("from", given, keys), where=_where(given))
+    return Incoming(form, **_sources("from", given, keys), where=_where(given), is_whole=_is_whole("from", given))
 
 
 def _outgoing(given: Mapping[str, Any]) -> Outgoing:
@@ -230,7 +259,12 @@ def _check_paths(key: str, paths: Sequence[str]) -> None:
 
 
 def _feedback(name: str, given: Mapping[str, Any]) -> IncomingFeedback:
-    form = _known(name, given, _FEEDBACK, ("id",))
+    form = _known(name, given, _FEEDBACK, ())
+    is_keyed = given.get("within") is not None
+    if is_keyed is (given.get("id") is not None):
+        raise MappingError(name, "either id names the query, or key and within: the last answer of that key")
+    if is_keyed and given.get("key") is None:
+        raise MappingError(f"{name}.key", "is needed for within: whose last answer is meant")
     if (given.get("label") is None) == (given.get("loss") is None):
         raise MappingError(name, "either label or loss says what was right")
     found = _sources(name, given, ("id", "key", "label", "sent"))
@@ -239,4 +273,9 @@ def _feedback(name: str, given: Mapping[str, Any]) -> IncomingFeedback:
         found["loss"] = FieldSource(expression=parse(loss))
     elif loss is not None:
         found["loss"] = source(f"{name}.loss", loss)
-    return IncomingFeedback(form, **found, where=_where(given))
+    replaces = given.get("replaces", False)
+    if not isinstance(replaces, bool) or (replaces and is_keyed):
+        raise MappingError(f"{name}.replaces", "is true or false, and true only where id names the query")
+    within_us = duration_us(f"{name}.within", given["within"]) if is_keyed else 0
+    where, is_whole = _where(given), _is_whole(name, given)
+    return IncomingFeedback(form, **found, within_us=within_us, replaces=replaces, where=where, is_whole=is_whole)

@@ -371,11 +371,14 @@ class GroupNeeds(NamedTuple):
             says that it would spread them otherwise now: the runtime joins the group anew.
         is_getting_ready: whether it would rather not take records of its group yet: it has what it follows, and
             prepares for them. The runtime joins the group without it after a while.
+        whole: topics of these that are read from their beginning, where the group has never read them; of others, what
+            was written ten minutes before.
     """
 
     topics: frozenset[str] | None = None
     spread: object = None
     is_getting_ready: bool = False
+    whole: frozenset[str] = frozenset()
 
 
 NO_READ_BACK: Final = ReadBack()

@@ -196,7 +196,10 @@ class Player:
         if record.topic == topics.QUERIES:
             self._ask(self._codec.decode(Query, record.value), record.timestamp_us)
             return
-        query_id = self._id(peek_id(record.value))
+        recorded_id = peek_id(record.value)
+        if not recorded_id:  # feedback by key: what it was about was written again, with the id
+            return
+        query_id = self._id(recorded_id)
         asked = self._asked.get(query_id)
         if record.topic == topics.PREDICTIONS:
             if asked is not None:

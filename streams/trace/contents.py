@@ -100,7 +100,10 @@ def _look(record: Record, found: Contents, answered: dict[str, int], codec: Code
             if len(answered) > REMEMBERED:
                 del answered[next(iter(answered))]
         case topics.FEEDBACK:
-            at_us = answered.get(peek_id(record.value))
+            query_id = peek_id(record.value)
+            if not query_id:  # by key: what it was about was written again, with the id
+                return
+            at_us = answered.get(query_id)
             if at_us is None:
                 found.unmatched += 1
             else:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import redis.asyncio
@@ -10,7 +12,7 @@ from deploy.config.addresses import redis_url
 from schemas import topics
 from schemas.records import Observation, Observations, Prediction
 from streams.operators.join.kernel import JoinerSettings
-from streams.runtime.stores.redis import unstamped
+from streams.runtime.stores.base import unstamped
 from streams.testing.validator import ObservationLog, RunEvidence, Stored
 
 if TYPE_CHECKING:
@@ -44,7 +46,9 @@ def _log(there: Deployed) -> dict[int, ObservationLog]:
 
 
 async def _stored(there: Deployed) -> dict[int, Stored]:
-    """Read Redis without the store that wrote it."""
+    """Read Redis, or the file, without the store that wrote it."""
+    if there.settings.store.kind == "embedded":
+        return _in_file(there)
     found: dict[int, Stored] = {}
     async with redis.asyncio.Redis.from_url(redis_url(there.settings)) as client:
         for number in range(there.settings.partitions):
@@ -54,3 +58,13 @@ async def _stored(there: Deployed) -> dict[int, Stored]:
                 int(offset) if offset else None, {name.decode(): unstamped(value) for name, value in states.items()}
             )
     return found
+
+
+def _in_file(there: Deployed) -> dict[int, Stored]:
+    with closing(sqlite3.connect(there.settings.store.file)) as database:
+        offsets = dict(database.execute("SELECT partition, next FROM offsets"))
+        rows = database.execute("SELECT partition, name, value FROM states").fetchall()
+    return {
+        number: Stored(offsets.get(number), {name: unstamped(value) for at, name, value in rows if at == number})
+        for number in range(there.settings.partitions)
+    }

@@ -154,12 +154,13 @@ async def test_weights_of_users_are_the_fold_of_their_log_although_all_roles_wer
     assert {one.shape for scores in answered for one in scores if one} == {(2,)}
 
 
-@pytest.mark.parametrize("processes", ["each", "shared"])
+@pytest.mark.parametrize(("processes", "store"), [("each", "redis"), ("shared", "embedded")])
 async def test_all_roles_may_be_killed_at_once(
-    kafka: Broker, redis_server: RedisServer, prefix: str, tmp_path: Path, processes: str
+    kafka: Broker, redis_server: RedisServer, prefix: str, tmp_path: Path, processes: str, store: str
 ) -> None:
-    """As when their machine loses power: every process goes on from what is in Kafka and in Redis."""
-    served, shape = applications(DISTURBED_MS), {"processes": processes}
+    """As when their machine loses power: every process goes on from what is in Kafka and in the store."""
+    kept = {"store": {"kind": store, "file": tmp_path / "states.db"}}
+    served, shape = applications(DISTURBED_MS), {"processes": processes, **kept}
     async with deployed(kafka, redis_server.url, prefix, tmp_path, MODELS, served, **shape) as there:
         everybody = set(there.system.pids)
         await survive(there, lambda _: kill(there, *everybody))

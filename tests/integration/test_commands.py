@@ -105,6 +105,35 @@ async def test_feedback_tells_what_becomes_of_it(there: Deployed, config: str) -
     assert there.system.pids
 
 
+async def test_a_query_s_story_is_told_from_the_topics(there: Deployed, config: str) -> None:
+    """By an id that says when, and by one of the client's own, which is searched; no other id has one."""
+    asked = await said("query", "sums", "--input", "[1, 2]", "--config", config)
+    await said("feedback", asked["query_id"], "--label", "1", "--wait", "60", "--config", config)
+    told = await said("story", asked["query_id"], "--config", config)
+    (answer,), (question,) = told["answers"], told["queries"]
+    assert (answer["query_id"], question["query_id"]) == (asked["query_id"], asked["query_id"])
+    assert answer["answer"] == asked["answer"]
+    assert [leg["model"] for leg in told["legs"]] == ["parity"]
+    assert told["late"] == []
+    assert told["feedback"][0]["label"] == 1
+    assert told["observations"][0]["loss"] == 0.0
+    assert told["change"]["after"]["version"] == 1
+    await there.client.predict("sums", ROWS[0], query_id="order-17")
+    foreign = await said("story", "order-17", "--config", config)
+    assert [one["query_id"] for one in foreign["answers"]] == ["order-17"]
+    shown = await asyncio.to_thread(
+        run, "story", "order-17", "--at", str(foreign["answers"][0]["sent_us"] // 1000), "--config", config
+    )
+    assert "feedback   none so far" in shown
+    why = await refused("story", "nobody", "--config", config)
+    assert "nothing names query nobody" in why
+    assert "predictions" in why
+    known = await said("story", "--application", "sums", "--config", config)
+    assert (known["state"], known["stored"]["version"]) == ("sums", 1)
+    assert {one["query_id"] for one in known["answers"]} == {"order-17", asked["query_id"]}
+    assert "nothing is known" in await refused("story", "--application", "smus", "--context", "ann", "--config", config)
+
+
 async def test_an_unknown_application_is_an_error_that_names_the_known_ones(there: Deployed, config: str) -> None:
     """There is nothing to say the truth about; a script still gets the answer."""
     why = await refused("query", "smus", "--input", "[1, 2]", "--config", config)

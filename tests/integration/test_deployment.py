@@ -12,7 +12,6 @@ import numpy as np
 import psutil
 import pytest
 from click.testing import CliRunner
-from sklearn.naive_bayes import GaussianNB
 
 from deploy.cli import skysail
 from deploy.config import configuration
@@ -22,7 +21,7 @@ from deploy.launch import System
 from deploy.state.topics import partition_counts
 from schemas.records import Status
 from streams.client import Client
-from workers.packages.packaging import package_sklearn
+from tests.packages import package_corner
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -36,9 +35,7 @@ ROW = np.array([0.0, 0.0], dtype=np.float32)
 
 @pytest.fixture
 def settings(kafka: Broker, redis_server: RedisServer, prefix: str, tmp_path: Path) -> Settings:
-    """Settings of a deployment with one small model that answers 0 near the origin and 1 elsewhere."""
-    rows = np.array([[0, 0], [0, 1], [9, 9], [9, 8]], dtype=np.float32)
-    package_sklearn(GaussianNB().fit(rows, [0, 0, 1, 1]), tmp_path / "corner", "corner", "1", rows)
+    """Settings of a deployment with one small model."""
     return Settings.model_validate(
         {
             "prefix": prefix,
@@ -47,7 +44,7 @@ def settings(kafka: Broker, redis_server: RedisServer, prefix: str, tmp_path: Pa
             "redis": {"url": redis_server.url},
             "roles": ["selection", "joiner", "learner", "worker"],
             "processes": "each",
-            "models": {"corner": tmp_path / "corner"},
+            "models": {"corner": package_corner(tmp_path)},
             "applications": {"corners": {"models": ["corner"], "slo_ms": 10_000, "default_output": -1}},
         }
     )

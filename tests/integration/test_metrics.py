@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 import re
 import signal
@@ -17,10 +18,14 @@ import pytest
 
 from deploy.config import configuration
 from deploy.config.settings import ROLES, Settings
+from deploy.figures.declared import DASHBOARD, RULES
+from deploy.figures.rendered import queries, rules
 from deploy.local.process import free_port
 from deploy.state import topics as deployed_topics
+from streams.runtime.process.prometheus import NAMESPACE
 from streams.topology import build
 from tests.deployments import Toy, deployed
+from tests.prometheus import program
 
 if TYPE_CHECKING:
     from deploy.local.redis import RedisServer
@@ -99,6 +104,49 @@ async def test_every_role_of_a_deployment_shows_its_figures(
             assert f'instance_name="{instance}@1",role="{instance}"' in shown["lag"]
         assert 'application="sums"' in (await scraped(ports["selection"]))["answers_total"]
         await until_shown(ports["control"], {"cpu_seconds_total", "resident_bytes"})
+        await watched_by_prometheus(tmp_path, there.system.targets_file, len(ports))
+
+
+async def watched_by_prometheus(folder: Path, targets: Path, count: int) -> None:
+    """Have a real Prometheus find all processes by the file, take every rule, and draw every line of the dashboard."""
+    (folder / "rules.yaml").write_text(rules())
+    found = {"job_name": "skysail", "scrape_interval": "1s", "file_sd_configs": [{"files": [str(targets)]}]}
+    settings = {"scrape_configs": [found], "rule_files": ["rules.yaml"]}
+    (folder / "prometheus.yaml").write_text(json.dumps(settings))
+    address = f"127.0.0.1:{free_port()}"
+    options = (f"--storage.tsdb.path={folder / 'series'}", f"--web.listen-address={address}", "--log.level=error")
+    server = await asyncio.create_subprocess_exec(
+        program("prometheus"), f"--config.file={folder / 'prometheus.yaml'}", *options
+    )
+    try:
+        async with aiohttp.ClientSession(f"http://{address}") as session:
+            end = asyncio.get_running_loop().time() + WAIT_S
+            while len(await drawn(session, 'up{job="skysail"} == 1')) < count:
+                assert asyncio.get_running_loop().time() < end, "Prometheus does not find all processes"
+                await asyncio.sleep(0.2)
+            lines = [expr for its in DASHBOARD.values() for panel in its for expr, _ in queries(panel)]
+            for expr in lines:
+                await drawn(session, expr.replace("$__rate_interval", "1m"))
+            assert await drawn(session, f"max by (application) ({NAMESPACE}answers_total)")
+            async with session.get("/api/v1/rules") as response:
+                (group,) = (await response.json())["data"]["groups"]
+            assert {rule["health"] for rule in group["rules"]} <= {"ok", "unknown"}
+            assert len(group["rules"]) == len(RULES)
+    finally:
+        server.terminate()
+        await server.wait()
+
+
+async def drawn(session: aiohttp.ClientSession, expr: str) -> list[object]:
+    """Return the series of an expression now; none while the server starts."""
+    try:
+        async with session.get("/api/v1/query", params={"query": expr}) as response:
+            answer = await response.json()
+    except aiohttp.ClientConnectionError:
+        return []
+    assert answer["status"] == "success", (expr, answer)
+    series: list[object] = answer["data"]["result"]
+    return series
 
 
 async def test_a_role_alone_waits_for_its_topics_and_shows_its_figures(

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from sklearn.naive_bayes import GaussianNB
 
 from deploy.errors import UsageError
 from deploy.placement import placement
@@ -17,7 +16,8 @@ from deploy.state import desired
 from schemas import topics
 from schemas.records import Query, Status, Tensor
 from tests.deployments import Deployed, deployed
-from workers.packages.packaging import package_function, package_sklearn
+from tests.packages import package_corner
+from workers.packages.packaging import package_function
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,10 +52,9 @@ async def test_queries_in_flight_are_answered_wherever_their_model_runs_next(
     kafka: Broker, redis_server: RedisServer, prefix: str, tmp_path: Path
 ) -> None:
     """From a worker that stands still into selection, and from a process that is killed back to a worker."""
-    package_sklearn(GaussianNB().fit(ROWS, [0, 0, 1, 1]), tmp_path / "corner", "corner", "1", ROWS)
+    models = {"corner": package_corner(tmp_path)}
 
     def started(processes: str) -> Any:
-        models = {"corner": tmp_path / "corner"}
         return deployed(kafka, redis_server.url, prefix, tmp_path, models, APPLICATIONS, processes=processes)
 
     async with started("each") as there:
@@ -80,9 +79,8 @@ async def test_a_version_that_was_not_measured_spoils_nothing(
     kafka: Broker, redis_server: RedisServer, prefix: str, tmp_path: Path
 ) -> None:
     """It runs in a child process: when it crashes its batch fails, and selection, joiner and learner go on."""
-    package_sklearn(GaussianNB().fit(ROWS, [0, 0, 1, 1]), tmp_path / "corner", "corner", "1", ROWS)
     package_function("tests.toys:fatal", tmp_path / "corner-2", "corner", "2", ROWS, classes=(0, 1, 7))
-    models, shape = {"corner": tmp_path / "corner"}, {"processes": "shared"}
+    models, shape = {"corner": package_corner(tmp_path)}, {"processes": "shared"}
     async with deployed(kafka, redis_server.url, prefix, tmp_path, models, APPLICATIONS, **shape) as there:
         assert (await there.client.predict("corners", ROWS[0], timeout_s=60)).answer == 0
         with pytest.raises(UsageError, match="nobody to ask"):

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from sklearn.dummy import DummyClassifier
 
 from deploy.cli import skysail
 from deploy.config import configuration
@@ -25,7 +24,7 @@ from schemas.records import Prediction, Report, Status
 from streams.runtime.kafka.log_reader import KafkaTail
 from tests.deployments import PATIENT_MS, PatientClient
 from tests.kafka import until
-from workers.packages.packaging import package_sklearn
+from tests.packages import package_constant
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,14 +38,6 @@ MANY = 100  # answers in a row that show a share: of a share of 0.3, one in 10^5
 LABEL = "{application=app,model=same,version=%s}"
 
 
-def package(folder: Path, version: int) -> Path:
-    """Package a model whose every answer is its version."""
-    rows = np.zeros((2, 2), dtype=np.float32)
-    estimator = DummyClassifier(strategy="constant", constant=version).fit(rows, [version, 0])
-    package_sklearn(estimator, folder / f"same-{version}", "same", str(version), rows)
-    return folder / f"same-{version}"
-
-
 @pytest.fixture
 def settings(kafka: Broker, redis_server: RedisServer, prefix: str, tmp_path: Path) -> Settings:
     """Settings that name version 1."""
@@ -58,7 +49,7 @@ def settings(kafka: Broker, redis_server: RedisServer, prefix: str, tmp_path: Pa
             "redis": {"url": redis_server.url},
             "roles": ["selection", "worker"],
             "processes": "each",
-            "models": {"same": package(tmp_path, 1)},
+            "models": {"same": package_constant(tmp_path, 1)},
             "applications": {"app": {"models": ["same"], "policy": "exp3", "slo_ms": PATIENT_MS, "default_output": -1}},
         }
     )
@@ -111,13 +102,13 @@ async def test_versions_change_under_load_and_a_restart_keeps_the_last_word(sett
         pids = dict(system.pids)
         asking = asyncio.create_task(load.run())
         await load.until(1)
-        await command("model", "add", str(package(tmp_path, 2)), "--config", file)
+        await command("model", "add", str(package_constant(tmp_path, 2)), "--config", file)
         await load.until(2)
         await command("model", "rollback", "same", "--config", file)
         await load.until(1)
         await command("model", "use", "same", "2", "--config", file)
         await load.until(2)
-        damaged = package(tmp_path, 3)
+        damaged = package_constant(tmp_path, 3)
         await command("model", "add", str(damaged), "--config", file)
         await load.until(3)
         await command("model", "use", "same", "2", "--config", file)
@@ -140,7 +131,7 @@ async def test_a_version_whose_files_were_changed_never_answers(settings: Settin
     """The digest is checked before anything is loaded; the version that answers goes on, and another can follow."""
     file = str(configuration.write(settings, tmp_path / "skysail.yaml"))
     load = Load(settings)
-    two = package(tmp_path, 2)
+    two = package_constant(tmp_path, 2)
     async with System(settings, codec_for(settings), tmp_path / "run") as system:
         asking = asyncio.create_task(load.run())
         await load.until(1)
@@ -152,7 +143,7 @@ async def test_a_version_whose_files_were_changed_never_answers(settings: Settin
         await command("model", "use", "same", "2", "--config", file)
         await until(lambda: "cannot take over" in system.log("worker.same").read_text(), SWITCH_S)
         assert load.predictions[-1].answer == 1
-        await command("model", "add", str(package(tmp_path, 3)), "--config", file)
+        await command("model", "add", str(package_constant(tmp_path, 3)), "--config", file)
         await load.until(3)
         load.stop()
         await asking
@@ -167,12 +158,12 @@ async def test_canaries_and_a_shadow_come_and_go_under_load(settings: Settings, 
     async with System(settings, codec_for(settings), tmp_path / "run") as system:
         asking = asyncio.create_task(load.run())
         await load.until(1)
-        await command("model", "add", str(package(tmp_path, 2)), "--share", "0.4", "--config", file)
+        await command("model", "add", str(package_constant(tmp_path, 2)), "--share", "0.4", "--config", file)
         await load.until(2)
-        await command("model", "add", str(package(tmp_path, 3)), "--shadow", "--config", file)
+        await command("model", "add", str(package_constant(tmp_path, 3)), "--shadow", "--config", file)
         losses = await scores(settings, {"1", "2", "3"})
         assert losses == {"1": 1.0, "2": 0.0, "3": 1.0}
-        await command("model", "add", str(package(tmp_path, 4)), "--share", "0.3", "--config", file)
+        await command("model", "add", str(package_constant(tmp_path, 4)), "--share", "0.3", "--config", file)
         await load.until(4)
         await load.until(2)
         await command("model", "rollback", "same", "--config", file)
@@ -214,12 +205,12 @@ async def test_a_model_inside_the_selection_role_changes_its_versions_alike(sett
         pids = dict(system.pids)
         asking = asyncio.create_task(load.run())
         await load.until(1)
-        await command("model", "add", str(package(tmp_path, 2)), "--config", file)
+        await command("model", "add", str(package_constant(tmp_path, 2)), "--config", file)
         await load.until(2)
         await command("model", "rollback", "same", "--config", file)
         await load.until(1)
         await command("model", "canary", "same", "2", "--share", "0.4", "--config", file)
-        await command("model", "add", str(package(tmp_path, 3)), "--shadow", "--config", file)
+        await command("model", "add", str(package_constant(tmp_path, 3)), "--shadow", "--config", file)
         await load.until(2)
         assert await scores(settings, {"1", "2", "3"}) == {"1": 1.0, "2": 0.0, "3": 1.0}
         load.stop()
@@ -243,13 +234,13 @@ async def test_a_watched_folder_switches_versions_under_load(settings: Settings,
         await load.until(1)
         watching = await watcher(folder, "--latest", "2", "--every", "0.2", "--config", file)
         try:
-            package(tmp_path, 2).rename(folder / "same-2")
+            package_constant(tmp_path, 2).rename(folder / "same-2")
             await load.until(2)
             await command("model", "label", "same@1", "proven", "--config", file)
             async with PatientClient(settings.kafka.bootstrap, settings.prefix) as client:
                 await named(client, "1", "1")
                 await named(client, "same@proven", "1")
-                package(tmp_path, 3).rename(folder / "same-3")
+                package_constant(tmp_path, 3).rename(folder / "same-3")
                 await load.until(3)
                 await named(client, "2", "2")
                 await named(client, "proven", "1")

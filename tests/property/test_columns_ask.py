@@ -115,7 +115,8 @@ class Twin:
             self.configure(topics.MODELS, name, model(name), NOW)
         self.configure(topics.APPLICATIONS, "digits", application("digits", policy, **form), NOW)
         self.configure(topics.APPLICATIONS, "others", application("others", "exp4"), NOW)
-        self.configure(topics.APPLICATIONS, "twins", application("twins", policy, **form), NOW)
+        twins = application("twins", policy, **(form | {"timings": False}))
+        self.configure(topics.APPLICATIONS, "twins", twins, NOW)
         self.give([FIRST], NOW)
         value = CODEC.encode(usual("first", np.ones(4, np.float32))._replace(application="twins"))
         self.give([Batch(topics.QUERIES, 1, 0, 1, batch(0, [(None, value, [])]))], NOW)
@@ -169,7 +170,7 @@ def answered(name: str, ids: Sequence[str], random: Random) -> ModelPredictions:
         "four": Tensor.of(np.array([random.randrange(3) for _ in ids], np.int64)),
     }
     usual_batch = ModelPredictions(
-        name, "7", "w", (*ids,), (Outcome.OK,) * count, kinds[name], None, (5,) * count, *load
+        name, "7", "w", (*ids,), (Outcome.OK,) * count, kinds[name], None, (*range(0, 5000 * count, 5000),), *load
     )
     if random.random() < 0.7:
         return usual_batch
@@ -255,12 +256,12 @@ def batches_of(groups: list[Any], offsets: list[int], random: Random) -> list[Ba
 
 
 @settings(max_examples=60, deadline=None, print_blob=True)
-@given(st.sampled_from(POLICIES), st.sampled_from(FORMS), POLLS, st.integers(0, 2**32), st.booleans())
+@given(st.sampled_from(POLICIES), st.sampled_from(FORMS), POLLS, st.integers(0, 2**32), st.booleans(), st.booleans())
 def test_columns_and_the_rest_do_what_the_kernel_does_alone(
-    policy: str, form: dict[str, object], polls: list[Any], seed: int, admission: bool
+    policy: str, form: dict[str, object], polls: list[Any], seed: int, admission: bool, timings: bool
 ) -> None:
     """What is asked and answered, completions, dead letters and statistics are the same, whatever comes."""
-    random = Random(seed)
+    random, form = Random(seed), form | {"timings": timings}
     alone, columns = twins = Twin(is_columnar=False, admission=admission), Twin(is_columnar=True, admission=admission)
     for twin in twins:
         twin.deploy(policy, form)
@@ -273,7 +274,9 @@ def test_columns_and_the_rest_do_what_the_kernel_does_alone(
         for twin in twins:
             twin.give(items, now_us)
             if change:
-                changed = application("digits", policy, **(form | CHANGES[change]))
+                changed = application(
+                    "digits", policy, **(form | CHANGES[change] | {"timings": timings != (change == 1)})
+                )
                 twin.configure(topics.APPLICATIONS, "digits", changed, now_us)
             if change == 3:
                 # When a state is read again is not said: columns read it for a copy of a query, too.
@@ -295,6 +298,31 @@ def test_columns_and_the_rest_do_what_the_kernel_does_alone(
     assert columns.seen() == alone.seen()
     assert columns.kernel.statistics()["pending"] == 0
     assert all(not quota.places for quota in columns.selection.quotas)
+
+
+def test_times_are_told_over_columns() -> None:
+    """Each row's own wait, and what its worker says of the batch; of an application without timings nothing."""
+    twin = Twin(is_columnar=True)
+    twin.deploy("single", {"timings": True})
+    queries = [usual(f"q{n}", np.ones(4, np.float32), sent_us=NOW) for n in range(6)]
+    queries = [query._replace(application=("digits", "twins")[n % 2]) for n, query in enumerate(queries)]
+    for offset, query in enumerate(queries, 1):
+        data = batch(offset, [(None, CODEC.encode(query), [])])
+        twin.give([Batch(topics.QUERIES, 0, offset, offset + 1, data)], NOW)
+    ids = tuple(query.query_id for query in queries)
+    waited = tuple(100_000 * n for n in range(6))
+    said = ModelPredictions(
+        "one", "7", "w", ids, (Outcome.OK,) * 6, Tensor.of(np.arange(6)), None, waited, 40_000, 64, 64, 0
+    )
+    twin.give([Record(topics.MODEL_PREDICTIONS, 0, 0, NOW, None, CODEC.encode(said))], NOW + 5_000)
+    answers = [CODEC.decode(Prediction, value) for _, value, _ in twin.said[0]]
+    found = {one.query_id: one.outputs[0] for one in answers if one.outputs}
+    statistics = twin.kernel.statistics()
+    assert statistics["answers_by_columns_total{application=digits}"] == 3
+    assert statistics["answers_by_columns_total{application=twins}"] == 3
+    assert {name: found[name].answer for name in ids} == {name: n for n, name in enumerate(ids)}
+    expected = {name: (waited[n], 40_000, 64) if n % 2 == 0 else (0, 0, 0) for n, name in enumerate(ids)}
+    assert {name: found[name].times for name in ids} == expected
 
 
 def test_what_workers_are_asked_is_the_same_record_for_record() -> None:

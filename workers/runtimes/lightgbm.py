@@ -66,6 +66,18 @@ def save(booster: Any, folder: Path) -> tuple[Path, dict[str, Any]]:
     return file, said
 
 
+def read(file: Path) -> lightgbm.Booster:
+    """Read a booster that LightGBM has saved as its text.
+
+    Raises:
+        PackageError: it holds none.
+    """
+    try:
+        return lightgbm.Booster(model_str=file.read_text(encoding="utf-8"))
+    except (lightgbm.basic.LightGBMError, UnicodeDecodeError) as error:
+        raise PackageError(f"{file} holds no booster of LightGBM: {error}") from error
+
+
 def original(booster: Any, manifest: Manifest) -> Callable[[Any], Outputs]:
     """Return what asks a trained booster or estimator itself."""
     if hasattr(booster, "booster_"):

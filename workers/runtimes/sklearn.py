@@ -150,6 +150,18 @@ def load(manifest: Manifest, files: Files, *, allow_pickle: bool, threads: int) 
     return SklearnRuntime(manifest, _single_threaded(estimator), threads)
 
 
+def read(file: Path) -> Estimator:
+    """Read an estimator that skops has saved, of types that are trusted.
+
+    Raises:
+        PackageError: it needs others.
+    """
+    content = file.read_bytes()
+    _check_types(content)
+    found: Estimator = _skops().loads(content, trusted=list(TRUSTED_TYPES))
+    return found
+
+
 def output_of(estimator: Any, rows: object) -> str:
     """Return the output of a fitted estimator, unless it is said.
 

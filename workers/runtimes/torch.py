@@ -276,6 +276,21 @@ def rebuild(state: Path, architecture: str, arguments: Mapping[str, object]) -> 
     return _filled(architecture, arguments, _state(state), str(state))
 
 
+def unpickled(file: Path) -> torch.nn.Module:
+    """Read a whole network that `torch.save` has pickled: this runs the code in the file.
+
+    Raises:
+        PackageError: it holds none.
+    """
+    try:
+        found = torch.load(file, "cpu", weights_only=False)
+    except (RuntimeError, OSError, EOFError, UnpicklingError, ImportError, AttributeError) as error:
+        raise PackageError(f"{file} holds no network that can be read here: {error}") from error
+    if not isinstance(found, torch.nn.Module):
+        raise PackageError(f"{file} holds a {type(found).__name__}, and no network")
+    return found.eval()
+
+
 def _filled(architecture: str, arguments: Mapping[str, object], state: Any, source: str) -> torch.nn.Module:
     module = _build(architecture, dict(arguments))
     try:

@@ -99,6 +99,31 @@ def save(booster: Any, folder: Path) -> tuple[Path, dict[str, Any]]:
     return file, said
 
 
+# Classes that a file of XGBoost's own may be read by; none of them runs code of the file.
+_READERS: Final = ("Booster", "XGBClassifier", "XGBRegressor", "XGBRanker", "XGBRFClassifier", "XGBRFRegressor")
+
+
+def read(file: Path, kind: str = "") -> Any:
+    """Read what XGBoost has saved in a format of its own.
+
+    Args:
+        file: UBJSON or JSON.
+        kind: the class that saved it, such as `xgboost.sklearn.XGBClassifier`; empty = a booster.
+
+    Raises:
+        PackageError: it holds none, or the class is not one of XGBoost's.
+    """
+    name = kind.rpartition(".")[2] or "Booster"
+    if name not in _READERS or (kind and not kind.startswith("xgboost.")):
+        raise PackageError(f"{file} was saved by {kind}; there are: {', '.join(_READERS)}")
+    found = getattr(xgboost, name)()
+    try:
+        found.load_model(file)
+    except (xgboost.core.XGBoostError, ValueError, TypeError) as error:
+        raise PackageError(f"{file} holds no model of XGBoost: {str(error).splitlines()[0]}") from error
+    return found
+
+
 def original(booster: Any, manifest: Manifest) -> Callable[[Any], Outputs]:
     """Return what asks a trained booster or estimator itself."""
     if hasattr(booster, "get_booster"):

@@ -124,7 +124,7 @@ async def _peer(
         topics.stamp_on_append(stage.bootstrap, sink)
         command = (python, "-P", "-m", f"load.research.peers.{module}", task.arguments())
         with contextlib.ExitStack() as stack:
-            alive = [_spawned(stack, command, folder, variables(stage.folder / "path"), n) for n in range(processes)]
+            alive = [spawned(stack, command, folder, variables(stage.folder / "path"), n) for n in range(processes)]
             if processes > 1:
                 await asyncio.to_thread(_share, stage.bootstrap, prefix, processes)
             yield Running(prefix, names.PREDICTIONS, partial(_pids, alive))
@@ -174,7 +174,7 @@ async def _in_one_process(
             topics.stamp_on_append(bootstrap, f"{deployment.prefix}.{names.PREDICTIONS}")
             command = (sys.executable, "-P", "-m", "deploy.cli", "run", "--config", str(system.settings_file), *roles)
             with contextlib.ExitStack() as stack:
-                alive = _spawned(stack, command, folder, {**os.environ, "PYTHONPATH": str(environments.ROOT)})
+                alive = spawned(stack, command, folder, {**os.environ, "PYTHONPATH": str(environments.ROOT)})
                 yield Running(deployment.prefix, names.PREDICTIONS, partial(_pids, [alive]))
     finally:
         topics.delete(bootstrap, deployment.prefix)
@@ -216,7 +216,7 @@ class _Process:
         return self.process.pid
 
 
-def _spawned(
+def spawned(
     stack: contextlib.ExitStack, command: tuple[str, ...], folder: Path, own: Mapping[str, str], number: int = 0
 ) -> _Process:
     """Start a process in a session of its own; it ends with the stack."""

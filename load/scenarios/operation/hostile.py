@@ -20,6 +20,7 @@ from load.harness.driving import deployed
 from load.harness.progress import say
 from load.hostile.accidents import ACCIDENTS
 from load.hostile.arena import Arena
+from load.hostile.doors import DOORS
 from load.hostile.floods import FLOODS
 from load.hostile.honest import honest
 from load.hostile.records import RECORDS
@@ -41,9 +42,9 @@ if TYPE_CHECKING:
 
 NAME = "hostile"
 _say = partial(say, NAME)
-ATTACKS: Mapping[str, Attack] = {attack.name: attack for attack in (*RECORDS, *FLOODS, *ACCIDENTS, *BESIDE)}
+ATTACKS: Mapping[str, Attack] = {attack.name: attack for attack in (*RECORDS, *FLOODS, *DOORS, *ACCIDENTS, *BESIDE)}
 PARTS = tuple(ATTACKS)
-SHORT = ("key", "java-only-stored", "quadratic", "vast-tensor", "one-id-twice", "strange-keys")
+SHORT = ("key", "java-only-stored", "quadratic", "vast-tensor", "one-id-twice", "strange-keys", "http-bombs")
 _LEARN_S = 6.0  # until the honest application knows its models, and its caches are warm
 _SETTLE_S = 2.0
 _COLUMNAR = 0.5  # the share of the attacks that meet columns

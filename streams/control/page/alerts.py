@@ -37,7 +37,10 @@ ROLES = {
     "learner": "nothing is learnt; observations wait in Kafka",
 }
 # Roles that a deployment may have: missed only if they have reported before.
-OPTIONAL = {"record": "nothing is recorded; records wait in Kafka until their retention ends"}
+OPTIONAL = {
+    "gateway": "nothing can be asked over HTTP there",
+    "record": "nothing is recorded; records wait in Kafka until their retention ends",
+}
 
 
 class LoadFault(NamedTuple):

@@ -46,9 +46,12 @@ def redis_down(view: View, lately: Risen) -> Alert | None:
     """Return the alert if reads and writes of policy states fail."""
     if not lately.get(Key("store_failures_total")):
         return None
+    what, back = f"Redis does not answer at {view.place.redis}", "Redis is back"
+    if not view.place.redis:
+        what, back = "the file of policy states cannot be read or written", "it can be used again"
     text = (
-        f"Redis does not answer at {view.place.redis}: queries are answered by the states last read, and nothing is"
-        " learnt. Observations wait in Kafka and are learnt when Redis is back"
+        f"{what}: queries are answered by the states last read, and nothing is learnt. Observations wait in Kafka and"
+        f" are learnt when {back}"
     )
     return Alert(level="bad", text=text, command=_command("redis", view.place.redis, view))
 

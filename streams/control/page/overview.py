@@ -386,10 +386,15 @@ def _letters(known: Iterable[Figures], risen: Risen) -> list[LetterRow]:
             cause=cause,
             minute=risen.get(Key("dead_letters_total", rest=f"{cause} {topic}"), 0.0),
             total=total,
-            command=skysail("tail", dead_letters(topic), "--from-beginning", "--end"),
+            command=skysail("dlq", "show", "--topic", _lies_with(topic), "--cause", cause),
         )
         for (topic, cause), total in sorted(totals.items())
     ]
+
+
+def _lies_with(topic: str) -> str:
+    """Return whose letters are in the topic where those of `topic` lie: topics of others share one."""
+    return dead_letters(topic).removesuffix(dead_letters(""))
 
 
 def _defaults(risen: Risen, application: str) -> float | None:

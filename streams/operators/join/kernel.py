@@ -14,6 +14,8 @@ a million predictions in less than 700 MB. Feedback may come first, twice, late 
     on an id of two applications      dead letter, cause `ambiguous_id`; neither prediction waits any more
     without room to wait              dead letter, cause `over_limit`; after a restart, as if joined before
     label or loss of the wrong type   dead letter, cause `invalid_feedback`; the prediction waits on
+    by context and time               becomes feedback by id, or none: `keyed`
+    that may be corrected             becomes feedback when its window is nearly over: `revised`
 
 A window ends when its time is over and the partition's feedback has been read up to that time. It ends one window later
 at the latest.
@@ -44,12 +46,14 @@ from typing import TYPE_CHECKING
 from schemas import topics
 from schemas.errors import DecodeError
 from schemas.framing import may_be_decided, peek_texts
-from schemas.records import Feedback, ModelPredictions, Observations
+from schemas.records import Feedback, KeyedFeedback, ModelPredictions, Observations
 from streams.operators.configuration import Configuration
 from streams.operators.contract import CLOCKS_US, NONE_UNREAD, Needs, Operator, ReadBack, Skip
 from streams.operators.ids import SECOND_US, IdTimes, seconds
 from streams.operators.join.buffer import EarlyFeedback, Ending, JoinBuffer
+from streams.operators.join.keyed import KeyedFeedbackIndex
 from streams.operators.join.outcomes import AMBIGUOUS, LATE, TOGETHER, JoinOutcomes, Match
+from streams.operators.join.revised import RevisedFeedback
 from streams.operators.join.shadows import Shadows
 from streams.operators.join.shared_buffer import USUAL_FEEDBACK_BYTES, SharedBuffer
 from streams.operators.join.terms import ApplicationTerms
@@ -132,6 +136,8 @@ class Joiner(Operator):
         self._partitions: dict[int, JoinBuffer] = {}
         self.room = SharedBuffer(settings.predictions, settings.large_bytes // 2)
         self._early_room = SharedBuffer(settings.feedback, settings.large_bytes // 4, USUAL_FEEDBACK_BYTES)
+        self.keyed = KeyedFeedbackIndex(codec, settings.large_bytes, settings.early_us, self._early_room)
+        self.revised = RevisedFeedback(codec, self.terms, settings.early_us, self._early_room)
         self._forgotten = 0  # outputs of shadows for which there was no room, of partitions that are not ours any more
         self._unread: Unread = NONE_UNREAD
         self._left_unread: frozenset[str] = frozenset()  # topics, at the last look
@@ -139,6 +145,7 @@ class Joiner(Operator):
         self._observed_left = _MOST_OBSERVED  # that it still takes
         self.observed_us = 0
         self._paused_us = 0  # when predictions were last left unread
+        self._keyed_us: int | None = None  # when keyed feedback is to be looked at again
         self._again_us = 0  # when windows that are held open are to be looked at again
 
     def needs(self) -> Needs:
@@ -169,6 +176,8 @@ class Joiner(Operator):
         """Take records of one partition; `note_pause` follows the last of them."""
         topic, number = SOURCE(records[0])
         if topic == topics.PREDICTIONS:
+            if self.keyed.is_used:
+                self.keyed.note(records, now_us)
             self._on_predictions(number, records, now_us, effects)
         elif topic == topics.FEEDBACK:
             self._on_feedback(number, records, now_us, effects)
@@ -193,6 +202,7 @@ class Joiner(Operator):
                 lag.look(unread.get((topic, number), 0), now_us, is_paused=topic in paused)
         self._left_unread = self.paused
         self.note_pause(now_us)
+        self._settle(now_us, effects)
         left = _AT_ONCE
         for partition in self._partitions.values():
             expired_early = partition.early_wheel.due(now_us, left)
@@ -202,19 +212,33 @@ class Joiner(Operator):
                 for record in partition.expired_early(query_id, now_us, self.settings.early_us, self._paused_us):
                     self.outcomes.refuse(record, "unmatched", _UNMATCHED, effects)
             for query_id in ended:
-                self.outcomes.expire(partition, query_id, now_us, effects)
+                if self.revised.keeps_open(partition.number, query_id):
+                    partition.wheel.add(now_us + _AGAIN_US, query_id)
+                else:
+                    self.outcomes.expire(partition, query_id, now_us, effects)
             partition.shadows.expire(now_us, _AT_ONCE)
         self.terms.forget(now_us)
         if self.observed_us and all(p.newest_us > self.observed_us for p in self._partitions.values()):
             self._recall()
         return effects
 
+    def _settle(self, now_us: int, effects: Effects) -> None:
+        """Find the answers that keyed feedback is about, and write what is corrected no more."""
+        ended_us = {number: self._ended_by(partition, now_us) for number, partition in self._partitions.items()}
+        if self.keyed.remembers:
+            lags = {number: partition.predictions_lag.complete_us for number, partition in self._partitions.items()}
+            self.keyed.settle({number: (lags[number], ended_us[number]) for number in lags}, effects)
+        self.revised.release(self._partitions, ended_us, now_us, effects)
+        due = (self.keyed.next_due(now_us), self.revised.next_due())
+        self._keyed_us = min((us for us in due if us is not None), default=None)
+
     def next_deadline(self) -> int | None:
         """Return when the next window ends, rounded up to a second (us)."""
         expired_early = [p.early_wheel.next_due() for p in self._partitions.values()]
         ended = [self._next_end(p) for p in self._partitions.values()]
         forgotten = [p.shadows.next_due() for p in self._partitions.values()]
-        return min((end for end in (*expired_early, *ended, *forgotten) if end is not None), default=None)
+        due = (*expired_early, *ended, *forgotten, self._keyed_us)
+        return min((end for end in due if end is not None), default=None)
 
     def on_partitions(self, starts: Mapping[int, int | None]) -> None:
         """Start empty; waiting predictions follow again from `starts`, closed ones from before it."""
@@ -242,6 +266,9 @@ class Joiner(Operator):
 
     def _forget(self, partitions: Iterable[int]) -> None:
         gone = [self._partitions.pop(number) for number in partitions if number in self._partitions]
+        numbers = [partition.number for partition in gone]
+        self.keyed.forget_partitions(numbers)
+        self.revised.forget_partitions(numbers)
         self._forgotten += sum(partition.shadows.forgotten for partition in gone)
         if not self._partitions:
             self.room.clear()
@@ -255,6 +282,8 @@ class Joiner(Operator):
         partitions = self._partitions.values()
         return {
             **self.outcomes.rendered(),
+            **self.keyed.statistics(),
+            **self.revised.statistics(),
             "shadows_forgotten_total": float(self._forgotten + sum(p.shadows.forgotten for p in partitions)),
             "shadows_waiting": float(sum(len(p.shadows) for p in partitions)),
             "predictions_waiting": float(sum(len(p.predictions) for p in partitions)),
@@ -309,8 +338,14 @@ class Joiner(Operator):
                     effects.append(Skip((record.position,), ""))
                 else:
                     self.terms.on_record(record, now_us)
+                    self._follow()
             except DecodeError as error:
                 self.outcomes.undecodable(record, error, effects)
+
+    def _follow(self) -> None:
+        """Say to the index of contexts which applications there are."""
+        known = self.configuration.applications
+        self.keyed.follow([(its.application, self.terms.of(name).window_us) for name, its in known.items()])
 
     def _on_predictions(self, number: int, records: Iterable[Record], now_us: int, effects: Effects) -> None:
         """Let predictions of one partition wait for feedback, or join them with feedback that came first."""
@@ -429,7 +464,8 @@ class Joiner(Operator):
             try:
                 feedback = self._codec.decode(Feedback, record.value)
             except DecodeError as error:
-                self.outcomes.undecodable(record, error, effects)
+                if not self._take_keyed(record, partition, now_us, effects):
+                    self.outcomes.undecodable(record, error, effects)
                 continue
             query_id = feedback.query_id
             if query_id in matches:  # what comes first counts first
@@ -441,6 +477,20 @@ class Joiner(Operator):
             matches[query_id] = Match(query_id, record, feedback, stored)
             if len(matches) == TOGETHER:
                 self.outcomes.join(matches, partition, now_us, effects)
+
+    def _take_keyed(self, record: Record, partition: JoinBuffer, now_us: int, effects: Effects) -> bool:
+        """Take feedback that names a context, or may be corrected; False if it is neither."""
+        try:
+            told = self._codec.decode(KeyedFeedback, record.value)
+        except DecodeError:
+            return False
+        if told.revises:
+            self.revised.hold(record, told, partition, now_us, effects)
+        else:
+            self.keyed.take(record, told, effects)
+        due = (self._keyed_us, self.keyed.next_due(now_us), self.revised.next_due())
+        self._keyed_us = min((us for us in due if us is not None), default=None)
+        return True
 
     def take_other_feedback(
         self, record: Record, query_id: str, partition: JoinBuffer, now_us: int, effects: Effects

@@ -148,14 +148,20 @@ class Combiner:
         answers: list[Emit] = []
         late = 0
         again = {name for name, step in zip(batch.query_ids, batch.steps, strict=False) if step}
-        for query_id, output in zip(batch.query_ids, outputs or outputs_of(batch), strict=True):
+        for query_id, output, waited_us in zip(
+            batch.query_ids, outputs or outputs_of(batch), batch.waited_us, strict=True
+        ):
             query = waiting.get(query_id)
             if query is None or model not in query.models:
                 late += 1  # answered, or asked of another model when it was read before a restart
                 continue
             if output.outcome in _FAILED:
                 self._counters[_failed(query.application_name, model, output.outcome)] += 1
-            self._keep(query, output, is_again=query_id in again)
+            if query.application is not None and query.application.timings:
+                kept = output.timed(waited_us, batch.predict_us, batch.batch_rows)
+            else:
+                kept = output
+            self._keep(query, kept, is_again=query_id in again)
             if query.follow_up is None and len(query.outputs) == len(query.models):
                 answers.append(self.answer(query, now_us))
         if late:

@@ -111,6 +111,7 @@ class RunAgain:
         report.checked[MODELS] += 1
         if row.output.answer is None and row.output.scores is not None:
             made = made._replace(answer=None)
+        made = made.timed(*row.output.times)  # which are another run's
         if made == row.output:
             return
         gap = _gap(row.output, made)

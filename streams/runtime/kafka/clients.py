@@ -79,6 +79,7 @@ class LogReader:
         topics: logical names.
         settings: how brokers are asked.
         places: the partitions; by default all of the topics.
+        batched: logical topics whose plain record batches stay whole; `source` hands them out, `poll` is not for them.
     """
 
     def __init__(
@@ -87,11 +88,12 @@ class LogReader:
         topics: Iterable[str],
         settings: FetchSettings,
         places: Sequence[KafkaPartition] | None = None,
+        batched: frozenset[str] = frozenset(),
     ) -> None:
         topics = tuple(topics)
         self.consumer = consumer_on(connection, topics if places is None else (), settings)
         names = {connection.real(topic): topic for topic in topics}
-        self.source = source_of(self.consumer, connection, names, settings)
+        self.source = source_of(self.consumer, connection, names, settings, batched)
         self._places = places
         self._assigned: frozenset[KafkaPartition] = frozenset()
 

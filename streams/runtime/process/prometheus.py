@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
-from prometheus_client import CollectorRegistry, Metric, make_wsgi_app
+from prometheus_client import CollectorRegistry, Metric, generate_latest, make_wsgi_app
 
 from streams.runtime.metrics import TOTAL, is_counter
 from streams.runtime.process.host_names import is_ours, names
@@ -59,8 +59,21 @@ MEANINGS: Final = {
     "features_forgotten_total": "keys whose features were not asked for, since too many waited for the store",
     "features_total": "features of queries by source: known, or imputed by their mean",
     "features_waiting": "queries that wait for features",
+    "keyed_answers": "last answers that are remembered for feedback by key",
+    "keyed_bytes": "what these take",
+    "keyed_waiting": "feedback by key that waits until the predictions of its time have been read",
+    "keyed_forgotten_total": "last answers that were forgotten before their windows ended, as there was no room",
+    "keyed_total": "feedback by key, by whether an answer was found",
     "feedback_waiting": "feedback that has come before its prediction",
     "full_loss_share": "share of the latest losses of numbers that were 1: near 1, models cannot be compared",
+    "gateway": "time from a request's head to its reply, of the last minute, by door, in microseconds",
+    "gateway_connections": "connections that the gateway has",
+    "gateway_defaults_total": "rows of requests that were answered by default",
+    "gateway_memory_bytes": "memory that replies take which are kept for repeated requests",
+    "gateway_repeated_total": "requests that got the reply of an earlier one with their id",
+    "gateway_requests_total": "requests answered by the gateway, by door and status of HTTP",
+    "gateway_rows_total": "rows of requests",
+    "gateway_rows_waiting": "rows of requests that wait for their answers",
     "hedge_tokens": "questions that an application may put twice at once, where a model takes longer than usual",
     "hedges_total": "questions that took longer than usual: asked again, won by that, late, overloaded or unpaid",
     "held": "queries of an application that wait for their answer",
@@ -153,6 +166,10 @@ MEANINGS: Final = {
     "serving": "1 for the version of the model that serves",
     "shadow": "1 for each version that sees every query and answers none",
     "shadows_forgotten_total": "shadows' answers dropped because there was no room",
+    "revised_held": "feedback that is held, as it may be corrected",
+    "revised_total": "feedback that could be corrected, by what became of the last record: told, or withdrawn",
+    "schema_waiting": "records of other topics that wait until the registry has told their schemas",
+    "schema_waiting_bytes": "what these take",
     "shadows_waiting": "queries whose shadows' answers wait for feedback",
     "standby": "1 for each version that is loaded and answers the queries that name it",
     "states_bytes": "memory that policy states take",
@@ -195,7 +212,7 @@ MEANINGS: Final = {
 
 CONNECTIONS = 16  # at once; Prometheus has one or two
 ANSWER_S = 5.0  # for a whole request and its answer, however slowly the other side reads and writes
-_NAMESPACE = "skysail_"
+NAMESPACE = "skysail_"
 
 
 def meaning(name: str) -> str:
@@ -317,11 +334,7 @@ class PrometheusExporter:
 
     def collect(self) -> Iterable[Metric]:
         """Return metric families; called by the client library at a scrape."""
-        families: dict[str, Metric] = {}
-        for report in tuple(self._latest.values()):
-            for values in (report.counters, report.gauges):
-                _add(families, report, values)
-        return families.values()
+        return _families(self._latest.values())
 
     def stop(self) -> None:
         """Stop listening."""
@@ -330,15 +343,41 @@ class PrometheusExporter:
         self._thread.join()
 
 
+class _Reported:
+    """A collector of some reports."""
+
+    def __init__(self, reports: Iterable[Report]) -> None:
+        self._reports = reports
+
+    def collect(self) -> Iterable[Metric]:
+        """Return metric families; called by the client library."""
+        return _families(self._reports)
+
+
+def exposition(reports: Iterable[Report]) -> bytes:
+    """Return reports in Prometheus' text format, for a process that has an HTTP server already."""
+    registry = CollectorRegistry()
+    registry.register(_Reported(tuple(reports)))
+    return generate_latest(registry)
+
+
+def _families(reports: Iterable[Report]) -> Iterable[Metric]:
+    families: dict[str, Metric] = {}
+    for report in tuple(reports):
+        for values in (report.counters, report.gauges):
+            _add(families, report, values)
+    return families.values()
+
+
 def _add(families: dict[str, Metric], report: Report, values: Mapping[str, float]) -> None:
     """Add figures to the family of their name: it must be one, whatever labels its samples have."""
     for full, value in values.items():
         name, labels = parse(full)
         if name not in families:
             kind = "counter" if is_counter(full) else "gauge"
-            families[name] = Metric(_NAMESPACE + name.removesuffix(TOTAL), meaning(name), kind)
+            families[name] = Metric(NAMESPACE + name.removesuffix(TOTAL), meaning(name), kind)
         shown = {"instance_name": report.instance, "role": report.role, **labels}
-        families[name].add_sample(_NAMESPACE + name, shown, value)
+        families[name].add_sample(NAMESPACE + name, shown, value)
 
 
 def parse(full: str) -> tuple[str, dict[str, str]]:

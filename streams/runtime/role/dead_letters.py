@@ -20,6 +20,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Final
 
 from schemas.topics import dead_letters
+from streams.dead_letters.letter import NAMES, PREFIX, TRUNCATED
 from streams.operators.contract import Emit
 from streams.runtime.errors import MisconfiguredError
 from streams.runtime.ports import size_of
@@ -34,10 +35,6 @@ CAUSE_BYTES: Final = 64
 # The part that is kept of a value or key over the topic's own limit: enough to recognise it.
 TRUNCATED_BYTES: Final = 64 * 1024
 _LAST_KEY_BYTES: Final = 1024  # what is kept of the key where nothing else may stay
-_PREFIX: Final = "skysail.error."
-_TRUNCATED: Final = _PREFIX + "truncated"
-_WHERE = ("topic", "partition", "offset", "timestamp", "null", "batch")
-_NAMES = frozenset(_PREFIX + name for name in ("cause", "message", "group", "version", *_WHERE)) | {_TRUNCATED}
 # A letter has some ten headers of ours, and five more each time it was refused.
 _MOST_HEADERS: Final = 40
 
@@ -82,7 +79,7 @@ class DeadLetters:
         smaller = _smaller(emit)
         if smaller is None:
             raise MisconfiguredError(f"{topic} refuses the smallest dead letter; raise its max.message.bytes to 2 MiB")
-        if topic == emit.topic and emit.headers[-1][0] == _TRUNCATED:
+        if topic == emit.topic and emit.headers[-1][0] == TRUNCATED:
             return smaller  # it says so already
         found = self._cause("too_large", f"{emit.topic} takes no record of {size_of(emit)} bytes")
         found["truncated"] = str(len(emit.value))
@@ -124,7 +121,7 @@ def _own(emit: Emit) -> tuple[tuple[str, bytes], ...]:
 
 def _is_own(header: tuple[str, bytes | None]) -> bool:
     name, value = header
-    return name in _NAMES and value is not None and len(value) <= MESSAGE_BYTES
+    return name in NAMES and value is not None and len(value) <= MESSAGE_BYTES
 
 
 def _topic(emit: Emit) -> str:
@@ -135,6 +132,6 @@ def _topic(emit: Emit) -> str:
 
 def _headers(found: dict[str, str]) -> tuple[tuple[str, bytes], ...]:
     return tuple(
-        (_PREFIX + name, text.encode(errors="backslashreplace")[: CAUSE_BYTES if name == "cause" else MESSAGE_BYTES])
+        (PREFIX + name, text.encode(errors="backslashreplace")[: CAUSE_BYTES if name == "cause" else MESSAGE_BYTES])
         for name, text in found.items()
     )

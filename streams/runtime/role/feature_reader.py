@@ -97,7 +97,7 @@ class FeatureReader:
         except StoreUnavailableError as fault:
             self._counters["feature_failures_total"] += 1
             if self._failures % (60 * LANES) == 0:  # about once a minute
-                _log.warning("features: %s; queries go on without", fault)
+                _log.warning("what is looked up: %s; it is done without, or asked for again", fault)
             self._failures += 1
             await asyncio.sleep(min(BACKOFF_S * 2.0 ** min(self._failures // LANES, 10), BACKOFF_MAX_S))
             return

@@ -263,7 +263,8 @@ class RebalanceHandler:
     async def _recent_of_news(self, committed: Mapping[TopicPartition, int | None]) -> Mapping[TopicPartition, int]:
         """Return where to begin with topics that this group has never read, but perhaps another one has."""
         positions = self._ports.positions
-        news = [partition for partition, offset in committed.items() if offset is None]
+        whole = self._kernel.needs().group.whole
+        news = [place for place, offset in committed.items() if offset is None and place[0] not in whole]
         if positions is None or not news:
             return {}
         return await _persist(lambda: _before_end(positions, news))

@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 VALUE_BYTES, STATE_BYTES = 8, 64
 
 
+# Before a state's bytes: this letter, then the hour since the epoch when it was taught last, in four bytes.
+STAMP = b"T"
+STAMP_BYTES = 5
+
+
 class WriteResult(NamedTuple):
     """What became of a write.
 
@@ -45,6 +50,18 @@ class StatesRead(NamedTuple):
     offsets: Mapping[int, int | None]
     unreadable: Mapping[StateKey, str]
     size_bytes: int
+
+
+class StateCodec(Protocol):
+    """Turns a policy state into bytes and back, bit for bit."""
+
+    def encode(self, record: PolicyState) -> bytes:
+        """Return the state's bytes."""
+        ...
+
+    def decode(self, kind: type[PolicyState], value: bytes) -> PolicyState:
+        """Return the state; raises the codec's one error on any other bytes."""
+        ...
 
 
 class StateStore(Protocol):
@@ -137,6 +154,16 @@ class MemoryStore(StateTable):
 
     async def close(self) -> None:
         """Do nothing."""
+
+
+def stamped(value: bytes, now_s: float) -> bytes:
+    """Return a state's bytes behind the hour in which they are stored."""
+    return STAMP + int(now_s // 3600).to_bytes(STAMP_BYTES - 1, "big") + value
+
+
+def unstamped(value: bytes) -> bytes:
+    """Return the state's own bytes; those of older deployments say not when they were taught."""
+    return value[STAMP_BYTES:] if value.startswith(STAMP) else value
 
 
 def size_bytes(state: PolicyState) -> int:

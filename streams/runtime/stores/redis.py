@@ -21,7 +21,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import groupby
 from operator import attrgetter
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import redis.asyncio as redis
 from redis.asyncio.retry import Retry
@@ -31,21 +31,19 @@ from redis.exceptions import RedisError
 from schemas.errors import DecodeError
 from schemas.records import PolicyState
 from streams.runtime.errors import StoreUnavailableError
-from streams.runtime.stores.base import StatesRead, WriteResult
+from streams.runtime.stores.base import StatesRead, WriteResult, stamped, unstamped
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 
     from streams.operators.contract import StateKey, WriteStates
+    from streams.runtime.stores.base import StateCodec
 
 # A field that no state can have: names begin with an application's, which has no slash.
 OFFSET_FIELD = "/offset"
 # The field's content: a number of Kafka's, which has at most 19 digits, and a token.
 _OFFSET_PATTERN = re.compile(rb"(\d{1,19}):")
 DAMAGED = -1
-# Before a state's bytes: this letter, then the hour since the epoch when it was taught last, in four bytes.
-STAMP = b"T"
-STAMP_BYTES = 5
 # A call may take `timeout_s`, and a second more for so many bytes: 32 Mbit/s.
 BYTES_A_SECOND = 4_000_000
 # Bytes encoded or decoded at once: about 2 ms of the event loop.
@@ -75,18 +73,6 @@ redis.call('HSET', KEYS[1], '/offset', old .. ':')
 redis.call('SET', KEYS[2], 'now field /offset of ' .. KEYS[1] .. '; start a newer version of Skysail')
 return old .. ':'
 """
-
-
-class StateCodec(Protocol):
-    """Turns a policy state into bytes and back, bit for bit."""
-
-    def encode(self, record: PolicyState) -> bytes:
-        """Return the state's bytes."""
-        ...
-
-    def decode(self, kind: type[PolicyState], value: bytes) -> PolicyState:
-        """Return the state; raises the codec's one error on any other bytes."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,11 +163,11 @@ class RedisStore:
 
     async def _encoded(self, states: Mapping[str, PolicyState]) -> tuple[list[str | bytes], int]:
         """Return alternating names and values, and their size; the event loop gets its turns between many."""
-        stamp = STAMP + int(self._now_s() // 3600).to_bytes(STAMP_BYTES - 1, "big")
+        now_s = self._now_s()
         arguments: list[str | bytes] = []
         size = at_once = 0
         for name, state in states.items():
-            value = stamp + self._codec.encode(state)
+            value = stamped(self._codec.encode(state), now_s)
             arguments += [name, value]
             size, at_once = size + len(value), at_once + len(value)
             if at_once > CHUNK_BYTES:
@@ -263,11 +249,6 @@ async def _answering(timeout_s: float) -> AsyncIterator[None]:
             yield
     except (RedisError, OSError) as fault:
         raise StoreUnavailableError(f"Redis did not answer: {fault!r}") from fault
-
-
-def unstamped(value: bytes) -> bytes:
-    """Return the state's own bytes; those of older deployments say not when they were taught."""
-    return value[STAMP_BYTES:] if value.startswith(STAMP) else value
 
 
 def _offset_of(stored: bytes | None) -> int | None:

@@ -96,6 +96,8 @@ def test_every_command_of_a_group_explains_itself_with_examples_of_its_own() -> 
         (("query", "digits", "--input", "[1]", "--features", "[1"), "--features: "),
         (("feedback", "q1"), "give either --label or --loss"),
         (("feedback", "q1", "--label", "3", "--loss", "0.5"), "give either --label or --loss"),
+        (("feedback", "--loss", "0.5", "q1", "--label", "3"), "give either --label or --loss"),
+        (("feedback", "tell", "check"), "give either --label or --loss"),
         (("topics", "describe", "--config", "none.yaml"), "there is no settings file none.yaml"),
         (("model", "show", "."), "is not a model package"),
         (("load", "run", "figure9"), "figure8"),

@@ -199,6 +199,22 @@ def test_what_roles_read_back_must_be_kept() -> None:
         Settings.model_validate({"retention_days": {"observations": 0.01}})
 
 
+def test_inputs_are_kept_longer_within_a_bound() -> None:
+    """So are the answers to them; two words about one topic are refused."""
+    kept = Settings.model_validate({"partitions": 4, "keep_inputs": {"days": 30, "gib": 8}})
+    topics_ = desired.build(kept, {}).topics
+    assert {name: topics_[name].retention_ms // DAY_MS for name in ("queries", "predictions", "feedback")} == {
+        "queries": 30,
+        "predictions": 30,
+        "feedback": 7,
+    }
+    assert topics_["queries"].config()["retention.bytes"] == str(2 << 30)
+    assert "retention.bytes" not in topics_["predictions"].config()
+    assert "retention.bytes" not in desired.build(Settings(), {}).topics["queries"].config()
+    with pytest.raises(ValidationError, match="give one"):
+        Settings.model_validate({"keep_inputs": {"days": 30}, "retention_days": {"queries": 2}})
+
+
 def test_the_settings_page_is_the_one_that_the_settings_write() -> None:
     """A key that is added without its line in docs/settings.md fails here."""
     page = Path(__file__).resolve().parents[3] / "docs" / "settings.md"

@@ -1,4 +1,8 @@
-"""Deployments in virtual time with faults from seeds: the laws hold, whatever goes wrong."""
+"""Deployments in virtual time with faults from seeds: the laws hold, whatever goes wrong.
+
+A handful on every run, and twice as many with `HYPOTHESIS_PROFILE=thorough`; `skysail load run seeds` goes on from
+there. That each law can fail is for `test_seeds_find.py`.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +11,18 @@ import subprocess
 import sys
 
 import pytest
+from hypothesis import settings
 
 from load.research.operation.seeds import command, seeds
 from load.research.seeds.plan import plan
 from load.research.seeds.world import simulate
 from streams.testing.stores import SharedStore
 
-HOURS = 2.0  # the scenario's short form
+IS_THOROUGH = settings.get_current_profile_name() == "thorough"
+HOURS = 2.0 if IS_THOROUGH else 1.0  # two are the scenario's short form
 # The joiner's commits are refused for 40 minutes; with other latencies it lost its session in them, and learnt twice.
-FOUND = (22,)
+# `test_seeds_find.py` has what was found in it as a plan of minutes (`deaf_coordinator`).
+FOUND = (22,) if IS_THOROUGH else ()
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -33,8 +40,8 @@ def test_the_laws_hold_with_a_model_inside_selection(seed: int) -> None:
 
 
 def test_columns_answer_in_deployments_whose_models_answer_at_once() -> None:
-    """Of the seeds that are judged above, cut short; Python answers, too."""
-    plans = (plan(seed, 3.0, "shared") for seed in seeds(1, HOURS / 2))
+    """Of seeds that are cut short; Python answers, too."""
+    plans = (plan(seed, 3.0, "shared") for seed in seeds(1, 1.0))
     outcomes = [simulate(its) for its in plans if its.is_at_once]
     assert [outcome.violations for outcome in outcomes] == [()] * len(outcomes)
     pytest.importorskip("streams.columns.select", reason="Skysail is not compiled here")

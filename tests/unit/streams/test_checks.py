@@ -258,6 +258,20 @@ def test_a_short_retention_is_a_fault_only_where_roles_read_back(name: str, rete
     assert (finding.aspect, finding.fault) == ("retention.ms", fault)
 
 
+@pytest.mark.parametrize(
+    ("held", "why"), [(-1, "more of the brokers' disks"), (1 << 31, "more of the"), (1 << 20, "before their time")]
+)
+def test_a_bound_on_bytes_is_set_where_it_is_meant(held: int, why: str) -> None:
+    """One that nobody has asked for is nobody's business."""
+    bounded = build(["knn"], window_ms=600_000, most_bytes={topics.QUERIES: 4 << 30})
+    found = perfect(bounded)[topics.QUERIES]
+    other = {topics.QUERIES: replace(found, config={**found.config, "retention.bytes": str(held)})}
+    (finding,) = checked(other, bounded)
+    assert (finding.aspect, finding.fault, finding.value) == ("retention.bytes", False, str(1 << 30))
+    assert why in finding.message
+    assert configured(topics.QUERIES, "retention.bytes", str(held)) == []
+
+
 @pytest.mark.parametrize("retention_ms", [-1, 400 * DAY_MS])
 def test_a_longer_retention_is_nobodys_business(retention_ms: int) -> None:
     """For ever is longer, too."""

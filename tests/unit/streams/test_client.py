@@ -13,12 +13,12 @@ import pytest
 
 from schemas import topics
 from schemas.codec import Codec
-from schemas.errors import SchemaError
+from schemas.errors import OversizedError, SchemaError
 from schemas.inputs import as_input, as_label
 from schemas.records import Feedback, Prediction, Query, Status, Tensor
 from streams.client import Client, UnansweredError
 from streams.operators.contract import Record
-from streams.runtime.errors import BrokerUnavailableError
+from streams.runtime.errors import BrokerUnavailableError, RecordTooLargeError
 from streams.sync import SyncClient
 from streams.topology import partition_of
 
@@ -532,3 +532,166 @@ def test_a_tensor_shows_its_numbers_where_they_are_few() -> None:
     """Bytes tell a person nothing."""
     assert repr(Tensor.of(np.array([3]))) == "Tensor(int64[1], [3])"
     assert repr(Tensor.of(np.zeros((8, 8), np.float32))) == "Tensor(float32[8, 8], 256 bytes)"
+
+
+def _asked(count: int) -> list[Query]:
+    return [Query(f"q{at}", "digits", "x", sent_us=NOW_US, reply_token=f"t{at}") for at in range(count)]
+
+
+async def test_many_queries_are_asked_at_once_and_answered_in_their_order(
+    client: Client, transport: FakeTransport
+) -> None:
+    """One batch for each partition, whatever the order in which answers come."""
+    transport.answer = lambda query: _prediction(query, int(query.query_id[1:]))
+    predictions = await client.ask(_asked(20))
+    assert [prediction.answer for prediction in predictions] == [*range(20)]
+    assert [prediction.query_id for prediction in predictions] == [f"q{at}" for at in range(20)]
+    assert client._waiting == {}
+
+
+async def test_of_many_queries_the_unanswered_one_is_named(client: Client, transport: FakeTransport) -> None:
+    """None waits afterwards."""
+    transport.answer = lambda query: None if query.query_id == "q1" else _prediction(query)
+    with pytest.raises(UnansweredError, match="query q1 "):
+        await client.ask(_asked(3), timeout_s=0.05)
+    assert client._waiting == {}
+
+
+async def test_an_id_under_way_is_not_asked_again(client: Client, transport: FakeTransport) -> None:
+    """The one that is under way gets its answer all the same."""
+    first = asyncio.create_task(client.ask(_asked(1)))
+    await asyncio.sleep(0)
+    with pytest.raises(ValueError, match="q0 is already being asked"):
+        await client.ask(_asked(2))
+    assert {*client._waiting} == {"q0"}
+    query = client._waiting["q0"]
+    transport.arrive(CODEC.encode(_prediction(query.query)), partition=query.partition)
+    assert (await first)[0].query_id == "q0"
+
+
+async def test_a_client_tells_when_predictions_can_no_longer_be_read(client: Client, transport: FakeTransport) -> None:
+    """All that wait fail then."""
+    lost, asked = asyncio.create_task(client.lost()), asyncio.create_task(client.ask(_asked(3)))
+    await asyncio.sleep(0)
+    assert not lost.done()
+    transport.arrivals.put_nowait(BrokerUnavailableError("gone"))
+    await lost
+    with pytest.raises(BrokerUnavailableError, match="gone"):
+        await asked
+
+
+def _of(prediction: Prediction | Exception) -> object:
+    return prediction.answer if isinstance(prediction, Prediction) else type(prediction)
+
+
+async def test_many_rows_are_asked_together_and_answered_in_order(client: Client, transport: FakeTransport) -> None:
+    """One request a partition, whatever order the answers come in; what is no row has its error in its place."""
+    transport.answer = lambda query: _prediction(query, int(query.input.numpy()[0]))  # type: ignore[union-attr]
+    sends = transport.send
+    requests: list[int] = []
+
+    async def send(topic: str, partition: int, records: Sequence[tuple[bytes, bytes]]) -> None:
+        requests.append(len(records))
+        await sends(topic, partition, [*records][::-1])
+
+    transport.send = send  # type: ignore[method-assign]
+    rows: list[object] = [[number, 1] for number in range(40)]
+    rows[7], rows[9] = object(), np.zeros(1 << 20)
+    found = await client.predict_many("digits", rows)  # type: ignore[arg-type]
+    expected: list[object] = [*range(40)]
+    expected[7], expected[9] = TypeError, OversizedError
+    assert [_of(one) for one in found] == expected
+    assert (len(requests), sum(requests)) == (PARTITIONS, 38)
+
+
+async def test_rows_that_get_no_answer_say_so_beside_those_that_do(client: Client, transport: FakeTransport) -> None:
+    """Nothing is raised, so no answer is lost."""
+    transport.answer = lambda query: None if query.query_id == "q-1" else _prediction(query)
+    names = ["q-0", "q-1", "q-2"]
+    found = await client.predict_many("digits", ["a", "b", "c"], query_ids=names, timeout_s=0.05)
+    assert [_of(one) for one in found] == [3, UnansweredError, 3]
+    transport.answer = _prediction
+    assert (await client.predict("digits", "b", query_id="q-1")).answer == 3  # nobody waits for it any more
+
+
+async def test_no_more_rows_are_under_way_than_allowed(client: Client, transport: FakeTransport) -> None:
+    """Else those at the end wait longer than their objective; each is stamped when it is sent."""
+    under_way: list[int] = []
+
+    def answer(query: Query) -> Prediction:
+        under_way.append(len(client._waiting))
+        return _prediction(query)
+
+    transport.answer = answer
+    found = await client.predict_many("digits", (f"row {number}" for number in range(25)), at_most=10)
+    assert [_of(one) for one in found] == [3] * 25
+    assert max(under_way) == 10
+
+
+async def test_rows_have_contexts_and_ids_of_their_own(client: Client, transport: FakeTransport) -> None:
+    """One a row, or none at all."""
+    transport.answer = _prediction
+    found = await client.predict_many("digits", ["a", "b"], contexts=["ann", None], query_ids=["1", "2"])
+    assert [(one.query_id, one.context) for one in found if isinstance(one, Prediction)] == [("1", "ann"), ("2", None)]
+    for wrong in ({"contexts": ["ann"]}, {"query_ids": ["1"]}, {"query_ids": ["1", "1"]}):
+        with pytest.raises(ValueError, match=r"1 for 2 rows|twice"):
+            await client.predict_many("digits", ["a", "b"], **wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("rows", ["text", b"bytes", {"age": 41}, Tensor.of(np.ones(2)), 7])
+async def test_one_row_is_not_taken_for_many(client: Client, rows: object) -> None:
+    """A text would become a query a letter."""
+    with pytest.raises(TypeError, match="rows are needed"):
+        await client.predict_many("digits", rows)  # type: ignore[arg-type]
+
+
+async def test_when_kafka_takes_no_rows_the_others_are_not_tried(client: Client, transport: FakeTransport) -> None:
+    """Each chunk would wait as long; what was answered before stays."""
+    transport.answer = _prediction
+    sends = transport.send
+
+    async def send(topic: str, partition: int, records: Sequence[tuple[bytes, bytes]]) -> None:
+        if len(transport.sent) >= 2:
+            await asyncio.Event().wait()
+        await sends(topic, partition, records)
+
+    transport.send = send  # type: ignore[method-assign]
+    rows = [f"row {number}" for number in range(9)]
+    found = await client.predict_many("digits", rows, contexts=["ann"] * 9, at_most=2, timeout_s=0.05)
+    assert [_of(one) for one in found] == [3, 3, *[BrokerUnavailableError] * 7]
+
+
+def test_a_script_asks_many_rows_too(transport: FakeTransport) -> None:
+    """With the same words."""
+    transport.answer = _prediction
+    with SyncClient("nowhere:1", transport=transport, clock=FrozenClock()) as client:
+        assert [_of(one) for one in client.predict_many("digits", np.ones((3, 2)))] == [3, 3, 3]
+
+
+async def test_the_rows_that_are_not_tried_say_that_kafka_is_away(client: Client, transport: FakeTransport) -> None:
+    """Not what was wrong with the last row that was tried."""
+
+    async def send(*_: object) -> None:
+        await asyncio.Event().wait()
+
+    transport.send = send  # type: ignore[method-assign]
+    found = await client.predict_many("digits", ["a", object(), "b"], at_most=2, timeout_s=0.05)  # type: ignore[list-item]
+    assert [_of(one) for one in found] == [BrokerUnavailableError, TypeError, BrokerUnavailableError]
+
+
+async def test_a_row_that_the_topic_refuses_takes_no_answer_from_others(
+    client: Client, transport: FakeTransport
+) -> None:
+    """Those beside it were sent, and are answered; it says what the broker has said."""
+    transport.answer = lambda query: None if query.query_id == "large" else _prediction(query)
+    sends = transport.send
+
+    async def send(topic: str, partition: int, records: Sequence[tuple[bytes, bytes]]) -> None:
+        await sends(topic, partition, records)
+        if any(key == b"large" for key, _ in records):
+            raise RecordTooLargeError("queries does not take so much")
+
+    transport.send = send  # type: ignore[method-assign]
+    names = ["large", *(f"q-{number}" for number in range(20))]
+    found = await client.predict_many("digits", ["x"] * 21, query_ids=names, timeout_s=0.05)
+    assert [_of(one) for one in found] == [RecordTooLargeError, *[3] * 20]

@@ -119,7 +119,9 @@ class StageRow(FollowUp):
 
     def told(self, places: Mapping[Key, int]) -> StageOutput:
         """Return it as the prediction has it; `places`: the index of each row."""
-        model, version, outcome, answer, scores, _ = self.output or ModelOutput(self.model, "", Outcome.MISSING, None)
+        model, version, outcome, answer, scores = (self.output or ModelOutput(self.model, "", Outcome.MISSING, None))[
+            :5
+        ]
         its = self.stage.name, model, version, outcome, answer, scores
         before = -1 if self.before is None else places[self.before.key]
         beside = tuple([places[row.key] for row in self.beside])

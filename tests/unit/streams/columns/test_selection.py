@@ -86,7 +86,7 @@ def test_what_is_no_record_batch_is_refused() -> None:
 
 def test_answers_that_are_not_one_a_row_are_refused() -> None:
     """Fewer bytes than rows, or no such arm."""
-    form = (b"", b"", b"", b"")
+    form = (b"", b"", b"", b"", b"")
     for arm, rows, kind, answers in ((0, 2, 0, b"12345678"), (1, 1, 0, b"12345678"), (0, 2, 2, [b"a"]), (0, 1, 3, b"")):
         with pytest.raises(ValueError, match=r"arm|answer"):
             lane(1.0).say(arm, rows, kind, answers, form)
@@ -111,8 +111,12 @@ def test_inputs_too_short_to_be_told_have_no_form() -> None:
 def test_answers_are_cut_for_each_kind() -> None:
     """The kinds differ in what stands before the answer."""
     decision = Decision((0,), 3, "digits", "single", ("model",), (1.0,))
-    forms = {answer_form(CODEC, "digits", ArmPieces(decision, "model", "7"), kind) for kind in (int, float, str)}
+    asked = ArmPieces(decision, "model", "7")
+    forms = {answer_form(CODEC, "digits", asked, kind) for kind in (int, float, str)}
     assert len(forms) == 3
+    timed = {answer_form(CODEC, "digits", asked, kind, is_timed=True) for kind in (int, float, str)}
+    # Without times stand three zeros in their place, of a byte each.
+    assert {form._replace(closed=form.closed + bytes(3) + form.ended, ended=b"") for form in timed} == forms
 
 
 def test_what_is_not_there_is_not_cut() -> None:

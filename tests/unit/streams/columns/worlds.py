@@ -131,12 +131,16 @@ class World:
         arm, answer = draw.randrange(3), draw.choice(ANSWERS if odd else usual)
         state = name if context is None else f"{name}/{context}"
         decision = Decision((arm,), draw.randrange(3), state, POLICIES[name], MODELS, draw.choice(SHARES))
-        outputs: tuple[ModelOutput, ...] = (ModelOutput(MODELS[arm], "1", Outcome.OK, answer),)
+        timed = ({}, {"waited_us": 70, "predict_us": 2_000_000, "batch_rows": 64})[len(query_id) % 2]
+        outputs: tuple[ModelOutput, ...] = (ModelOutput(MODELS[arm], "1", Outcome.OK, answer, **timed),)
         if name in TOGETHER:
             decision = decision._replace(chosen=(0, 1, 2), propensities=(1.0, 1.0, 1.0))
             answers = [draw.choice((answer, draw.choice(ANSWERS if odd else _like(answer, usual)))) for _ in MODELS]
             outputs = tuple(
-                [ModelOutput(model, "1", Outcome.OK, said) for model, said in zip(MODELS, answers, strict=True)]
+                [
+                    ModelOutput(model, "1", Outcome.OK, said, **timed)
+                    for model, said in zip(MODELS, answers, strict=True)
+                ]
             )
         times = (self.now_us, self.now_us, self.now_us + 100_000, self.now_us + draw.choice((0, 5, 900)))
         status = draw.choice((Status.COMPLETE, Status.PARTIAL))

@@ -306,12 +306,12 @@ def test_dead_letters_of_the_last_minute_are_told_and_older_ones_only_listed() -
     page.report("joiner@2", {name: 3.0})
     page.later(1)
     page.report("joiner@2", {name: 5.0})
-    command = "skysail tail feedback.dlq --from-beginning --end"
+    command = "skysail dlq show --topic feedback --cause late"
     assert page.shown()["dead_letters"] == [
         {"topic": "feedback", "cause": "late", "minute": 2.0, "total": 5.0, "command": command}
     ]
     [text] = page.texts()
-    assert text.startswith("warn: 2 dead letters in the last minute: feedback, cause late $ skysail tail feedback.dlq")
+    assert text.startswith("warn: 2 dead letters in the last minute: feedback, cause late $ skysail dlq show --topic")
     page.later(90)
     page.everybody()
     page.report("joiner@2", {name: 5.0})

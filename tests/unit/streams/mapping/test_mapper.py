@@ -10,7 +10,18 @@ import pytest
 
 from schemas import topics
 from schemas.codec import Codec
-from schemas.records import Application, Decision, Feedback, ModelOutput, Outcome, Prediction, Query, Status, Tensor
+from schemas.records import (
+    Application,
+    Decision,
+    Feedback,
+    KeyedFeedback,
+    ModelOutput,
+    Outcome,
+    Prediction,
+    Query,
+    Status,
+    Tensor,
+)
 from streams.mapping.errors import MappingError
 from streams.mapping.kernel import TopicMapper
 from streams.mapping.outgoing import row_of
@@ -220,7 +231,7 @@ def test_it_reads_what_is_mapped_and_predictions_where_they_go_elsewhere() -> No
     """As applications come and go; the set is the same object until it changes."""
     made = mapper(fraud=FRAUD)
     needed = made.needs().group.topics
-    assert needed == {"/orders", "/chargebacks", topics.PREDICTIONS}
+    assert needed == frozenset({"/orders", "/chargebacks", topics.PREDICTIONS})
     assert made.needs().group.topics is needed
     made.on_records([Record(topics.APPLICATIONS, 0, 1, NOW, b"fraud", None)], NOW)
     assert made.needs().group.topics == frozenset()
@@ -293,6 +304,87 @@ def test_other_formats_are_read_and_written_too(form: dict[str, Any], value: byt
 def replace_headers(record: Record) -> Record:
     """Return a record without headers."""
     return record._replace(headers=())
+
+
+CLICKS = {"topic": "clicks", "key": "user", "within": "30m", "loss": "0 if clicked else 1", "sent": "at"}
+
+
+def test_feedback_by_key_and_time_names_no_query() -> None:
+    """The joiner finds the last answer of the context; it lies in the partition of the context."""
+    clicked = {"user": "ann", "clicked": True, "at": "2023-11-14T22:13:20Z"}
+    emit = only(mapper(fraud={**FRAUD, "feedback": [CLICKS]}).on_records([given("clicks", clicked)], NOW))
+    assert isinstance(emit, Emit)
+    assert emit[:3] == (topics.FEEDBACK, partition_of(b"ann", 4), b"ann")
+    assert CODEC.decode(KeyedFeedback, emit.value) == KeyedFeedback(
+        "", "fraud", "ann", 1_800_000_000, None, 0.0, 1_700_000_000_000_000
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"id": "order_id"}, "either id names the query, or key and within"),
+        ({"within": None}, "either id names the query, or key and within"),
+        ({"key": None}, "key: is needed for within"),
+        ({"within": "30 minutes"}, "is a time such as 90s, 30m"),
+        ({"within": "0s"}, "is a time such as 90s, 30m"),
+        ({"within": 30}, "is a time such as 90s, 30m"),
+    ],
+)
+def test_feedback_by_key_says_whose_answer_and_how_old(changes: dict[str, Any], message: str) -> None:
+    """Half of it is refused before anything runs."""
+    with pytest.raises(MappingError, match=message):
+        TopicMapping.of({**FRAUD, "feedback": [{**CLICKS, **changes}]})
+
+
+def test_feedback_by_key_needs_queries_with_keys() -> None:
+    """Answers without a context are nobody's last one."""
+    unkeyed = {key: value for key, value in FRAUD["from"].items() if key != "key"}
+    with pytest.raises(MappingError, match="`from` has no key"):
+        TopicMapping.of({"from": unkeyed, "feedback": [CLICKS]})
+
+
+def test_a_topic_is_read_from_its_beginning_if_that_is_wanted() -> None:
+    """By default what was there before is not scored; the runtime asks which topics are meant."""
+    whole = mapper(fraud={**FRAUD, "from": {**FRAUD["from"], "begin": "earliest"}}).needs().group
+    assert whole.whole == {"/orders"}
+    assert whole.topics == frozenset({"/orders", "/chargebacks", topics.PREDICTIONS})
+    assert not mapper(fraud=FRAUD).needs().group.whole
+    with pytest.raises(MappingError, match=r"from\.begin: is 'first'; there are: earliest, latest"):
+        TopicMapping.of({**FRAUD, "from": {**FRAUD["from"], "begin": "first"}})
+
+
+REVISED = {"topic": "chargebacks", "id": "id", "label": "is_fraud", "replaces": True}
+
+
+@pytest.mark.parametrize(
+    ("value", "label"), [({"id": "o-1", "is_fraud": 1}, 1), ({"id": "o-1", "is_fraud": None}, None), (None, None)]
+)
+def test_feedback_that_may_be_corrected_is_told_and_taken_back(value: Any, label: int | None) -> None:
+    """By a null, or by a tombstone whose key is the id."""
+    made = mapper(fraud={"feedback": [REVISED]})
+    emit = only(made.on_records([given("chargebacks", value, key=b"o-1")], NOW))
+    assert isinstance(emit, Emit)
+    assert emit[:3] == (topics.FEEDBACK, partition_of(b"o-1", 4), b"o-1")
+    assert CODEC.decode(KeyedFeedback, emit.value) == KeyedFeedback(
+        "", "fraud", "o-1", 0, label, None, NOW - 5, revises=True
+    )
+
+
+def test_a_tombstone_that_names_no_query_takes_nothing_back() -> None:
+    """Its key is another one; or there is none."""
+    keyed = mapper(fraud={"feedback": [{**REVISED, "key": "user"}]})
+    for made, key in ((keyed, b"o-1"), (mapper(fraud={"feedback": [REVISED]}), None)):
+        record = given("chargebacks", None, key=key)
+        assert only(made.on_records([record], NOW)) == Skip((record.position,), "tombstone")
+
+
+def test_corrections_need_the_querys_id() -> None:
+    """Of feedback by key the first record counts."""
+    with pytest.raises(MappingError, match="replaces: is true or false"):
+        TopicMapping.of({**FRAUD, "feedback": [{**CLICKS, "replaces": True}]})
+    with pytest.raises(MappingError, match="replaces: is true or false"):
+        TopicMapping.of({"feedback": [{**REVISED, "replaces": "yes"}]})
 
 
 def test_a_path_that_is_not_there_is_told_with_what_is() -> None:

@@ -112,3 +112,17 @@ def numbers(trace: MemoryTrace) -> MemoryTrace:
         outputs = tuple(one._replace(answer=7.0) if one.model == "good" else one for one in prediction.outputs)
         log[place] = record._replace(value=CODEC.encode(prediction._replace(outputs=outputs)))
     return trace
+
+
+def test_times_of_outputs_are_held_against_their_rows() -> None:
+    """An application with `timings` replays as it was; a time that no worker has written is found."""
+    trace = recorded(timings=True)
+    assert replayed(trace).is_equal
+
+    log = trace.logs[topics.PREDICTIONS, 0]
+    prediction = CODEC.decode(Prediction, log[12].value)
+    assert all(output.predict_us for output in prediction.outputs)
+    first, *others = prediction.outputs
+    wrong = (first._replace(predict_us=first.predict_us + 1), *others)
+    log[12] = log[12]._replace(value=CODEC.encode(prediction._replace(outputs=wrong)))
+    assert replayed(trace).different == {topics.PREDICTIONS: 1}

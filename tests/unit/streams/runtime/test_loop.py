@@ -873,6 +873,25 @@ def test_other_topics_are_read_back_where_the_kernel_says_so() -> None:
     run(scene())
 
 
+def test_a_topic_that_is_new_to_its_group_is_read_from_near_its_end_or_as_a_whole() -> None:
+    """Where its topics change, as of role `mapping`; one that was read before goes on."""
+
+    async def scene() -> None:
+        broker, names = FakeBroker(), ("known", "near", "whole")
+        for topic in names:
+            broker.put(topic, 0, *(b"%s %d" % (topic.encode(), n) for n in range(4)))
+        broker.committed["known", 0] = 3
+        kernel = ScriptedKernel(topics=frozenset(names), whole=frozenset(("whole",)))
+        async with running(kernel, names, broker=broker, positions=FakePositions(2, end=4)):
+            await elapse(2)
+            assert {*kernel.seen()} == {
+                *(b"known 3", b"near 2", b"near 3"),
+                *(b"whole 0", b"whole 1", b"whole 2", b"whole 3"),
+            }
+
+    run(scene())
+
+
 @pytest.mark.parametrize(("has_written", "recalled"), [(False, []), (True, [b"a", b"b"])])
 def test_a_kernel_is_told_what_its_role_has_written_since_what_it_begins_with(
     *, has_written: bool, recalled: list[bytes]

@@ -1,0 +1,1 @@
+"""Model folders of MLflow, read without MLflow."""

@@ -1,0 +1,1 @@
+"""The gateway beside the client on Kafka, and beside another system's HTTP server."""

@@ -1,0 +1,16 @@
+"""The floor: a hand-written loop on confluent-kafka. It consumes, scores a poll, produces, flushes and commits."""
+
+from __future__ import annotations
+
+from load.baseline import hand_confluent
+from load.baseline.job import Job
+from load.research.topics.work import TopicTask, TopicWork
+
+
+def main(task: TopicTask) -> None:
+    """Run until terminated."""
+    hand_confluent.run(Job(task.bootstrap, task.source, task.sink), TopicWork(task.model))
+
+
+if __name__ == "__main__":
+    main(TopicTask.from_arguments())

@@ -1,0 +1,257 @@
+"""The ASGI application: a request in, a reply out; nothing here knows Kafka or a server."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import secrets
+import time
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from schemas.ids import DRAWN_BITS, query_id
+from schemas.records import Status
+from streams.gateway.bodies import GoneError
+from streams.gateway.protocol import described, mlflow, open_inference, personalizer, teaching, tensorflow
+from streams.gateway.protocol.faults import written
+from streams.gateway.protocol.values import HttpReply, HttpRequest, RequestRefusedError, dumped, weight
+from streams.gateway.routes import Route, Router, door_of
+from streams.gateway.tokens import ALL, may
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from schemas.records import Model, Prediction
+    from streams.gateway.asgi import Receive, Scope, Send
+    from streams.gateway.asking import Asking
+    from streams.gateway.bodies import Bodies, HeldRoom
+    from streams.gateway.catalog import Catalog
+    from streams.gateway.figures import GatewayFigures
+    from streams.gateway.memory import ReplyMemory
+    from streams.gateway.protocol.values import ParsedFeedback, ParsedRequest
+    from streams.gateway.tokens import BearerTokens
+
+_log = logging.getLogger(__name__)
+
+_TYPE, _TOTAL, _CLOSE = b"content-type", b"content-length", (b"connection", b"close")
+_DIGEST_BYTES: Final = 16
+# Of a body that was not read to its end: what follows on the connection is not the next request.
+_UNREAD: Final = frozenset({401, 403, 404, 405, 408, 413, 503})
+
+
+class GatewayParts(NamedTuple):
+    """What an application is made of.
+
+    Attributes:
+        name: an application that paths without one mean; "" = the only one there is.
+        origins: of web pages that may ask; browsers name them.
+        version: of Skysail.
+        is_ready: whether it has read what applications there are.
+    """
+
+    asking: Asking
+    catalog: Catalog
+    bodies: Bodies
+    memory: ReplyMemory
+    tokens: BearerTokens
+    figures: GatewayFigures
+    now_us: Callable[[], int]
+    is_ready: Callable[[], bool]
+    version: str = ""
+    name: str = ""
+    origins: frozenset[str] = frozenset()
+
+
+class GatewayApplication:
+    """Serves requests of HTTP by ASGI."""
+
+    def __init__(self, parts: GatewayParts) -> None:
+        self._parts = parts
+        self._router = Router()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            raise RuntimeError(f"{scope['type']} is not served")  # as ASGI asks
+        begun, method, path = time.perf_counter(), scope["method"], scope["path"]
+        door, reply, is_read = "open_inference", HttpReply(b""), False
+        try:
+            route = self._router.find(method, path)
+            door = route.door
+            headers = dict(scope["headers"])
+            reply, is_read = await self._served(route, headers, receive)
+        except RequestRefusedError as fault:
+            door = door if door != "open_inference" else door_of(path)
+            reply = written(door, fault)
+        except GoneError:
+            return
+        except Exception:  # noqa: BLE001 - the boundary: one request must not end the others
+            _log.exception("an error of the gateway itself, at %s %.200s", method, path)
+            reply = written(door, RequestRefusedError(500, "an error of the gateway itself; its log tells more"))
+        await _send(
+            send, reply, keeps=is_read or method != "POST" or reply.status not in _UNREAD, has_body=method != "HEAD"
+        )
+        self._parts.figures.took(door, reply.status, time.perf_counter() - begun)
+
+    async def _served(self, route: Route, headers: Mapping[bytes, bytes], receive: Receive) -> tuple[HttpReply, bool]:
+        """Return the reply, and whether the body was read."""
+        if route.what in {"live", "ready", "server", "version", "metrics", "activate"}:
+            return self._open(route), False
+        parts = self._parts
+        allowed = parts.tokens.applications(headers)
+        name = route.application or self._only(allowed)
+        may(allowed, name)
+        if route.what in _ABOUT:
+            return self._about(route, name), False
+        self._check_origin(headers)
+        with parts.bodies.room(headers) as room:
+            body = await parts.bodies.read(receive, headers)
+            try:
+                return await self._taken(route, name, headers, body, room), True
+            except RequestRefusedError as fault:
+                return written(route.door, fault), True
+
+    async def _taken(
+        self, route: Route, name: str, headers: Mapping[bytes, bytes], body: bytes, room: HeldRoom
+    ) -> HttpReply:
+        parts = self._parts
+        if route.what == "reward":
+            return await self._told(personalizer.reward(route.event, body, parts.now_us()), name)
+        if route.what == "feedback":
+            return await self._told(teaching.parse(body, parts.now_us()), name)
+        given = headers.get(b"idempotency-key", b"").decode("latin-1")
+        kind = headers.get(_TYPE, b"").partition(b";")[0].strip().lower().decode("latin-1")
+        cut = _length(headers.get(open_inference.LENGTH))
+        request = HttpRequest(name, body, route.version, kind, cut, given, parts.catalog.takes(name))
+        asked = self._parsed(route, request)
+        room.become(len(body) + weight(asked.ask))
+        if not asked.ask.id:
+            return await self._answered(asked, self._drawn_id())
+        return await self._once(asked, route, body)
+
+    def _parsed(self, route: Route, request: HttpRequest) -> ParsedRequest:
+        if route.what == "rank":
+            loop = self._parts.catalog.loop(request.application)
+            return personalizer.parse(request, loop, self._drawn_id())
+        return _PARSERS[route.what](request)
+
+    def _drawn_id(self) -> str:
+        return query_id(self._parts.now_us(), secrets.randbits(DRAWN_BITS))
+
+    async def _once(self, asked: ParsedRequest, route: Route, body: bytes) -> HttpReply:
+        """Answer a request with an id; the same one again gets the same reply, also while it is under way."""
+        memory, key = self._parts.memory, (asked.ask.application, asked.ask.id)
+        said = b"\0".join([route.what.encode(), (route.version or "").encode(), body])
+        digest = hashlib.blake2b(said, digest_size=_DIGEST_BYTES).digest()
+        known = memory.find(key, digest)
+        if known is not None:
+            self._parts.figures.repeated += 1
+            return await asyncio.shield(known)
+        reply: asyncio.Future[HttpReply] = asyncio.get_running_loop().create_future()
+        memory.begin(key, digest, reply)
+        try:
+            made = await self._answered(asked, asked.ask.id)
+            reply.set_result(made)
+        except Exception as fault:
+            reply.set_exception(fault)
+            reply.exception()  # it is seen, whether another request waits for it or not
+            raise
+        finally:
+            reply.cancel()  # nothing, unless this task is cancelled
+            memory.end(key)
+        return made
+
+    async def _answered(self, asked: ParsedRequest, name: str) -> HttpReply:
+        predictions = await self._parts.asking.ask(asked.ask, name)
+        self._parts.figures.answered(asked.ask.application, len(predictions), _defaults(predictions))
+        return asked.render(predictions)
+
+    async def _told(self, told: ParsedFeedback, name: str) -> HttpReply:
+        self._parts.catalog.application(name)
+        await self._parts.asking.tell(told.items)
+        return told.reply
+
+    def _open(self, route: Route) -> HttpReply:
+        """Return what everybody may know."""
+        parts = self._parts
+        if route.what == "metrics":
+            return HttpReply(parts.figures.exposition(), 200, b"text/plain; version=0.0.4; charset=utf-8")
+        if route.what == "version":
+            return HttpReply(parts.version.encode(), 200, b"text/plain")
+        if route.what == "activate":
+            return HttpReply(b"", 204)
+        if route.what == "server":
+            extensions = list(described.EXTENSIONS)
+            return HttpReply(dumped({"name": "skysail", "version": parts.version, "extensions": extensions}))
+        is_fine = route.what == "live" or (parts.is_ready() and parts.asking.is_connected)
+        told = {"live": True} if route.what == "live" else {"ready": is_fine}
+        return HttpReply(dumped(told), 200 if is_fine else 503)
+
+    def _about(self, route: Route, name: str) -> HttpReply:
+        catalog = self._parts.catalog
+        application = catalog.application(name)
+        models = catalog.models(application)
+        if route.version and route.version not in {*described.versions(models), *_labels(models)}:
+            raise RequestRefusedError(404, f"application {name} has no version {route.version!r:.80}")
+        if route.what == "model_ready":
+            return HttpReply(dumped({"name": name, "ready": bool(models)}), 200 if models else 503)
+        if route.what == "stats":
+            rows, requests = self._parts.figures.of(name)
+            return HttpReply(dumped(described.statistics(application, models, rows, requests)))
+        if route.what == "tensorflow_status":
+            return HttpReply(dumped(described.status(models)))
+        how = described.tensorflow if route.what == "tensorflow_metadata" else described.open_inference
+        return HttpReply(dumped(how(application, models)))
+
+    def _only(self, allowed: frozenset[str]) -> str:
+        """Return the application that a path without a name means.
+
+        Raises:
+            RequestRefusedError: it may mean several.
+        """
+        if self._parts.name and ({ALL, self._parts.name} & allowed):
+            return self._parts.name
+        names = set(self._parts.catalog.applications)
+        names = names if ALL in allowed else names & allowed
+        if len(names) == 1:
+            return names.pop()
+        raise RequestRefusedError(
+            404, "which application? Set `gateway.application`, use a token of one alone, or a path that names it"
+        )
+
+    def _check_origin(self, headers: Mapping[bytes, bytes]) -> None:
+        """Refuse what a web page sends that nobody named: any page in a browser beside it could ask and teach."""
+        origin = headers.get(b"origin")
+        if origin is not None and origin.decode("latin-1") not in self._parts.origins:
+            raise RequestRefusedError(403, "web pages may not ask: name the page's origin in `gateway.origins`")
+
+
+_ABOUT: Final = frozenset({"model_ready", "metadata", "stats", "tensorflow_metadata", "tensorflow_status"})
+_PARSERS: Final[Mapping[str, Callable[[HttpRequest], ParsedRequest]]] = {
+    "infer": open_inference.parse, "predict": tensorflow.parse, "invocations": mlflow.parse,
+}  # fmt: skip
+
+
+def _labels(models: Sequence[Model]) -> set[str]:
+    return {"stable", "canary", *[label for model in models for label in model.labels]}
+
+
+def _defaults(predictions: Sequence[Prediction]) -> int:
+    return sum(prediction.status is Status.DEFAULT for prediction in predictions)
+
+
+def _length(given: bytes | None) -> int | None:
+    if given is None:
+        return None
+    if not given.isdigit() or len(given) > 10:
+        raise RequestRefusedError(400, f"{open_inference.LENGTH.decode()} is a number of bytes")
+    return int(given)
+
+
+async def _send(send: Send, reply: HttpReply, *, keeps: bool, has_body: bool) -> None:
+    about = [] if reply.status == 204 else [(_TYPE, reply.kind), (_TOTAL, b"%d" % len(reply.body))]
+    headers = [*about, *reply.headers]
+    if not keeps:
+        headers.append(_CLOSE)
+    await send({"type": "http.response.start", "status": reply.status, "headers": headers})
+    await send({"type": "http.response.body", "body": reply.body if has_body else b""})

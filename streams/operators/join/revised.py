@@ -1,0 +1,176 @@
+"""Feedback that may be corrected: it is held until the window of its query is nearly over, and the last record counts.
+
+    told: 1 ─▶ held ─▶ told: 0 ─▶ held in its place ─▶ two seconds before the window's end ─▶ Feedback(0) ─▶ feedback
+
+What counts is written to `feedback` like any other, so the joiner, replay and evaluation read one record, and the query
+is learnt about once. A record that tells nothing takes back what was told before. Nothing can be taken back once it has
+been learnt: policies fold observations one after the other, and no fold can be undone.
+
+    feedback that may be corrected         outcome
+    the first on a query                   held
+    a later one                            held in its place; the one before is skipped, counted as `replaced`
+    that tells nothing, as the last one    skipped, counted as `withdrawn`
+    on a query that nobody has predicted   becomes feedback after `early_us`, and `unmatched`
+    after the window                       becomes feedback, and `duplicate_feedback` or `late`
+    without room to be held                dead letter, cause `over_limit`
+"""
+
+from __future__ import annotations
+
+import heapq
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from schemas import topics
+from schemas.errors import DecodeError
+from schemas.records import Feedback, Prediction
+from streams.operators.contract import DeadLetter, Emit, Skip
+from streams.operators.join.buffer import value_of
+from streams.operators.statistics import Counters
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from schemas.codec import Codec
+    from schemas.records import KeyedFeedback
+    from streams.operators.contract import Effects, Record
+    from streams.operators.join.buffer import JoinBuffer
+    from streams.operators.join.shared_buffer import SharedBuffer
+    from streams.operators.join.terms import ApplicationTerms
+
+# So long before the window's end, or a quarter of a window that is shorter, feedback is written.
+_BEFORE_US: Final = 2_000_000
+_AGAIN_US: Final = 1_000_000  # how often it is looked for a prediction that has not been read
+_AT_ONCE: Final = 1_000  # written in one call; the rest is due at once
+# A window stays open for feedback that has been written, at most so long.
+_OPEN_US: Final = 10_000_000
+_NO_ROOM: Final = "too much feedback is held that may be corrected: make the window shorter, or `replaces` false"
+
+
+class _HeldFeedback(NamedTuple):
+    record: Record
+    told: KeyedFeedback
+    since_us: int  # when the first record about the query was read
+
+
+class RevisedFeedback:
+    """Holds the last feedback on each query, by partition and id; empty where nobody corrects any.
+
+    Args:
+        codec: of the deployment.
+        terms: the windows of applications.
+        early_us: how long feedback waits for a prediction that has not been read.
+        room: of feedback that is held, by partition.
+    """
+
+    def __init__(self, codec: Codec, terms: ApplicationTerms, early_us: int, room: SharedBuffer) -> None:
+        self._codec = codec
+        self._terms = terms
+        self._early_us = early_us
+        self._room = room
+        self._held: dict[tuple[int, str], _HeldFeedback] = {}
+        self._due: list[tuple[int, int, str]] = []  # a heap: when to look, and at which
+        self._written: dict[tuple[int, str], int] = {}  # until when their windows stay open, in order
+        self._counters = Counters()
+
+    def hold(self, record: Record, told: KeyedFeedback, partition: JoinBuffer, now_us: int, effects: Effects) -> None:
+        """Hold feedback in the place of what was told before."""
+        place = (record.partition, told.context)
+        before = self._held.pop(place, None)
+        if before is not None:
+            self._room.give_back(record.partition, _size(before.record))
+        if not self._room.take(record.partition, _size(record)):
+            self._counters["over_limit_total", "of", "revised"] += 1
+            effects.append(DeadLetter(record, "over_limit", _NO_ROOM))
+            if before is None:
+                return
+            record, told = before.record, before.told  # what was told before counts
+            self._room.take(record.partition, _size(record))
+        elif before is not None:
+            effects.append(Skip((before.record.position,), "replaced"))
+        since_us = now_us if before is None else before.since_us
+        held = self._held[place] = _HeldFeedback(record, told, since_us)
+        if before is None:
+            heapq.heappush(self._due, (self._due_us(held, partition, now_us), *place))
+
+    def release(
+        self, partitions: Mapping[int, JoinBuffer], read_us: Mapping[int, int], now_us: int, effects: Effects
+    ) -> None:
+        """Write the feedback on queries whose windows are nearly over.
+
+        Args:
+            partitions: memories of the joiner.
+            read_us: by partition: feedback that was written until then has been read. What is unread may correct.
+            now_us: the time.
+            effects: what comes of it is added here.
+        """
+        until = len(effects) + _AT_ONCE
+        while self._due and self._due[0][0] <= now_us and len(effects) < until:
+            _, number, query_id = heapq.heappop(self._due)
+            held, partition = self._held.get((number, query_id)), partitions.get(number)
+            if held is None or partition is None:
+                continue
+            due_us = self._due_us(held, partition, now_us)
+            if due_us > read_us[number]:
+                again_us = due_us if due_us > now_us else now_us + _AGAIN_US
+                heapq.heappush(self._due, (again_us, number, query_id))
+                continue
+            del self._held[number, query_id]
+            self._room.give_back(number, _size(held.record))
+            outcome = self._outcome(held)
+            effects.append(outcome)
+            self._written.pop((number, query_id), None)
+            if isinstance(outcome, Emit):
+                self._written[number, query_id] = now_us + _OPEN_US
+        while self._written and self._written[first := next(iter(self._written))] <= now_us:
+            del self._written[first]
+
+    def keeps_open(self, number: int, query_id: str) -> bool:
+        """Tell whether a window must not end yet: feedback on it is held, or on its way."""
+        place = (number, query_id)
+        return place in self._held or place in self._written
+
+    def forget_partitions(self, numbers: Iterable[int]) -> None:
+        """Drop what is held of partitions that are another's now: it reads it again."""
+        gone = {*numbers}
+        for place in [place for place in self._held if place[0] in gone]:
+            self._room.give_back(place[0], _size(self._held.pop(place).record))
+        self._written = {place: until_us for place, until_us in self._written.items() if place[0] not in gone}
+        self._due = [due for due in self._due if due[1] not in gone]
+        heapq.heapify(self._due)
+
+    def next_due(self) -> int | None:
+        """Return when to look again; None where nothing is held."""
+        return self._due[0][0] if self._due else None
+
+    def statistics(self) -> Mapping[str, float]:
+        """Return how much is held; nothing where nobody corrects any."""
+        counted = self._counters.rendered()
+        return {**counted, "revised_held": float(len(self._held))} if self._held or counted else {}
+
+    def _outcome(self, held: _HeldFeedback) -> Emit | Skip:
+        record, told = held.record, held.told
+        if told.label is None and told.loss is None:
+            self._counters["revised_total", "outcome", "withdrawn"] += 1
+            return Skip((record.position,), "withdrawn")
+        self._counters["revised_total", "outcome", "told"] += 1
+        feedback = Feedback(told.context, told.label, told.loss, told.sent_us or record.timestamp_us)
+        return Emit(topics.FEEDBACK, record.partition, record.key, self._codec.encode(feedback), (record.position,))
+
+    def _due_us(self, held: _HeldFeedback, partition: JoinBuffer, now_us: int) -> int:
+        """Return when to write what is held, or to look again; not later than now where its query waits no longer."""
+        query_id = held.told.context
+        stored = partition.predictions.get(query_id)
+        if stored is None:
+            if partition.ended.find(query_id, now_us) is not None:
+                return now_us
+            return min(now_us + _AGAIN_US, held.since_us + self._early_us)
+        try:
+            answered_us = self._codec.decode(Prediction, value_of(stored)).answered_us
+        except DecodeError:  # the joiner says so where it ends
+            return now_us
+        window_us = self._terms.of(held.told.application).window_us
+        return answered_us + window_us - min(_BEFORE_US, window_us // 4)
+
+
+def _size(record: Record) -> int:
+    return len(record.value or b"") + len(record.key or b"")
