@@ -239,7 +239,7 @@ def _slow() -> tuple[Topic, ...]:
         Topic(topics.PROMOTIONS, "Promotion", "kind/name", 1, retention_ms=365 * DAY_MS),
         Topic(topics.PROFILES, "Profile", "model", 1, "compact"),
         Topic(topics.PLAN, "Plan", "pool", 1, "compact"),
-        Topic(topics.CALLS, "calls of kernels, see streams/tape", "instance", 1, retention_ms=7 * DAY_MS),
+        Topic(topics.CALLS, "Calls", "instance", 1, retention_ms=7 * DAY_MS),
         _dead(Topic(topics.MAPPING, "", "of the record", 1)),
     )
 
