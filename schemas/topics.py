@@ -22,6 +22,7 @@ PROMOTIONS: Final = "promotions"
 PROFILES: Final = "profiles"
 PLAN: Final = "plan"
 FEATURES: Final = "features"
+CALLS: Final = "calls"
 MAPPING: Final = "mapping"  # no topic: the dead letters of topics that are not Skysail's own are `mapping.dlq`
 
 # Before the name of a topic that is not Skysail's own, which has no prefix. No name in Kafka has such a sign.

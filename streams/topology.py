@@ -47,6 +47,7 @@ RECORDED = (
     topics.PREDICTIONS,
     topics.FEEDBACK,
     topics.OBSERVATIONS,
+    topics.CALLS,
     *map(topics.dead_letters, (topics.QUERIES, topics.PREDICTIONS, topics.FEEDBACK, topics.OBSERVATIONS)),
 )
 # Of the indexes of a model's topic. A broker maps the whole file, and its first write to one takes CPU time: 2.1 ms for
@@ -238,6 +239,7 @@ def _slow() -> tuple[Topic, ...]:
         Topic(topics.PROMOTIONS, "Promotion", "kind/name", 1, retention_ms=365 * DAY_MS),
         Topic(topics.PROFILES, "Profile", "model", 1, "compact"),
         Topic(topics.PLAN, "Plan", "pool", 1, "compact"),
+        Topic(topics.CALLS, "Calls", "instance", 1, retention_ms=7 * DAY_MS),
         _dead(Topic(topics.MAPPING, "", "of the record", 1)),
     )
 
@@ -293,14 +295,15 @@ def _nodes(models: tuple[str, ...], hosts: Mapping[str, tuple[str, ...]]) -> tup
         Node(
             "joiner",
             consumes=(topics.PREDICTIONS, topics.SHADOWS, topics.FEEDBACK),
-            produces=(topics.OBSERVATIONS, topics.FEEDBACK, topics.REPORTS),  # what keyed feedback is about
+            # Feedback: what feedback by key is about.
+            produces=(topics.OBSERVATIONS, topics.FEEDBACK, topics.CALLS, topics.REPORTS),
             follows=_CONFIG,
             group="joiner",
         ),
         Node(
             "learner",
             consumes=(topics.OBSERVATIONS,),
-            produces=(topics.REPORTS,),
+            produces=(topics.CALLS, topics.REPORTS),
             group="learner",
             states="writes",
         ),
@@ -325,7 +328,7 @@ def _nodes(models: tuple[str, ...], hosts: Mapping[str, tuple[str, ...]]) -> tup
 def _selection(models: tuple[str, ...]) -> Node:
     asked = map(topics.model_queries, models)
     # What models inside it answer is written behind, if wanted.
-    own = (topics.MODEL_PREDICTIONS, topics.PREDICTIONS, topics.SHADOWS, topics.REPORTS, topics.FEATURES)
+    own = (topics.MODEL_PREDICTIONS, topics.PREDICTIONS, topics.SHADOWS, topics.CALLS, topics.REPORTS, topics.FEATURES)
     return Node(
         "selection",
         consumes=(topics.QUERIES, topics.MODEL_PREDICTIONS),

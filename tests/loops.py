@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import partial
+from sys import maxsize
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
@@ -28,6 +29,8 @@ from streams.operators.join.kernel import Joiner, JoinerSettings
 from streams.operators.learn.kernel import Learner
 from streams.operators.selection.kernel import Selection, SelectionSettings
 from streams.runtime.kafka.fast.whole_batches import records_of
+from streams.tape.about import about_joiner, about_learner, about_selection
+from streams.tape.taped import Taped
 from streams.testing import START_US, Driver, ModelBehaviour
 from streams.testing.packing import Packing
 from streams.topology import build, worker_role
@@ -49,6 +52,7 @@ if TYPE_CHECKING:
     from streams.testing.models import Lookup
 
 CODEC = Codec()
+KEPT = 130_000_000, 100_000, maxsize  # by the learner: ids for so long, states, bytes of them
 # What comes in whole batches now and then, where that is drawn.
 PACKED = frozenset({topics.QUERIES, topics.MODEL_PREDICTIONS, topics.PREDICTIONS, topics.FEEDBACK, topics.OBSERVATIONS})
 
@@ -187,6 +191,7 @@ class Loop:
         packed: what draws which records selection, joiner and learner are given in whole batches, and whose effects
             are packed; None = there are none.
         columns: whether joiner and learner work over columns then, where Skysail is compiled.
+        is_taped: whether these write down their calls, by which all of it can be replayed.
     """
 
     models: Mapping[str, Callable[[Row], Any]]
@@ -202,6 +207,7 @@ class Loop:
     features: Lookup | None = None
     packed: Random | None = None
     columns: bool = False
+    is_taped: bool = True
     driver: Driver = field(init=False)
     sent: int = 0
 
@@ -214,13 +220,20 @@ class Loop:
         operators: dict[str, Callable[[], Operator]] = {
             "selection": lambda: Selection(CODEC, selection),
             "joiner": lambda: Joiner(CODEC, joiner),
-            "learner": lambda: Learner(CODEC, 130_000_000),
+            "learner": lambda: Learner(CODEC, *KEPT),
+        }
+        about = {
+            "selection": about_selection(selection),
+            "joiner": about_joiner(joiner),
+            "learner": about_learner(*KEPT),
         }
         packing: dict[str, Packing] = {}
         if self.packed is not None:
             packing = dict.fromkeys(operators, Packing(PACKED, self.packed))
             over = over_columns(operators) if self.columns else {}
             operators = {name: partial(_whole, make) for name, make in operators.items()} | over
+        if self.is_taped:
+            operators = {name: partial(taped, make, name, about[name]) for name, make in operators.items()}
         operators |= {worker_role(name): self._worker(name) for name in self.models}
         topology = build(self.models, self.partitions, dict.fromkeys(self.models, self.model_partitions))
         services = {name: served(answer, load=lambda _: (None, self.load_us)) for name, answer in self.models.items()}
@@ -291,6 +304,11 @@ class Loop:
 
 def _whole(make: Callable[[], Operator]) -> Operator:
     return cast("Operator", WholeKernel(make()))
+
+
+def taped(make: Callable[[], Operator], name: str, about: Mapping[str, Any]) -> Operator:
+    """Return an operator that writes down its calls."""
+    return Taped(make(), CODEC, name, about)
 
 
 def over_columns(operators: Mapping[str, Callable[[], Operator]]) -> dict[str, Callable[[], Operator]]:

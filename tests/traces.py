@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streams.replay.memory import MemoryTrace
+from streams.replay.recording import MemoryTrace
 from streams.topology import RECORDED
 
 if TYPE_CHECKING:
@@ -12,5 +12,6 @@ if TYPE_CHECKING:
 
 
 def trace_of(driver: Driver) -> MemoryTrace:
-    """Return what a driver has logged."""
+    """Return what a driver has logged; the last calls are written a second later."""
+    driver.run(seconds=2)
     return MemoryTrace((record for topic in RECORDED for record in driver.read(topic)), RECORDED)

@@ -18,19 +18,19 @@ from deploy.terminal import echo
 from schemas import topics
 from streams.operators.join.kernel import JoinerSettings
 from streams.operators.selection.kernel import SelectionSettings
-from streams.replay.as_it_was import READ, RecordedDeployment, replay
+from streams.replay.as_it_was import RecordedDeployment, replay
 from streams.replay.report import HOW, KINDS, MISSING, STATES, WAITING, WHY
 from streams.trace.reader import Trace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from schemas.codec import Codec
     from schemas.records import PolicyState
     from streams.operators.contract import StateKey
     from streams.replay.report import ReplayReport
-    from streams.replay.run_again import Running
+    from streams.replay.untaped.run_again import Running
     from streams.trace.manifest import TraceManifest
 
 DIFFERENT = 1  # exit status
@@ -42,7 +42,8 @@ def as_it_was(settings: Settings, folder: Path, packages: Sequence[Path], *, sto
     trace, codec = Trace.open(folder), codec_for(settings)
     begun_s = time.monotonic()
     with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("replaying", total=sum(trace.manifest.topics[name].count for name in _read(trace)))
+        calls = trace.manifest.topics.get(topics.CALLS)
+        task = bar.add_task("replaying", total=0 if calls is None else calls.count)
         known = replace(deployment(trace.manifest), running=_running(packages))
         report = replay(trace, known, codec, lambda so_far: _show(bar, task, so_far))
     took_s = time.monotonic() - begun_s
@@ -114,12 +115,10 @@ def summary(report: ReplayReport, took_s: float) -> dict[str, Any]:
     }
 
 
-def _read(trace: Trace) -> Iterator[str]:
-    return (name for name in READ if name in trace.topics())
-
-
 def _show(bar: Progress, task: Any, report: ReplayReport) -> None:
-    bar.update(task, completed=report.records.total(), description=f"replaying: {report.different.total()} differences")
+    bar.update(
+        task, completed=report.records[topics.CALLS], description=f"replaying: {report.different.total()} differences"
+    )
 
 
 async def _stored(settings: Settings, codec: Codec, report: ReplayReport) -> Mapping[StateKey, PolicyState]:

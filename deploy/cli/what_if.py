@@ -11,8 +11,8 @@ from deploy.cli.offline import deployment
 from deploy.connect.schema_registry import codec_for
 from deploy.errors import UsageError
 from deploy.terminal import echo
-from streams.replay.difference import ALPHA
-from streams.replay.what_if import AtHand, WhatIf
+from streams.replay.what_if.comparison import AtHand, WhatIf
+from streams.replay.what_if.outcomes import ALPHA
 from streams.trace.contents import BARS
 from streams.trace.reader import Trace
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from deploy.config.settings import Settings
     from schemas.records import Input
     from streams.operators.contract import Predicted
-    from streams.replay.what_if import ChangeComparison
+    from streams.replay.what_if.comparison import ChangeComparison
 
 COLUMNS: Final = ("recorded", "unchanged", "changed")
 COLOURS: Final = {"recorded": "#888", "unchanged": "#36c", "changed": "#c33"}

@@ -28,6 +28,7 @@ _AVRO: Final = "application/vnd.apache.avro;version=1.9.0"
 _BINDING: Final = "0.5.0"
 _MODEL, _POOL = "{model}", "{pool}"
 _DEAD: Final = "DeadLetter"
+_CALLS: Final = "Calls"
 # Topics whose values are of several kinds, or of none of ours. The role `mapping` writes feedback by key and time.
 _SEVERAL: Final = {"verbatim": (_DEAD,), "Feedback": ("Feedback", "KeyedFeedback")}
 _INFO: Final = """\
@@ -162,6 +163,8 @@ def _messages(topology: Topology) -> Iterator[tuple[str, dict[str, Any]]]:
     for name, topic in sorted(keys.items()):
         if name == _DEAD:
             yield name, _DEAD_LETTER
+        elif name == _CALLS:
+            yield name, _CALLS_OF_A_KERNEL
         elif name in CURRENT:
             yield name, _message(name, topic)
         else:
@@ -192,5 +195,11 @@ _DEAD_LETTER: Final[dict[str, Any]] = {
         },
         "required": ["skysail.error.cause"],
     },
+    "payload": {"type": "string", "format": "binary"},
+}
+_CALLS_OF_A_KERNEL: Final[dict[str, Any]] = {
+    "name": _CALLS,
+    "summary": "What a role's kernel was called with, by which `skysail replay --offline` makes the same calls.",
+    "contentType": "application/octet-stream",
     "payload": {"type": "string", "format": "binary"},
 }

@@ -437,6 +437,14 @@ class RecordSection(Section):
     """The size from which on a file is complete. Only complete files are deleted."""
     keep_gib: float | None = Field(default=16.0, gt=0)
     """How many GiB the trace may take on disk. Beyond that the oldest files are deleted. `null` keeps everything."""
+    calls: bool | None = None
+    """Whether selection, joiner and learner write down what their kernels are called with, in topic `calls`: by that a
+    trace is replayed as it was. `null`: where there is a `folder`."""
+
+    @property
+    def are_calls_written(self) -> bool:
+        """Whether roles write down their calls."""
+        return self.folder is not None if self.calls is None else self.calls
 
 
 class GatewaySection(Section):

@@ -220,6 +220,7 @@ def _settings(name: str, broker: Broker, kept: Mapping[str, object], packages: M
             },
             "selection": {"cache_bytes": CACHE_BYTES, "write_behind": True},  # every model's batches are shown
             "control": {"port": free_port()},
+            "record": {"calls": True},
         }
     )
 

@@ -14,11 +14,11 @@ import logging
 import os
 import signal
 import tempfile
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from importlib import metadata
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from deploy.config.addresses import connection, redis_url
 from deploy.config.folder import STATE, load_notes, private
@@ -42,9 +42,11 @@ from streams.runtime.process.run import kafka_loop, run_process
 from streams.runtime.role.definition import Ports, Role
 from streams.runtime.stopping import AFTER_ROLES_S, Stopping
 from streams.runtime.vetting import preparing
+from streams.tape.about import about_inside, about_joiner, about_learner, about_selection
+from streams.tape.taped import HeardAsking, Taped
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
     from deploy.config.settings import Settings
     from schemas.codec import Codec
@@ -56,7 +58,7 @@ if TYPE_CHECKING:
     from streams.gateway.application import GatewayApplication
     from streams.gateway.role import GatewayRole
     from streams.gateway.rpc.server import RpcServer
-    from streams.operators.contract import Operator, Record
+    from streams.operators.contract import Record
     from streams.operators.join.kernel import JoinerSettings
     from streams.recorder.role import RecordRole
     from streams.runtime.kafka.connection import KafkaConnection
@@ -167,12 +169,13 @@ def selection(common: Shared, inline: Sequence[Model] = ()) -> Runnable:
         feature_bytes=given.features_mib << 20,
     )
     features = _features(common)
+    about = about_selection(settings)
     if not inline:
         alone = Selection(common.codec, settings)
         fronted = Fronted(alone)
         if common.settings.columns:
             fronted = before_selection(alone, alone, {}, common.codec, records_of, settings.margin_us)
-        return _loop(role, fronted.kernel, common, _store(common), features=features, batched=fronted.batched)
+        return _loop(role, fronted, common, about, _store(common), features=features)
     from streams.runtime.role.local import Local, LocalCodec
     from workers.executors.factory import executors_of
     from workers.kernel.model.worker import ModelWorker
@@ -182,13 +185,20 @@ def selection(common: Shared, inline: Sequence[Model] = ()) -> Runnable:
     models = {model.name: ModelWorker(codec, model, role.instance, how) for model in inline}
     executors = executors_of(how, common.clock.now_us)
     places = role.outstanding / how.queue_rows  # models inside have the room that they have in a worker
-    own = Selection(codec, settings)
+    own, asked_now = Selection(codec, settings), HeardAsking(executors.ask_now)
     fronted = Fronted(Local(own, models, codec, places, writes_behind=given.write_behind))
     if common.settings.columns and not given.write_behind:
-        fronted = before_selection(
-            fronted.kernel, own, models, common.codec, records_of, settings.margin_us, executors.ask_now
-        )
-    return _loop(role, fronted.kernel, common, _store(common), executors, features, fronted.batched)
+        fronted = before_selection(fronted.kernel, own, models, common.codec, records_of, settings.margin_us, asked_now)
+    about["inside"] = about_inside(
+        inline,
+        common.codec,
+        role.instance,
+        asdict(how),
+        places=places,
+        writes_behind=given.write_behind,
+        is_columnar=bool(fronted.batched),
+    )
+    return _loop(role, fronted, common, about, _store(common), executors, features, asked_now=asked_now)
 
 
 def joiner(common: Shared) -> RoleLoop:
@@ -208,7 +218,7 @@ def joiner(common: Shared) -> RoleLoop:
     )
     kernel = Joiner(common.codec, settings)
     fronted = before_joiner(kernel, common.codec, records_of) if common.settings.columns else Fronted(kernel)
-    return _loop(role, fronted.kernel, common, batched=fronted.batched)
+    return _loop(role, fronted, common, about_joiner(settings))
 
 
 def joiner_settings(settings: Settings) -> JoinerSettings:
@@ -232,7 +242,8 @@ def learner(common: Shared) -> RoleLoop:
 
     given = common.settings.learner
     memory_us = joiner_settings(common.settings).memory_us
-    kernel = Learner(common.codec, memory_us, given.states, given.states_mib << 20)
+    kept = given.states, given.states_mib << 20
+    kernel = Learner(common.codec, memory_us, *kept)
     fronted = before_learner(kernel, common.codec, records_of) if common.settings.columns else Fronted(kernel)
     return _loop(
         _role(
@@ -243,10 +254,10 @@ def learner(common: Shared) -> RoleLoop:
             at_once=AT_ONCE["learner"],
             slice_us=common.slice_us,
         ),
-        fronted.kernel,
+        fronted,
         common,
+        about_learner(memory_us, *kept),
         _store(common),
-        batched=fronted.batched,
     )
 
 
@@ -267,7 +278,7 @@ def mapping(common: Shared, decides: Runnable | None = None) -> RoleLoop:
     ready = decides.ready if isinstance(decides, RoleLoop) else None
     prepare = counting(common.codec, common.transport.partitions, counts, ready)
     schemas = MappedSchemas(common.settings)
-    return _loop(_role("mapping", common), kernel, common, features=schemas, prepare=prepare)
+    return _loop(_role("mapping", common), Fronted(kernel), common, features=schemas, prepare=prepare)
 
 
 def record(common: Shared) -> RecordRole:
@@ -474,11 +485,12 @@ def _worker_settings(common: Shared) -> WorkerSettings:
     )
 
 
-def _role(name: str, common: Shared, replies: int = 0, **options: object) -> Role:
+def _role(name: str, common: Shared, replies: int = 0, patient: Collection[str] = (), **options: object) -> Role:
     """Make a role of its node in the topology; the last `replies` of its topics complete what it holds."""
     node = topology.build((), common.settings.partitions).node(name)
     last = frozenset(node.consumes[len(node.consumes) - replies :])
     options |= {"owns_states": node.states == "writes", "tells_process": common.tells_process(name)}
+    options["patient"] = frozenset({topics.CALLS}).union(patient)
     return Role(node.group, common.name(name), node.consumes, node.follows, last, **options)  # type: ignore[arg-type]
 
 
@@ -491,15 +503,19 @@ def _consumer(common: Shared) -> ConsumerSettings:
 
 def _loop(
     role: Role,
-    kernel: Operator,
+    fronted: Fronted,
     common: Shared,
+    about: Mapping[str, Any] | None = None,
     store: StateStore | None = None,
     executors: Executors | None = None,
     features: FeatureStore | None = None,
-    batched: frozenset[str] = frozenset(),
+    asked_now: HeardAsking | None = None,
     prepare: Prepare | None = None,
 ) -> RoleLoop:
     """Return a loop; one with `prepare` reads topics of others, all their partitions."""
+    kernel = fronted.kernel
+    if about and common.settings.record.are_calls_written:
+        kernel = Taped(kernel, common.codec, role.instance, about, asked_now)
     return kafka_loop(
         role,
         kernel,
@@ -515,7 +531,7 @@ def _loop(
         features=features,
         partitions=common.settings.partitions if prepare is None else None,
         prepare=prepare or preparing(common.codec),
-        batched=batched,
+        batched=fronted.batched,
     )
 
 

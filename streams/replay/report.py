@@ -6,6 +6,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from schemas import topics
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
@@ -13,54 +15,39 @@ if TYPE_CHECKING:
     from schemas.records import PolicyState
     from streams.operators.contract import StateKey
 
-DECISIONS, ANSWERS, OBSERVATIONS, STATES, STEPS, OUTPUTS, MODELS = KINDS = (
-    *("decisions", "answers", "observations", "states", "steps", "outputs", "models"),
+CALLS, LETTERS, STATES, STEPS, MODELS = "calls", "dead-letters", "states", "steps", "models"
+KINDS: Final = (
+    *(CALLS, topics.PREDICTIONS, topics.OBSERVATIONS, topics.SHADOWS, topics.MODEL_PREDICTIONS),
+    *(LETTERS, STATES, STEPS, MODELS),
 )
-# What may be missing, beside answers and observations: what they must have been made from.
-QUERIES, PREDICTIONS = "queries", "predictions"
-MISSING: Final = (QUERIES, ANSWERS, PREDICTIONS, OBSERVATIONS, OUTPUTS)
-# Why something cannot be checked: what the trace does not hold, or what followed from a process's own memory.
+# What should have been written, and was not.
+MISSING: Final = KINDS[1:6]
+# Why something cannot be checked.
 WHY: Final[Mapping[str, str]] = {
-    "query_missing": "its query is not in the trace",
-    "state_missing": "the state that decided is from before the trace",
-    "configuration_missing": "its application's configuration of then is not in the trace",
-    "latencies": "its policy goes by latencies, which selection measures",
-    "named_version": "it names a version, so no policy state is recorded with it",
-    "running_mean": "a running mean stands in for a model; the decision is checked, the answer is not",
-    "reconstructed": "an output was decoded; that, the decision and how sure it is are checked, the answer is not",
-    "sum_missing": "a decoded output whose sum, or another output of its group, is not in the trace",
-    "oversized": "its outputs were too large for one answer, so they are not recorded",
-    "undecided": "nothing was decided: no room, overload, or models that did not run",
-    "prediction_missing": "its prediction is not in the trace",
-    "feedback_missing": "its feedback is not in the trace",
-    "side_output_missing": "it was joined with outputs of shadows, or late ones, that are not in the trace",
-    "row_missing": "an output whose row is not in the trace, or came too long before it, or it ran inside selection",
-    "cached_output": "an output without a row of its own: perhaps from the cache",
-    "version_missing": "a row of a version that `models` does not hold any more",
+    "tapes_missing": "all that kernels do: the trace has no calls; record with `record.calls: true` in the settings",
+    "tape_missing": "a process whose calls are not all in the trace: it began before it, or some were lost",
+    "input_missing": "a process that was given what is not in the trace, or a state from before it: no call after it",
+    "kernel_unknown": "a process of a role, or of a release, whose kernel cannot be made here",
+    "differed": "a process of which one call went otherwise: no further one",
+    "call_missing": "written by a process that was killed, or whose calls are not all in the trace",
     "wish_missing": "a step whose wish is not in the trace: a command took it, or the wish was replaced",
     "observations_missing": "a step that goes by observations which are not all in the trace",
     "offsets_missing": "a step that does not say by which observations it goes, from an earlier release",
 }
 # What was checked, but with an input that the trace tells only in part.
 HOW: Final[Mapping[str, str]] = {
-    "new_context": "a new context: which common state it started from is inferred from its propensities",
-    "learnt_span": "the error that costs 1 was learnt: it is taken as recorded",
-    "configuration_near": "decided while a configuration changed: the one that fits is taken",
+    "damaged": "a call that failed on a batch which was damaged on the way, and was read again",
+    "copies": "written once more in the same bytes: somebody had tried again",
     "near": "a model that is at hand answers with numbers that differ by less than 1e-5 of them",
     "repeated": "a step that was taken twice: two control roles ran at a time",
     "rounded": "a step whose bounds differ by less than 1e-8: processors round exponentials differently",
     "ended": "a step that says what somebody changed: the reason is taken as recorded",
-    "cached": "answered at once, perhaps from the cache: outputs are taken as recorded",
 }
-# Why something may have no outcome in the trace that would else be missing.
+# Why something that was made again need not be in the trace.
 WAITING: Final[Mapping[str, str]] = {
-    "unanswered": "a query that has no answer yet where the trace ends",
-    "unobserved": "feedback or a window of which nothing is observed yet where the trace ends, or that began before it",
-    "copy": "a query without an answer that may be a copy of one from before the trace",
-    "letters": "has no outcome, and the trace does not hold the dead letters",
-    "room": "feedback or a window of which nothing is observed: the joiner may have had no room",
-    "torn": "has no outcome, and offsets are left out of the trace",
-    "let_go": "waited too long to be held: whether it has an outcome was not looked for",
+    "unwritten": "made by one of the last calls of a process: it was killed before it was written, or the trace ends",
+    "dropped": "made for readers of the log alone: such records are dropped while the broker is away",
+    "torn": "offsets are left out of its topic, or it is from before the trace",
 }
 _KEPT = 1_000  # differences that are kept; all are counted
 _LONGEST: Final = 200  # characters of a value that is shown
@@ -89,7 +76,7 @@ class ReplayReport:
         inferred: how many were checked with a part inferred, by a name of `HOW`.
         records: that were read, by topic.
         undecodable: which of them are none of ours, and were dead letters, by topic.
-        from_us, until_us: the times of the first record and the last.
+        from_us, until_us: the times of the first call and the last.
         gap: the largest of the small differences between what models answered and what they answer now.
         states: as they are after the last observation.
     """
@@ -117,6 +104,11 @@ class ReplayReport:
     def span_s(self) -> float:
         """How long the trace took when it was recorded."""
         return (self.until_us - self.from_us) / 1e6
+
+    def note_time(self, time_us: int) -> None:
+        """Note when something happened."""
+        self.from_us = min(self.from_us or time_us, time_us)
+        self.until_us = max(self.until_us, time_us)
 
     def add(self, kind: str, name: str, recorded: object, replayed: object) -> None:
         """Note a difference."""

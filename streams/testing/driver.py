@@ -24,7 +24,6 @@ from sys import maxsize
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias, assert_never, cast
 
-from schemas import topics
 from streams.operators.contract import (
     DeadLetter,
     Emit,
@@ -42,6 +41,7 @@ from streams.operators.contract import (
 )
 from streams.runtime.kafka.fast.whole_batches import emits_of
 from streams.runtime.offsets import OffsetTracker
+from streams.runtime.role.dead_letters import DeadLetters
 from streams.testing.events import Events
 from streams.testing.faults import Crash, FaultyLogs, FaultyStore, StoreDown, StoreLoss
 from streams.testing.models import Services
@@ -359,11 +359,8 @@ class Driver:
             match effect:
                 case Emit() | EmitBatch():
                     self._emit(role, effect)
-                case DeadLetter(record, cause, _):
-                    dead = topics.dead_letters(record.topic)
-                    headers = (*record.headers, ("skysail.error.cause", cause.encode()))
-                    copy = Emit(dead, 0, record.key, record.value or b"", (), headers)
-                    self._send(copy, record.value)
+                case DeadLetter(record):
+                    self._send(DeadLetters(role.node.group).emit(effect), record.value)
                     self._complete(role, (record.position,))
                 case Skip(completes, reason, spans):
                     self.skipped[reason] += 1

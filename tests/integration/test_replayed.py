@@ -38,7 +38,7 @@ def test_a_live_run_with_crashes_copies_late_feedback_and_a_new_version_replays_
     assert {name: count for name, count in figures.items() if name.startswith("different_") and count} == {}
     assert figures["killed"] == 4
     assert figures["queries"] >= replayed.SHORT_QUERIES
-    assert figures["checked_answers"] + figures["unchecked"] >= figures["predictions"]
-    assert figures["checked_answers"] > 0.5 * figures["predictions"], result.series["unchecked"]
+    assert figures["checked_predictions"] + figures["unchecked"] >= figures["predictions"]
+    assert figures["checked_predictions"] > 0.5 * figures["predictions"], result.series["unchecked"]
     assert figures["checked_observations"] > 100
-    assert figures["checked_states"] == 9  # together; alone and its users
+    assert figures["checked_states"] >= 9  # together; alone and its users

@@ -17,7 +17,7 @@ from tests.property.test_loop_laws import FAULTS
 from tests.traces import trace_of
 
 if TYPE_CHECKING:
-    from streams.replay.memory import MemoryTrace
+    from streams.replay.recording import MemoryTrace
     from streams.replay.report import ReplayReport
     from streams.testing import Fault
 
@@ -94,12 +94,15 @@ def replayed(trace: MemoryTrace, **options: Any) -> ReplayReport:
 def test_a_loop_replays_bit_equal_whatever_goes_wrong(
     faults: list[Fault], policy: str, changes: dict[str, object], beside: dict[int, dict[str, float]]
 ) -> None:
-    """Nothing differs; every prediction is checked or counted with a reason, every observation is checked."""
+    """Nothing differs; every record is checked, but for those whose calls a crash has taken."""
     loop = recorded(faults, policy, changes, beside)
     report = replayed(trace_of(loop.driver))
     report.compare_states(loop.driver.store.states, CODEC)
 
     assert report.differences == []
-    assert report.checked["answers"] + report.unchecked.total() == len(loop.driver.read(topics.PREDICTIONS))
-    assert report.checked["observations"] == len(loop.observations())
-    assert report.checked["states"] == len(loop.driver.store.states)
+    written = [*loop.driver.read(topics.PREDICTIONS), *loop.driver.read(topics.OBSERVATIONS)]
+    checked = report.checked["predictions"] + report.checked["observations"]
+    assert checked + report.unchecked["call_missing"] + report.inferred["copies"] >= len(written)
+    assert faults or checked == len(written)
+    assert {*report.unchecked} <= {"call_missing"}
+    assert report.checked["states"] >= len(loop.driver.store.states)

@@ -11,7 +11,7 @@ from schemas import topics
 from schemas.records import JoinStatus, PolicyState
 from streams.operators.learn.fold import fold
 from streams.replay.as_it_was import CLOCKS_US, RecordedDeployment, replay
-from streams.replay.memory import MemoryTrace
+from streams.replay.recording import MemoryTrace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

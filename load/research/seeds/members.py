@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from math import inf
 from random import Random
 from typing import TYPE_CHECKING
 
+from streams.runtime.role.loop import RoleLoop
 from streams.testing.connections import Process
 from streams.testing.virtual import VirtualClock, VirtualLoop, later, owned
 from workers.errors import HungError
@@ -13,7 +15,7 @@ from workers.errors import HungError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from load.research.seeds.roles import Builder
+    from load.research.seeds.roles import Builder, Runnable
     from schemas.records import Report
     from streams.runtime.clock import Clock
     from streams.testing.broker import FakeBroker
@@ -65,6 +67,8 @@ class Member:
         self.name = name
         self.ended: list[str] = []
         self.gauges: Mapping[str, float] = {}
+        self._runnable: Runnable | None = None
+        self._pressure = inf
         self.role = role
         self._broker = broker
         self._seed = seed
@@ -91,10 +95,16 @@ class Member:
         self._stop = asyncio.Event()
         running = asyncio.get_running_loop()
         context = owned(self._process)
-        runnable = self._builder.build(self.role, self._process, self._hook)
-        self._task = running.create_task(runnable.run(self._stop), context=context)
+        self._runnable = self._builder.build(self.role, self._process, self._hook)
+        self._task = running.create_task(self._runnable.run(self._stop), context=context)
         self._task.add_done_callback(self._note_end)
         self._note(f"start {name}")
+
+    def look(self) -> None:
+        """Note how full its buffers are: of several looks the least counts."""
+        if isinstance(self._runnable, RoleLoop):
+            self._pressure = min(self._pressure, self._runnable.pressure)
+            self.gauges = {**self.gauges, "pressure": self._pressure}
 
     async def end(self) -> None:
         """Stop the process in order, and do not start it again."""

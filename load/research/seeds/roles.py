@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from random import Random
+from sys import maxsize
 from typing import TYPE_CHECKING, Protocol
 
 from load.research.seeds.features import SimulatedFeatures
@@ -20,6 +21,8 @@ from streams.runtime.kafka.fast.whole_batches import records_of
 from streams.runtime.role.definition import Ports, Role
 from streams.runtime.role.local import Local, LocalCodec
 from streams.runtime.role.loop import RoleLoop
+from streams.tape.about import about_inside, about_joiner, about_learner, about_selection
+from streams.tape.taped import HeardAsking, Taped
 from streams.testing.connections import SimulatedBroadcast, SimulatedPositions, SimulatedTransport
 from streams.testing.consumers import SimulatedConsumer
 from streams.testing.packing import Packing
@@ -45,6 +48,8 @@ if TYPE_CHECKING:
 # As small as they are for a large deployment, so that they are met here.
 _SELECTION_DRAIN_S = 1.0
 _LINGER_S = 0.05
+_PATIENT = frozenset({topics.CALLS})
+_KEPT = 20, maxsize  # states of the learner, and bytes of them
 # What roles take in whole batches where they go by columns, and the share of them that do.
 COLUMNAR = {
     "selection": frozenset({topics.QUERIES}),
@@ -108,15 +113,17 @@ class Builder:
         place = (node.group, process.name, node.consumes, node.follows, replies, node.states == "writes")
         match node.role:
             case "selection":
-                return self._selection(Role(*place, drain_s=_SELECTION_DRAIN_S), process, ports)
+                return self._selection(Role(*place, drain_s=_SELECTION_DRAIN_S, patient=_PATIENT), process, ports)
             case "joiner":
                 joiner = self._joiner(codec, settings)
                 fronted = before_joiner(joiner, codec, records_of) if is_columnar else Fronted(joiner)
-                return RoleLoop(Role(*place, linger_s=_LINGER_S), fronted.kernel, ports)
+                taped = Taped(fronted.kernel, codec, process.name, about_joiner(settings))
+                return RoleLoop(Role(*place, linger_s=_LINGER_S, patient=_PATIENT), taped, ports)
             case _:
-                learner = Learner(codec, settings.memory_us, capacity=20)
+                learner = Learner(codec, settings.memory_us, *_KEPT)
                 fronted = before_learner(learner, codec, records_of) if is_columnar else Fronted(learner)
-                return RoleLoop(Role(*place, linger_s=_LINGER_S, at_once=64), fronted.kernel, ports)
+                taped = Taped(fronted.kernel, codec, process.name, about_learner(settings.memory_us, *_KEPT))
+                return RoleLoop(Role(*place, linger_s=_LINGER_S, at_once=64, patient=_PATIENT), taped, ports)
 
     def _is_columnar(self, role: str, process: Process) -> bool:
         """Draw whether a role of a process goes by columns: every deployment has both ways."""
@@ -141,18 +148,28 @@ class Builder:
             fronted = Fronted(alone)
             if is_columnar:
                 fronted = before_selection(alone, alone, {}, self._codec, records_of, given.margin_us)
-            return RoleLoop(role, fronted.kernel, ports)
+            return RoleLoop(role, Taped(fronted.kernel, self._codec, process.name, about_selection(given)), ports)
         codec, how = LocalCodec(self._codec), self._how()
         given = replace(given, inside=frozenset(map(topics.model_queries, names)))
         models = {name: ModelWorker(codec, model(name), process.name, how) for name in names}
         executors = executors_of(how, process.clock.now_us, lambda asked: self._model(asked, process))
         own, places = Selection(codec, given), role.outstanding / how.queue_rows
+        asked_now = HeardAsking(executors.ask_now)
         fronted = Fronted(Local(own, models, codec, places, writes_behind=not is_columnar))
         if is_columnar:
-            fronted = before_selection(
-                fronted.kernel, own, models, self._codec, records_of, given.margin_us, executors.ask_now
-            )
-        return RoleLoop(role, fronted.kernel, replace(ports, executors=executors))
+            fronted = before_selection(fronted.kernel, own, models, self._codec, records_of, given.margin_us, asked_now)
+        about = about_selection(given)
+        about["inside"] = about_inside(
+            map(model, names),
+            self._codec,
+            process.name,
+            asdict(how),
+            places=places,
+            writes_behind=not is_columnar,
+            is_columnar=bool(fronted.batched),
+        )
+        taped = Taped(fronted.kernel, self._codec, process.name, about, asked_now)
+        return RoleLoop(role, taped, replace(ports, executors=executors))
 
     def _worker(self, name: str, process: Process, ports: Ports) -> Runnable:
         return worker(

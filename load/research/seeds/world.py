@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from load.research.seeds.plan import Configure, Plan
     from streams.operators.contract import Record
 
+# Calls are written down for ever: on their way for 0.1 s of each second, so at one of these moments they are not.
+_LOOKS_S = (0.3, 0.3)
 _AGAIN_S = 1.0  # after which a change that the broker has not taken is written again
 
 
@@ -120,6 +122,10 @@ class World:
         await self._clients().run()
         now_s = asyncio.get_running_loop().time()
         await asyncio.sleep(max(0.0, self.plan.length_s - now_s) + self.plan.quiet_s)
+        for wait_s in _LOOKS_S:
+            await asyncio.sleep(wait_s)
+            for member in self.members.values():
+                member.look()
         violations = self._judge()
         for member in self.members.values():
             await member.end()

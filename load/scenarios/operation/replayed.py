@@ -74,12 +74,17 @@ _TWICE, _LATE, _NEVER, _HURRIED = (3,), (7,), (11, 13), (5, 6, 15)
 _DRAIN_S = 60.0
 _LEARN_S = 60.0
 
+
+def _name(what: str, kind: str) -> str:
+    return f"{what}_{kind.replace('-', '_')}"
+
+
 FIGURES = Figures(
     SHOWN(
         "queries", "predictions", "observations", "records", "unchecked", "waiting", "inferred", "killed", "duplicates"
     ),
-    FAULTS(*(f"different_{kind}" for kind in KINDS), *(f"missing_{kind}" for kind in MISSING), must=NONE),
-    SHOWN(*(f"checked_{kind}" for kind in KINDS)),
+    FAULTS(*(_name("different", kind) for kind in KINDS), *(_name("missing", kind) for kind in MISSING), must=NONE),
+    SHOWN(*(_name("checked", kind) for kind in KINDS)),
     Kind("1/s", Better.HIGHER, 0.25)("queries_per_s"),
     Kind("1/s", Better.HIGHER, 0.25)("queries_per_core_s", must=at_least(10_000, IN_FULL)),
     Kind("", Better.HIGHER, 0.25)("times_real_time", must=at_least(20, IN_FULL)),
@@ -156,7 +161,11 @@ async def run(stage: Stage) -> Result:
             _application("together", "exp4"),
         ),
         {"forest": stage.folder / "forest-1", "linear": stage.folder / "linear-1"},
-        settings={"log_level": "error", "joiner": {"window_s": 2 * _WINDOW_S, "early_s": _EARLY_S}},
+        settings={
+            "log_level": "error",
+            "joiner": {"window_s": 2 * _WINDOW_S, "early_s": _EARLY_S},
+            "record": {"calls": True},
+        },
         partitions=_PARTITIONS,
         processes=stage.processes,
     )
@@ -276,9 +285,9 @@ def _result(stage: Stage, workload: Troubled, report: ReplayReport, took: Took, 
             "records": float(report.records.total()),
             "killed": float(workload.killed),
             "duplicates": float(workload.twice),
-            **{f"checked_{kind}": float(report.checked[kind]) for kind in KINDS},
-            **{f"different_{kind}": float(report.different[kind]) for kind in KINDS},
-            **{f"missing_{kind}": float(report.missing[kind]) for kind in MISSING},
+            **{_name("checked", kind): float(report.checked[kind]) for kind in KINDS},
+            **{_name("different", kind): float(report.different[kind]) for kind in KINDS},
+            **{_name("missing", kind): float(report.missing[kind]) for kind in MISSING},
             "unchecked": float(report.unchecked.total()),
             "waiting": float(report.waiting.total()),
             "inferred": float(report.inferred.total()),

@@ -43,8 +43,7 @@ if TYPE_CHECKING:
     from schemas.codec import Codec
     from schemas.records import Application, PolicyState
     from streams.operators.contract import Effects, Record, Unread
-    from streams.operators.selection.features.lookup import FeatureWait, Recalled
-    from streams.operators.selection.latencies import Latencies
+    from streams.operators.selection.features.lookup import FeatureWait
     from streams.operators.selection.state_view import Arms
 
 # A client's clock may be ahead. More than this is an error, and would extend deadlines.
@@ -183,14 +182,6 @@ class Selection(Operator):
                 self._release(key, self._parked.take(key), now_us, effects)
         self.serving.flush(now_us, effects)
         return effects
-
-    def recall(self, recalled: Mapping[str, Recalled]) -> None:
-        """Take these features for queries, by id, as they were recorded: a replay looks nothing up."""
-        self._known_features().recall(recalled)
-
-    def assume(self, latencies: Latencies, admission: Admission) -> None:
-        """Go by these latencies and refusals from now on: a replay brings those that were recorded."""
-        self.serving.assume(latencies, admission)
 
     def on_partitions(self, starts: Mapping[int, int | None]) -> None:
         """Forget pending queries of these partitions: they are read again, here from `starts` or by their new owner."""

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from streams.operators.contract import Effects, Record
     from streams.operators.selection.admission import Admission
     from streams.operators.selection.cache import PredictionCache
-    from streams.operators.selection.latencies import Latencies
     from streams.operators.selection.pending import Pending
     from streams.operators.selection.questions import Asker
     from streams.operators.selection.state_view import ArmChoice, Arms
@@ -83,10 +82,6 @@ class Serving:
         self._models = models
         self._counters = counters
         self._askers: dict[str, Asker[Any]] = {}  # those that applications have had
-
-    def assume(self, latencies: Latencies, admission: Admission) -> None:
-        """Go by these latencies and refusals from now on."""
-        self.combiner.latencies, self.questions.admission = latencies, admission
 
     def serve(self, queries: Sequence[Pending], arms: Arms, now_us: int, effects: Effects) -> None:
         """Answer queries with candidates, of which no model knows more; ask the models about the others.

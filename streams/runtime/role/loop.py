@@ -135,6 +135,11 @@ class RoleLoop:
                     helper.cancel()
                 await self._leave(stopping)
 
+    @property
+    def pressure(self) -> float:
+        """How full the buffers to Kafka are, 1 = full."""
+        return self._accumulator.pressure()
+
     def perform(self, effects: Effects) -> None:
         """Perform effects; then quick batches run, whose outcomes are performed in the same way before this returns."""
         self._performer.perform(effects)
@@ -321,7 +326,7 @@ class RoleLoop:
     def _statistics(self) -> list[Mapping[str, float]]:
         own = {
             "outstanding": float(self._tracker.outstanding()),
-            "pressure": self._accumulator.pressure(),
+            "pressure": self.pressure,
             "completions_ignored_total": float(self._tracker.ignored_total),
             "clock_off_ms": off_ms(self._ports.clock),
         }

@@ -102,9 +102,9 @@ def test_what_differs_is_printed_with_both_values_and_ends_with_1(tmp_path: Path
     found = json.loads(replay(folder, "--json").stdout)
 
     assert done.exit_code == 1
-    assert "answers of q9:" in done.stdout
+    assert "predictions of q9:" in done.stdout
     assert "it is not as it was" in done.stdout
-    assert found["different"]["answers"] == 1
+    assert found["different"]["predictions"] == 1
     assert {each["id"] for each in found["differences"]} >= {"q9"}
 
 

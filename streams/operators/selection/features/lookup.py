@@ -30,7 +30,7 @@ from streams.operators.selection.features.table import LARGEST, FeatureTable
 from streams.operators.selection.pending import Lookups
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Sequence
 
     from numpy.typing import NDArray
 
@@ -112,11 +112,6 @@ class QueryFeatures:
         self._asked_us: int | None = None  # since when no store has answered
         self._wanted: list[str] = []
         self._means: list[Emit] = []
-        self._recalled: dict[str, Recalled] = {}
-
-    def recall(self, recalled: Mapping[str, Recalled]) -> None:
-        """Take these features for queries, by id, instead of looking them up: a replay brings what was recorded."""
-        self._recalled = dict(recalled)
 
     def on_record(self, record: Record, now_us: int) -> None:
         """Take features of a key; queries that have waited for them alone are ready.
@@ -150,10 +145,6 @@ class QueryFeatures:
 
     def gather(self, query: Pending, deployed: Deployed, now_us: int) -> bool:
         """Complete a query; False: it waits for features."""
-        recalled = self._recalled.pop(query.query_id, None) if self._recalled else None
-        if recalled is not None:
-            _give(query, recalled)
-            return True
         missing: set[str] = set()
         until_us = now_us
         for source in deployed.application.sources:

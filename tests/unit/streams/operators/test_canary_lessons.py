@@ -117,7 +117,7 @@ def test_a_bad_canary_costs_its_model_no_weight_and_the_fold_and_a_replay_agree(
     assert state.values[0] == pytest.approx(state.values[1])
     assert fold(log, 130_000_000) == {"digits": state}
     report = replayed(trace_of(place.loop.driver))
-    assert report.checked["decisions"] == 50
+    assert report.checked["predictions"] == 50
     assert not report.differences
 
 

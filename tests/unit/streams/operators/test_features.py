@@ -249,7 +249,7 @@ def test_a_revoked_partition_takes_its_waiting_queries_with_it() -> None:
     loop = asking(REDIS, look_up=lambda _: None)
     loop.query(context="ann")
     loop.driver.run(0.001)
-    selection = loop.driver.operator("selection")
+    selection = loop.driver.operator("selection").kernel  # type: ignore[attr-defined]
     assert selection.statistics()["features_waiting"] == 1
     selection.on_partitions({0: None})
     figures = selection.statistics()
@@ -349,7 +349,7 @@ def test_keys_that_no_store_answers_are_forgotten_after_a_second() -> None:
     for number in range(50):
         loop.query(input=str(number))
         loop.driver.run(0.1)
-    asked = loop.driver.operator("selection")._features._asked  # type: ignore[attr-defined]
+    asked = loop.driver.operator("selection").kernel._features._asked  # type: ignore[attr-defined]
     assert 5 <= len(asked) <= 11
     loop.driver.run(5)
     loop.query(input="later")

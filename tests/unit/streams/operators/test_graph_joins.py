@@ -44,7 +44,7 @@ def asked(
     joiner = JoinerSettings(partitions=1, window_us=60_000_000, early_us=5_000_000)
     report = replay(trace_of(its.driver), RecordedDeployment(SelectionSettings(1, **more), joiner), CODEC)
     assert report.differences == []
-    assert report.checked["answers"] == 1
+    assert report.checked["predictions"] == 1
     return its.answer(query_id), its
 
 
@@ -162,7 +162,7 @@ def test_the_cache_answers_rows_that_wait_for_others(stages: tuple[Stage, ...]) 
     settings = SelectionSettings(1, cache_bytes=1 << 20)
     report = replay(trace_of(its.driver), RecordedDeployment(settings, joiner), CODEC)
     assert report.differences == []
-    assert report.checked["answers"] == 3
+    assert report.checked["predictions"] == 3
 
 
 def test_rows_find_each_other_where_two_applications_ask_under_one_id() -> None:

@@ -18,7 +18,7 @@ from streams.operators.join.kernel import JoinerSettings
 from streams.operators.selection.graph.answer import plain
 from streams.operators.selection.kernel import SelectionSettings
 from streams.replay.as_it_was import RecordedDeployment, replay
-from streams.replay.changes import ChangeError, changed
+from streams.replay.what_if.changes import ChangeError, changed
 from tests.graphs import CARS, DETECT, detected, loop, picture, seen, traffic
 from tests.loops import CODEC, Slow, version
 from tests.traces import trace_of
@@ -212,7 +212,7 @@ def test_what_a_graph_holds_is_let_go_of_with_its_answer() -> None:
 
 
 def test_a_row_that_no_worker_has_written_is_found_by_the_replay() -> None:
-    """One answer of a stage is changed in the record: neither the worker's row nor the answer made of it agrees."""
+    """One answer of a stage is changed in the record: the answer that is made of the worker's rows is another one."""
     its = loop()
     its.query(input=picture(4, 5))
     its.driver.run(30.0)
@@ -222,7 +222,7 @@ def test_a_row_that_no_worker_has_written_is_found_by_the_replay() -> None:
     faces = known.stages[2]._replace(answer="kind 7")
     log[0] = log[0]._replace(value=CODEC.encode(known._replace(stages=(*known.stages[:2], faces))))
     report = replay(trace, RecordedDeployment(SelectionSettings(1)), CODEC)
-    assert {difference[0] for difference in report.differences} == {"outputs"}
+    assert {difference[0] for difference in report.differences} == {topics.PREDICTIONS}
 
 
 def test_what_another_policy_would_do_with_a_graph_is_not_played() -> None:

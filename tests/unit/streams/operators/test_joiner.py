@@ -25,6 +25,7 @@ from streams.operators.contract import DeadLetter, Emit, Record, Skip
 from streams.operators.ids import SeenIds
 from streams.operators.join.buffer import Ending
 from streams.operators.join.kernel import Joiner, JoinerSettings
+from streams.tape.taped import Taped
 from streams.testing import Crash, Delay
 from tests.loops import CODEC, Loop, digits, model_predictions
 
@@ -715,8 +716,9 @@ def test_a_shadow_that_waited_when_the_joiner_died_is_scored_all_the_same() -> N
     assert joiner.statistics()["shadows_waiting"] == 1
     loop.feedback(asked[1], 7)
     loop.driver.run(1)
-    assert isinstance(joiner, Joiner)
-    assert scores(joiner) == {"1": (1, 0.0), "2": (1, 1.0)}
+    assert isinstance(joiner, Taped)
+    assert isinstance(joiner.kernel, Joiner)
+    assert scores(joiner.kernel) == {"1": (1, 0.0), "2": (1, 1.0)}
 
 
 def test_a_model_in_one_version_is_not_scored_by_version() -> None:

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from policies import registry
+from schemas import topics
 from schemas.records import Tensor
-from streams.replay.report import OUTPUTS
 from streams.testing import Crash
 from tests.loops import CODEC, Loop
 from tests.property.test_replay_laws import replayed
@@ -30,7 +30,7 @@ def test_a_loop_whose_states_answer_replays_bit_equal(is_wide: bool) -> None:
     report = replayed(trace_of(loop.driver))
     report.compare_states(loop.driver.store.states, CODEC)
     assert report.is_equal, report.differences
-    assert report.checked[OUTPUTS] > 24
+    assert report.checked[topics.PREDICTIONS] > 24
 
 
 def test_texts_of_policies_tell_whether_states_answer() -> None:

@@ -8,7 +8,7 @@ import signal
 import pytest
 
 from schemas.errors import DecodeError
-from streams.replay.forked import Copied, CopyEndedError
+from streams.replay.what_if.forked import Copied, CopyEndedError
 
 
 def test_a_copy_has_what_is_here_and_returns_its_result() -> None:

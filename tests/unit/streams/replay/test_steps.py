@@ -11,7 +11,7 @@ from schemas import topics
 from schemas.records import Promotion
 from streams.operators.join.kernel import JoinerSettings
 from streams.replay.as_it_was import RecordedDeployment, replay
-from streams.replay.memory import MemoryTrace
+from streams.replay.recording import MemoryTrace
 from tests.comparisons import plan, seen
 from tests.unit.streams.control.test_promoting import CODEC, KEY, Place
 
@@ -92,7 +92,7 @@ async def test_every_step_comes_out_as_it_was() -> None:
     assert steps[-1].guards == {"failures": 0.5}
     assert report.differences == []
     assert report.checked["steps"] == len(steps)
-    assert [*report.unchecked] == ["prediction_missing"]  # it has steps and observations alone
+    assert [*report.unchecked] == ["tapes_missing"]  # it has steps and observations alone
 
 
 CHANGES: dict[str, tuple[int, dict[str, Any]]] = {

@@ -13,8 +13,8 @@ from streams.operators.contract import Predicted
 from streams.operators.join.kernel import JoinerSettings
 from streams.operators.selection.kernel import SelectionSettings
 from streams.replay.as_it_was import RecordedDeployment
-from streams.replay.changes import ChangeError, changed
-from streams.replay.what_if import AtHand, ChangeComparison, WhatIf
+from streams.replay.what_if.changes import ChangeError, changed
+from streams.replay.what_if.comparison import AtHand, ChangeComparison, WhatIf
 from tests.loops import CODEC, Loop, digits, row, version
 from tests.traces import trace_of
 

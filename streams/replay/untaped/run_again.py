@@ -7,29 +7,33 @@ processor: numbers that differ by very little are counted apart, and the report 
 from __future__ import annotations
 
 from collections import defaultdict
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
 from policies import registry
+from schemas import topics
 from schemas.errors import DecodeError
+from schemas.framing import peek_id
 from schemas.inputs import asked_about
-from schemas.records import Outcome, Query, Tensor, is_ranked
-from streams.replay.recorded_models import outputs_of_run
+from schemas.records import ModelOutput, Outcome, Prediction, Query, Tensor, is_ranked
 from streams.replay.report import MODELS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from schemas.codec import Codec
-    from schemas.records import Input, ModelOutput, Prediction, Value
+    from schemas.records import Input, Value
     from streams.operators.contract import Predicted, Record
+    from streams.replay.recording import Recording
     from streams.replay.report import ReplayReport
 
     # By name and version: what answers rows.
     Running: TypeAlias = Mapping[tuple[str, str], Callable[[Sequence[Input]], Predicted]]
 
 _ROWS: Final = 256
+_QUERIES: Final = 100_000  # that wait for their answers; the oldest are let go of
 _TELLING: Final = (Outcome.OK, Outcome.FAILED, Outcome.INVALID)
 # Of the larger number: some units in the last place of a float32.
 _CLOSE: Final = 1e-5
@@ -39,6 +43,25 @@ class _AgainRow(NamedTuple):
     query_id: str
     given: Input
     output: ModelOutput
+
+
+def run_again(trace: Recording, codec: Codec, running: Running, report: ReplayReport) -> None:
+    """Run models on all inputs that a trace holds."""
+    held = [topic for topic in (topics.QUERIES, topics.PREDICTIONS) if topic in trace.topics()]
+    if not running or len(held) < 2:
+        return
+    again = RunAgain(codec, running, report)
+    queries: dict[str, Record] = {}
+    for record in trace.merged(held):
+        with suppress(DecodeError):
+            if record.topic == topics.QUERIES:
+                queries[peek_id(record.value)] = record
+                if len(queries) > _QUERIES:
+                    del queries[next(iter(queries))]
+            else:
+                prediction = codec.decode(Prediction, record.value)
+                again.take(prediction, queries.get(prediction.query_id))
+    again.flush()
 
 
 class RunAgain:
@@ -97,6 +120,15 @@ class RunAgain:
         else:
             report.inferred["near"] += 1
             report.gap = max(report.gap, gap)
+
+
+def outputs_of_run(model: str, version: str, predicted: Predicted) -> Iterator[ModelOutput]:
+    """Yield the output of each row that a model has answered."""
+    answers = predicted.answers if isinstance(predicted.answers, tuple) else predicted.answers.tolist()
+    for row, (outcome, answer) in enumerate(zip(predicted.outcomes, answers, strict=True)):
+        is_ok = outcome is Outcome.OK
+        scores = Tensor.of(predicted.scores[row]) if is_ok and predicted.scores is not None else None
+        yield ModelOutput(model, version, outcome, answer if is_ok else None, scores)
 
 
 def _gap(recorded: ModelOutput, made: ModelOutput) -> float | None:

@@ -11,7 +11,7 @@ from schemas.records import ModelPredictions, Observations, Prediction
 from streams.operators.join.kernel import Joiner
 from streams.operators.learn.kernel import Learner
 from streams.operators.selection.kernel import Selection
-from streams.replay.outcomes import QueryOutcomes
+from streams.replay.what_if.outcomes import QueryOutcomes
 from streams.testing import Driver, Pace
 from streams.topology import build, worker_role
 from streams.trace.manifest import TraceError
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from schemas.records import Application, Model
     from streams.operators.contract import Operator, Record
     from streams.replay.as_it_was import RecordedDeployment
-    from streams.replay.recorded_models import RecordedModels
+    from streams.replay.what_if.recorded_models import RecordedModels
 
 # How often selection and workers poll: a twentieth of the objective, of 100 ms 5 ms. A query and its output wait for a
 # poll each. A query's four ways through Kafka take about as long live (1.2 ms each at the median, one broker).

@@ -1,4 +1,4 @@
-"""What came of a trace's queries: losses, latencies, defaults, and which models were asked, by the query's number."""
+"""What came of a trace's queries, by the query's number, and what a change adds to the error: query by query."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from array import array
 from collections import Counter
 from dataclasses import dataclass, field
 from math import nan
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
+from policies.estimators.sequence import ConfidenceSequence
 from schemas.records import Prediction, Status
 
 if TYPE_CHECKING:
@@ -116,3 +117,37 @@ class QueryOutcomes:
             for model in models:
                 found[model] += count
         return {model: count / max(1, len(order)) for model, count in sorted(found.items()) if count}
+
+
+ALPHA: Final = 0.05
+
+
+class DifferenceMoment(NamedTuple):
+    """What the queries so far say of the difference.
+
+    Attributes:
+        queries: that feedback tells in both columns.
+        mean: of changed loss - unchanged loss.
+        low, high: the interval, of 95 %.
+    """
+
+    queries: int
+    mean: float
+    low: float
+    high: float
+
+
+def difference(unchanged: QueryOutcomes, changed: QueryOutcomes, order: Numbers) -> tuple[DifferenceMoment, ...]:
+    """Return what the queries say of the difference of errors, after each of `BINS` parts of them.
+
+    The last moment is that of all queries; there is none if no query is told in both columns. The bounds hold at all
+    moments at once, and for policies that learn (`ConfidenceSequence`); losses lie in [0, 1].
+    """
+    added = changed.costs(order) - unchanged.costs(order)
+    sequence, found = ConfidenceSequence(), []
+    for part in np.array_split(added, BINS):
+        known = part[~np.isnan(part)]
+        if len(known):
+            sequence.extend(known)
+            found.append(DifferenceMoment(sequence.count, sequence.mean, *sequence.bounds(ALPHA)))
+    return tuple(found)

@@ -20,13 +20,11 @@ from schemas import topics
 from schemas.errors import DecodeError
 from schemas.framing import peek_texts
 from schemas.records import Application, Model, ModelPredictions, Observations, Prediction, Query
-from streams.replay.changes import ChangeError, changed
-from streams.replay.configurations import Timeline
-from streams.replay.difference import difference
-from streams.replay.forked import Copied
-from streams.replay.loop import Inputs, Loop, poll_us_of
-from streams.replay.outcomes import QueryOutcomes
-from streams.replay.recorded_models import RecordedModels, key_of
+from streams.replay.what_if.changes import ChangeError, changed
+from streams.replay.what_if.forked import Copied
+from streams.replay.what_if.loop import Inputs, Loop, poll_us_of
+from streams.replay.what_if.outcomes import QueryOutcomes, difference
+from streams.replay.what_if.recorded_models import RecordedModels, key_of
 from streams.runtime.process.gc_schedule import gc_less_often
 
 if TYPE_CHECKING:
@@ -36,9 +34,8 @@ if TYPE_CHECKING:
     from schemas.records import Input, Observation
     from streams.operators.contract import Predicted, Record
     from streams.replay.as_it_was import RecordedDeployment
-    from streams.replay.difference import DifferenceMoment
-    from streams.replay.outcomes import Numbers
     from streams.replay.recording import Recording
+    from streams.replay.what_if.outcomes import DifferenceMoment, Numbers
 
 
 class Beside(NamedTuple):
@@ -129,7 +126,7 @@ class WhatIf:
         self._codec = codec
         self._trace = trace
         self._deployment = deployment
-        self._timeline = Timeline(self._merged(topics.APPLICATIONS, topics.MODELS))
+        self._changes = [*self._merged(topics.APPLICATIONS, topics.MODELS)]
         self.application = self._application(application)
         self._models = {one.model.name: one.model for one in at_hand} | self._known_models()
         self._outputs = RecordedModels({one.model.name: one.predict for one in at_hand})
@@ -252,7 +249,7 @@ class WhatIf:
     def _application(self, name: str | None) -> Application:
         found = {
             record.key: self._codec.decode(Application, record.value)
-            for record in self._timeline.records
+            for record in self._changes
             if record.topic == topics.APPLICATIONS and record.value is not None
         }
         # What a model answers is known by its input alone, whichever version it was.
@@ -272,7 +269,7 @@ class WhatIf:
     def _known_models(self) -> dict[str, Model]:
         return {
             model.name: replace(model, shares={}, labels={}, standby=())
-            for record in self._timeline.records
+            for record in self._changes
             if record.topic == topics.MODELS
             and record.value is not None
             and topics.MODEL_VERSION.encode() not in (record.key or b"")

@@ -18,10 +18,11 @@ import numpy as np
 
 from schemas.records import ModelOutput, Outcome, Tensor
 from streams.operators.contract import Predicted
+from streams.replay.untaped.run_again import outputs_of_run
 from streams.testing import ModelBehaviour
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -142,15 +143,6 @@ def _column(answers: Sequence[Value | None]) -> tuple[str, ...] | NDArray[np.gen
     if any(isinstance(answer, str) for answer in answers):
         return tuple(map(str, answers))
     return np.array(answers)
-
-
-def outputs_of_run(model: str, version: str, predicted: Predicted) -> Iterator[ModelOutput]:
-    """Yield the output of each row that a model has answered."""
-    answers = predicted.answers if isinstance(predicted.answers, tuple) else predicted.answers.tolist()
-    for row, (outcome, answer) in enumerate(zip(predicted.outcomes, answers, strict=True)):
-        is_ok = outcome is Outcome.OK
-        scores = Tensor.of(predicted.scores[row]) if is_ok and predicted.scores is not None else None
-        yield ModelOutput(model, version, outcome, answer if is_ok else None, scores)
 
 
 def _scores(found: Sequence[ModelOutput | None]) -> NDArray[np.generic] | None:

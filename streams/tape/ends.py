@@ -1,0 +1,64 @@
+"""Where tapes end, and so what may have been written that none of them tells."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+# Of a process that was killed this much of its tape is lost, and so long after its last call it may have written.
+LOST_US: Final = 2_000_000
+WRITING_US: Final = 30_000_000
+
+
+class TapeEnd(NamedTuple):
+    """How a tape ends.
+
+    Attributes:
+        role: whose it is; empty = not known, as it begins before the trace.
+        last_us: when its last call was.
+        torn_us: since when it is not played; None = it is, to its end.
+        is_stopped: whether its process has stopped, so that nothing is lost.
+    """
+
+    role: str
+    last_us: int
+    torn_us: int | None
+    is_stopped: bool
+
+    def may_have_written(self, role: str, from_us: int, until_us: int) -> bool:
+        """Tell whether its process may have written, as this role, what the tape does not tell."""
+        if self.role not in ("", role):
+            return False
+        if self.torn_us is not None:
+            return until_us >= self.torn_us - LOST_US and from_us <= self.last_us + WRITING_US
+        is_told = self.is_stopped or until_us < self.last_us - LOST_US or from_us > self.last_us + WRITING_US
+        return not is_told
+
+
+class TapeEnds(NamedTuple):
+    """How all tapes end.
+
+    Attributes:
+        tapes: by name.
+        clocks_us: how far the clocks of those who wrote may have been apart.
+    """
+
+    tapes: Mapping[str, TapeEnd]
+    clocks_us: int
+
+    def may_have_written(self, role: str, time_us: int) -> bool:
+        """Tell whether a role may have written something at a time that no tape tells."""
+        if all(tape.role != role for tape in self.tapes.values()):
+            return True
+        span = time_us - self.clocks_us, time_us + self.clocks_us
+        return any(tape.may_have_written(role, *span) for tape in self.tapes.values())
+
+    def are_several(self, role: str) -> bool:
+        """Tell whether several processes have had a role, one after the other or at a time."""
+        return sum(tape.role in ("", role) for tape in self.tapes.values()) > 1
+
+    def was_last(self, tape: str, now_us: int) -> bool:
+        """Tell whether a call was one of the last of a tape: what came of it may not have been written any more."""
+        return self.tapes[tape].last_us - now_us <= WRITING_US
