@@ -24,7 +24,7 @@ from streams.replay.untaped.run_again import run_again
 from streams.replay.untaped.steps import WISHED, StepChecks
 from streams.replay.written import WrittenTopics
 from streams.runtime.process.gc_schedule import gc_less_often
-from streams.tape.ends import TapeEnds
+from streams.tape.ends import ends_of
 from streams.tape.reader import chunk_of
 from streams.trace.manifest import TraceError
 
@@ -101,9 +101,8 @@ class AsItWas:
             self._tape(chunk.tape).take(chunk, record.timestamp_us)
             tell(self.report)
         if self._tapes:
-            self._topics.end(
-                TapeEnds({name: tape.end for name, tape in self._tapes.items()}, self._deployment.clocks_us)
-            )
+            ends = {name: tape.end for name, tape in self._tapes.items()}
+            self._topics.end(ends_of(ends, self._deployment.clocks_us))
         elif self._deployment.running or any(self._read(topics.PROMOTIONS)):
             self.report.unchecked["tapes_missing"] += 1
         else:

@@ -53,6 +53,7 @@ class PlayedTape:
     ) -> None:
         self._name = name
         self._role = ""
+        self._first_us = 0
         self._last_us = 0
         self._codec = codec
         self._inputs = inputs
@@ -93,7 +94,7 @@ class PlayedTape:
     @property
     def end(self) -> TapeEnd:
         """How it ends."""
-        return TapeEnd(self._role, self._last_us, self._torn_us, self._is_stopped)
+        return TapeEnd(self._role, self._last_us, self._torn_us, self._is_stopped, self._first_us)
 
     @property
     def _is_torn(self) -> bool:
@@ -117,6 +118,7 @@ class PlayedTape:
 
     def _play(self, call: KernelCall) -> bool:
         """Make a call again; False: no further one can be."""
+        self._first_us = self._first_us or call.now_us
         self._last_us = max(self._last_us, call.now_us)
         self._report.note_time(call.now_us)
         if call.method is Method.LOST:

@@ -20,20 +20,25 @@ class TapeEnd(NamedTuple):
         last_us: when its last call was.
         torn_us: since when it is not played; None = it is, to its end.
         is_stopped: whether its process has stopped, so that nothing is lost.
+        begun_us: when its first call was.
+        next_us: when another process of its role began next: one that stood still may have gone on until then.
     """
 
     role: str
     last_us: int
     torn_us: int | None
     is_stopped: bool
+    begun_us: int = 0
+    next_us: int = 0
 
     def may_have_written(self, role: str, from_us: int, until_us: int) -> bool:
         """Tell whether its process may have written, as this role, what the tape does not tell."""
         if self.role not in ("", role):
             return False
+        end_us = max(self.last_us + WRITING_US, self.next_us)
         if self.torn_us is not None:
-            return until_us >= self.torn_us - LOST_US and from_us <= self.last_us + WRITING_US
-        is_told = self.is_stopped or until_us < self.last_us - LOST_US or from_us > self.last_us + WRITING_US
+            return until_us >= self.torn_us - LOST_US and from_us <= end_us
+        is_told = self.is_stopped or until_us < self.last_us - LOST_US or from_us > end_us
         return not is_told
 
 
@@ -62,3 +67,12 @@ class TapeEnds(NamedTuple):
     def was_last(self, tape: str, now_us: int) -> bool:
         """Tell whether a call was one of the last of a tape: what came of it may not have been written any more."""
         return self.tapes[tape].last_us - now_us <= WRITING_US
+
+
+def ends_of(tapes: Mapping[str, TapeEnd], clocks_us: int) -> TapeEnds:
+    """Return how tapes end, each with when the next one of its role begins."""
+    found: dict[str, TapeEnd] = {}
+    for name, tape in tapes.items():
+        later = [one.begun_us for one in tapes.values() if one.role == tape.role and one.begun_us > tape.last_us]
+        found[name] = tape._replace(next_us=min(later, default=0))
+    return TapeEnds(found, clocks_us)
