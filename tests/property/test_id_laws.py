@@ -45,7 +45,9 @@ def test_the_published_example() -> None:
     assert drawn_us("017F22E2-79B0-7CC3-98C4-DC0C0C07398F") == 1_645_557_742_000_000
 
 
-@pytest.mark.parametrize("name", ["", "q1", "7" * 32, "69b2c050c1ce4210b625749e24f8d93a", "017f22e279b07cc3g8c4dc0c0c07398f", "é" * 32])
+@pytest.mark.parametrize(
+    "name", ["", "q1", "7" * 32, "69b2c050c1ce4210b625749e24f8d93a", "017f22e279b07cc3g8c4dc0c0c07398f", "é" * 32]
+)
 def test_other_ids_say_no_time(name: str) -> None:
     """Those of clients, and of version 4; `7777...` has no variant of a UUID."""
     assert drawn_us(name) is None
