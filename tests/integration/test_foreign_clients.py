@@ -1,8 +1,8 @@
 """Client libraries by other people, as they are, against the gateway of a whole deployment.
 
 Each is installed into an environment of its own, as the peers of `load.research` are. `tests/foreign/` has what a user
-of theirs would write; it ends with an error where something is not as it has to be. `SKYSAIL_FOREIGN=1` fetches large
-packages, too: 450 MB for KServe's client, 300 MB for MLflow's. `SKYSAIL_TRITON_EXAMPLES=FOLDER` runs Triton's own
+of theirs would write; it ends with an error where something is not as it has to be. `FOREIGN_CLIENTS=1` fetches large
+packages, too: 450 MB for KServe's client, 300 MB for MLflow's. `TRITON_EXAMPLES=FOLDER` runs Triton's own
 example scripts (`src/python/examples` of its client's repository, which no package carries).
 """
 
@@ -62,8 +62,8 @@ async def ports(
 
 def interpreter(name: str, megabytes: int = 0) -> Path:
     """Return the interpreter of an environment with foreign packages; large ones are fetched only if that is wanted."""
-    if megabytes and not os.environ.get("SKYSAIL_FOREIGN") and environments.found(name) is None:
-        pytest.skip(f"{name} is not installed: SKYSAIL_FOREIGN=1 fetches it ({megabytes} MB)")
+    if megabytes and not os.environ.get("FOREIGN_CLIENTS") and environments.found(name) is None:
+        pytest.skip(f"{name} is not installed: FOREIGN_CLIENTS=1 fetches it ({megabytes} MB)")
     try:
         return environments.ensure(name, lambda _: None)
     except PeerUnavailableError as fault:
@@ -102,9 +102,9 @@ async def test_the_messages_of_grpc_are_tritons() -> None:
 @pytest.mark.parametrize("name", EXAMPLES)
 async def test_tritons_example_scripts_pass(ports: Ports, door: str, name: str) -> None:
     """Unchanged, from a checkout of theirs."""
-    folder = os.environ.get("SKYSAIL_TRITON_EXAMPLES")
+    folder = os.environ.get("TRITON_EXAMPLES")
     if not folder:
-        pytest.skip("no package carries them: SKYSAIL_TRITON_EXAMPLES names their folder in a checkout")
+        pytest.skip("no package carries them: TRITON_EXAMPLES names their folder in a checkout")
     address = f"127.0.0.1:{ports.http if door == 'http' else ports.rpc}"
     python = interpreter("gateway-clients" if door == "http" else "gateway-grpc")
     await run(python, Path(folder) / f"simple_{door}_{name}.py", "-u", address)
