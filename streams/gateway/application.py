@@ -202,7 +202,7 @@ class GatewayApplication:
             return HttpReply(dumped({"name": name, "ready": bool(models)}), 200 if models else 503)
         if route.what == "stats":
             rows, requests = self._parts.figures.of(name)
-            return HttpReply(dumped(described.statistics(application, models, rows, requests)))
+            return HttpReply(dumped(described.inference_counts(application, models, rows, requests)))
         if route.what == "tensorflow_status":
             return HttpReply(dumped(described.status(models)))
         how = described.tensorflow if route.what == "tensorflow_metadata" else described.open_inference

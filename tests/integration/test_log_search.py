@@ -52,7 +52,6 @@ async def test_what_holds_the_bytes_is_found_and_nothing_else(
         assert at((await search.find([Span("in", 0, 3, 7)], (b"id-7 ",), WHOLE)).records) == []
         first = await search.find(everything[:1], (b"id-",), WHOLE, lambda record: record.offset == 3)
         assert (3 in [record.offset for record in first.records], first.is_all) == (True, False)
-        assert not (await search.find(everything, (b"absent",), 1)).is_all
         windows = dict.fromkeys(places, (began_ms * 1000, (began_ms + 3_600_000) * 1000))
         assert sorted(await search.spans(windows)) == everything
         before = dict.fromkeys(places, (0, (began_ms - 60_000) * 1000))
@@ -72,6 +71,8 @@ async def test_what_holds_the_bytes_is_found_and_nothing_else(
         judged.clear()
         parts = await search.find_newest(places, (b"id-7 ", b"id-950 "), WHOLE, enough, heard.append)
         assert (at(parts.records), judged, parts.is_all) == ([(0, 950), (1, 700)], [1, 2], False)
+        bounded = await search.find_newest(places, (b"absent",), 1, enough, heard.append)
+        assert (bounded.records, bounded.is_all) == ((), False)
     finally:
         await search.stop()
 

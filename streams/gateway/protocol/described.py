@@ -55,7 +55,7 @@ def versions(models: Sequence[Model]) -> list[str]:
     return list(found)
 
 
-def statistics(application: Application, models: Sequence[Model], rows: int, requests: int) -> dict[str, object]:
+def inference_counts(application: Application, models: Sequence[Model], rows: int, requests: int) -> dict[str, object]:
     """Return a model's counts since the gateway started."""
     version = models[0].version if models else ""
     return {

@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -543,9 +544,11 @@ def test_without_maven_the_peer_on_the_jvm_is_left_out(monkeypatch: pytest.Monke
 
 
 def test_every_environment_has_a_file_that_pins_it() -> None:
-    """Of pip, or of Maven."""
+    """Of pip, or of Maven; those of clients of the gateway are named by the tests that use them."""
     pinned = {path.stem for path in environments.REQUIREMENTS.iterdir()}
-    assert {each.environment for each in CONTENDERS if each.environment} | {loadgen.ENVIRONMENT} == pinned
+    texts = [path.read_text() for path in (Path(__file__).parents[2] / "integration").glob("*.py")]
+    clients = {name for text in texts for name in re.findall(r'"(gateway-[a-z]+)"', text)}
+    assert {each.environment for each in CONTENDERS if each.environment} | {loadgen.ENVIRONMENT} | clients == pinned
 
 
 def test_both_parts_of_the_full_form_take_less_than_half_an_hour() -> None:

@@ -87,4 +87,5 @@ def test_private_names_stand_in_one_file() -> None:
         if path.name != "private.py":
             text = path.read_text(encoding="utf-8")
             taken = re.findall(r"[\w.]*[\w)\]]\._[a-z]\w*|^from aiokafka.* import _\w*", text, re.MULTILINE)
-            assert [name for name in taken if not name.startswith(own)] == [], path
+            others = [name for name in taken if not name.startswith(own) and not name.endswith("._replace")]
+            assert others == [], path
