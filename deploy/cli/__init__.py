@@ -20,7 +20,6 @@ with quiet_interrupts(), named_extras():  # before anything else: the imports ta
     from deploy.cli.common import VerbGroup
     from deploy.errors import DeployError
     from deploy.terminal import echo
-    from load.errors import MissingDataError, PeerUnavailableError
     from policies.errors import PolicyError
     from schemas.errors import FormatError
     from streams.runtime.errors import StreamError
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 # A person can put these right. The message says how; a traceback would hide it.
-EXPECTED = (DeployError, MissingDataError, PeerUnavailableError, PolicyError, FormatError, StreamError, WorkerError)
+EXPECTED = (DeployError, PolicyError, FormatError, StreamError, WorkerError)
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 
 

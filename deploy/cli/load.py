@@ -18,6 +18,7 @@ from deploy.errors import UsageError
 from deploy.local.redis import RedisServer
 from deploy.local.services import APACHE, open_broker
 from deploy.terminal import echo
+from load.errors import MissingDataError, PeerUnavailableError
 from load.harness.arrivals import POISSON, named
 from load.harness.environment import Environment, broker_command, environment
 from load.harness.system import Stage
@@ -145,7 +146,10 @@ def run(
         processes=processes,
         brokers=open_brokers,
     )
-    result, services = _measure(scenario, broker, redis_url, stage)
+    try:
+        result, services = _measure(scenario, broker, redis_url, stage)
+    except (MissingDataError, PeerUnavailableError) as error:
+        raise UsageError(str(error)) from error
     path = results.write(result, out, services)
     if as_json:
         print_json(asdict(result))

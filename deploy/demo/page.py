@@ -16,7 +16,7 @@ from matplotlib.ticker import FixedLocator, MaxNLocator, NullFormatter, PercentF
 
 from deploy.demo.contexts import sentence
 from deploy.demo.models import ENSEMBLE
-from load.results.drawing import COLOURS, STYLE, panels, svg
+from streams.evaluation.drawing import COLOURS, STYLE, panels, svg
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

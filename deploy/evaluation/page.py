@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from deploy.evaluation import words
-from load.results.drawing import COLOURS, panels, svg
 from policies.estimators.estimate import Estimate
+from streams.evaluation.drawing import COLOURS, panels, svg
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from load.research.clockwork import clockwork, clockwork_live
 from load.research.clockwork.clockwork import LANES, NAME, OBJECTIVES_MS, SIMULATED
-from load.results.drawing import COLOURS, panels, png
 from load.results.tables import Table, number
 from load.scenario import Scenario
+from streams.evaluation.drawing import COLOURS, panels, png
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

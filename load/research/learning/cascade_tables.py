@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from load.research.learning import cascade
 from load.research.learning.cascade import LANES
-from load.results.drawing import COLOURS, panels, png
 from load.results.tables import Table
 from load.scenario import Scenario
+from streams.evaluation.drawing import COLOURS, panels, png
 
 if TYPE_CHECKING:
     from load.results.results import Result

@@ -26,11 +26,11 @@ from load.models.training import Digits, digits, rivals, scored
 from load.research.learning.cascade import load_images
 from load.research.learning.label_sets import Sets, adaptive, fixed
 from load.research.learning.replay import InOrder
-from load.results.drawing import COLOURS, panels, png
 from load.results.results import Result
 from load.results.tables import Table
 from load.scenario import Scenario
 from schemas.records import Application, Tensor
+from streams.evaluation.drawing import COLOURS, panels, png
 from streams.operators.label_sets import holds
 from workers.packages.packaging import package_sklearn
 

@@ -22,11 +22,11 @@ from load.research.nexus import graph_live
 from load.research.nexus.graph_live import Became
 from load.research.nexus.graph_virtual import MODELS, Form, highest, lanes, play
 from load.research.nexus.pool_traffic import PUBLISHED_MS
-from load.results.drawing import COLOURS, panels, png
 from load.results.results import Result
 from load.results.tables import Table
 from load.scenario import Scenario
 from policies.packing.work import BatchTimes
+from streams.evaluation.drawing import COLOURS, panels, png
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

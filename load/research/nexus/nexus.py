@@ -25,13 +25,13 @@ from load.harness.progress import say
 from load.research.nexus import nexus_live
 from load.research.nexus.nexus_live import SLO_MS, SLOWER
 from load.research.nexus.pool_traffic import COUNTS, MEMORY_BYTES, day
-from load.results.drawing import COLOURS, panels, png
 from load.results.results import Result
 from load.results.tables import Table
 from load.scenario import Scenario
 from policies.packing.epochs import Planned, PlanPace, planned
 from policies.packing.moving import MoveTerms
 from policies.packing.squishy import pack
+from streams.evaluation.drawing import COLOURS, panels, png
 from workers.simulation.pool import TICK_US, Site, play
 
 if TYPE_CHECKING:

@@ -25,11 +25,11 @@ from load.harness.aggregates import over_rounds, turned
 from load.harness.system import Deployment
 from load.research.nexus.clients import Clients
 from load.research.pretzel.pipeline_process import pss_mib
-from load.results.drawing import COLOURS, panels, png
 from load.results.results import Result
 from load.results.tables import Table, number
 from load.scenario import Scenario
 from schemas.records import Application, Outcome, Tensor
+from streams.evaluation.drawing import COLOURS, panels, png
 from workers.entry_point import resolve
 from workers.executors.predictor import predictor
 from workers.executors.together import HeldModel, headed, together

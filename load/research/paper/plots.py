@@ -8,8 +8,8 @@ from load.research.batching import controllers, replicas
 from load.research.batching.controller_comparison import OBJECTIVE_MS
 from load.research.learning import figure8, personal
 from load.research.paper.published import FIGURE4, FIGURE6, RECALL
-from load.results.drawing import COLOURS, panels, svg
 from load.scenarios.rate import overload
+from streams.evaluation.drawing import COLOURS, panels, svg
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -24,13 +24,13 @@ from load.harness.probes import written
 from load.harness.recorder import recorded
 from load.harness.system import Deployment
 from load.harness.workload import Rows, query_id
-from load.results.drawing import COLOURS, panels, png
 from load.results.results import Result
 from load.results.tables import Table
 from load.scenario import Scenario
 from policies.tokens import MOST
 from schemas import topics as names
 from schemas.records import Application, ModelQueries, Tensor
+from streams.evaluation.drawing import COLOURS, panels, png
 from workers.packages.packaging import package_function
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 from load.research.parm import parm
 from load.research.parm.parm import NAME
 from load.research.parm.parm_forms import ASKED, LANES, VIRTUAL
-from load.results.drawing import COLOURS, panels, png
 from load.results.tables import Table
 from load.scenario import Scenario
+from streams.evaluation.drawing import COLOURS, panels, png
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

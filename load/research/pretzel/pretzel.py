@@ -38,10 +38,10 @@ from load.figures import (
 from load.models.pipelines import FAMILIES
 from load.research.pretzel.pipeline_packages import SHARINGS, Packages, processes
 from load.research.pretzel.pipeline_process import family_of
-from load.results.drawing import COLOURS, panels, png
 from load.results.results import Result
 from load.results.tables import Table, number
 from load.scenario import Scenario
+from streams.evaluation.drawing import COLOURS, panels, png
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

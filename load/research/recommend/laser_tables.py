@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 from load.research.recommend import laser
 from load.research.recommend.laser import APPLICATIONS, HURRIES, KNOWS, WAITS
 from load.research.recommend.two_speeds import BOTH, CAMPAIGNS, COLD, LANES, WARM
-from load.results.drawing import COLOURS, panels, png
 from load.results.tables import Table
 from load.scenario import Scenario
+from streams.evaluation.drawing import COLOURS, panels, png
 
 if TYPE_CHECKING:
     from load.results.results import Result

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Final
 
 from load.research.recommend import velox
 from load.research.recommend.velox import DIMENSIONS, HISTORY, LANES, WAVE
-from load.results.drawing import COLOURS, panels, png
 from load.results.tables import Table
 from load.scenario import Scenario
+from streams.evaluation.drawing import COLOURS, panels, png
 
 if TYPE_CHECKING:
     from load.results.results import Result

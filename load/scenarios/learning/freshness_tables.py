@@ -5,11 +5,11 @@ from __future__ import annotations
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
-from load.results.drawing import COLOURS, panels, png
 from load.results.tables import Table
 from load.scenario import Scenario
 from load.scenarios.learning import freshness
 from load.scenarios.learning.freshness import RATES
+from streams.evaluation.drawing import COLOURS, panels, png
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

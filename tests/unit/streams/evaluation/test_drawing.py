@@ -6,7 +6,7 @@ import io
 
 from PIL import Image
 
-from load.results.drawing import COLOURS, panels, png
+from streams.evaluation.drawing import COLOURS, panels, png
 
 
 def drawn() -> bytes:
