@@ -9,7 +9,7 @@ from typing import Any
 from faststream import AckPolicy, FastStream
 from faststream.kafka import KafkaBroker, KafkaMessage, KafkaPublishMessage
 
-from load.research.peers.task import Task, Work
+from load.research.peers.task import Answering, Task, Work
 
 
 async def _bytes(message: KafkaMessage) -> Any:
@@ -17,9 +17,8 @@ async def _bytes(message: KafkaMessage) -> Any:
     return message.body
 
 
-def app(task: Task) -> FastStream:
-    """Return the application."""
-    work = Work(task.model)
+def app(task: Task, work: Answering) -> FastStream:
+    """Return the application; `max_records` keeps batches below `max_batch_size`, beyond which records are dropped."""
     broker = KafkaBroker(task.bootstrap, acks="all", logger=None, max_batch_size=262_144)
 
     @broker.subscriber(  # type: ignore[untyped-decorator]  # not installed where types are checked
@@ -42,4 +41,5 @@ def app(task: Task) -> FastStream:
 
 
 if __name__ == "__main__":
-    asyncio.run(app(Task.from_arguments()).run())
+    given = Task.from_arguments()
+    asyncio.run(app(given, Work(given.model)).run())

@@ -7,13 +7,13 @@ from typing import Any
 from quixstreams import Application
 from quixstreams.sinks import BaseSink
 
-from load.research.peers.task import Task, Work
+from load.research.peers.task import Answering, Task, Work
 
 
 class Predict(BaseSink):  # type: ignore[misc]  # not installed where types are checked
     """Predicts between two checkpoints; offsets are committed after `flush`, so at least once."""
 
-    def __init__(self, work: Work, producer: Any, topic: str) -> None:
+    def __init__(self, work: Answering, producer: Any, topic: str) -> None:
         super().__init__()
         self._work, self._producer, self._topic = work, producer, topic
         self._pending: list[tuple[bytes, bytes]] = []
@@ -34,7 +34,7 @@ class Predict(BaseSink):  # type: ignore[misc]  # not installed where types are 
         """Never: the sink does not push back."""
 
 
-def main(task: Task) -> None:
+def main(task: Task, work: Answering) -> None:
     """Run until terminated."""
     setting = dict(task.setting)
     linger_ms = setting.pop("linger_ms")
@@ -51,9 +51,10 @@ def main(task: Task) -> None:
     )
     source = app.topic(task.source, key_deserializer="bytes", value_deserializer="bytes")
     with app.get_producer() as producer:
-        app.dataframe(source).sink(Predict(Work(task.model), producer, task.sink))
+        app.dataframe(source).sink(Predict(work, producer, task.sink))
         app.run()
 
 
 if __name__ == "__main__":
-    main(Task.from_arguments())
+    given = Task.from_arguments()
+    main(given, Work(given.model))

@@ -11,7 +11,7 @@ import sys
 import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import fastavro
 import joblib
@@ -69,6 +69,14 @@ class Task:
     def arguments(self) -> str:
         """Return the command line's argument."""
         return json.dumps(asdict(self))
+
+
+class Answering(Protocol):
+    """What a contender does with the values of a poll."""
+
+    def answer(self, values: Sequence[bytes]) -> list[bytes]:
+        """Return a record for each."""
+        ...
 
 
 class Work:

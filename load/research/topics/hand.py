@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from load.baseline import hand_confluent
 from load.baseline.job import Job
-from load.research.topics.work import TopicTask, TopicWork
+from load.research.peers.task import Task
+from load.research.topics.work import TopicWork
 
 
-def main(task: TopicTask) -> None:
+def main(task: Task) -> None:
     """Run until terminated."""
     hand_confluent.run(Job(task.bootstrap, task.source, task.sink), TopicWork(task.model))
 
 
 if __name__ == "__main__":
-    main(TopicTask.from_arguments())
+    main(Task.from_arguments())

@@ -29,8 +29,8 @@ from load.harness import topics
 from load.harness.processes import rest, total_cpu_s
 from load.harness.system import Deployment
 from load.research.peers import environments, running
+from load.research.peers.task import Task
 from load.research.topics import orders
-from load.research.topics.work import TopicTask
 from load.results.results import Result
 from load.results.tables import Table
 from load.scenario import Scenario
@@ -49,6 +49,11 @@ SKYSAIL: Final = "skysail"
 FLOOR: Final = "hand"
 PEERS: Final[Mapping[str, str | None]] = {FLOOR: None, "quix": "quix", "faststream": "faststream"}
 LABELS: Final = {SKYSAIL: "Skysail", FLOOR: "hand-written loop", "quix": "Quix Streams", "faststream": "FastStream"}
+# A batch of FastStream's holds 1,000 orders with their scores, and no 2,000: what does not fit would be dropped.
+_SETTINGS: Final[Mapping[str, Mapping[str, object]]] = {
+    "quix": {"commit_interval": 0.2, "linger_ms": 5},
+    "faststream": {"max_records": 1_000, "batch_timeout_ms": 5},
+}
 _PARTITIONS: Final = 4
 _RECORDS, _SHORT_RECORDS, _WARM_UP = 200_000, 20_000, 2_000
 _ROUNDS, _SHORT_ROUNDS = 3, 1
@@ -96,7 +101,8 @@ async def _peer(name: str, bench: Bench) -> AsyncIterator[Scoring]:
     prefix, stage, environment = topics.new_prefix(NAME), bench.stage, PEERS[name]
     folder = stage.folder / prefix
     folder.mkdir()
-    task = TopicTask(stage.bootstrap, f"{prefix}.orders", f"{prefix}.scored", str(bench.joblib))
+    source, sink = f"{prefix}.orders", f"{prefix}.scored"
+    task = Task(stage.bootstrap, source, sink, str(bench.joblib), str(folder), _SETTINGS.get(name, {}))
     python = sys.executable if environment is None else str(environments.ensure(environment, print_nothing))
     command = (python, "-P", "-m", f"load.research.topics.{name}", task.arguments())
     with (

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
-from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 import joblib
@@ -16,30 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from load.models.training import Estimator
-
-
-@dataclass(frozen=True, slots=True)
-class TopicTask:
-    """The JSON argument of a peer's process: score `source` into `sink` until terminated."""
-
-    bootstrap: str
-    source: str
-    sink: str
-    model: str  # joblib file
-
-    @property
-    def group(self) -> str:
-        """The consumer group, under the prefix of the topics."""
-        return f"{self.sink}.peer"
-
-    @classmethod
-    def from_arguments(cls) -> TopicTask:
-        """Read the task from the command line, and leave none of it to a system that parses the line too."""
-        return cls(**json.loads(sys.argv.pop(1)))
-
-    def arguments(self) -> str:
-        """Return the command line's argument."""
-        return json.dumps(asdict(self))
 
 
 class TopicWork:
