@@ -8,9 +8,9 @@ import pytest
 
 from schemas import topics
 from schemas.records import Feedback, KeyedFeedback
-from streams.operators.contract import Emit
+from streams.operators.contract import Emit, Record
 from streams.operators.join.kernel import Joiner, JoinerSettings
-from streams.testing import Crash, Delay
+from streams.testing import Crash
 from tests.loops import CODEC, Loop, digits
 
 GOOD = {"good": lambda _: 7, "bad": lambda _: 3}
@@ -64,10 +64,21 @@ def test_a_record_that_tells_nothing_takes_back_what_was_told() -> None:
 
 def test_a_window_waits_for_feedback_that_is_on_its_way() -> None:
     """A default loss is learnt only where nothing was told; here what is written is read after the window's end."""
-    loop = corrected(Delay(topics.FEEDBACK, 3_000_000), default_loss=0.25)
+    loop = corrected(default_loss=0.25)
     told(loop, 7)
-    loop.driver.run(60)
-    assert learnt(loop) == [("q", 0.0)]
+    (first,) = loop.driver.read(topics.FEEDBACK)
+    joiner, read_us = Joiner(CODEC, JoinerSettings(1, 60_000_000)), loop.driver.now_us
+    joiner.on_partitions({0: 0})
+    joiner.on_records([*loop.driver.read(topics.APPLICATIONS), *loop.driver.read(topics.PREDICTIONS), first], read_us)
+    over_us = read_us + 21_000_000  # the role stood still: feedback is written when the window is over already
+    (written,) = [each for at in range(4) for each in joiner.on_timer(over_us + at * 1_000_000)]
+    assert isinstance(written, Emit)
+    assert written.topic == topics.FEEDBACK
+    read = Record(topics.FEEDBACK, 0, first.offset + 1, over_us, written.key, written.value)
+    joiner.on_records([read], over_us + 4_000_000)
+    seen = [each for at in range(4, 9) for each in joiner.on_timer(over_us + at * 1_000_000)]
+    assert [each.topic for each in seen if isinstance(each, Emit)] in ([], [topics.OBSERVATIONS])
+    assert joiner.statistics()["joined_total{application=digits}"] == 1
 
 
 def test_a_correction_after_the_window_changes_nothing() -> None:

@@ -1,0 +1,42 @@
+"""What a process may have written that its tape does not tell: as little as its end leaves open."""
+
+from __future__ import annotations
+
+import pytest
+
+from streams.tape.ends import LOST_US, WRITING_US, TapeEnd, ends_of
+
+SECOND_US = 1_000_000
+KILLED = TapeEnd("joiner", 100 * SECOND_US, None, is_stopped=False, begun_us=0)
+NEXT = TapeEnd("joiner", 300 * SECOND_US, None, is_stopped=True, begun_us=200 * SECOND_US)
+
+
+@pytest.mark.parametrize(
+    ("at_us", "is_open"),
+    [
+        (KILLED.last_us - LOST_US - 1, False),  # its tape tells
+        (KILLED.last_us, True),
+        (150 * SECOND_US, True),  # it may have stood still, and gone on
+        (NEXT.begun_us + 1, False),  # another one is its role now, and that one's tape tells
+    ],
+)
+def test_a_process_that_was_killed_may_have_written_until_the_next_one_of_its_role_began(
+    at_us: int, *, is_open: bool
+) -> None:
+    """And not before the end of its tape."""
+    assert ends_of({"a": KILLED, "b": NEXT}, 0).may_have_written("joiner", at_us) is is_open
+
+
+def test_without_another_one_it_may_have_written_as_long_as_a_write_is_tried() -> None:
+    """Nobody excuses the rest of a trace."""
+    ends = ends_of({"a": KILLED}, 0)
+    assert ends.may_have_written("joiner", KILLED.last_us + WRITING_US)
+    assert not ends.may_have_written("joiner", KILLED.last_us + WRITING_US + 1)
+
+
+def test_a_process_that_stopped_in_order_leaves_nothing_open_and_another_role_has_no_part_in_it() -> None:
+    """Its tape is whole."""
+    stopped = KILLED._replace(is_stopped=True)
+    learner = KILLED._replace(role="learner", is_stopped=True)
+    assert not ends_of({"a": stopped, "b": NEXT}, 0).may_have_written("joiner", 150 * SECOND_US)
+    assert not ends_of({"a": KILLED, "b": learner}, 0).may_have_written("learner", KILLED.last_us)
