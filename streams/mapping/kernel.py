@@ -116,6 +116,7 @@ class TopicMapper(Operator):
     def on_records(self, records: Sequence[Record], now_us: int) -> Effects:
         """Map records, and those that have waited for the schemas among them."""
         effects: Effects = []
+        self._schemas.forget_missing(now_us)
         for record in records:
             if record.topic == topics.APPLICATIONS:
                 self._follow(record, effects)
@@ -131,7 +132,6 @@ class TopicMapper(Operator):
 
     def on_timer(self, now_us: int, unread: Unread = NONE_UNREAD) -> Effects:
         """Ask again for schemas that the registry has not told."""
-        self._schemas.forget_missing(now_us)
         return [*self._waiting.ask(now_us)]
 
     def on_partitions(self, starts: Mapping[int, int | None]) -> None:

@@ -14,6 +14,8 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING, Any, Final
 
+from schemas.errors import DecodeError
+from schemas.wire import read_long, write_long
 from streams.mapping.avro import FRAME_BYTES, schema_id
 from streams.mapping.errors import MappingError
 from streams.mapping.schemas import BY_ID, BY_SUBJECT
@@ -28,7 +30,6 @@ if TYPE_CHECKING:
 
 KIND: Final = "PROTOBUF"
 _MOST_DEEP: Final = 16
-_MOST_SHIFT: Final = 63
 
 
 def message_type(where: str, compiled: str, name: str = "") -> Any:
@@ -144,15 +145,7 @@ def _place_of(descriptor: Any) -> bytes:
         descriptor = parent
     if places == [0]:
         return b"\0"
-    return b"".join(map(_varint, [len(places), *places]))
-
-
-def _varint(number: int) -> bytes:
-    number, made = number << 1, bytearray()
-    while number > 127:
-        made.append(number & 127 | 128)
-        number >>= 7
-    return bytes([*made, number])
+    return b"".join(map(write_long, [len(places), *places]))
 
 
 def _places(value: bytes, at: int) -> tuple[tuple[int, ...], int]:
@@ -170,15 +163,10 @@ def _places(value: bytes, at: int) -> tuple[tuple[int, ...], int]:
 
 
 def _number(value: bytes, at: int) -> tuple[int, int]:
-    found = shift = 0
-    while True:
-        if at >= len(value) or shift > _MOST_SHIFT:
-            raise MappingError("value", "ends before it says which message it is")
-        byte = value[at]
-        found |= (byte & 127) << shift
-        at, shift = at + 1, shift + 7
-        if byte < 128:
-            return (found >> 1) ^ -(found & 1), at
+    try:
+        return read_long(value, at)
+    except (IndexError, DecodeError) as error:
+        raise MappingError("value", "ends before it says which message it is") from error
 
 
 def _read(value: bytes, kind: Any) -> Row:

@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from schemas import topics
+from streams.dead_letters.letter import PREFIX
 from streams.operators.contract import Position
 from streams.replay.report import LETTERS
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from streams.replay.report import ReplayReport
     from streams.tape.ends import TapeEnds
 
-_PREFIX: Final = "skysail.error."
 _SOURCES: Final = (topics.QUERIES, topics.PREDICTIONS, topics.FEEDBACK, topics.OBSERVATIONS)
 # Why the loop around a kernel refuses records.
 _OF_THE_LOOP: Final = frozenset({"bug", "too_large", "refused"})
@@ -83,7 +83,7 @@ def _name(refused: RefusedRecord) -> str:
 
 def _of_a_kernel(record: Record) -> Iterator[tuple[RefusedRecord, str]]:
     """Yield what a letter says, and whose it is; what another program wrote may not say it, or in other words."""
-    found = {name.removeprefix(_PREFIX): value for name, value in record.headers if value is not None}
+    found = {name.removeprefix(PREFIX): value for name, value in record.headers if value is not None}
     with suppress(KeyError, ValueError):
         cause = found["cause"].decode()
         if "batch" not in found and cause not in _OF_THE_LOOP:

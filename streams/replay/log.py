@@ -50,7 +50,6 @@ class WrittenLog:
     Attributes:
         same: records that were made again.
         last: by tape, the number of its last record that is in the log: those before it had been written, too.
-        last_offset: of a record that was made again.
         first_us: when the log begins, if not with its first offset.
         is_torn: whether offsets are left out.
     """
@@ -59,7 +58,6 @@ class WrittenLog:
     is_made: Callable[[Record], bool]
     same: int = 0
     last: dict[str, int] = field(default_factory=dict)
-    last_offset: int = -1
     first_us: int = 0
     is_torn: bool = False
     _next: int | None = None
@@ -76,7 +74,8 @@ class WrittenLog:
         digest = digest_of(emit)
         logged = self._logged.get(digest)
         if logged:
-            self._match(one, logged.popleft())
+            logged.popleft()
+            self._match(one)
             if not logged:
                 del self._logged[digest]
             return
@@ -99,14 +98,13 @@ class WrittenLog:
         if not made:
             self._logged[digest].append(record)
             return
-        self._match(made.popleft(), record)
+        self._match(made.popleft())
         if not made:
             del self._made[digest]
 
-    def _match(self, one: MadeRecord, record: Record) -> None:
+    def _match(self, one: MadeRecord) -> None:
         self.same += 1
         self.last[one.tape] = max(self.last.get(one.tape, -1), one.number)
-        self.last_offset = max(self.last_offset, record.offset)
 
     def _read(self, until_us: int | None) -> Record | None:
         record = self._ahead or next(self.records, None)

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
 # Of a process that was killed this much of its tape is lost, and so long after its last call it may have written.
 LOST_US: Final = 2_000_000
 WRITING_US: Final = 30_000_000
+# One that stood still, went on and was killed had no time for a call: it wrote so long before the next one began.
+RESTART_US: Final = 60_000_000
 
 
 class TapeEnd(NamedTuple):
@@ -21,7 +23,7 @@ class TapeEnd(NamedTuple):
         torn_us: since when it is not played; None = it is, to its end.
         is_stopped: whether its process has stopped, so that nothing is lost.
         begun_us: when its first call was.
-        next_us: when another process of its role began next: one that stood still may have gone on until then.
+        next_us: when another process of its role began next: one that stood still may have gone on just before.
     """
 
     role: str
@@ -35,11 +37,13 @@ class TapeEnd(NamedTuple):
         """Tell whether its process may have written, as this role, what the tape does not tell."""
         if self.role not in ("", role):
             return False
-        end_us = max(self.last_us + WRITING_US, self.next_us)
-        if self.torn_us is not None:
-            return until_us >= self.torn_us - LOST_US and from_us <= end_us
-        is_told = self.is_stopped or until_us < self.last_us - LOST_US or from_us > end_us
-        return not is_told
+        if self.torn_us is None and self.is_stopped:
+            return False
+        end_us = self.last_us if self.torn_us is None else self.torn_us
+        spans = [(end_us - LOST_US, self.last_us + WRITING_US)]
+        if self.next_us:
+            spans.append((self.next_us - RESTART_US, self.next_us))
+        return any(until_us >= begin and from_us <= end for begin, end in spans)
 
 
 class TapeEnds(NamedTuple):

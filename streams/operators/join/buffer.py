@@ -221,7 +221,7 @@ class JoinBuffer:
         early = self.early.get(query_id, ())
         if len(early) == _SAME_QUERY or any(known.value == feedback.value for known in early):
             return EarlyFeedback.DUPLICATE
-        if is_long(query_id) or not self.early_room.take(self.number, _size(feedback)):
+        if is_long(query_id) or not self.early_room.take(self.number, feedback_bytes(feedback)):
             return EarlyFeedback.NO_ROOM
         if not early:
             self.early_wheel.add(until_us, query_id)
@@ -232,7 +232,7 @@ class JoinBuffer:
         """Return the feedback that has waited for a prediction, and end its wait."""
         found = self.early.pop(query_id, ())
         for record in found:
-            self.early_room.give_back(self.number, _size(record))
+            self.early_room.give_back(self.number, feedback_bytes(record))
         return found
 
     def expired_early(self, query_id: str, now_us: int, early_us: int, paused_us: int) -> tuple[Record, ...]:
@@ -261,7 +261,8 @@ class JoinBuffer:
             self.pop_early(query_id)
 
 
-def _size(feedback: Record) -> int:
+def feedback_bytes(feedback: Record) -> int:
+    """Return what waiting feedback takes of its room."""
     return len(feedback.value or b"") + len(feedback.key or b"")
 
 

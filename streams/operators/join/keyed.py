@@ -30,6 +30,7 @@ from schemas.errors import DecodeError
 from schemas.framing import peek_texts
 from schemas.records import Application, Feedback, KeyedFeedback, Prediction
 from streams.operators.contract import DeadLetter, Emit, Skip
+from streams.operators.join.buffer import feedback_bytes
 from streams.operators.statistics import Counters
 
 if TYPE_CHECKING:
@@ -139,7 +140,7 @@ class KeyedFeedbackIndex:
         for number in numbers:
             gone = self._partitions.pop(number, None)
             for waiting in () if gone is None else gone.waiting:
-                self._room.give_back(number, _record_bytes(waiting.record))
+                self._room.give_back(number, feedback_bytes(waiting.record))
 
     def note(self, records: Iterable[Record], now_us: int) -> None:
         """Remember the answers to contexts, before they are joined; what is no prediction is the joiner's to refuse."""
@@ -164,7 +165,7 @@ class KeyedFeedbackIndex:
             name = f"{told.application!r:.80}"
             message = f"application {name} is not deployed with feedback by key: `within` in `feedback`"
             effects.append(DeadLetter(record, "not_keyed", message))
-        elif not self._room.take(record.partition, _record_bytes(record)):
+        elif not self._room.take(record.partition, feedback_bytes(record)):
             self._counters["over_limit_total", "of", "keyed"] += 1
             effects.append(DeadLetter(record, "over_limit", _NO_ROOM))
         else:
@@ -184,7 +185,7 @@ class KeyedFeedbackIndex:
             read_us = complete_us - _SETTLED_US
             while its.waiting and its.waiting[0].at_us <= read_us:
                 waiting = heapq.heappop(its.waiting)
-                self._room.give_back(number, _record_bytes(waiting.record))
+                self._room.give_back(number, feedback_bytes(waiting.record))
                 effects.append(self._found(waiting, its))
             while its.order and its.order[0][0] < ended_us and not its.waiting:
                 its.forget()
@@ -245,7 +246,3 @@ def _time(answer: _LastAnswer) -> int:
 
 def _size(*texts: str) -> int:
     return _ENTRY_BYTES + sum(map(len, texts))
-
-
-def _record_bytes(record: Record) -> int:
-    return len(record.value or b"") + len(record.key or b"")

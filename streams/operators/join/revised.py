@@ -24,7 +24,7 @@ from schemas import topics
 from schemas.errors import DecodeError
 from schemas.records import Feedback, Prediction
 from streams.operators.contract import DeadLetter, Emit, Skip
-from streams.operators.join.buffer import value_of
+from streams.operators.join.buffer import feedback_bytes, value_of
 from streams.operators.statistics import Counters
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 # So long before the window's end, or a quarter of a window that is shorter, feedback is written.
 _BEFORE_US: Final = 2_000_000
 _AGAIN_US: Final = 1_000_000  # how often it is looked for a prediction that has not been read
-_AT_ONCE: Final = 1_000  # written in one call; the rest is due at once
+_AT_ONCE: Final = 1_000  # looked at in one call; the rest is due at once
 # A window stays open for feedback that has been written, at most so long.
 _OPEN_US: Final = 10_000_000
 _NO_ROOM: Final = "too much feedback is held that may be corrected: make the window shorter, or `replaces` false"
@@ -77,14 +77,14 @@ class RevisedFeedback:
         place = (record.partition, told.context)
         before = self._held.pop(place, None)
         if before is not None:
-            self._room.give_back(record.partition, _size(before.record))
-        if not self._room.take(record.partition, _size(record)):
+            self._room.give_back(record.partition, feedback_bytes(before.record))
+        if not self._room.take(record.partition, feedback_bytes(record)):
             self._counters["over_limit_total", "of", "revised"] += 1
             effects.append(DeadLetter(record, "over_limit", _NO_ROOM))
             if before is None:
                 return
             record, told = before.record, before.told  # what was told before counts
-            self._room.take(record.partition, _size(record))
+            self._room.take(record.partition, feedback_bytes(record))
         elif before is not None:
             effects.append(Skip((before.record.position,), "replaced"))
         since_us = now_us if before is None else before.since_us
@@ -103,8 +103,9 @@ class RevisedFeedback:
             now_us: the time.
             effects: what comes of it is added here.
         """
-        until = len(effects) + _AT_ONCE
-        while self._due and self._due[0][0] <= now_us and len(effects) < until:
+        for _ in range(_AT_ONCE):
+            if not self._due or self._due[0][0] > now_us:
+                break
             _, number, query_id = heapq.heappop(self._due)
             held, partition = self._held.get((number, query_id)), partitions.get(number)
             if held is None or partition is None:
@@ -115,7 +116,7 @@ class RevisedFeedback:
                 heapq.heappush(self._due, (again_us, number, query_id))
                 continue
             del self._held[number, query_id]
-            self._room.give_back(number, _size(held.record))
+            self._room.give_back(number, feedback_bytes(held.record))
             outcome = self._outcome(held)
             effects.append(outcome)
             self._written.pop((number, query_id), None)
@@ -133,7 +134,7 @@ class RevisedFeedback:
         """Drop what is held of partitions that are another's now: it reads it again."""
         gone = {*numbers}
         for place in [place for place in self._held if place[0] in gone]:
-            self._room.give_back(place[0], _size(self._held.pop(place).record))
+            self._room.give_back(place[0], feedback_bytes(self._held.pop(place).record))
         self._written = {place: until_us for place, until_us in self._written.items() if place[0] not in gone}
         self._due = [due for due in self._due if due[1] not in gone]
         heapq.heapify(self._due)
@@ -165,12 +166,8 @@ class RevisedFeedback:
                 return now_us
             return min(now_us + _AGAIN_US, held.since_us + self._early_us)
         try:
-            answered_us = self._codec.decode(Prediction, value_of(stored)).answered_us
+            answered = self._codec.decode(Prediction, value_of(stored))
         except DecodeError:  # the joiner says so where it ends
             return now_us
-        window_us = self._terms.of(held.told.application).window_us
-        return answered_us + window_us - min(_BEFORE_US, window_us // 4)
-
-
-def _size(record: Record) -> int:
-    return len(record.value or b"") + len(record.key or b"")
+        window_us = self._terms.of(answered.application).window_us  # of the query's, whatever the mapping names
+        return answered.answered_us + window_us - min(_BEFORE_US, window_us // 4)

@@ -16,11 +16,12 @@ NEXT = TapeEnd("joiner", 300 * SECOND_US, None, is_stopped=True, begun_us=200 * 
     [
         (KILLED.last_us - LOST_US - 1, False),  # its tape tells
         (KILLED.last_us, True),
-        (150 * SECOND_US, True),  # it may have stood still, and gone on
+        (135 * SECOND_US, False),  # who lives calls, and its tape goes on
+        (195 * SECOND_US, True),  # it may have stood still, gone on, and been killed before its next call
         (NEXT.begun_us + 1, False),  # another one is its role now, and that one's tape tells
     ],
 )
-def test_a_process_that_was_killed_may_have_written_until_the_next_one_of_its_role_began(
+def test_a_process_that_was_killed_may_have_written_at_its_end_and_just_before_the_next_one_of_its_role(
     at_us: int, *, is_open: bool
 ) -> None:
     """And not before the end of its tape."""
@@ -38,5 +39,5 @@ def test_a_process_that_stopped_in_order_leaves_nothing_open_and_another_role_ha
     """Its tape is whole."""
     stopped = KILLED._replace(is_stopped=True)
     learner = KILLED._replace(role="learner", is_stopped=True)
-    assert not ends_of({"a": stopped, "b": NEXT}, 0).may_have_written("joiner", 150 * SECOND_US)
+    assert not ends_of({"a": stopped, "b": NEXT}, 0).may_have_written("joiner", 195 * SECOND_US)
     assert not ends_of({"a": KILLED, "b": learner}, 0).may_have_written("learner", KILLED.last_us)
