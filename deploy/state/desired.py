@@ -68,7 +68,7 @@ def model_record(package: Path) -> Model:
         path=str(package.resolve()),
         digest=digest,
         output=manifest.output,
-        dtype=manifest.input.dtype,
+        dtype=None if manifest.input.inputs else manifest.input.dtype,  # type: ignore[arg-type] # else it is one
         shape=manifest.input.shape,
         classes=tuple(str(name) for name in manifest.classes),
         bytes=sum((package / name).stat().st_size for name in manifest.files),
@@ -77,6 +77,8 @@ def model_record(package: Path) -> Model:
         parity_right=() if parity is None else tuple(parity.get("right", ())),
         trunk=trunk.digest,
         trunk_bytes=sum((package / name).stat().st_size for name in trunk.files),
+        inputs=manifest.input.inputs,
+        outputs=manifest.outputs,
     )
 
 

@@ -130,7 +130,7 @@ class TapeReader:
 
     def _predicted(self, read: _Bytes) -> Predicted:
         outcomes, count = unpack_outcomes(read.some() or b""), read.number()
-        answers = read.tensor() if count < 0 else tuple([read.text() for _ in range(count)])
+        answers = read.named() if count == -2 else read.tensor() if count < 0 else read.texts(count)
         scores = read.tensor() if read.number() else None
         reasons, messages, fault = self._texts(read), self._texts(read), read.some()
         return Predicted(outcomes, answers, scores, reasons, None if fault is None else fault.decode(), messages)
@@ -193,6 +193,15 @@ class _Bytes:
     def text(self) -> str:
         """Read a text."""
         return (self.some() or b"").decode()
+
+    def texts(self, count: int) -> tuple[str, ...]:
+        """Read so many texts."""
+        return tuple([self.text() for _ in range(count)])
+
+    def named(self) -> NDArray[np.generic]:
+        """Read rows of named tensors."""
+        forms = [TensorForm(name, dtype, tuple(shape)) for name, dtype, shape in json.loads(self.text())]
+        return np.frombuffer(self.some() or b"", element(tuple(forms)))
 
     def tensor(self) -> NDArray[np.generic]:
         """Read an array."""

@@ -6,12 +6,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import orjson
 
-from schemas.records import Tensor
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from schemas.records import Feedback, Input, Prediction
+    from schemas.records import Feedback, Input, Prediction, Tensor
 
 JSON: Final = b"application/json"
 # Rows of one request: they are asked together, and a larger file belongs to `skysail score`.
@@ -214,7 +212,7 @@ def kinds(data: list[Any]) -> set[type]:
 
 def weight(ask: HttpQuestion) -> int:
     """Return how many bytes a question and its answers take while it waits, about."""
-    data = sum([len(row.data) if isinstance(row, Tensor) else len(row) for row in ask.rows])
+    data = sum([len(row) if isinstance(row, str | bytes) else len(row.data) for row in ask.rows])
     texts = len(ask.id) + len(ask.context or "")
     each = _ROW_BYTES + _COPIES * texts + (32 * len(ask.features[0]) if ask.features else 0)
     return 2 * data + each * len(ask.rows)
