@@ -104,7 +104,7 @@ def _has_map(kind: avsc.Type) -> bool:
     return isinstance(kind, avsc.Map)
 
 
-def _node(kind: avsc.Type, record: type | None = None) -> compiled.Node:
+def _node(kind: avsc.Type, record: type | None = None) -> compiled.Node:  # noqa: PLR0911 - a table: one line a type
     """Return the tree of a type; `record` is the class of the outermost one."""
     match kind:
         case avsc.Primitive(name):

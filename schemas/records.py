@@ -700,7 +700,7 @@ def outputs_of(batch: ModelPredictions) -> list[ModelOutput]:
 
     Where the answer of a row is no label, finite number or text, the row has failed, whatever its outcome says.
     """
-    scores: Iterable[Tensor | None] = repeat(None) if batch.scores is None else _rows(batch.scores)
+    scores: Iterable[Tensor | None] = repeat(None) if batch.scores is None else rows_of(batch.scores)
     return [
         ModelOutput(batch.model, batch.version, outcome, label, score)
         if outcome is Outcome.OK and label is not None
@@ -714,7 +714,7 @@ def values_of(answers: Tensor | NamedTensors | tuple[str, ...]) -> Sequence[Valu
     if isinstance(answers, tuple):
         return answers
     if isinstance(answers, NamedTensors):
-        return [*_rows(answers)]
+        return [*rows_of(answers)]
     column = answers.numpy()
     if column.ndim != 1:
         return (None,) * len(column)
@@ -726,13 +726,13 @@ def values_of(answers: Tensor | NamedTensors | tuple[str, ...]) -> Sequence[Valu
     return found
 
 
-def _rows(column: _Dense) -> Iterator[_Dense]:
+def rows_of(column: _Dense) -> Iterator[_Dense]:
     """Return the rows of a column as they lie."""
     of = type(column)
     rows, *shape = column.shape
     size = len(column.data) // rows if rows else 0
     for row in range(rows):
-        yield of(column.dtype, tuple(shape), column.data[row * size : (row + 1) * size])  # type: ignore[arg-type] # its own
+        yield of(column.dtype, tuple(shape), column.data[row * size : (row + 1) * size])
 
 
 def answered_item(prediction: Prediction) -> Value | None:

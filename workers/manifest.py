@@ -36,7 +36,8 @@ KINDS = ("tensor", "string", "bytes", "table")
 # Of a column; a moment also has a unit and may have a zone, as `datetime64[us, UTC]`. The model does not read `any`.
 COLUMNS = ("float64", "int64", "bool", "string", "category", "category_int64", "any")
 MOMENT = re.compile(r"datetime64\[(s|ms|us|ns)(?:, ([\w/+:-]{1,64}))?\]")
-OUTPUTS = ("label", "scores", "value", "tensors")
+TENSORS = "tensors"
+OUTPUTS = ("label", "scores", "value", TENSORS)
 # Bounds on one row (what a deployment may let travel, or read from elsewhere), and on a manifest with the names of very
 # many classes. Larger ones are refused before memory is taken for them.
 SHOWN = 12  # names of columns
@@ -140,7 +141,7 @@ class Manifest:
     def __post_init__(self) -> None:
         if self.output not in OUTPUTS:
             raise PackageError(f"output {self.output!r} is unknown: use one of {', '.join(OUTPUTS)}")
-        if (self.output == "tensors") != bool(self.outputs):
+        if (self.output == TENSORS) != bool(self.outputs):
             raise PackageError("the output `tensors`, and no other, has names for its tensors: name them in outputs")
         if self.outputs and self.classes:
             raise PackageError("the output `tensors` has no classes: leave them out")

@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from schemas.errors import DecodeError
+from schemas.records import TensorForm, element
 from schemas.wire import read_long, read_tensor, unpack_outcomes
 from streams.operators.contract import Loaded, Predicted, Ran, Record, StateKey
 from streams.tape.calls import KernelCall, Method, RecordRun, StateMark, TapeChunk
@@ -15,7 +18,6 @@ from streams.tape.writer import FORMAT, GIVEN, WHOLE
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from streams.tape.calls import Answered

@@ -190,9 +190,9 @@ def _sound(outputs: Outputs) -> bool:
 def _are_finite(column: NDArray[Any]) -> NDArray[np.bool_]:
     """Tell which numbers are finite, or which rows of named tensors hold such alone."""
     if column.dtype.names is None:
-        return np.isfinite(column)
+        return np.asarray(np.isfinite(column))
     parts = [np.isfinite(column[name]).reshape(len(column), -1).all(axis=1) for name in column.dtype.names]
-    return np.logical_and.reduce(parts)
+    return np.asarray(np.logical_and.reduce(parts))
 
 
 def _finite(outputs: Outputs) -> NDArray[np.bool_]:

@@ -123,7 +123,7 @@ def _named_numbers(rows: NDArray[np.void], refused: _Refusals, signature: Signat
     for name, dtype, shape in signature.inputs:
         checked = _refuse_numbers(rows[name], good, {}, replace(signature, dtype=dtype, shape=shape))
         if checked.reasons:
-            refused |= {row: (why, f"{checked.messages[row]} of {name}") for row, why in checked.reasons.items()}
+            refused |= {row: (why, f"in {name} {checked.messages[row]}") for row, why in checked.reasons.items()}
             rows, good = rows[[at for at, row in enumerate(good) if row in {*checked.good}]], checked.good
     return _checked(rows, good, refused)
 
@@ -143,7 +143,7 @@ def _bytes(dtype: Element, shape: tuple[int, ...]) -> int:
 def _made_to_fit(signature: Signature, inputs: Sequence[Input]) -> Checked:
     """Cast the rows that can be cast, all of one form together, and refuse the others."""
     refused: _Refusals = {}
-    rows = np.zeros((len(inputs), *signature.shape), signature.dtype)
+    rows = np.zeros((len(inputs), *signature.shape), str(signature.dtype))
     for dtype, places, data in _forms(signature, inputs, refused):
         given = np.frombuffer(data, dtype).reshape(len(places), -1)
         found, fits = cast(given, str(signature.dtype))

@@ -13,7 +13,8 @@
     package_files(["trained/weights.npy"], folder, "mnist", "5", x[:5], runtime="my_package.matrix")
 
 `sample_input` is always a small batch, (n, ...), as the model's own predict takes it: rows get its dtype and shape. Of
-several inputs it is a mapping of their names to arrays, {"image": (n, 28, 28), "age": (n,)}. A package never changes once it is written; a new model is a new version in a new folder.
+several inputs it is arrays by name: {"image": (n, 28, 28), "age": (n,)}. A package never changes once it is written; a
+new model is a new version in a new folder.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from workers import manifest as manifests
 from workers.entry_point import path_of, resolve
 from workers.errors import PackageError, refusing
 from workers.inputs.rows import predict_rows
-from workers.manifest import Manifest
+from workers.manifest import TENSORS, Manifest
 from workers.packages import samples
 from workers.packages import warm_up as keeping
 from workers.packages.conversion import converted, convertible
@@ -84,8 +85,9 @@ def package_sklearn(
         sample_input: a batch such as `X[:5]`, a list of strings for a text pipeline, or rows of a data frame for what
             was fitted on one.
         output: `label` (a class), `scores` (a class and its probabilities), `value` (a number) or `tensors` (several
-            numbers, as one vector or by the names in `outputs`); None = `value` or `tensors` of a regressor, `scores` of a classifier with 2 to 32 classes that answers its most probable one, else `label`.
-        outputs: names of several tensors that it answers, which are the output `tensors` then; empty = as it calls them.
+            numbers); None = `value` or `tensors` of a regressor, `scores` of a classifier with 2 to 32 classes that
+            answers its most probable one, else `label`.
+        outputs: names of several tensors that it answers, the output `tensors`; empty = as it calls them itself.
         allow_nan: rows may hold NaN.
         allow_pickle: store a pickle; loading it may need any type and run any code.
         convert: `load` = whoever loads it converts trees and linear models to arrays, measures both, and keeps the
@@ -106,9 +108,9 @@ def package_sklearn(
     module = runtime_module("sklearn")
     sample_input = _fitting(estimator, samples.batch(sample_input))
     signature = samples.signature(sample_input, allow_nan=allow_nan, unused=module.unused(estimator))
-    output = "tensors" if outputs else _output(module, estimator, output, sample_input, allow_nan=allow_nan)
-    classes = () if output in {"value", "tensors"} else module.classes_of(estimator)
-    forms = _forms(estimator.predict, sample_input, outputs) if output == "tensors" else ()  # type: ignore[attr-defined] # an estimator
+    output = TENSORS if outputs else _output(module, estimator, output, sample_input, allow_nan=allow_nan)
+    classes = () if output in {"value", TENSORS} else module.classes_of(estimator)
+    forms = _forms(partial(module.answered_by, estimator), sample_input, outputs, output)
     manifest = Manifest(name, _text(version), "sklearn", signature, output, classes=classes, outputs=forms)
     original = Original("the estimator", ask(estimator, manifest))
     if convert == STAGES:
@@ -124,14 +126,16 @@ def package_sklearn(
         return _finish(path, manifest, sample_input, warm_up, original, allow_pickle=allow_pickle)
 
 
-def _forms(ask_it: Callable[[Any], object], sample: Any, names: Sequence[str]) -> tuple[TensorForm, ...]:
-    """Return the tensors of the answers to a sample.
+def _forms(ask_it: Callable[[Any], object], sample: Any, names: Sequence[str], output: str) -> tuple[TensorForm, ...]:
+    """Return the tensors of the answers to a sample; none where the output is another.
 
     Raises:
         PackageError: it is given none, or not a number or array of numbers for each row.
     """
+    if not names and output != TENSORS:
+        return ()
     with refusing("the sample input gets no answer that can be packaged"):
-        return forms_answered(ask_it(by_name(own(sample))), names, len(sample))
+        return forms_answered(ask_it(own(sample)), names, len(sample))
 
 
 def _output(module: Any, estimator: object, output: str | None, sample: Rows | PandasFrame, *, allow_nan: bool) -> str:
@@ -222,8 +226,8 @@ def package_torch(
         sample_input: a batch such as `x[:5].numpy()`.
         architecture: factory of the untrained network, `package.module:name`; must be importable in the worker.
         arguments: keyword arguments of the factory; JSON values.
-        output: `label`, `scores` (the raw outputs: end the network with a softmax for probabilities), `value` or `tensors`.
-        outputs: names of several tensors that it answers, which are the output `tensors` then; empty = as it calls them.
+        output: `label`, `scores` (raw: end the network with a softmax for probabilities), `value` or `tensors`.
+        outputs: names of several tensors that it answers, the output `tensors`; empty = as it calls them itself.
         classes: label of each output; empty = its index.
         allow_nan: rows may hold NaN.
         by_reference: a text is the address of a row, which the worker reads (`worker.references`).
@@ -256,13 +260,11 @@ def package_torch(
     runtime = runtime_module("torch")
     if isinstance(module, str | Path):
         module = runtime.rebuild(Path(module), architecture, arguments or {})
-    forms: tuple[TensorForm, ...] = ()
-    if outputs or output == "tensors":
-        output, forms = "tensors", _forms(partial(runtime.answered_by, module), sample_input, outputs)
+    forms = _forms(partial(runtime.answered_by, module), sample_input, outputs, output)
     if (forms or signature.inputs) and (compile or trunk is not None):
         raise PackageError("a network of named tensors is neither compiled nor packaged as trunk and head")
-    known = _classes(classes)
-    manifest = Manifest(name, _text(version), "torch", signature, output, classes=known, options=options, outputs=forms)
+    known, kind = _classes(classes), TENSORS if forms else output
+    manifest = Manifest(name, _text(version), "torch", signature, kind, known, options=options, outputs=forms)
     if isinstance(trunk, str | Path):
         trunk = runtime.rebuild(Path(trunk), trunk_architecture, trunk_arguments or {})
     with _new_folder(folder) as path:
@@ -305,7 +307,7 @@ def package_function(
         version: of the model.
         sample_input: a batch: an array (n, ...), or a list of strings or of byte strings.
         output: `label`, `scores`, `value` or `tensors`.
-        outputs: names of several tensors that it answers, which are the output `tensors` then; empty = as it calls them.
+        outputs: names of several tensors that it answers, the output `tensors`; empty = as it calls them itself.
         classes: label of each score; empty = its index.
         allow_nan: rows may hold NaN.
         by_reference: a text is the address of a row, which the worker reads (`worker.references`).
@@ -319,13 +321,10 @@ def package_function(
     found = resolve(named)
     sample_input = samples.batch(sample_input)
     signature = samples.signature(sample_input, allow_nan=allow_nan, by_reference=by_reference)
-    forms: tuple[TensorForm, ...] = ()
-    if outputs or output == "tensors":
-        output, forms = "tensors", _forms(found, sample_input, outputs)
-    known, options = _classes(classes), cast("Options", {"function": named})
-    manifest = Manifest(
-        name, _text(version), "function", signature, output, classes=known, options=options, outputs=forms
-    )
+    forms = _forms(lambda rows: found(by_name(rows)), sample_input, outputs, output)
+    known, kind = _classes(classes), TENSORS if forms else output
+    options = cast("Options", {"function": named})
+    manifest = Manifest(name, _text(version), "function", signature, kind, known, options=options, outputs=forms)
     ask_it = runtime_module("function").original(found if isinstance(function, str) else function, manifest)
     with _new_folder(folder) as path:
         return _finish(path, manifest, sample_input, warm_up, Original("the function", ask_it, is_mixed=False))
@@ -372,12 +371,10 @@ def package_onnx(
     if signature.kind != "tensor":
         raise PackageError("an ONNX model takes tensors: give an array, or arrays by name, as sample input")
     options = cast("Options", {} if graph_output is None else {"graph_output": graph_output})
-    runtime, forms = runtime_module("onnx"), ()
-    if outputs or output == "tensors":
-        with refusing("the sample input gets no answer that can be packaged"):
-            output, forms = "tensors", runtime.forms(Path(graph).read_bytes(), sample_input, outputs)
-    known = _classes(classes)
-    manifest = Manifest(name, _text(version), "onnx", signature, output, classes=known, options=options, outputs=forms)
+    runtime = runtime_module("onnx")
+    forms = _forms(partial(runtime.answered_by, Path(graph), outputs), sample_input, outputs, output)
+    known, kind = _classes(classes), TENSORS if forms else output
+    manifest = Manifest(name, _text(version), "onnx", signature, kind, known, options=options, outputs=forms)
     with _new_folder(folder) as path:
         shutil.copyfile(graph, path / runtime.ONNX_FILE)
         content = (path / runtime.ONNX_FILE).read_bytes()
@@ -476,7 +473,7 @@ def package_container(
         name: of the model, as applications name it.
         version: of the model.
         sample_input: a batch: an array (n, ...), or a list of strings or of byte strings.
-        more: `output`, `outputs` (as of `package_function`), `classes`, `allow_nan`, `by_reference`, `warm_up`, as `package_files` takes them.
+        more: `output`, `outputs`, `classes`, `allow_nan`, `by_reference`, `warm_up`, as `package_function` takes them.
 
     Raises:
         PackageError: the class cannot be imported, or does not answer the sample.
@@ -493,11 +490,10 @@ def package_container(
         return Original("the model", ask_it, is_mixed=False)
 
     given = {"runtime": "container", "options": {"model": model}, "original": original, **more}
-    if given.get("outputs") or given.get("output") == "tensors":
-        found_forms = _forms(
-            lambda rows: made().predict_batch(rows), samples.batch(sample_input), more.get("outputs", ())
-        )
-        given |= {"output": "tensors", "outputs": found_forms}
+    if more.get("outputs") or more.get("output") == TENSORS:
+        batch = samples.batch(sample_input)
+        named = _forms(lambda rows: made().predict_batch(by_name(rows)), batch, more.get("outputs", ()), TENSORS)
+        given |= {"output": TENSORS, "outputs": named}
     return package_files(found, folder, name, version, sample_input, **given)
 
 

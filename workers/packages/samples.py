@@ -38,11 +38,8 @@ def batch(sample: object) -> Rows | PandasFrame:
     if isinstance(sample, PandasFrame):
         return sample
     if isinstance(sample, Mapping):
-        return _records({str(name): np.asarray(batch(array)) for name, array in sample.items()})
-    if hasattr(sample, "to_numpy"):  # a series
-        sample = sample.to_numpy()
-    if hasattr(sample, "detach"):  # a tensor of torch
-        sample = sample.detach().cpu().numpy()
+        return _records({str(name): np.asarray(_plain(array)) for name, array in sample.items()})
+    sample = _plain(sample)
     if np.ma.is_masked(sample):
         raise PackageError("some numbers of the sample input are masked: fill them")
     if isinstance(sample, np.ndarray):
@@ -57,6 +54,13 @@ def batch(sample: object) -> Rows | PandasFrame:
         "the sample input must be an array (n, ...), arrays by name, a list of strings or of byte strings, or a data"
         " frame of pandas"
     )
+
+
+def _plain(sample: Any) -> Any:
+    """Return a series, or a tensor of torch, as an array."""
+    if hasattr(sample, "to_numpy"):
+        return sample.to_numpy()
+    return sample.detach().cpu().numpy() if hasattr(sample, "detach") else sample
 
 
 def _records(arrays: Mapping[str, NDArray[np.generic]]) -> NDArray[np.void]:

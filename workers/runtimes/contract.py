@@ -199,7 +199,7 @@ def _floats(array: NDArray[np.generic], what: str) -> NDArray[np.float64]:
 def by_name(rows: Any) -> Any:
     """Return a batch of named tensors as one array (n, *shape) for each, and any other batch as it is."""
     names = rows.dtype.names if isinstance(rows, np.ndarray) else None
-    return rows if names is None else {name: np.ascontiguousarray(rows[name]) for name in names}
+    return rows if names is None else {name: np.array(rows[name], order="C") for name in names}
 
 
 def forms_answered(raw: object, names: Sequence[str], count: int) -> tuple[TensorForm, ...]:
@@ -250,7 +250,7 @@ def tensors(raw: object, forms: Sequence[TensorForm], count: int) -> Outputs:
 
 
 def _arrays(raw: object, names: Sequence[str]) -> dict[str, NDArray[np.generic]]:
-    parts: Sequence[Any]
+    parts: Any
     if isinstance(raw, Mapping):
         parts = [raw[name] for name in names if name in raw]
     elif isinstance(raw, list | tuple):

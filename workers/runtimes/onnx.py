@@ -1,8 +1,9 @@
 """Runs an ONNX model with ONNX Runtime, on the CPU: exported by whatever trained it, or converted from scikit-learn.
 
 The graph has one input, the whole batch (n, *shape), or those that the signature names. If the package answers labels,
-its outputs are (n, k) numbers as scores and n labels; if it answers values, the first output; if tensors, by name. Its operators are compiled. A single row costs
-microseconds, where scikit-learn spends milliseconds in Python before the first row.
+its outputs are (n, k) numbers as scores and n labels; if it answers values, the first output; if tensors, those of
+these names. Its operators are compiled. A single row costs microseconds, where scikit-learn spends milliseconds in
+Python before the first row.
 """
 
 from __future__ import annotations
@@ -13,15 +14,15 @@ import numpy as np
 import onnxruntime
 
 from workers.errors import OutputError, PackageError
-from workers.runtimes.contract import Outputs, by_name, forms_answered, labels, part, scored, tensors, values
+from workers.runtimes.contract import Outputs, by_name, labels, part, scored, tensors, values
 from workers.runtimes.function import is_float
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
-    from schemas.records import TensorForm
     from workers.manifest import Manifest
     from workers.runtimes.contract import Files, Rows
 
@@ -120,15 +121,11 @@ def original(graph: bytes, manifest: Manifest) -> Callable[[Any], Outputs]:
     return asked
 
 
-def forms(graph: bytes, rows: Any, names: Sequence[str]) -> tuple[TensorForm, ...]:
-    """Return what a graph answers to rows, of the outputs that are named or of all.
-
-    Raises:
-        OutputError: an output is no tensor with a row for each.
-    """
-    session = _session(graph, 1)
+def answered_by(graph: Path, names: Sequence[str], rows: Any) -> dict[str, object]:
+    """Return what a graph itself answers, of the outputs that are named or of all."""
+    session = _session(graph.read_bytes(), 1)
     wanted = [*names] or [output.name for output in session.get_outputs()]
-    return forms_answered(dict(zip(wanted, session.run(wanted, _fed(session, rows)), strict=True)), wanted, len(rows))
+    return dict(zip(wanted, session.run(wanted, _fed(session, rows)), strict=True))
 
 
 def fixed_batch(graph: bytes) -> int:

@@ -9,7 +9,7 @@ import orjson
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from schemas.records import Feedback, Input, Prediction, Tensor
+    from schemas.records import Element, Feedback, Input, Prediction, Tensor, TensorForm
 
 JSON: Final = b"application/json"
 # Rows of one request: they are asked together, and a larger file belongs to `skysail score`.
@@ -47,8 +47,14 @@ class RequestRefusedError(Exception):
 class InputForm(NamedTuple):
     """What an application is known to take."""
 
-    dtype: str | None  # of a row's numbers; None = texts, bytes or columns
+    dtype: Element | None  # of a row's numbers; None = texts, bytes or columns
     shape: tuple[int, ...] = ()
+    outputs: tuple[TensorForm, ...] = ()  # the tensors of its answers, where they have names
+
+    @property
+    def inputs(self) -> tuple[TensorForm, ...]:
+        """The tensors of a row, where they have names."""
+        return self.dtype if isinstance(self.dtype, tuple) else ()
 
 
 class HttpRequest(NamedTuple):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from schemas.records import Input, ModelPredictions, Prediction, Value
+    from schemas.records import Element, Input, ModelPredictions, Prediction, Value
     from streams.operators.contract import Predict
 
 NOT_RECORDED: Final = "the trace does not say what this model answers to this input"
