@@ -29,7 +29,7 @@ def to_json(record: object, shown: int = SHOWN) -> dict[str, Json]:
     """Return a record as what `json.dumps` takes.
 
     Enumerations become their text; tensors `{"dtype", "shape", "values"}` with the first `shown` elements in C order,
-    named ones an object of such; bytes `{"base64", "bytes"}`, the text of the first `3 * shown` bytes and how many there are.
+    named ones an object of such; bytes `{"base64", "bytes"}`, the text of the first `3 * shown` bytes and their number.
     """
     return {name: _value(getattr(record, name), shown) for name in field_names(type(record))}
 
@@ -95,7 +95,9 @@ def candidates_from_json(value: Json) -> Tensor | tuple[str, ...]:
 
 
 def feedback_from_json(document: Mapping[str, Json]) -> Feedback:
-    """Return the feedback in a JSON object; `label` is a number, a string, for scores a list (float32), or an object of tensors by name.
+    """Return the feedback in a JSON object.
+
+    `label` is a number, a string, for scores a list (float32), or an object of tensors by name.
 
     Raises:
         SchemaError: With the field's name, where one is missing, unknown or of the wrong type.

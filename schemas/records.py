@@ -33,7 +33,8 @@ _NAMES = {np.dtype(name): name for name in DTYPES}  # numpy makes a dtype's name
 _NONE: Mapping[str, float] = MappingProxyType({})
 _LONG_MAX = 2**63 - 1
 _SHOWN_BYTES = 128  # of a tensor, in what a person reads: 16 float64
-_MOST_DIMENSIONS = 8
+# Of named tensors: what they are made of is remembered for the last few hundred signatures.
+_MOST_DIMENSIONS, _MOST_TENSORS, _LONGEST_NAME = 8, 64, 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,7 @@ class TensorForm(NamedTuple):
 Element: TypeAlias = str | tuple[TensorForm, ...]
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=256)
 def element(dtype: Element) -> np.dtype[Any]:
     """Return it as numpy has it: of named tensors a packed record with a field for each.
 
@@ -84,12 +85,17 @@ def element(dtype: Element) -> np.dtype[Any]:
     """
     if isinstance(dtype, str):
         return np.dtype(dtype)
-    forms = [(name, np.dtype(kind).newbyteorder("<"), shape) for name, kind, shape in dtype]
-    if not all(name and kind in DTYPES and len(shape) <= _MOST_DIMENSIONS for name, kind, shape in dtype):
-        raise ValueError("a named tensor has a name, a type that travels, and at most eight dimensions")
+    if len(dtype) > _MOST_TENSORS or not all(
+        0 < len(name) <= _LONGEST_NAME and kind in DTYPES and len(shape) <= _MOST_DIMENSIONS
+        for name, kind, shape in dtype
+    ):
+        raise ValueError(
+            f"named tensors are at most {_MOST_TENSORS}, each with a name of at most {_LONGEST_NAME} characters, a type"
+            f" that travels, and at most {_MOST_DIMENSIONS} dimensions"
+        )
     if not sum(math.prod(shape) for _, _, shape in dtype) or min(min(shape, default=0) for _, _, shape in dtype) < 0:
         raise ValueError("named tensors hold at least one number")
-    return np.dtype(forms)
+    return np.dtype([(name, np.dtype(kind).newbyteorder("<"), shape) for name, kind, shape in dtype])
 
 
 def forms_of(records: np.dtype[Any]) -> tuple[TensorForm, ...]:
@@ -146,6 +152,10 @@ class NamedTensors:
         """Return the tensors by name."""
         records = self.numpy()
         return {name: np.asarray(records[name]) for name, _, _ in self.dtype}
+
+    def lists(self) -> dict[str, Any]:
+        """Return the tensors by name as numbers, in lists as deep as the tensor."""
+        return {name: array.tolist() for name, array in self.arrays().items()}
 
 
 DENSE: Final = (Tensor, NamedTensors)

@@ -256,7 +256,7 @@ def _arrays(raw: object, names: Sequence[str]) -> dict[str, NDArray[np.generic]]
     elif isinstance(raw, list | tuple):
         parts = raw
     else:
-        parts = [raw] if len(names) == 1 else _array(raw).T
+        parts = [raw] if len(names) == 1 else np.atleast_1d(_array(raw)).T
     if len(parts) != len(names):
         raise OutputError(f"the model must answer the tensors {', '.join(names)}, and these are others: {_said(raw)}")
     return dict(zip(names, map(_array, parts), strict=True))
