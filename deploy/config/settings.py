@@ -529,6 +529,9 @@ class Control(Section):
     names: tuple[str, ...] = ()
     """Further names under which browsers may ask for it, such as a proxy's. `localhost`, this host's name and its
     addresses always work."""
+    connections: int = Field(default=200, gt=0)
+    """How many connections there may be. For a further one, that which has been silent longest is closed; where none is
+    silent, the new one gets 503."""
     ids_mib: int = Field(default=36, gt=0)
     """How many MiB the ids of observations may take, 27 bytes each. They are remembered for as long as a copy may
     follow. Beyond it the oldest are forgotten, and a copy of such an observation counts twice on the page and in the

@@ -618,19 +618,23 @@ async def _run(
 
 
 async def control(common: Shared, stop: asyncio.Event) -> bool:
-    """Run the Faust app until `stop`; return whether it has ended by the deadline."""
+    """Run the Faust app and the page until `stop`; return whether the app has ended by the deadline."""
     from streams.control.app import create
+    from streams.gateway.server import GatewayServer, Listening
 
     given = common.settings
     if fault := fault_of(given.control.host, given.control.port):
         raise StartError(f"the live page cannot be shown: {fault}; stop that process, or set control.port")
     with tempfile.TemporaryDirectory(prefix="skysail-control-") as folder:
         place = _page(common, Path(folder))
-        app = create(place, common.codec)
-        await app.start()
-        _log.info("control is ready: http://%s:%d/", given.control.host, given.control.port)
+        app, page = create(place, common.codec)
+        at = given.control
+        server = GatewayServer(page, Listening(at.host, at.port, at.connections, setting="control.connections"))
+        serving = asyncio.create_task(server.run(stop), name="control.page")  # while Kafka is away, too
         stopping = Stopping(stop)
         try:
+            await app.start()
+            _log.info("control is ready: %s/", server.address)
             await app.wait(stop.wait())
         finally:
             # It waits for a broker that is away; nothing of the page is lost.
@@ -640,6 +644,9 @@ async def control(common: Shared, stop: asyncio.Event) -> bool:
                 await place.promoting.stop()
             if place.planning is not None:
                 await place.planning.stop()
+            serving.cancel()
+            await asyncio.wait([serving])
+            server.close()
         if leaving.done():
             leaving.result()
         return leaving.done()
@@ -660,7 +667,6 @@ def _page(common: Shared, data: Path) -> ControlOptions:
         prefix=given.prefix,
         instance=common.name("control"),
         host=given.control.host,
-        port=given.control.port,
         data=data,
         credentials=login,
         member=given.kafka.member,

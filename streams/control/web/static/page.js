@@ -1,58 +1,3 @@
-<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Skysail</title>
-<style>
-  :root { color-scheme: light dark; --back: #fbfbfa; --card: #fff; --line: #e4e4e0; --text: #1c1d1f; --dim: #6a6f76;
-          --accent: #2563a8; --good: #24875a; --warn: #a86a00; --bad: #b9293f; --badback: #fdeef0; --warnback: #fdf4e3; }
-  @media (prefers-color-scheme: dark) {
-    :root { --back: #15171a; --card: #1d2024; --line: #31353b; --text: #e6e7e9; --dim: #969ca5;
-            --accent: #6ba6e8; --good: #4fbf8b; --warn: #e0a53c; --bad: #f0697d; --badback: #3a1f25; --warnback: #352b19; } }
-  * { box-sizing: border-box; }
-  body { font: 14px/1.45 system-ui, sans-serif; margin: 0 auto; max-width: 78rem; padding: 1.2rem 1.5rem 3rem; background: var(--back); color: var(--text); }
-  header { display: flex; flex-wrap: wrap; align-items: baseline; gap: .2rem .8rem; margin-bottom: .8rem; } #when { margin-left: auto; }
-  h1 { font-size: 1.3rem; margin: 0; } h2 { font-size: 1rem; margin: 1.6rem 0 .5rem; } h3 { font-size: 1.1rem; margin: 0; }
-  .dim, small { color: var(--dim); font-weight: 400; } small { font-size: .8rem; }
-  .card { border: 1px solid var(--line); border-radius: .5rem; padding: .8rem 1rem; margin-bottom: .8rem; overflow-x: auto;
-          background: linear-gradient(90deg, var(--card) 30%, transparent) left / 2rem 100% no-repeat local, linear-gradient(270deg, var(--card) 30%, transparent) right / 2rem 100% no-repeat local,
-          linear-gradient(90deg, var(--line), transparent) left / .8rem 100% no-repeat scroll, linear-gradient(270deg, var(--line), transparent) right / .8rem 100% no-repeat scroll, var(--card); } /* shadows where there is more to scroll to */
-  .alert { display: flex; flex-wrap: wrap; gap: .2rem .8rem; align-items: baseline; justify-content: space-between; border: 1px solid; border-left-width: 4px; border-radius: .35rem; padding: .45rem .8rem; margin-bottom: .4rem; }
-  .alert.bad { border-color: var(--bad); background: var(--badback); } .alert.warn { border-color: var(--warn); background: var(--warnback); }
-  .alert.well { border-color: var(--good); }
-  code { font: 12.5px/1.4 ui-monospace, monospace; cursor: copy; } code::before { content: "$ "; color: var(--dim); }
-  .tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(8rem, 1fr)); gap: .6rem 1rem; margin: .7rem 0 .8rem; }
-  .tile b { display: block; font-size: 1.35rem; font-weight: 600; line-height: 1.3; font-variant-numeric: tabular-nums; }
-  .tile small { display: block; } .is-bad { color: var(--bad); } .is-warn { color: var(--warn); }
-  table { border-collapse: collapse; width: 100%; } table + table { margin-top: 1rem; } td small { display: block; } td.prose { min-width: 9rem; white-space: normal; } td.long { max-width: 16rem; white-space: normal; }
-  th, td { text-align: right; padding: .28rem .6rem; border-top: 1px solid var(--line); font-variant-numeric: tabular-nums; white-space: nowrap; }
-  th { color: var(--dim); font-weight: 500; font-size: .82rem; border-top: 0; vertical-align: bottom; } th small { display: block; }
-  @media (max-width: 60rem) { th, td { padding: .28rem .35rem; } td.prose { min-width: 8rem; } }
-  th.text, td.text { text-align: left; } td:first-child { font-weight: 600; }
-  .silent td { color: var(--bad); }
-  .dot { flex: none; align-self: center; width: .7rem; height: .7rem; border-radius: 50%; background: var(--dim); } .dot.well { background: var(--good); } .dot.warn { background: var(--warn); } .dot.bad { background: var(--bad); }
-  nav { display: flex; flex-wrap: wrap; gap: .2rem 1rem; } nav:not(:empty) { margin-bottom: .8rem; } a { color: var(--accent); }
-  #alerts { margin-bottom: .8rem; } .stale { opacity: .55; }
-  svg { display: block; border-bottom: 1px solid var(--line); } .tile svg { margin: .2rem 0; } td svg { margin-left: auto; } td { vertical-align: middle; } polyline { fill: none; stroke: var(--accent); stroke-width: 1.4; stroke-linejoin: round; }
-  line.mark { stroke: var(--dim); stroke-width: 1.5; } line.promote { stroke: var(--good); } line.back { stroke: var(--bad); }
-  line.zero { stroke: var(--dim); stroke-width: 1; stroke-dasharray: 3 2; }
-  polygon { fill: var(--accent); opacity: .15; }
-  summary { cursor: pointer; color: var(--dim); margin: 1.5rem 0 .3rem; } pre { font-size: 12px; white-space: pre-wrap; }
-</style>
-</head>
-<body>
-<header><span class="dot" id="state" role="img"></span><h1>Skysail</h1><span id="place" class="dim"></span><span id="when" class="dim">connecting …</span></header>
-<nav id="parts"></nav>
-<div id="alerts"></div>
-<div id="known"><div id="applications"></div>
-<div id="promotions"></div>
-<div id="plans"></div>
-<div id="hosts"></div>
-<h2>Processes</h2><div class="card" id="processes"></div></div>
-<h2>Dead letters <small>records that could not be used: kept as they came, each with its cause; what became of one query: <code>skysail story ID</code></small></h2><div class="card" id="letters"></div>
-<details id="figures"><summary>every figure</summary><pre id="all"></pre></details>
-<script>
 const fixed = digits => value => value.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits, signDisplay: "negative" }); // 0, never -0
 const few = value => fixed(value && Math.abs(value) < 10 ? 1 : 0)(value), whole = fixed(0), text = value => value;
 const brief = value => fixed(value < 10 ? 2 : value < 100 ? 1 : 0)(value);
@@ -297,6 +242,3 @@ async function refresh() {
   }
 }
 refresh(); setInterval(() => document.hidden || refresh(), 1000);
-</script>
-</body>
-</html>
