@@ -619,17 +619,16 @@ async def _run(
 
 async def control(common: Shared, stop: asyncio.Event) -> bool:
     """Run the Faust app and the page until `stop`; return whether the app has ended by the deadline."""
+    from deploy.system.page import page_server
     from streams.control.app import create
-    from streams.gateway.server import GatewayServer, Listening
 
     given = common.settings
     if fault := fault_of(given.control.host, given.control.port):
         raise StartError(f"the live page cannot be shown: {fault}; stop that process, or set control.port")
     with tempfile.TemporaryDirectory(prefix="skysail-control-") as folder:
         place = _page(common, Path(folder))
-        app, page = create(place, common.codec)
-        at = given.control
-        server = GatewayServer(page, Listening(at.host, at.port, at.connections, setting="control.connections"))
+        app, state = create(place, common.codec)
+        server = page_server(given, state, Path(folder), common.clock.now_us)
         serving = asyncio.create_task(server.run(stop), name="control.page")  # while Kafka is away, too
         stopping = Stopping(stop)
         try:
@@ -666,12 +665,10 @@ def _page(common: Shared, data: Path) -> ControlOptions:
         bootstrap=given.kafka.bootstrap,
         prefix=given.prefix,
         instance=common.name("control"),
-        host=given.control.host,
         data=data,
         credentials=login,
         member=given.kafka.member,
         redis=store_server(given),
-        names=given.control.names,
         hooks=common.hooks,
         promoting=_promoting(common),
         planning=_planning(common),

@@ -19,13 +19,12 @@ from schemas.records import Report
 from streams.control.carry.guards import measured
 from streams.control.carry.planning import asked
 from streams.control.faust_kafka import FaustTransport
+from streams.control.minutes import Minutes
 from streams.control.page import rivals
 from streams.control.page.outages import fails
 from streams.control.page.visibility import DeploymentSettings, Visibility
 from streams.control.state import ControlState
-from streams.control.web.application import PageApplication, PageParts
 from streams.runtime.metrics import Composer
-from streams.runtime.process.host_names import names
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable
@@ -63,12 +62,10 @@ class ControlOptions:
     bootstrap: str  # host:port[,host:port...]
     prefix: str
     instance: str
-    host: str
     data: Path  # Faust insists on a folder, though the table itself is in memory
     credentials: CredentialsT | None = None
     member: str | None = None  # as `ConsumerSettings.member`
     redis: str = ""  # host:port, or a socket's path: to be shown
-    names: tuple[str, ...] = ()  # of this host, besides its own and its addresses
     hooks: tuple[MetricsHook, ...] = ()
     promoting: Promoting | None = None  # carries candidates on; None = nobody does
     planning: Planning | None = None  # plans hosts; None = there are no pools
@@ -76,17 +73,14 @@ class ControlOptions:
 
 
 class ControlApp(NamedTuple):
-    """Both halves of the role."""
+    """The app, and what it reads, for whoever shows it."""
 
     app: faust.App
-    page: PageApplication
+    state: ControlState
 
 
 def create(options: ControlOptions, codec: Codec) -> ControlApp:
-    """Build the app, and the page that shows what it reads.
-
-    `await app.start()` runs the app on the current loop, `await app.stop()` ends it; a server serves the page.
-    """
+    """Build the app; `await app.start()` runs it on the current loop, `await app.stop()` ends it."""
     app = _bare(options)
     app.transport = FaustTransport(app.conf.broker_consumer, app)
     reports = app.topic(
@@ -94,15 +88,14 @@ def create(options: ControlOptions, codec: Codec) -> ControlApp:
     )
     place = DeploymentSettings(options.prefix, options.instance, options.bootstrap, options.redis)
     live = app.Table("live", key_type=str, partitions=1, help="figures of each process")
-    state = ControlState(live, Visibility(place, _now_us()), options.promoting, options.planning)
+    minutes = Minutes(app.Table("minutes", key_type=str, value_type=str, partitions=1, help="a day, for charts"))
+    state = ControlState(live, Visibility(place, _now_us()), options.promoting, options.planning, minutes)
     _read(app, reports, state, codec)
     _report(app, reports, codec, options, state)
     _listen(app, state)
     _promote(app, state)
     _plan(app, codec, options, state)
-    known = names(options.host, options.names)
-    parts = PageParts(known, lambda: state.shown(_now_us()), lambda: state.is_blind(_now_us()))
-    return ControlApp(app, PageApplication(parts))
+    return ControlApp(app, state)
 
 
 def _bare(options: ControlOptions) -> faust.App:

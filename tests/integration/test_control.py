@@ -13,12 +13,12 @@ from schemas import topics
 from schemas.codec import Codec
 from schemas.records import Report
 from streams.control.app import ControlOptions, create
-from streams.gateway.server import GatewayServer, Listening
 from streams.operators.contract import Emit
 from streams.runtime.clock import SystemClock
 from streams.runtime.kafka.connection import KafkaConnection
 from streams.runtime.kafka.producer import KafkaTransport
-from streams.topology import CONTROL_TABLE
+from streams.topology import CONTROL_MINUTES, CONTROL_TABLE
+from tests import pages
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -69,19 +69,17 @@ class Page:
 @pytest.fixture
 async def page(kafka: Broker, prefix: str, tmp_path: Path) -> AsyncIterator[Page]:
     """Run the app on topics of its own."""
-    kafka.create_topics({f"{prefix}.{topics.REPORTS}": 1, f"{prefix}.{CONTROL_TABLE}": 1})
-    app, shown = create(ControlOptions(kafka.bootstrap, prefix, "control@test", "127.0.0.1", tmp_path), CODEC)
-    server, stop = GatewayServer(shown, Listening("127.0.0.1", 0)), asyncio.Event()
+    kafka.create_topics(
+        {f"{prefix}.{topics.REPORTS}": 1, f"{prefix}.{CONTROL_TABLE}": 1, f"{prefix}.{CONTROL_MINUTES}": 1}
+    )
+    app, state = create(ControlOptions(kafka.bootstrap, prefix, "control@test", tmp_path), CODEC)
     transport = KafkaTransport(KafkaConnection(kafka.bootstrap, prefix), SystemClock())
     await transport.start()
     await app.start()
-    serving = asyncio.create_task(server.run(stop))
     try:
-        yield Page(server.address, transport)
+        async with pages.served(pages.page(state)) as server:
+            yield Page(server.address, transport)
     finally:
-        stop.set()
-        await serving
-        server.close()
         await app.stop()
         await transport.stop()
 
