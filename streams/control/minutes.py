@@ -113,6 +113,10 @@ class Minutes:
         self._fresh.append(mark)
         self._fresh = self._fresh[-MOST_MARKS:]
 
+    def marks(self, since_us: int, now_us: int) -> list[dict[str, object]]:
+        """Return what was done in that time."""
+        return [mark._asdict() for mark in (*self._marks, *self._fresh) if since_us <= mark.time_us <= now_us]
+
     def is_due(self, now_us: int) -> bool:
         """Tell whether a minute has ended that is not kept."""
         return now_us // MINUTE_US - 1 > self._newest
@@ -156,7 +160,7 @@ class Minutes:
             step_s=step * 60.0,
             times=[each * 60 for each in starts],
             columns={name: values for name, values in columns.items() if any(each is not None for each in values)},
-            marks=[mark._asdict() for mark in (*self._marks, *self._fresh) if since_us <= mark.time_us <= now_us],
+            marks=self.marks(since_us, now_us),
         )
 
     def _value(self, name: str, column: array[float], start: int, step: int) -> float | None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from streams.control.figures import Figures, fold, heard_lately, is_silent, status
-from streams.control.history import History
+from streams.control.history import STEP_US, STEPS, History
 from streams.control.minutes import MINUTE_US, figures_of, marks_of
 from streams.control.page import rivals
 from streams.control.page.hosts import heard, host_rows
@@ -86,6 +86,7 @@ class ControlState:
         more = {
             **promotion_rows(self.promoting),
             "plans": plans,
+            "marks": self.minutes.marks(now_us - STEPS * STEP_US, now_us),
             "hosts": host_rows(heard(entry) for entry in entries if not is_silent(entry, now_us)),
         }
         return {**status(entries, now_us), "overview": {**found, **more}}

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _STATIC: Final = "/static/"
+_SHOWN: Final = ("/story/", "/letter/")
 _MOST_FIELDS: Final = 16  # of a query string
 _MOST_MINUTES: Final = 1_440
 
@@ -103,7 +104,8 @@ class PageApplication:
             return await self._told(path, query, headers)
         if path == "/health":  # a restart of this process would mend nothing where Kafka does not answer
             return HttpReply(dumped({"status": "ok", "kafka": "does not answer" if self._parts.is_blind() else "ok"}))
-        name = PAGE if path == "/" else path.removeprefix(_STATIC) if path.startswith(_STATIC) else ""
+        is_page = path == "/" or path.startswith(_SHOWN)  # of one query, of one dead letter
+        name = PAGE if is_page else path.removeprefix(_STATIC) if path.startswith(_STATIC) else ""
         found = self._files.get(name)
         if found is None:
             raise _no_such_page()
