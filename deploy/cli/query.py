@@ -80,7 +80,11 @@ class _QueryOptions(TypedDict):
 @click.command(cls=Verb, epilog=EXAMPLES)
 @click.argument("application")
 @click.option("--input", "text", help="One row as JSON: numbers, a string, or an object with values and dtype.")
-@click.option("--npy", type=click.Path(path_type=Path, exists=True), help="One row in a .npy file; of tensors by name in an .npz file.")
+@click.option(
+    "--npy",
+    type=click.Path(path_type=Path, exists=True),
+    help="One row in a .npy file; tensors by name in an .npz file.",
+)
 @click.option("--context", help="The user, session or region whose policy state decides.")
 @click.option("--features", help="Features for a contextual policy: numbers as a JSON list.")
 @click.option("--slo-ms", type=float, help="Objective of this query, at most the application's max_slo_ms.")
