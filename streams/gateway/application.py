@@ -17,6 +17,7 @@ from streams.gateway.protocol.faults import written
 from streams.gateway.protocol.values import HttpReply, HttpRequest, RequestRefusedError, dumped, weight
 from streams.gateway.routes import Route, Router, door_of
 from streams.gateway.tokens import ALL, may
+from streams.runtime.process.readiness import WAITS_FOR
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -61,6 +62,13 @@ class GatewayParts(NamedTuple):
     version: str = ""
     name: str = ""
     origins: frozenset[str] = frozenset()
+
+    @property
+    def hindrance(self) -> str:
+        """What it waits for before it can ask, as the gauge `waits_for` names it; "" = nothing."""
+        if not self.asking.is_connected:
+            return "kafka"
+        return "" if self.is_ready() else "applications"
 
 
 class GatewayApplication:
@@ -188,9 +196,12 @@ class GatewayApplication:
         if route.what == "server":
             extensions = list(described.EXTENSIONS)
             return HttpReply(dumped({"name": "skysail", "version": parts.version, "extensions": extensions}))
-        is_fine = route.what == "live" or (parts.is_ready() and parts.asking.is_connected)
-        told = {"live": True} if route.what == "live" else {"ready": is_fine}
-        return HttpReply(dumped(told), 200 if is_fine else 503)
+        return HttpReply(dumped({"live": True})) if route.what == "live" else self._readiness()
+
+    def _readiness(self) -> HttpReply:
+        why = self._parts.hindrance
+        told = {"ready": True} if not why else {"ready": False, "reason": f"the gateway {WAITS_FOR[why]}"}
+        return HttpReply(dumped(told), 503 if why else 200)
 
     def _about(self, route: Route, name: str) -> HttpReply:
         catalog = self._parts.catalog

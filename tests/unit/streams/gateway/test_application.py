@@ -95,12 +95,16 @@ async def test_without_kafka_it_is_not_ready_and_says_so() -> None:
     """Live, but not ready; requests are told to come again."""
     there = Served()
     assert (await there.request("GET", "/v2/health/live")).status == 200
+    assert (await there.request("GET", "/health")).json == {"live": True}
     assert (await there.request("GET", "/v2/health/ready")).status == 503
+    waits = await there.request("GET", "/ready")
+    assert (waits.status, waits.json["ready"]) == (503, False)
+    assert "no broker answers" in waits.json["reason"]
     refused = await there.post(INFER, body())
     assert (refused.status, refused.headers[b"retry-after"]) == (503, b"1")
     async with there:
         assert (await there.request("GET", "/v2/health/ready")).status == 200
-        assert (await there.request("GET", "/health")).json == {"ready": True}
+        assert (await there.request("GET", "/ready")).json == {"ready": True}
 
 
 async def test_bodies_are_bounded() -> None:
