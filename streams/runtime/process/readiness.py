@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 # A role reports each second, by the loop that does all its work.
 SILENT_S: Final = 15.0
 _WAITS: Final = "waits_for{what="
+_NO_STORE: Final = "reaches no store: Redis does not answer; see `skysail doctor`"
 # What a role may wait for, by the label of the gauge `waits_for`.
 WAITS_FOR: Final = {
     "models": "waits for its models to be loaded",
@@ -21,6 +22,7 @@ WAITS_FOR: Final = {
     "states": "waits for policy states from the store",
     "topics": "waits to be told which topics it reads",
     "kafka": "waits for Kafka: no broker answers, or topics are missing; see `skysail doctor`",
+    "store": _NO_STORE,
     "partitions": "has no partitions assigned yet",
     "applications": "has not read yet which applications there are",
 }
@@ -62,7 +64,7 @@ def _whys(report: Report) -> Iterator[str]:
             what = name.removeprefix(_WAITS).removesuffix("}")
             yield WAITS_FOR.get(what, f"waits for {what}")
         elif name == "store_away":
-            yield "reaches no store: Redis does not answer; see `skysail doctor`"
+            yield _NO_STORE
         elif name.startswith("model_not_loaded{model="):
             model = name.removeprefix("model_not_loaded{model=").removesuffix("}")
             yield f"can load no version of {model}: see `skysail model show {model}`"

@@ -350,6 +350,8 @@ class RoleLoop:
 
     def _awaited(self) -> str:
         """Return in a word what the role waits for before it can work; "" = nothing."""
+        if self._rebalance.asks_store:
+            return "store"
         if not self.ready.is_set():
             return self._waits_for
         return "kafka" if self._accumulator.stands_still(topics.REPORTS) else ""

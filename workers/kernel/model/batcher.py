@@ -161,14 +161,13 @@ class Batcher(Generic[T]):
         return any(row.order < mark for row in self._queue)
 
     def wait_us(self, rows_at_work: int) -> int:
-        """Return how long a row offered now would wait for its batch, as long as batches usually take (us).
+        """Return how long a row offered now would wait until its batch begins, if batches take what they usually do.
 
         Args:
             rows_at_work: of the batch that is with the model.
         """
         usual, cap = self.learnt.times.usual, max(1, self.cap)
-        full, rest = divmod(len(self._queue), cap)
-        return full * usual(cap) + sum(usual(rows) for rows in (rest, rows_at_work) if rows)
+        return len(self._queue) // cap * usual(cap) + (usual(rows_at_work) if rows_at_work else 0)
 
     def objective(self, now_us: int) -> int:
         """Return how long a batch may take (us).
