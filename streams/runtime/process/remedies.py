@@ -40,6 +40,8 @@ REMEDIES: Final = {
     "store_away": "1: start Redis, or see whether this machine reaches it, `skysail doctor`",
     "store_blocked_partitions": "above 0: a policy state cannot be read, the learner's log names it",
     "store_failures_total": "if it rises: Redis is away or slow, `skysail doctor`",
+    "telemetry_dropped_total": "if it rises: lower telemetry.rate, or see whether the collector takes what comes",
+    "telemetry_let_go_total": "if it rises: more memory by telemetry.held_mib",
     "trace_missed": "if it rises, the recorder is too slow, or Kafka keeps records too shortly",
     "trace_write_failures_total": "if it rises: make room on the disk of record.folder",
     "undecodable_total": "if it rises, somebody writes what is no record: `skysail dlq list --cause undecodable`",
