@@ -36,6 +36,8 @@ _log = logging.getLogger(__name__)
 
 _TYPE, _TOTAL, _CLOSE = b"content-type", b"content-length", (b"connection", b"close")
 _DIGEST_BYTES: Final = 16
+_TRACE: Final = b"traceparent"  # W3C's
+_LONGEST_TRACE: Final = 256
 _LATEST: Final = "latest"  # so Flink 2.3 names the version where its table names none
 # Of a body that was not read to its end: what follows on the connection is not the next request.
 _UNREAD: Final = frozenset({401, 403, 404, 405, 408, 413, 503})
@@ -134,7 +136,7 @@ class GatewayApplication:
         kind = headers.get(_TYPE, b"").partition(b";")[0].strip().lower().decode("latin-1")
         cut = _length(headers.get(open_inference.LENGTH))
         request = HttpRequest(name, body, route.version, kind, cut, given, parts.catalog.takes(name))
-        asked = self._parsed(route, request)
+        asked = _traced(self._parsed(route, request), headers)
         room.become(len(body) + weight(asked.ask))
         if not asked.ask.id:
             return await self._answered(asked, self._drawn_id())
@@ -259,6 +261,14 @@ def _labels(models: Sequence[Model]) -> set[str]:
 
 def _defaults(predictions: Sequence[Prediction]) -> int:
     return sum(prediction.status is Status.DEFAULT for prediction in predictions)
+
+
+def _traced(asked: ParsedRequest, headers: Mapping[bytes, bytes]) -> ParsedRequest:
+    """Return the request with the header of a trace that it belongs to, which its queries carry on."""
+    trace = headers.get(_TRACE)
+    if trace is None or len(trace) > _LONGEST_TRACE:
+        return asked
+    return asked._replace(ask=asked.ask._replace(headers=((_TRACE.decode(), trace),)))
 
 
 def _length(given: bytes | None) -> int | None:

@@ -43,6 +43,7 @@ class FakeTransport:
 
     def __init__(self) -> None:
         self.sent: list[tuple[str, int, bytes, bytes]] = []
+        self.headers: tuple[tuple[str, bytes], ...] = ()
         self.arrivals: asyncio.Queue[Sequence[Record] | Exception] = asyncio.Queue()
         self.answer: Callable[[Query], Prediction | None] = lambda _query: None
         self.closed = False
@@ -53,8 +54,15 @@ class FakeTransport:
         self.arrivals = asyncio.Queue()
         return self.counts or dict.fromkeys(follow, PARTITIONS)
 
-    async def send(self, topic: str, partition: int, records: Sequence[tuple[bytes, bytes]]) -> None:
+    async def send(
+        self,
+        topic: str,
+        partition: int,
+        records: Sequence[tuple[bytes, bytes]],
+        headers: tuple[tuple[str, bytes], ...] = (),
+    ) -> None:
         """Keep the records and answer queries."""
+        self.headers = headers
         for key, value in records:
             self.sent.append((topic, partition, key, value))
             prediction = self.answer(CODEC.decode(Query, value)) if topic == topics.QUERIES else None
@@ -120,6 +128,16 @@ async def test_a_prediction_comes_back_to_its_query(client: Client, transport: F
     assert len(query.reply_token) == 16
     expected = Query(query.query_id, "digits", Tensor.of(row), "ann", NOW_US, 50.0, reply_token=query.reply_token)
     assert query == expected
+
+
+async def test_headers_travel_with_the_query(client: Client, transport: FakeTransport) -> None:
+    """As a trace's does that it belongs to; feedback has none."""
+    transport.answer = _prediction
+    headers = (("traceparent", b"00-1"),)
+    prediction = await client.predict("digits", [1.0], headers=headers)
+    assert transport.headers == headers
+    await client.feedback(prediction, label=3)
+    assert transport.headers == ()
 
 
 @pytest.mark.parametrize(

@@ -4,69 +4,34 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import pytest
 
 from streams.telemetry.export import AT_ONCE, LegQueue
 from streams.telemetry.values import CONVENTIONS, LegContext, TimedLeg
+from tests.collector import receiving
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
 LEG = TimedLeg("predict", LegContext(7, 8), 9, "worker.svc", "svc@1", 10, 30, {"messaging.system.name": "kafka"})
-
-
-class Receiver(BaseHTTPRequestHandler):
-    """Takes OTLP over HTTP; keeps bodies, and answers as it is told."""
-
-    bodies: ClassVar[list[bytes]] = []
-    status: ClassVar[int] = 200
-
-    def do_POST(self) -> None:
-        """Take a request."""
-        self.bodies.append(self.rfile.read(int(self.headers["content-length"])))
-        self.send_response(self.status)
-        self.send_header("content-length", "0")
-        self.end_headers()
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is the library's
-        """Say nothing."""
-
-
-@contextmanager
-def receiving(status: int = 200) -> Iterator[str]:
-    """Run a receiver for a block; gives its endpoint."""
-    Receiver.bodies, Receiver.status = [], status
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Receiver)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/v1/traces"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 def test_a_collector_is_told_what_a_leg_is() -> None:
     """Decoded by OpenTelemetry's own protocol: ids, parent, links, times, whose work it was, and by which names."""
     pytest.importorskip("opentelemetry.sdk", reason="the extra `otel` is not installed")
-    from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
     from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
     from streams.telemetry.otlp import OtlpExporter
 
     batch = LEG._replace(name="batch", at=LegContext(1 << 127, 5), parent_id=0, kind="consumer", links=(LEG.at,))
     other = LEG._replace(at=LegContext(7, 11), role="selection", instance="", fault="deadline")
-    with receiving() as endpoint:
-        exporter = OtlpExporter(endpoint, "shop", "1.2.3")
+    with receiving() as received:
+        exporter = OtlpExporter(received.endpoint, "shop", "1.2.3")
         assert exporter.give([LEG, batch, other])
         exporter.close()
-    (body,) = Receiver.bodies
-    told = ExportTraceServiceRequest.FromString(body).resource_spans
+    told = received.told()
     about = [{one.key: one.value.string_value for one in each.resource.attributes} for each in told]
     names = {(its["service.namespace"], its["service.name"], its.get("service.instance.id")) for its in about}
     assert names == {("shop", "skysail.worker.svc", "svc@1"), ("shop", "skysail.selection", None)}
@@ -90,8 +55,8 @@ def test_a_collector_that_refuses_is_no_fault_of_the_role() -> None:
     pytest.importorskip("opentelemetry.sdk", reason="the extra `otel` is not installed")
     from streams.telemetry.otlp import OtlpExporter
 
-    with receiving(400) as endpoint:
-        exporter = OtlpExporter(endpoint, "shop", "1")
+    with receiving(400) as received:
+        exporter = OtlpExporter(received.endpoint, "shop", "1")
         assert not exporter.give([LEG])
         exporter.close()
 
