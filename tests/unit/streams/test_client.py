@@ -608,7 +608,7 @@ async def test_many_rows_are_asked_together_and_answered_in_order(client: Client
     sends = transport.send
     requests: list[int] = []
 
-    async def send(topic: str, partition: int, records: Sequence[tuple[bytes, bytes]]) -> None:
+    async def send(topic: str, partition: int, records: Sequence[tuple[bytes, bytes]], *_: object) -> None:
         requests.append(len(records))
         await sends(topic, partition, [*records][::-1])
 
@@ -668,7 +668,7 @@ async def test_when_kafka_takes_no_rows_the_others_are_not_tried(client: Client,
     transport.answer = _prediction
     sends = transport.send
 
-    async def send(topic: str, partition: int, records: Sequence[tuple[bytes, bytes]]) -> None:
+    async def send(topic: str, partition: int, records: Sequence[tuple[bytes, bytes]], *_: object) -> None:
         if len(transport.sent) >= 2:
             await asyncio.Event().wait()
         await sends(topic, partition, records)
@@ -704,7 +704,7 @@ async def test_a_row_that_the_topic_refuses_takes_no_answer_from_others(
     transport.answer = lambda query: None if query.query_id == "large" else _prediction(query)
     sends = transport.send
 
-    async def send(topic: str, partition: int, records: Sequence[tuple[bytes, bytes]]) -> None:
+    async def send(topic: str, partition: int, records: Sequence[tuple[bytes, bytes]], *_: object) -> None:
         await sends(topic, partition, records)
         if any(key == b"large" for key, _ in records):
             raise RecordTooLargeError("queries does not take so much")
