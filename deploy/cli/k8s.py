@@ -9,6 +9,7 @@ import yaml
 
 from deploy.cli.common import VerbGroup, config_option
 from deploy.config.configuration import as_given
+from deploy.config.readable import ReadableDumper
 from deploy.k8s import strimzi
 from deploy.k8s.values import values as chart_values
 from deploy.terminal import echo
@@ -25,17 +26,6 @@ skysail k8s strimzi --cluster kafka         topics and users alone, for kubectl 
 _HEAD: Final = (
     "# Written by `skysail k8s values`; write it again when the settings change. Values of your own: another file."
 )
-
-
-class _Dumper(yaml.SafeDumper):  # type: ignore[misc] # PyYAML has no types
-    """Writes a text of several lines as it is."""
-
-    def represent_str(self, data: str) -> Any:
-        """Choose the style of a text."""
-        return self.represent_scalar("tag:yaml.org,2002:str", data, style="|" if "\n" in data else None)
-
-
-_Dumper.add_representer(str, _Dumper.represent_str)
 
 
 @click.group(cls=VerbGroup, epilog=EXAMPLES)
@@ -64,5 +54,5 @@ def _deployment(config: Path | None) -> dict[str, Any]:
 
 
 def _written(documents: Iterable[dict[str, Any]]) -> list[str]:
-    text: str = yaml.dump_all(documents, Dumper=_Dumper, sort_keys=False, width=120)
+    text: str = yaml.dump_all(documents, Dumper=ReadableDumper, sort_keys=False, width=120)
     return text.splitlines()
