@@ -23,7 +23,8 @@ SERVICES: dict[str, dict[str, Any]] = yaml.safe_load((ROOT / "deploy/compose.yam
 ]
 WORKERS = [name for name in SERVICES if name.startswith("worker-")]
 RUNNING = [*(role for role in ROLES if role != "worker"), *WORKERS]
-OURS = sorted(SERVICES.keys() - {"kafka", "redis"})
+MONITORING = ROOT / "deploy" / "monitoring"
+OURS = sorted(SERVICES.keys() - {"kafka", "redis", "prometheus", "grafana"})
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
 
@@ -142,3 +143,39 @@ def test_redis_wants_the_password_that_the_roles_say() -> None:
     assert password.startswith("${REDIS_PASSWORD:?")
     assert SERVICES["redis"]["environment"]["REDISCLI_AUTH"] == password
     assert '--requirepass "$$REDISCLI_AUTH"' in SERVICES["redis"]["command"][-1]
+
+
+@pytest.mark.parametrize(("file", "command"), [("rules.yaml", "rules"), ("dashboard.json", "dashboard")])
+def test_prometheus_and_grafana_are_given_what_the_command_prints(file: str, command: str) -> None:
+    """Who changes a panel or a rule writes it again."""
+    printed = CliRunner().invoke(skysail, ["metrics", command]).output
+    written = (MONITORING / file).read_text(encoding="utf-8")
+    assert written == printed, f"run: skysail metrics {command} > deploy/monitoring/{file}"
+
+
+def test_prometheus_scrapes_every_role_where_it_listens() -> None:
+    """By the names of the services, in the job that the rules look for."""
+    (job,) = yaml.safe_load((MONITORING / "prometheus.yaml").read_text(encoding="utf-8"))["scrape_configs"]
+    (found,) = job["dns_sd_configs"]
+    assert job["job_name"] == "skysail"
+    assert set(found["names"]) == set(RUNNING)
+    for name in RUNNING:
+        settings = load(environment=SERVICES[name]["environment"])
+        assert (settings.metrics.host, settings.metrics.port) == ("0.0.0.0", found["port"])
+
+
+def test_every_file_that_is_mounted_is_there() -> None:
+    """Docker would make a folder of its name; and Grafana asks the Prometheus of this file."""
+    for name in ("prometheus", "grafana"):
+        sources = [volume.split(":") for volume in SERVICES[name]["volumes"] if volume.startswith("./")]
+        assert sources
+        for source, _, how in sources:
+            assert (ROOT / "deploy" / source).is_file()
+            assert how == "ro"
+    (source,) = yaml.safe_load((MONITORING / "grafana.yaml").read_text(encoding="utf-8"))["datasources"]
+    assert source["url"] == "http://prometheus:9090"
+    (provider,) = yaml.safe_load((MONITORING / "dashboards.yaml").read_text(encoding="utf-8"))["providers"]
+    folder = provider["options"]["path"]
+    targets = {volume.split(":")[1] for volume in SERVICES["grafana"]["volumes"]}
+    assert f"{folder}/skysail.json" in targets
+    assert SERVICES["grafana"]["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"] in targets
