@@ -15,6 +15,7 @@ import numpy as np
 from schemas.errors import SchemaError
 from schemas.inputs import MAX_CANDIDATES, as_candidates, as_features
 from schemas.records import Feedback, Tensor
+from streams.gateway.protocol import answers
 from streams.gateway.protocol.values import (
     HttpQuestion,
     HttpReply,
@@ -195,9 +196,8 @@ def _ranked(prediction: Prediction, left: tuple[str, ...]) -> list[tuple[str, fl
         return [(left[place], first[place]) for place in order]
     if decision is None or not decision.chosen:
         reason = prediction.message or prediction.reason or "nothing was decided"
-        raise RequestRefusedError(
-            503 if prediction.reason in {"overloaded", "over_limit"} else 504, f"no ranking: {reason}", 1
-        )
+        status = answers.status_of(prediction)
+        raise RequestRefusedError(status, f"no ranking: {reason}", answers.RETRY_S if status == 503 else 0)
     shares = dict(zip(decision.arms, decision.propensities, strict=True))
     best = decision.arms[decision.chosen[0]]
     rest = sorted((name for name in left if name != best), key=lambda name: -shares.get(name, 0.0))
