@@ -53,7 +53,7 @@ class RankingLoop(NamedTuple):
     is_regression: bool = False  # whether it learns what the reward is, and not what it cost
 
 
-class _Terms(NamedTuple):
+class _HashedTerms(NamedTuple):
     """Features by the places of their names."""
 
     places: NDArray[np.int64]
@@ -129,7 +129,7 @@ def hashed(given: object, width: int) -> tuple[float, ...]:
     return tuple(_summed([_terms(given)], width).tolist())
 
 
-def _terms(given: object) -> _Terms:
+def _terms(given: object) -> _HashedTerms:
     found: list[tuple[int, float]] = []
     for name, value in _leaves(given):
         if isinstance(value, str):
@@ -137,19 +137,19 @@ def _terms(given: object) -> _Terms:
         elif isinstance(value, int | float):  # true is 1
             found.append((crc32(name.encode()), float(value)))
     places, values = zip(*found, strict=True) if found else ((), ())
-    return _Terms(np.array(places, np.int64), np.array(values, np.float64))
+    return _HashedTerms(np.array(places, np.int64), np.array(values, np.float64))
 
 
-def _summed(terms: Sequence[_Terms], width: int) -> NDArray[np.float64]:
+def _summed(terms: Sequence[_HashedTerms], width: int) -> NDArray[np.float64]:
     if not width:
         return np.zeros(0)
     places = np.concatenate([each.places for each in terms]) % width
-    return np.bincount(places, np.concatenate([each.values for each in terms]), width)
+    return np.asarray(np.bincount(places, np.concatenate([each.values for each in terms]), width), np.float64)
 
 
-def _pairs(context: _Terms, action: _Terms) -> _Terms:
+def _pairs(context: _HashedTerms, action: _HashedTerms) -> _HashedTerms:
     places = (context.places[:, None] * _SPREAD ^ action.places) & 0x7FFF_FFFF
-    return _Terms(places.ravel(), np.outer(context.values, action.values).ravel())
+    return _HashedTerms(places.ravel(), np.outer(context.values, action.values).ravel())
 
 
 def _rows(given: object, actions: dict[str, object], left: list[str], width: int) -> NDArray[np.float64]:
