@@ -101,11 +101,11 @@ def load(path: Path | None = None, environment: Mapping[str, str] | None = None)
         raise SettingsError("\n".join(_explain(item, source) for item in error.errors())) from None
     from policies import outside  # with NumPy, which `skysail --help` does without
 
-    outside.allow(settings.policy_code or (() if _is_guarded(settings) else None))
+    outside.allow(settings.policy_code or (() if is_guarded(settings) else None))
     return settings
 
 
-def _is_guarded(settings: Settings) -> bool:
+def is_guarded(settings: Settings) -> bool:
     """Tell whether the broker asks who somebody is, or hides what is said: then not everybody names code."""
     return settings.kafka.properties.get("security_protocol", "PLAINTEXT") != "PLAINTEXT"
 

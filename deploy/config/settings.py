@@ -529,10 +529,27 @@ class Control(Section):
     names: tuple[str, ...] = ()
     """Further names under which browsers may ask for it, such as a proxy's. `localhost`, this host's name and its
     addresses always work."""
+    connections: int = Field(default=200, gt=0)
+    """How many connections there may be. For a further one, that which has been silent longest is closed; where none is
+    silent, the new one gets 503."""
+    tokens: SecretStr | None = None
+    """Who may read records and act; better `tokens_file`, the path of a file with a line for each token: `TOKEN read`
+    for stories, dead letters and logs, `TOKEN act` for actions, too. Without tokens nobody acts, and records are read
+    only where the page listens on this machine alone and the broker asks nobody who they are."""
+    logs: Path | None = None
+    """The folder of the processes' logs, of which the page shows the last lines. `skysail run` sets it."""
     ids_mib: int = Field(default=36, gt=0)
     """How many MiB the ids of observations may take, 27 bytes each. They are remembered for as long as a copy may
     follow. Beyond it the oldest are forgotten, and a copy of such an observation counts twice on the page and in the
     evidence on candidates."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.tokens is not None:
+            from streams.gateway.tokens import BearerTokens
+
+            BearerTokens(self.tokens.get_secret_value())
+        return self
 
 
 class Metrics(Section):

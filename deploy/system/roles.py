@@ -618,7 +618,8 @@ async def _run(
 
 
 async def control(common: Shared, stop: asyncio.Event) -> bool:
-    """Run the Faust app until `stop`; return whether it has ended by the deadline."""
+    """Run the Faust app and the page until `stop`; return whether the app has ended by the deadline."""
+    from deploy.system.page import page_server
     from streams.control.app import create
 
     given = common.settings
@@ -626,11 +627,13 @@ async def control(common: Shared, stop: asyncio.Event) -> bool:
         raise StartError(f"the live page cannot be shown: {fault}; stop that process, or set control.port")
     with tempfile.TemporaryDirectory(prefix="skysail-control-") as folder:
         place = _page(common, Path(folder))
-        app = create(place, common.codec)
-        await app.start()
-        _log.info("control is ready: http://%s:%d/", given.control.host, given.control.port)
+        app, state = create(place, common.codec)
+        server = page_server(given, state, Path(folder), common.clock.now_us)
+        serving = asyncio.create_task(server.run(stop), name="control.page")  # while Kafka is away, too
         stopping = Stopping(stop)
         try:
+            await app.start()
+            _log.info("control is ready: %s/", server.address)
             await app.wait(stop.wait())
         finally:
             # It waits for a broker that is away; nothing of the page is lost.
@@ -640,6 +643,9 @@ async def control(common: Shared, stop: asyncio.Event) -> bool:
                 await place.promoting.stop()
             if place.planning is not None:
                 await place.planning.stop()
+            serving.cancel()
+            await asyncio.wait([serving])
+            server.close()
         if leaving.done():
             leaving.result()
         return leaving.done()
@@ -659,13 +665,10 @@ def _page(common: Shared, data: Path) -> ControlOptions:
         bootstrap=given.kafka.bootstrap,
         prefix=given.prefix,
         instance=common.name("control"),
-        host=given.control.host,
-        port=given.control.port,
         data=data,
         credentials=login,
         member=given.kafka.member,
         redis=store_server(given),
-        names=given.control.names,
         hooks=common.hooks,
         promoting=_promoting(common),
         planning=_planning(common),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from schemas.ids import DRAWN_BITS, query_id
 from schemas.records import Status
+from streams.gateway.asgi import TYPE, sent
 from streams.gateway.bodies import GoneError
 from streams.gateway.protocol import described, mlflow, open_inference, openapi, personalizer, teaching, tensorflow
 from streams.gateway.protocol.faults import written
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_TYPE, _TOTAL, _CLOSE = b"content-type", b"content-length", (b"connection", b"close")
 _DIGEST_BYTES: Final = 16
 _LATEST: Final = "latest"  # so Flink 2.3 names the version where its table names none
 # Of a body that was not read to its end: what follows on the connection is not the next request.
@@ -89,7 +89,7 @@ class GatewayApplication:
         except Exception:  # noqa: BLE001 - the boundary: one request must not end the others
             _log.exception("an error of the gateway itself, at %s %.200s", method, path)
             reply = written(door, RequestRefusedError(500, "an error of the gateway itself; its log tells more"))
-        await _send(
+        await sent(
             send, reply, keeps=is_read or method != "POST" or reply.status not in _UNREAD, has_body=method != "HEAD"
         )
         self._parts.figures.took(door, reply.status, time.perf_counter() - begun)
@@ -124,7 +124,7 @@ class GatewayApplication:
         if route.what == "feedback":
             return await self._told(teaching.parse(body, parts.now_us()), name)
         given = headers.get(b"idempotency-key", b"").decode("latin-1")
-        kind = headers.get(_TYPE, b"").partition(b";")[0].strip().lower().decode("latin-1")
+        kind = headers.get(TYPE, b"").partition(b";")[0].strip().lower().decode("latin-1")
         cut = _length(headers.get(open_inference.LENGTH))
         request = HttpRequest(name, body, route.version, kind, cut, given, parts.catalog.takes(name))
         asked = self._parsed(route, request)
@@ -257,12 +257,3 @@ def _length(given: bytes | None) -> int | None:
     if not given.isdigit() or len(given) > 10:
         raise RequestRefusedError(400, f"{open_inference.LENGTH.decode()} is a number of bytes")
     return int(given)
-
-
-async def _send(send: Send, reply: HttpReply, *, keeps: bool, has_body: bool) -> None:
-    about = [] if reply.status == 204 else [(_TYPE, reply.kind), (_TOTAL, b"%d" % len(reply.body))]
-    headers = [*about, *reply.headers]
-    if not keeps:
-        headers.append(_CLOSE)
-    await send({"type": "http.response.start", "status": reply.status, "headers": headers})
-    await send({"type": "http.response.body", "body": reply.body if has_body else b""})
