@@ -142,7 +142,7 @@ def _reports(state: ControlState, now: int, second: int) -> None:
         }
         counters["joiner@1"] |= {f"joined_total{{application={name}}}": asked * 0.8}
         gauges["selection@1"] |= {
-            f"deployed{{application={name},policy=exp3(eta=0.1)}}": 1.0,
+            f"deployed{{application={name},policy=exp3}}": 1.0,
             f"answer_p50_us{{application={name}}}": 1_400.0,
             f"answer_p99_us{{application={name}}}": 6_100.0,
         }

@@ -57,7 +57,7 @@ def figures_of(view: Overview) -> dict[str, float]:
     found: dict[str, float | None] = {}
     for process in view["processes"]:
         for figure in ("lag", "cpu", "memory_mb"):
-            found[f"{figure}{{process={process['instance']}}}"] = process[figure]  # type: ignore[literal-required]
+            found[f"{figure}{{process={process['instance']}}}"] = process[figure]
     for row in view["applications"]:
         own = f"application={row['name']}"
         for figure in ("rate", "defaults", "late", "loss", "p50_ms", "p99_ms", "joined"):
