@@ -83,7 +83,7 @@ class _QueryOptions(TypedDict):
 @click.option(
     "--npy",
     type=click.Path(path_type=Path, exists=True),
-    help="One row in a .npy file; tensors by name in an .npz file.",
+    help="One row in a .npy file; of tensors by name in an .npz file.",
 )
 @click.option("--context", help="The user, session or region whose policy state decides.")
 @click.option("--features", help="Features for a contextual policy: numbers as a JSON list.")
