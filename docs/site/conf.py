@@ -1,4 +1,4 @@
-"""How `make docs` builds the site. What GitHub shows as plain Markdown is read here as it is: see `reading.py` beside it.
+"""How `make docs` builds the site; `reading.py` beside it reads the pages, which are plain Markdown, as they are.
 
 Sphinx, MyST and Furo: anchors and links are checked, references to Python too; all styles and scripts are files of the
 site, and search runs in the reader's browser.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from reading import INDEX, WHOLE, sections, whole
+from reading import INDEX, sections, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,9 +33,9 @@ def listed(index: str) -> str:
 
 def pages(folder: Path) -> Mapping[str, str]:
     """Return the text of every page by its name, in the order of the first page."""
-    index = (folder / f"{INDEX}.md").read_text(encoding="utf-8")
+    index = text_of(folder, INDEX)
     names = [page.name for found in sections(index).values() for page in found]
-    return {n: whole(WHOLE[n]) if n in WHOLE else (folder / f"{n}.md").read_text(encoding="utf-8") for n in names}
+    return {name: text_of(folder, name) for name in names}
 
 
 def on_finished(app: Sphinx, error: Exception | None) -> None:
@@ -46,5 +46,5 @@ def on_finished(app: Sphinx, error: Exception | None) -> None:
     texts = pages(source)
     for name, text in texts.items():
         (out / f"{name}.md").write_text(text, encoding="utf-8")
-    (out / "llms.txt").write_text(listed((source / f"{INDEX}.md").read_text(encoding="utf-8")), encoding="utf-8")
+    (out / "llms.txt").write_text(listed(text_of(source, INDEX)), encoding="utf-8")
     (out / "llms-full.txt").write_text("\n\n".join(texts.values()), encoding="utf-8")
