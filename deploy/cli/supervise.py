@@ -110,6 +110,8 @@ async def _until_ended(program: Sequence[str], watching: asyncio.Future[Any]) ->
         return status if (status := await ended) >= 0 else _BY_SIGNAL - status
     finally:
         watching.cancel()
+        with suppress(asyncio.CancelledError):
+            await watching
         if child.returncode is None:
             child.terminate()
             await child.wait()
