@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from deploy.cli.common import VerbGroup, json_option, print_json, with_settings
-from deploy.connect.clients import connect_redis
+from deploy.connect.redis_server import connect_redis
 from deploy.terminal import echo
 from streams.runtime.stores.pruning import prune
 

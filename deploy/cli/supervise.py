@@ -16,7 +16,7 @@ from rich.console import Console
 from deploy.config.addresses import connection
 from deploy.config.folder import held
 from deploy.config.settings import Settings
-from deploy.connect.clients import check_redis
+from deploy.connect.redis_server import check_redis
 from deploy.connect.stores import check_file
 from deploy.diagnose.alone import require_alone
 from deploy.errors import DeployError

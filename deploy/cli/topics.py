@@ -12,7 +12,7 @@ from deploy.cli.common import VerbGroup, json_option, print_json, with_settings
 from deploy.config import asyncapi
 from deploy.connect.schema_registry import codec_for
 from deploy.state import desired
-from deploy.state.topics import check, create, mend
+from deploy.state.topics import check, create, mend, usage
 from deploy.terminal import echo
 from streams.checks import SIZE
 from streams.topology import describe
@@ -21,11 +21,13 @@ if TYPE_CHECKING:
     from deploy.config.settings import Settings
 
 
+MIB = 1 << 20
 EXAMPLES = """\
 skysail topics describe                who reads and writes what
 skysail topics create                  create missing topics and partitions
 skysail topics check                   what is wrong and what to do; exit code 1 on a fault
 skysail topics check --mend            set what can be set: sizes, retention, compression, timestamps
+skysail topics usage                   the disk that each topic takes, and how long it keeps what
 skysail topics asyncapi                topics, records and roles as an AsyncAPI 3 document
 """
 
@@ -82,6 +84,27 @@ def check_(settings: Settings, *, mends: bool, as_json: bool) -> None:
             echo(f"{'fault' if finding.fault else 'warning'}: {finding.message}")
         echo("these topics cannot be used as they are" if faults else "all topics can be used")
     sys.exit(1 if faults else 0)
+
+
+@topics.command("usage")
+@json_option
+@with_settings
+def usage_(settings: Settings, *, as_json: bool) -> None:
+    """Show the disk that each topic takes on all brokers, for how long it keeps records, and what it may take.
+
+    `retention_days` and `keep_inputs` set the latter two; `skysail topics check --mend` gives them to what exists.
+    """
+    rows = usage(settings)
+    if as_json:
+        print_json([asdict(row) for row in rows])
+        return
+    width = max((len(row.topic) for row in rows), default=5)
+    echo(f"{'topic':{width}}  {'on disk':>11}  {'kept':>8}  at most")
+    for row in rows:
+        kept = "for good" if row.days is None else f"{row.days:.3g} d"
+        most = "" if row.most is None else f"{row.most / MIB:,.1f} MiB"
+        echo(f"{row.topic:{width}}  {row.bytes / MIB:7,.1f} MiB  {kept:>8}  {most}".rstrip())
+    echo(f"{sum(row.bytes for row in rows) / MIB:,.1f} MiB in all, every copy counted")
 
 
 @topics.command("describe")

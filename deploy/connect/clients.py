@@ -1,4 +1,4 @@
-"""Connections from the settings: one broker for both client libraries, the codec, Redis."""
+"""Connections to the broker from the settings, for both client libraries."""
 
 from __future__ import annotations
 
@@ -9,16 +9,10 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaError, KafkaException
-from redis import Redis, RedisError
-from redis.backoff import NoBackoff
-from redis.exceptions import AuthenticationError
-from redis.retry import Retry
 
-from deploy.config.addresses import connection, properties, redis_url
-from deploy.config.configuration import without_secrets
-from deploy.config.folder import PASSWORD_FILE, STATE
+from deploy.config.addresses import connection, properties
 from deploy.connect.handshake import greet
-from deploy.errors import DeployError, RefusedError
+from deploy.errors import DeployError
 from streams.client import Client
 from streams.runtime.errors import BrokerUnavailableError
 
@@ -147,52 +141,3 @@ def await_broker(settings: Settings) -> None:
             time.sleep(RETRY_S)
         else:
             return
-
-
-def check_redis(settings: Settings, timeout_s: float = TIMEOUT_S) -> str:
-    """Return the version of the Redis that answers within `timeout_s`.
-
-    Raises:
-        Unreachable: none does.
-        RefusedError: it wants a password, or another one.
-    """
-    with connect_redis(settings, timeout_s) as client:
-        return str(client.info("server")["redis_version"])
-
-
-def redis_eviction(settings: Settings, timeout_s: float = TIMEOUT_S) -> str:
-    """Return Redis's `maxmemory-policy`; empty if it is unknown.
-
-    Raises:
-        Unreachable: none answers.
-    """
-    with connect_redis(settings, timeout_s) as client:
-        return str(client.info("memory").get("maxmemory_policy", ""))
-
-
-@contextmanager
-def connect_redis(settings: Settings, timeout_s: float = TIMEOUT_S) -> Iterator[Redis]:
-    """Connect to the deployment's Redis, for as long as the block lasts.
-
-    Raises:
-        Unreachable: it does not answer, inside the block.
-    """
-    once = Retry(NoBackoff(), 0)
-    client = Redis.from_url(redis_url(settings), socket_timeout=timeout_s, socket_connect_timeout=timeout_s, retry=once)
-    try:
-        yield client
-    except AuthenticationError:
-        message = (
-            f"Redis at {without_secrets(settings.redis.url)} wants a password (or another one): set"
-            " redis.password_file. If `skysail redis start` started it in another folder, that is FOLDER/"
-            f"{STATE / 'redis' / PASSWORD_FILE}"
-        )
-        raise RefusedError(message) from None
-    except RedisError as error:
-        message = (
-            f"no Redis answers at {without_secrets(settings.redis.url)} ({without_secrets(str(error))}); start one with"
-            " `skysail redis start`, or set redis.url in skysail.yaml or SKYSAIL_REDIS__URL"
-        )
-        raise Unreachable(message) from None
-    finally:
-        client.close()

@@ -9,7 +9,8 @@ from urllib.parse import urlsplit
 
 from deploy.config.configuration import doubts, without_secrets
 from deploy.config.folder import STATE
-from deploy.connect.clients import Unreachable, admin, check_redis, redis_eviction
+from deploy.connect.clients import Unreachable, admin
+from deploy.connect.redis_server import check_redis, redis_eviction
 from deploy.connect.stores import check_file
 from deploy.diagnose.doctor import Check, Level
 from deploy.errors import RefusedError, StartError

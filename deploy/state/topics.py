@@ -2,27 +2,48 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from deploy.connect.clients import admin
+from deploy.config.addresses import connection
+from deploy.connect.clients import admin, answering
 from deploy.errors import StartError
 from schemas import topics as names
 from streams import checks
 from streams.checks import ASKED
 from streams.runtime.kafka import admin as kafka_admin
+from streams.runtime.kafka import disk
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from deploy.config.settings import Settings
-    from streams.checks import Finding
+    from streams.checks import Finding, Found
     from streams.topology import Topology
 
 _log = logging.getLogger(__name__)
 
 LOOK_S = 0.25
+DAY_MS = 86_400_000
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What one topic takes, and may take.
+
+    Attributes:
+        bytes: on the disks of all brokers, every copy counted.
+        days: records are kept so long; None: without an end.
+        most: bytes that it may take, every copy counted; None: no bound but the days.
+    """
+
+    topic: str
+    bytes: int
+    days: float | None
+    most: int | None
 
 
 def partition_counts(settings: Settings, *, outside: bool = False) -> dict[str, int]:
@@ -113,3 +134,31 @@ def require(settings: Settings, topology: Topology) -> None:
     for finding in findings:
         if finding.aspect != "replication" or settings.replication > 1:
             _log.warning("%s", finding.message)
+
+
+def usage(settings: Settings) -> list[Usage]:
+    """Return what each of this deployment's topics takes on disk, the largest first.
+
+    Raises:
+        Unreachable: no broker answers, or it does not tell (an embedded one does not).
+    """
+    counts = {f"{settings.prefix}.{name}": count for name, count in partition_counts(settings).items()}
+    with answering(settings):
+        taken = asyncio.run(disk.sizes(connection(settings), counts))
+        found = kafka_admin.find(admin(settings), counts)
+    rows = [
+        Usage(
+            name.removeprefix(f"{settings.prefix}."),
+            taken[name],
+            None if (ms := _bound(topic, "retention.ms")) is None else ms / DAY_MS,
+            None if (each := _bound(topic, "retention.bytes")) is None else each * topic.partitions * topic.replicas,
+        )
+        for name, topic in found.items()
+    ]
+    return sorted(rows, key=lambda row: (-row.bytes, row.topic))
+
+
+def _bound(topic: Found, name: str) -> int | None:
+    """Return the value of a topic's property, None where it sets no bound: Kafka says -1, or cleans by key alone."""
+    value = int(topic.config.get(name, -1))
+    return None if value < 0 or topic.config.get("cleanup.policy") == "compact" else value

@@ -13,7 +13,7 @@ import pytest
 import redis
 
 from deploy.config.settings import Settings
-from deploy.connect.clients import check_redis
+from deploy.connect.redis_server import check_redis
 from deploy.diagnose.doctor import Level
 from deploy.diagnose.servers import check_redis_answers
 from deploy.errors import RefusedError

@@ -20,7 +20,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its 
 
 from deploy.cli import skysail
 from deploy.config import configuration
-from deploy.config.settings import Settings
+from deploy.config.settings import KeepInputs, Settings
 from deploy.connect.clients import librdkafka
 from deploy.connect.schema_registry import codec_for
 from deploy.errors import MissingError, StartError
@@ -125,6 +125,28 @@ def test_the_check_tells_faults_from_warnings(settings: Settings, tmp_path: Path
     assert told["findings"][0]["aspect"] == "message.timestamp.type"
     assert told["findings"][0]["topics"] == [topics.OBSERVATIONS]
     assert {finding["fault"] for finding in told["findings"][1:]} == {False}
+
+
+def test_what_a_topic_takes_on_disk_is_told_beside_its_bounds(settings: Settings, tmp_path: Path) -> None:
+    """A mebibyte written is a mebibyte more; days and bytes are those that the settings ask for."""
+    asked = settings.model_copy(update={"keep_inputs": KeepInputs(days=30, gib=8)})
+    deployed_topics.create(asked, desired.build(asked, {}))
+    before = {row.topic: row for row in deployed_topics.usage(asked)}
+    assert before[topics.QUERIES].days == 30
+    assert before[topics.QUERIES].most == 8 << 30
+    assert before[topics.APPLICATIONS].days is None
+
+    producer = Producer({**librdkafka(asked), "linger.ms": 0})
+    producer.produce(f"{asked.prefix}.{topics.QUERIES}", key=b"k", value=os.urandom(1 << 19))
+    producer.produce(f"{asked.prefix}.{topics.QUERIES}", key=b"k", value=os.urandom(1 << 19))
+    producer.flush(10)
+    grown = deployed_topics.usage(asked)[0]
+    assert grown.topic == topics.QUERIES
+    assert 1 << 20 <= grown.bytes - before[topics.QUERIES].bytes < (1 << 20) + 4096
+
+    told = invoke(asked, tmp_path, "topics", "usage").output
+    assert "queries" in told.splitlines()[1]
+    assert "30 d  8,192.0 MiB" in told.splitlines()[1]
 
 
 def test_topics_that_were_created_without_settings_are_mended_by_one_command(

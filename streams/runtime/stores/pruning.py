@@ -9,8 +9,6 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from redis.exceptions import RedisError
-
 from streams.runtime.errors import StoreUnavailableError
 
 if TYPE_CHECKING:
@@ -67,6 +65,8 @@ def prune(client: Redis, prefix: str, partitions: Iterable[int], older_than_s: f
     Raises:
         StoreUnavailableError: Redis does not answer.
     """
+    from redis.exceptions import RedisError  # the store without a server shares `Pruned`, and needs no Redis
+
     script = client.register_script(_PRUNE)
     hour = int(time.time() // 3600)
     limit = int((time.time() - older_than_s) // 3600)
