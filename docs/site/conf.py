@@ -28,6 +28,7 @@ extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 source_suffix = {".md": "markdown"}
 exclude_patterns = ["site"]
 nitpicky = True
+smartquotes = False  # options begin with two signs
 # Names of the standard library and of other packages: their sites cannot be asked while this one is built.
 nitpick_ignore_regex = [("py:.*", r"(?!skysail\.).*")]
 suppress_warnings = ["myst.header"]  # pages of figures begin at the third level

@@ -7,6 +7,7 @@ message holds a name or a number are shown as `…`.
 from __future__ import annotations
 
 import ast
+import functools
 from collections import defaultdict
 from itertools import product
 from math import prod
@@ -233,6 +234,7 @@ def _joined(parts: list[set[str]]) -> set[str]:
     return {"".join(one) for one in product(*few)} if prod(map(len, few)) <= _FEW * _FEW else set()
 
 
+@functools.cache
 def messages() -> Mapping[str, set[str]]:
     """Return the texts of the product by the exception that has them."""
     sources = [ROOT / "skysail.py", *(f for package in PACKAGES for f in sorted((ROOT / package).rglob("*.py")))]

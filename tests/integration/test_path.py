@@ -44,7 +44,7 @@ def test_the_path_is_as_its_pages_say(folder: Path, kafka: Broker, prefix: str) 
     typed += [
         "skysail app apply",
         "skysail app show digits",
-        "skysail evaluate --live digits --policy always:forest --force",
+        "skysail evaluate --live digits --policy always:forest --window 1 --force",
     ]
     (folder / "typed.sh").write_text("set -ex\n" + "\n".join(typed))
     ours = {"SKYSAIL_KAFKA__BOOTSTRAP": kafka.bootstrap, "SKYSAIL_PREFIX": prefix, "SKYSAIL_STORE": "embedded"}
@@ -64,6 +64,7 @@ def test_the_path_is_as_its_pages_say(folder: Path, kafka: Broker, prefix: str) 
     ):
         assert words in said, said
     assert re.search(r"policy +thompson", said), said
+    assert "candidate - served, paired" in said, said
 
 
 def test_a_program_that_fails_says_so_by_its_exit_status(folder: Path, kafka: Broker, prefix: str) -> None:

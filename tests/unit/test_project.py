@@ -117,6 +117,21 @@ def test_the_changelog_tells_of_this_version() -> None:
     assert PROJECT["project"]["version"] in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 
 
+def test_the_changelog_keeps_its_form() -> None:
+    """Release notes are cut out of it by these headings: those of Keep a Changelog."""
+    heads = re.findall(r"^(##+) (.*)$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+    kinds = {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
+    assert {words for level, words in heads if level == "###"} <= kinds
+    versions = [words for level, words in heads if level == "##"]
+    assert versions[0].startswith("[Unreleased]") or re.match(r"\[\d+\.\d+\.\d+\] - \d{4}-\d\d-\d\d$", versions[0])
+
+
+def test_readme_is_one_short_page() -> None:
+    """What is longer stands in docs/; the pictures are small."""
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 120
+    assert all((ROOT / "docs" / name).stat().st_size < 150_000 for name in ("demo.svg", "page.png"))
+
+
 def test_the_files_that_ci_names_are_there() -> None:
     """A test that was moved is found where the log says."""
     named = re.findall(r"\btests/\S+\.py\b", (ROOT / ".ci/run").read_text(encoding="utf-8"))

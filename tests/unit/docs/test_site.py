@@ -81,11 +81,20 @@ def test_commands_are_all_there(site: Any) -> None:
 
 
 @pytest.mark.timeout(300)
-def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
-    """Every link, anchor and name leads somewhere; the same as `make docs`, but for writing the files."""
+def test_the_site_is_built_without_a_warning_and_asks_no_other_host(tmp_path: Path) -> None:
+    """As by `make docs`: links, anchors and names lead somewhere, and a reader without a network misses nothing."""
     pytest.importorskip("furo", reason="needs the extra `docs`")
     pytest.importorskip("myst_parser", reason="needs the extra `docs`")
-    command = [sys.executable, "-m", "sphinx", "--conf-dir", "docs/site", "--builder", "dummy", "--fail-on-warning"]
-    command += ["--keep-going", "--quiet", "docs", str(tmp_path)]
+    command = [sys.executable, "-m", "sphinx", "--conf-dir", "docs/site", "--builder", "html", "--fail-on-warning"]
+    command += ["--keep-going", "--quiet", "--doctree-dir", str(tmp_path / "trees"), "docs", str(tmp_path / "site")]
     built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stderr
+    pages = {path.name: path.read_text(encoding="utf-8") for path in (tmp_path / "site").glob("*.html")}
+    assert {"index.html", "errors.html", "commands.html", "api.html", "settings.html", "search.html"} <= {*pages}
+    loaded = re.compile(r"<(?:script|img|iframe|link)\b[^>]*?(?:src|href)=\"((?:https?:)?//[^\"]+)")
+    assert {name: found for name, text in pages.items() if (found := loaded.findall(text))} == {}
+    styles = "".join(path.read_text(encoding="utf-8") for path in (tmp_path / "site" / "_static").rglob("*.css"))
+    assert re.findall(r"(?:url\(|@import )['\"]?(?:https?:)?//[^)]*", styles) == []
+    assert 'id="skysail.package_sklearn"' in pages["api.html"]
+    assert (tmp_path / "site" / "llms-full.txt").stat().st_size > 100_000
+    assert "unmatch" in (tmp_path / "site" / "searchindex.js").read_text(encoding="utf-8")
