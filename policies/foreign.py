@@ -11,6 +11,7 @@ from typing import Final
 
 MOST: Final = 400  # characters of what is told of an error
 _RAISE: Final = dis.opmap["RAISE_VARARGS"]
+_OWN: Final = frozenset({"OutputError", "HungError", "PackageError", "DeadlyError", "WorkerError"})  # of `workers`
 _handles: list[bool] = []  # that this process does, if it has said so
 
 
@@ -23,6 +24,22 @@ def told(error: BaseException, lines: int | None = None) -> str:
         return text.encode(errors="backslashreplace").decode()[:MOST]  # half a letter would end a log, and any record
     except BaseException:  # noqa: BLE001 - its `__str__` may raise anything, too
         return f"{type.__dict__['__name__'].__get__(type(error))}, which does not say why"
+
+
+def discreet(text: str) -> str:
+    """Return what `told` gave without the error's own words, which may quote an input: for logs and figures.
+
+    The words go where the input itself goes: with the answer. What this project says of an error stays.
+
+    Examples:
+        >>> discreet("ValueError: could not convert string to float: 'Alice'")
+        'ValueError; its answer says the words'
+        >>> discreet("OutputError: 1 answers for 2 rows")
+        'OutputError: 1 answers for 2 rows'
+    """
+    name, colon, _ = text.partition(": ")
+    is_strangers = colon and name.isidentifier() and name not in _OWN
+    return f"{name}; its answer says the words" if is_strangers else text
 
 
 def handles_interrupts(*, does: bool = True) -> None:

@@ -31,9 +31,10 @@ DEAD_LETTER_ROOM = 2
 MAX_CONTEXT_BYTES = 127
 # Between application and context in a state's name: contexts in the application's partition, or in all partitions.
 TOGETHER, SPREAD = "/", ":"
-# The changelog of the control page's table, as Faust names it. It is created with the other topics, so that Faust needs
-# no right to create one.
+# The changelogs of the control role's tables, as Faust names them: figures of processes, and the minutes of a day for
+# charts. They are created with the other topics, so that Faust needs no right to create one.
 CONTROL_TABLE = "control-live-changelog"
+CONTROL_MINUTES = "control-minutes-changelog"
 _CONFIG = (topics.APPLICATIONS, topics.MODELS)
 # What replay and evaluation need: what was asked and answered, what became of it, and under which settings.
 RECORDED = (
@@ -235,6 +236,7 @@ def _slow() -> tuple[Topic, ...]:
     return (
         Topic(topics.REPORTS, "Report", "instance", 1, retention_ms=HOUR_MS),
         Topic(CONTROL_TABLE, "JSON", "instance", 1, "compact"),
+        Topic(CONTROL_MINUTES, "JSON", "minute of the day", 1, "compact"),
         Topic(topics.CANDIDATES, "Candidate", "kind/name", 1, "compact"),
         Topic(topics.PROMOTIONS, "Promotion", "kind/name", 1, retention_ms=365 * DAY_MS),
         Topic(topics.PROFILES, "Profile", "model", 1, "compact"),
@@ -321,6 +323,7 @@ def _nodes(models: tuple[str, ...], hosts: Mapping[str, tuple[str, ...]]) -> tup
             follows=(*_CONFIG, topics.PREDICTIONS),
         ),
         Node("record", consumes=(), produces=(topics.REPORTS,), follows=RECORDED),
+        _telemetry(models),
         _control(),
     )
 
@@ -359,12 +362,17 @@ def _host(pool: str, models: tuple[str, ...]) -> Node:
     )
 
 
+def _telemetry(models: tuple[str, ...]) -> Node:
+    read = (topics.PREDICTIONS, topics.MODEL_PREDICTIONS, topics.OBSERVATIONS, *map(topics.model_queries, models))
+    return Node("telemetry", consumes=(), produces=(topics.REPORTS,), follows=(topics.MODELS, *read))
+
+
 def _control() -> Node:
     return Node(
         "control",
         consumes=(topics.REPORTS,),
         # A candidate's steps change what is wanted.
-        produces=(topics.REPORTS, CONTROL_TABLE, topics.PROMOTIONS, topics.PLAN, *_CONFIG),
+        produces=(topics.REPORTS, CONTROL_TABLE, CONTROL_MINUTES, topics.PROMOTIONS, topics.PLAN, *_CONFIG),
         follows=(topics.CANDIDATES, topics.PROMOTIONS, topics.OBSERVATIONS, topics.PROFILES, topics.PLAN, *_CONFIG),
         group="control",
     )

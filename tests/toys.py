@@ -101,6 +101,14 @@ def moody(rows: Sequence[str]) -> list[str]:
     return list(rows)
 
 
+def telling(rows: Sequence[str]) -> list[str]:
+    """Answer each text with itself; raise what names the text, as numpy and scikit-learn do, if it wants to."""
+    for row in rows:
+        if "raise" in row:
+            raise ValueError(f"could not convert string to float: {row!r}")
+    return list(rows)
+
+
 def whereabouts(rows: Sequence[str]) -> list[str]:
     """Answer a text with the process that does it."""
     return [f"{row} {os.getpid()}" for row in rows]

@@ -23,7 +23,7 @@ PREDICTIONS_DAYS = 7.0  # as the topology keeps them
 NAME_PATTERN = r"^[a-z0-9][a-z0-9-]{0,62}$"
 
 Role: TypeAlias = Literal[
-    "selection", "joiner", "learner", "mapping", "worker", "host", "control", "record", "gateway"
+    "selection", "joiner", "learner", "mapping", "worker", "host", "control", "record", "gateway", "telemetry"
 ]  # fmt: skip
 # That run unless told otherwise; `mapping` does only where an application has topics of others.
 ROLES: tuple[Role, ...] = ("selection", "joiner", "learner", "mapping", "worker", "control")
@@ -529,10 +529,27 @@ class Control(Section):
     names: tuple[str, ...] = ()
     """Further names under which browsers may ask for it, such as a proxy's. `localhost`, this host's name and its
     addresses always work."""
+    connections: int = Field(default=200, gt=0)
+    """How many connections there may be. For a further one, that which has been silent longest is closed; where none is
+    silent, the new one gets 503."""
+    tokens: SecretStr | None = None
+    """Who may read records and act; better `tokens_file`, the path of a file with a line for each token: `TOKEN read`
+    for stories, dead letters and logs, `TOKEN act` for actions, too. Without tokens nobody acts, and records are read
+    only where the page listens on this machine alone and the broker asks nobody who they are."""
+    logs: Path | None = None
+    """The folder of the processes' logs, of which the page shows the last lines. `skysail run` sets it."""
     ids_mib: int = Field(default=36, gt=0)
     """How many MiB the ids of observations may take, 27 bytes each. They are remembered for as long as a copy may
     follow. Beyond it the oldest are forgotten, and a copy of such an observation counts twice on the page and in the
     evidence on candidates."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.tokens is not None:
+            from streams.gateway.tokens import BearerTokens
+
+            BearerTokens(self.tokens.get_secret_value())
+        return self
 
 
 class Metrics(Section):
@@ -546,6 +563,18 @@ class Metrics(Section):
     port: int = Field(default=0, ge=0, lt=65536)
     """The first port; 0 = none. `skysail run` gives each of its processes the next port, in the order of `roles`,
     workers last by model name. A role that is started by itself takes this port."""
+
+
+class Telemetry(Section):
+    """The role `telemetry`: where the time of sampled queries goes, for OpenTelemetry. It does not run by default."""
+
+    endpoint: str = ""
+    """Where a collector takes OTLP over HTTP, with the path: `http://127.0.0.1:4318/v1/traces`. Default: as
+    OpenTelemetry's variables `OTEL_EXPORTER_OTLP_...` say, which may name headers and certificates too."""
+    rate: float = Field(default=0.01, ge=0, le=1)
+    """The share of the queries without a header `traceparent` that are sampled. With a header its flag decides."""
+    held_mib: int = Field(default=64, gt=0)
+    """The memory for the last record batches, in which the legs of sampled queries are looked for."""
 
 
 class SourceSettings(Section):
@@ -744,6 +773,7 @@ class Settings(Section):
     gateway: GatewaySection = GatewaySection()
     keep_inputs: KeepInputs = KeepInputs()
     metrics: Metrics = Metrics()
+    telemetry: Telemetry = Telemetry()
     hosts: dict[Name, HostSection] = Field(default_factory=dict)
     """Pools of models that share a process each, by name. `skysail run` makes one by itself, `others`, where more than
     8 models of an application would each get a process (docs/hosts.md)."""

@@ -51,7 +51,7 @@ def spawn(argv: Sequence[str], *, log: Path, env: Mapping[str, str] | None = Non
         umask: Of the child; by default this process's own.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
-    full = [sys.executable, "-I", "-S", _TETHER, str(os.getpid()), *argv]
+    full = tethered(argv)
 
     def start() -> ChildProcess:
         with log.open("ab") as sink:
@@ -70,6 +70,11 @@ def spawn(argv: Sequence[str], *, log: Path, env: Mapping[str, str] | None = Non
     future: Future[ChildProcess] = Future()
     _spawner(os.getpid()).put((start, future))
     return future.result()
+
+
+def tethered(argv: Sequence[str]) -> list[str]:
+    """Return how a program is started so that it is killed when the thread that starts it ends."""
+    return [sys.executable, "-I", "-S", _TETHER, str(os.getpid()), *argv]
 
 
 def stop(process: ChildProcess, grace_s: float = 10.0) -> int:

@@ -367,6 +367,8 @@ class System:
         path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
         member = self._member if number == 1 else f"{self._member}-{number}"
         own = {"PYTHONPATH": path, "SKYSAIL_KAFKA__MEMBER": member, "SKYSAIL_KAFKA__LEAVE": "true"} | self._environment
+        if PAGE in process.roles and self._settings.control.logs is None:
+            own["SKYSAIL_CONTROL__LOGS"] = str(self._logs.resolve())
         if name in self.metrics_ports:
             own["SKYSAIL_METRICS__PORT"] = str(self.metrics_ports[name])
         return Child(name, tuple(argv), self.log(name), own)

@@ -33,7 +33,7 @@ from streams import topology
 from streams.columns.fronts import Fronted, before_joiner, before_learner, before_selection
 from streams.runtime.clock import SystemClock
 from streams.runtime.kafka.consumer import ConsumerSettings, KafkaConsumer
-from streams.runtime.kafka.fast.whole_batches import records_of
+from streams.runtime.kafka.fast.whole_batches import records_of, sound_records_of
 from streams.runtime.kafka.log_reader import KafkaBroadcast, KafkaPositions, KafkaRecent
 from streams.runtime.kafka.planned import planned
 from streams.runtime.kafka.producer import KafkaTransport
@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from streams.runtime.role.loop import RoleLoop
     from streams.runtime.stores.base import FeatureStore, StateStore
     from streams.runtime.stores.redis import RedisFeatures
+    from streams.telemetry.role import TelemetryRole
     from streams.topology import Node
     from workers.packages.disk_cache import DiskCache
     from workers.runner import Worker
@@ -307,6 +308,30 @@ def record(common: Shared) -> RecordRole:
     return RecordRole(recorder, reporting, writer.close)
 
 
+def telemetry(common: Shared) -> TelemetryRole:
+    """Build the role that shows the legs of sampled queries to OpenTelemetry."""
+    from streams.runtime.kafka.log_reader import KafkaTail
+    from streams.telemetry.export import LegQueue
+    from streams.telemetry.kernel import LegReader
+    from streams.telemetry.otlp import OtlpExporter
+    from streams.telemetry.role import TelemetryParts, TelemetryRole
+
+    given, kafka = common.settings.telemetry, common.kafka
+    exporter = OtlpExporter(given.endpoint, common.settings.prefix, VERSION)
+    parts = TelemetryParts(
+        LegReader(common.codec, sound_records_of, kafka.real, given.rate, given.held_mib << 20),
+        LegQueue(exporter.give),
+        lambda read: KafkaTail(kafka, read, frozenset(read)),
+        lambda: KafkaBroadcast(kafka, (topics.MODELS,)),
+        common.transport,
+        common.codec.encode,
+        common.clock.now_us,
+        exporter.close,
+    )
+    tells = common.tells_process("telemetry")
+    return TelemetryRole(common.name("telemetry"), parts, common.hooks, tells_process=tells)
+
+
 def gateway(common: Shared) -> GatewayRole:
     """Build the role that serves HTTP.
 
@@ -385,6 +410,7 @@ def _client(common: Shared) -> Client:
 
 BUILDERS: Mapping[str, Callable[[Shared], Runnable]] = {
     "joiner": joiner, "learner": learner, "mapping": mapping, "record": record, "gateway": gateway,
+    "telemetry": telemetry,
 }  # fmt: skip
 
 
@@ -618,7 +644,8 @@ async def _run(
 
 
 async def control(common: Shared, stop: asyncio.Event) -> bool:
-    """Run the Faust app until `stop`; return whether it has ended by the deadline."""
+    """Run the Faust app and the page until `stop`; return whether the app has ended by the deadline."""
+    from deploy.system.page import page_server
     from streams.control.app import create
 
     given = common.settings
@@ -626,11 +653,13 @@ async def control(common: Shared, stop: asyncio.Event) -> bool:
         raise StartError(f"the live page cannot be shown: {fault}; stop that process, or set control.port")
     with tempfile.TemporaryDirectory(prefix="skysail-control-") as folder:
         place = _page(common, Path(folder))
-        app = create(place, common.codec)
-        await app.start()
-        _log.info("control is ready: http://%s:%d/", given.control.host, given.control.port)
+        app, state = create(place, common.codec)
+        server = page_server(given, state, Path(folder), common.clock.now_us)
+        serving = asyncio.create_task(server.run(stop), name="control.page")  # while Kafka is away, too
         stopping = Stopping(stop)
         try:
+            await app.start()
+            _log.info("control is ready: %s/", server.address)
             await app.wait(stop.wait())
         finally:
             # It waits for a broker that is away; nothing of the page is lost.
@@ -640,6 +669,9 @@ async def control(common: Shared, stop: asyncio.Event) -> bool:
                 await place.promoting.stop()
             if place.planning is not None:
                 await place.planning.stop()
+            serving.cancel()
+            await asyncio.wait([serving])
+            server.close()
         if leaving.done():
             leaving.result()
         return leaving.done()
@@ -659,13 +691,10 @@ def _page(common: Shared, data: Path) -> ControlOptions:
         bootstrap=given.kafka.bootstrap,
         prefix=given.prefix,
         instance=common.name("control"),
-        host=given.control.host,
-        port=given.control.port,
         data=data,
         credentials=login,
         member=given.kafka.member,
         redis=store_server(given),
-        names=given.control.names,
         hooks=common.hooks,
         promoting=_promoting(common),
         planning=_planning(common),

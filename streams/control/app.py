@@ -1,19 +1,17 @@
-"""The Faust app: folds `reports` into a table and serves the page and `/api/status`.
+"""The Faust app of the slow loops: folds `reports` into a table, and judges candidates and plans hosts by timers.
 
-Faust is good at this, and may lose a tick here: no decision depends on `<prefix>.control`. Its own web views are off,
-because they would show table data and topology to anybody who reaches the port.
+Faust is good at this, and may lose a tick here: no decision depends on `<prefix>.control`. Its web server is off. The
+page is served by the server of the gateway (`streams.control.web`), which is bounded, and shows no tables.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
 import faust
-from faust.web.drivers.aiohttp import Web
 
 from schemas import topics
 from schemas.errors import DecodeError
@@ -21,25 +19,19 @@ from schemas.records import Report
 from streams.control.carry.guards import measured
 from streams.control.carry.planning import asked
 from streams.control.faust_kafka import FaustTransport
-from streams.control.figures import Figures, fold, heard_lately, is_silent, status
-from streams.control.history import History
+from streams.control.minutes import Minutes
 from streams.control.page import rivals
-from streams.control.page.host_guard import guard, headers, runner
-from streams.control.page.hosts import heard, host_rows
 from streams.control.page.outages import fails
-from streams.control.page.overview import overview
-from streams.control.page.promotion_rows import promotion_rows
-from streams.control.page.report_filter import make_room, sound
 from streams.control.page.visibility import DeploymentSettings, Visibility
+from streams.control.state import ControlState
 from streams.runtime.metrics import Composer
-from streams.runtime.process.host_names import names
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterable, MutableMapping
+    from collections.abc import AsyncIterable
+    from pathlib import Path
 
     from faust.types import TopicT
     from faust.types.auth import CredentialsT
-    from faust.web import Request, Response, View
 
     from schemas.codec import Codec
     from streams.control.carry.planning import Planning
@@ -48,7 +40,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-PAGE = Path(__file__).with_name("page.html")
 # One process, one partition, a report a second from each process: nothing here needs to be large.
 STREAM_BUFFER = 64
 REPORT_EVERY_S = 1.0
@@ -58,8 +49,6 @@ LISTEN_EVERY_S = 2.0
 PROMOTE_EVERY_S = 2.0
 # How often it is looked whether hosts are to be planned anew.
 PLAN_EVERY_S = 2.0
-# Pages that ask at once get the same answer.
-SAME_US = 500_000
 # As for the other roles; Faust's default of a minute would mean a minute without figures after a crash.
 SESSION_S, HEARTBEAT_S = 10.0, 2.0
 # Folding a few reports again after a crash changes nothing, and each commit costs Faust a table for its DEBUG log.
@@ -73,20 +62,24 @@ class ControlOptions:
     bootstrap: str  # host:port[,host:port...]
     prefix: str
     instance: str
-    host: str
-    port: int
     data: Path  # Faust insists on a folder, though the table itself is in memory
     credentials: CredentialsT | None = None
     member: str | None = None  # as `ConsumerSettings.member`
     redis: str = ""  # host:port, or a socket's path: to be shown
-    names: tuple[str, ...] = ()  # of this host, besides its own and its addresses
     hooks: tuple[MetricsHook, ...] = ()
     promoting: Promoting | None = None  # carries candidates on; None = nobody does
     planning: Planning | None = None  # plans hosts; None = there are no pools
     tells_process: bool = True  # its reports tell CPU and memory of the process
 
 
-def create(options: ControlOptions, codec: Codec) -> faust.App:
+class ControlApp(NamedTuple):
+    """The app, and what it reads, for whoever shows it."""
+
+    app: faust.App
+    state: ControlState
+
+
+def create(options: ControlOptions, codec: Codec) -> ControlApp:
     """Build the app; `await app.start()` runs it on the current loop, `await app.stop()` ends it."""
     app = _bare(options)
     app.transport = FaustTransport(app.conf.broker_consumer, app)
@@ -95,32 +88,18 @@ def create(options: ControlOptions, codec: Codec) -> faust.App:
     )
     place = DeploymentSettings(options.prefix, options.instance, options.bootstrap, options.redis)
     live = app.Table("live", key_type=str, partitions=1, help="figures of each process")
-    state = _State(live, Visibility(place, _now_us()), options.promoting, options.planning)
+    minutes = Minutes(app.Table("minutes", key_type=str, value_type=str, partitions=1, help="a day, for charts"))
+    state = ControlState(live, Visibility(place, _now_us()), options.promoting, options.planning, minutes)
     _read(app, reports, state, codec)
-    _show(app, state)
     _report(app, reports, codec, options, state)
     _listen(app, state)
     _promote(app, state)
     _plan(app, codec, options, state)
-    return app
-
-
-@dataclass(slots=True)
-class _State:
-    """What has been read."""
-
-    live: MutableMapping[str, Figures]  # by instance: a table of Faust's
-    sight: Visibility
-    promoting: Promoting | None
-    planning: Planning | None
-    history: History = field(default_factory=History)
-    answer: tuple[int, dict[str, object]] | None = None  # the last, and when it was made
+    return ControlApp(app, state)
 
 
 def _bare(options: ControlOptions) -> faust.App:
-    page = PAGE.read_text(encoding="utf-8")
-    known = names(options.host, options.names)
-    app = faust.App(
+    return faust.App(
         f"{options.prefix}.control",
         broker=[f"kafka://{address}" for address in options.bootstrap.split(",")],
         broker_credentials=options.credentials,
@@ -137,90 +116,34 @@ def _bare(options: ControlOptions) -> faust.App:
         topic_partitions=1,
         table_standby_replicas=0,
         stream_buffer_maxsize=STREAM_BUFFER,
-        web_bind=options.host,
-        web_host=options.host,
-        web_port=options.port,
-        web_router_enabled=False,
-        web_tables_enabled=False,
-        web_graph_enabled=False,
-        web_stats_enabled=False,
-        web_metrics_enabled=False,
-        web_application_options={"middlewares": [guard(known, headers(page))]},
+        web_enabled=False,
     )
-    server = app.web
-    assert isinstance(server, Web)
-    server._runner = runner(server.web_app)  # noqa: SLF001 - no setting of Faust's leads there
-    return app
 
 
-def _read(app: faust.App, reports: TopicT, state: _State, codec: Codec) -> None:
+def _read(app: faust.App, reports: TopicT, state: ControlState, codec: Codec) -> None:
     async def follow(values: AsyncIterable[bytes]) -> None:
         """Fold each report into the table; skip records that are no reports."""
         async for value in values:
             try:
-                report = sound(codec.decode(Report, value))
+                report = codec.decode(Report, value)
             except DecodeError:
                 continue
-            now_us = _now_us()
-            if report is None or not make_room(state.live, report, now_us):
-                continue
-            before = state.live.get(report.instance)
-            state.live[report.instance] = after = fold(before, report)
-            state.history.add(before, after, now_us)
-            state.sight.heard(report, now_us)
+            state.take(report, _now_us())
 
     app.agent(reports, name="follow", concurrency=1)(follow)
 
 
-def _show(app: faust.App, state: _State) -> None:
-    text = PAGE.read_text(encoding="utf-8")
-
-    async def page(self: View, request: Request) -> Response:  # noqa: ARG001 - Faust passes the request
-        """Serve the live page."""
-        return self.html(text)
-
-    async def api(self: View, request: Request) -> Response:  # noqa: ARG001 - Faust passes the request
-        """Serve the figures as JSON."""
-        now_us = _now_us()
-        if state.answer is None or now_us - state.answer[0] > SAME_US:
-            state.answer = now_us, _status(state, now_us)
-        return self.json(state.answer[1])
-
-    async def health(self: View, request: Request) -> Response:  # noqa: ARG001 - Faust passes the request
-        """Say that this process serves; a restart of it would mend nothing where Kafka does not answer."""
-        is_blind = state.sight.view(_now_us()).as_of_us is not None
-        return self.json({"status": "ok", "kafka": "does not answer" if is_blind else "ok"})
-
-    app.page("/", name="page")(page)
-    app.page("/api/status", name="status")(api)
-    app.page("/health", name="health")(health)
-
-
-def _status(state: _State, now_us: int) -> dict[str, object]:
-    entries: list[Figures] = list(state.live.values())
-    plans = state.planning.rows() if state.planning is not None else []
-    hosted = {place["model"] for plan in plans for place in plan["places"]}
-    told = rivals.alerts(state.promoting, state.history, now_us)
-    found = overview(heard_lately(entries, now_us), state.history, now_us, state.sight.view(now_us), hosted, told)
-    more = {
-        **promotion_rows(state.promoting),
-        "plans": plans,
-        "hosts": host_rows(heard(entry) for entry in entries if not is_silent(entry, now_us)),
-    }
-    return {**status(entries, now_us), "overview": {**found, **more}}
-
-
-def _listen(app: faust.App, state: _State) -> None:
+def _listen(app: faust.App, state: ControlState) -> None:
     async def listen() -> None:
         """Find out whether anybody listens where Kafka and Redis are, once one of them is in doubt."""
         now_us = _now_us()
-        if state.sight.view(now_us).as_of_us is not None or fails(state.history, now_us):
+        if state.is_blind(now_us) or fails(state.history, now_us):
             await state.sight.listen((state.sight.place.kafka, state.sight.place.redis))
 
     app.timer(LISTEN_EVERY_S, name="listen")(listen)
 
 
-def _promote(app: faust.App, state: _State) -> None:
+def _promote(app: faust.App, state: ControlState) -> None:
     promoting = state.promoting
     if promoting is None:
         return
@@ -241,7 +164,7 @@ def _promote(app: faust.App, state: _State) -> None:
     app.timer(PROMOTE_EVERY_S, name="promote")(promote)
 
 
-def _plan(app: faust.App, codec: Codec, options: ControlOptions, state: _State) -> None:
+def _plan(app: faust.App, codec: Codec, options: ControlOptions, state: ControlState) -> None:
     planning = state.planning
     if planning is None:
         return
@@ -266,7 +189,7 @@ def _plan(app: faust.App, codec: Codec, options: ControlOptions, state: _State) 
     app.timer(PLAN_EVERY_S, name="plan")(plan)
 
 
-def _report(app: faust.App, reports: TopicT, codec: Codec, options: ControlOptions, state: _State) -> None:
+def _report(app: faust.App, reports: TopicT, codec: Codec, options: ControlOptions, state: ControlState) -> None:
     composer = Composer(options.instance, "control", tells_process=options.tells_process)
 
     async def report() -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, MutableMapping
     from pathlib import Path
 
-    from streams.gateway.application import GatewayApplication
+    from streams.gateway.asgi import Asgi
 
 _log = logging.getLogger(__name__)
 
@@ -40,9 +40,6 @@ def _closing(status: HTTPStatus, message: str) -> bytes:
     return f"{head}content-length: {len(body)}\r\n\r\n".encode() + body
 
 
-_FULL: Final = _closing(
-    HTTPStatus.SERVICE_UNAVAILABLE, "too many connections (`gateway.connections`); keep and reuse yours"
-)
 _NO_HTTP: Final = _closing(HTTPStatus.BAD_REQUEST, "this is no HTTP/1.1 request")
 
 
@@ -55,6 +52,7 @@ class Listening(NamedTuple):
     within_s: float = 10.0  # for a request's head, and for the other side to read on
     certificate: Path | None = None
     key: Path | None = None
+    setting: str = "gateway.connections"  # that bounds them
 
 
 class GatewayServer:
@@ -68,9 +66,9 @@ class GatewayServer:
         OSError: the port is taken, or the certificate cannot be read.
     """
 
-    def __init__(self, application: GatewayApplication, listening: Listening) -> None:
+    def __init__(self, application: Asgi, listening: Listening) -> None:
         logging.getLogger("uvicorn").setLevel(logging.ERROR)  # any stranger can have it warn
-        _allow_files(listening.connections + _OTHER_FILES)
+        _allow_files(listening.connections + _OTHER_FILES, listening.setting)
         family = socket.getaddrinfo(listening.host, listening.port, type=socket.SOCK_STREAM)[0][0]
         # By its protocol asyncio knows TCP, and sends at once: else a reply's body waits 40 ms to be acknowledged.
         self._socket = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -133,19 +131,22 @@ class _Server(uvicorn.Server):
         yield
 
 
-def _allow_files(count: int) -> None:
+def _allow_files(count: int, setting: str) -> None:
     """Raise how many files this process may have open; where it may not, strangers could take all that it needs."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = count if hard == resource.RLIM_INFINITY else min(count, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
     if wanted < count:
-        _log.warning("this process may have %d files open: lower gateway.connections, or raise `ulimit -n`", wanted)
+        _log.warning("this process may have %d files open: lower %s, or raise `ulimit -n`", wanted, setting)
 
 
-def _configured(application: GatewayApplication, listening: Listening) -> uvicorn.Config:
+def _configured(application: Asgi, listening: Listening) -> uvicorn.Config:
     class Protocol(_BoundedProtocol):
         most = listening.connections
+        full = _closing(
+            HTTPStatus.SERVICE_UNAVAILABLE, f"too many connections (`{listening.setting}`); keep and reuse yours"
+        )
         within_s = listening.within_s
         silent: MutableMapping[_BoundedProtocol, None] = {}  # noqa: RUF012 - of all connections of this server
 
@@ -174,6 +175,7 @@ class _BoundedProtocol(HttpToolsProtocol):
     """
 
     most: int
+    full: bytes  # what one too many is told
     within_s: float
     silent: MutableMapping[_BoundedProtocol, None]  # that wait for another request, longest first
     _head: asyncio.TimerHandle | None = None
@@ -186,7 +188,7 @@ class _BoundedProtocol(HttpToolsProtocol):
         super().connection_made(transport)
         self._is_full = len(self.connections) > self.most and not self._made_room()
         if self._is_full:
-            transport.write(_FULL)
+            transport.write(self.full)
             transport.close()
         else:
             self._await_head()

@@ -15,6 +15,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from policies.foreign import discreet
 from streams.operators.contract import Loaded, Predicted, Ran
 from workers.errors import OutputError, PackageError
 from workers.executors import frames
@@ -245,7 +246,7 @@ class HostExecutors:
         except OutputError as error:
             results = Predicted.failed(rows, str(error))
         if results.fault is not None:
-            _log.warning("model %s failed on a batch of %d rows: %s", predict.model, rows, results.fault)
+            _log.warning("model %s failed on a batch of %d rows: %s", predict.model, rows, discreet(results.fault))
         self._events.predicted(predict, Ran(results, took_us))
 
     async def _begin(self) -> None:

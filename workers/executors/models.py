@@ -17,7 +17,7 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from policies.foreign import pass_on_interrupt, told
+from policies.foreign import discreet, pass_on_interrupt, told
 from streams.operators.contract import Loaded, Predicted, Ran
 from workers.errors import HungError, WorkerError, refusing
 from workers.executors.joining import joined
@@ -261,8 +261,8 @@ class ModelExecutors:
         if now_s - self._complained_s.get(predict.model, -COMPLAINT_S) >= COMPLAINT_S:
             self._complained_s[predict.model] = now_s
             what = "failed on rows" if predicted.fault is not None else "refused rows"
-            told = predicted.fault or refused
-            _log.warning("model %s %s of a batch of %d: %s", predict.model, what, len(predict.rows), told)
+            why = discreet(predicted.fault or refused or "")
+            _log.warning("model %s %s of a batch of %d: %s", predict.model, what, len(predict.rows), why)
 
     async def _give_up(self, predict: Predict, fault: str) -> None:
         """Fail a batch and drop its model, which cannot be used any more."""
@@ -287,7 +287,7 @@ def _quickly(model: str, rows: Sequence[Input], patience_us: int, executor: Exec
         return executor.run_quick(rows, patience_us / 1e6)
     except BaseException as error:  # noqa: BLE001 - in a callback of the loop, where nobody else would hear of it
         pass_on_interrupt(error)
-        _log.warning("a batch of model %s goes to its thread: %s", model, told(error))
+        _log.warning("a batch of model %s goes to its thread: %s", model, discreet(told(error)))
         return None
 
 

@@ -78,6 +78,7 @@ class HttpQuestion(NamedTuple):
     version: str | None = None
     candidates: Tensor | tuple[str, ...] | None = None
     top: int = 1
+    headers: tuple[tuple[str, bytes], ...] = ()  # of its queries' records
 
 
 class HttpReply(NamedTuple):

@@ -25,26 +25,26 @@ _TOPIC = Array(("topic", String("utf-8")), ("partitions", _PARTITION))
 _FOLDER = Array(("error_code", Int16), ("log_dir", String("utf-8")), ("topics", _TOPIC))
 
 
-class _Answer(Response):  # type: ignore[misc]  # aiokafka has no types
+class _LogDirs(Response):  # type: ignore[misc]  # aiokafka has no types
     API_KEY = _KEY
     API_VERSION = 1
     SCHEMA = Schema(("throttle_time_ms", Int32), ("results", _FOLDER))
 
 
-class _Asked(RequestStruct):  # type: ignore[misc]
+class _LogDirsRequest(RequestStruct):  # type: ignore[misc]
     API_KEY = _KEY
     API_VERSION = 1
-    RESPONSE_TYPE = _Answer
+    RESPONSE_TYPE = _LogDirs
     SCHEMA = Schema(("topics", Array(("topic", String("utf-8")), ("partitions", Array(Int32)))))
 
 
-class _DescribeLogDirs(Request[_Asked]):  # type: ignore[misc]
+class _DescribeLogDirs(Request[_LogDirsRequest]):  # type: ignore[misc]
     API_KEY = _KEY
 
     def __init__(self, counts: Mapping[str, int]) -> None:
         self._topics = [(name, list(range(count))) for name, count in counts.items()]
 
-    def build(self, request_struct_class: type[_Asked]) -> _Asked:
+    def build(self, request_struct_class: type[_LogDirsRequest]) -> _LogDirsRequest:
         return request_struct_class(self._topics)
 
 
