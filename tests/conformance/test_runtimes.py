@@ -348,7 +348,7 @@ NEEDS = {
 def documented_runtime() -> Iterator[str]:
     """Make a module of the example of a runtime in docs/runtimes.md, as if it were among the runtimes."""
     page = (Path(__file__).parents[2] / "docs" / "runtimes.md").read_text(encoding="utf-8")
-    source = page.split("```python\n\"\"\"Runs a matrix", 1)[1].split("```", 1)[0]
+    source = page.split('```python\n"""Runs a matrix', 1)[1].split("```", 1)[0]
     module = types.ModuleType("documented_runtime")
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(sys.modules, module.__name__, module)
