@@ -147,7 +147,8 @@ class Twin:
     def _ask(self, emit: Emit) -> None:
         rows = CODEC.decode(ModelQueries, emit.value)
         column = rows.inputs
-        inputs = [row.tobytes() for row in column.numpy()] if isinstance(column, Tensor) else [repr(x) for x in column]
+        given = column if isinstance(column, tuple) else column.numpy()
+        inputs = [row.tobytes() if isinstance(row, np.ndarray | np.void) else repr(row) for row in given]
         for query_id, due_us, row in zip(rows.query_ids, rows.due_us, inputs, strict=True):
             self.asked.append((emit.topic, rows.reply_partition, query_id, due_us, row))  # type: ignore[arg-type]
 
