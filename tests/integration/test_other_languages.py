@@ -9,6 +9,7 @@ import asyncio
 import json
 import os
 import shutil
+import subprocess
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -87,6 +88,11 @@ async def test_node(kafka: Broker, redis_server: RedisServer, prefix: str, tmp_p
     shutil.copytree(EXAMPLES / "node", folder, ignore=shutil.ignore_patterns("node_modules"))
     (tmp_path / "schemas").symlink_to(EXAMPLES.parent / "schemas")
     fetched(["npm", "install", "--no-audit", "--no-fund", "--ignore-scripts"], folder)
+    alone = os.environ | {"SCHEMAS": str(tmp_path / "nowhere")}
+    told = subprocess.run(
+        ["node", "ask.mjs", "sums", "[1, 2]"], cwd=folder, env=alone, capture_output=True, check=False
+    )
+    assert b"copy Skysail's folder schemas" in told.stderr
     async with sums(kafka, redis_server, prefix, tmp_path) as there:
         await asks_and_teaches(["node", "ask.mjs"], folder, there)
 
