@@ -21,7 +21,7 @@ import os
 import random
 import secrets
 from itertools import islice, repeat
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from schemas import topics
 from schemas.codec import MAX_TEXT, Codec, over_text
@@ -53,6 +53,7 @@ _log = logging.getLogger(__name__)
 # A script without logging must not see every retry of a lost broker on its terminal.
 logging.getLogger("streams").addHandler(logging.NullHandler())
 
+Headers: TypeAlias = tuple[tuple[str, bytes], ...]
 # A query is answered by its deadline; after this time no answer will come.
 TIMEOUT_S = 10.0
 # Rows under way at the same time: a cheap model answers them in tens of milliseconds.
@@ -110,8 +111,10 @@ class ClientTransport(Protocol):
         """
         ...
 
-    async def send(self, topic: str, partition: int, records: Sequence[tuple[bytes, bytes]]) -> None:
-        """Produce (key, value) pairs in order; returns when they are acknowledged."""
+    async def send(
+        self, topic: str, partition: int, records: Sequence[tuple[bytes, bytes]], headers: Headers = ()
+    ) -> None:
+        """Produce (key, value) pairs in order, all with these headers; returns when they are acknowledged."""
         ...
 
     async def read(self) -> Sequence[Record]:
@@ -226,13 +229,15 @@ class Client:
         top: int = 1,
         query_id: str | None = None,
         timeout_s: float = TIMEOUT_S,
+        headers: Headers = (),
     ) -> Prediction:
         """Ask one query and await its prediction.
 
         Args:
             application: which application is asked.
             x: one row: an array or list of numbers, a pandas Series or row of a data frame, a string or bytes; for a
-                model of a data frame's columns also a mapping of their names to values.
+                model of a data frame's columns also a mapping of their names to values, and for one of several tensors
+                a mapping of their names to arrays. Several tensors as an answer have `arrays()`, too.
             context: the user, session or region whose policy state decides.
             features: numbers for contextual policies (`linucb`, `linear_thompson`): of about 1, always in the same
                 order.
@@ -248,6 +253,7 @@ class Client:
             top: how many of them.
             query_id: an id of your own; a query asked twice is answered twice, and learnt from once.
             timeout_s: how long to wait at most.
+            headers: of the query's record, such as `traceparent`; the prediction's record has them, too.
 
         Raises:
             UnansweredError: nothing came in time.
@@ -263,7 +269,7 @@ class Client:
         future, is_taken = self._expect(query), False
         try:
             async with asyncio.timeout(timeout_s):
-                await self.send((query,))
+                await self.send((query,), headers)
                 is_taken = True
                 prediction = await asyncio.shield(future)
         except TimeoutError:
@@ -296,7 +302,8 @@ class Client:
 
         Args:
             application: which application is asked.
-            rows: a data frame of pandas or polars, an array, or any iterable of rows as `predict` takes them.
+            rows: a data frame of pandas or polars, an array, arrays by name whose first dimension is rows, or any
+                iterable of rows as `predict` takes them.
             contexts: one a row, None where it has none.
             query_ids: one a row.
             slo_ms: the objective of each query, from when it is sent.
@@ -454,12 +461,15 @@ class Client:
         ]
         await self._transport.send(topics.FEATURES, 0, records)
 
-    async def ask(self, queries: Sequence[Query], timeout_s: float = TIMEOUT_S) -> list[Prediction]:
+    async def ask(
+        self, queries: Sequence[Query], timeout_s: float = TIMEOUT_S, headers: Headers = ()
+    ) -> list[Prediction]:
         """Ask queries that are made already, in one batch for each partition, and await all their predictions.
 
         Args:
             queries: with ids that differ, and a reply token each.
             timeout_s: how long to wait for the last one at most.
+            headers: of all of their records.
 
         Returns:
             predictions in the order of the queries.
@@ -474,7 +484,7 @@ class Client:
             for query in queries:
                 futures.append(self._expect(query))
             async with asyncio.timeout(timeout_s):
-                await self.send(queries)
+                await self.send(queries, headers)
                 is_taken = True
                 return [await future for future in futures]
         except TimeoutError:
@@ -495,9 +505,9 @@ class Client:
         if self._reader is not None:
             await asyncio.wait([self._reader])
 
-    async def send(self, queries: Iterable[Query]) -> None:
+    async def send(self, queries: Iterable[Query], headers: Headers = ()) -> None:
         """Send many queries, one batch for each partition; returns when they are acknowledged."""
-        await self._produce(topics.QUERIES, ((query, query.context) for query in queries))
+        await self._produce(topics.QUERIES, ((query, query.context) for query in queries), headers)
 
     async def send_feedback(self, feedback: Iterable[tuple[Feedback, str | None]]) -> None:
         """Send many feedbacks, each with the context that its query had; returns when they are acknowledged."""
@@ -508,20 +518,22 @@ class Client:
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
-    async def _produce(self, topic: str, items: Iterable[tuple[Query | Feedback, str | None]]) -> None:
+    async def _produce(
+        self, topic: str, items: Iterable[tuple[Query | Feedback, str | None]], headers: Headers = ()
+    ) -> None:
         self._check_here()
         made = [(_key(record.query_id, context), context, self._encoded(record)) for record, context in items]
-        for fault in (await self._post(topic, made)).values():
+        for fault in (await self._post(topic, made, headers)).values():
             raise fault
 
     async def _post(
-        self, topic: str, records: Iterable[tuple[bytes, str | None, bytes]]
+        self, topic: str, records: Iterable[tuple[bytes, str | None, bytes]], headers: Headers = ()
     ) -> dict[int, RecordRefusedError]:
         """Send values with their keys and contexts, one batch for each partition; return who has refused a record."""
         batches: dict[int, list[tuple[bytes, bytes]]] = {}
         for key, context, value in records:
             batches.setdefault(self._place(key, context), []).append((key, value))
-        sent = [self._transport.send(topic, partition, pairs) for partition, pairs in batches.items()]
+        sent = [self._transport.send(topic, partition, pairs, headers) for partition, pairs in batches.items()]
         if len(sent) == 1:  # as of one query: a task of its own takes 8 us
             return await _refusals(sent[0], *batches)
         refused: dict[int, RecordRefusedError] = {}

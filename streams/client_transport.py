@@ -66,8 +66,14 @@ class KafkaClientTransport:
             self._stack = stack.pop_all()
         return counts
 
-    async def send(self, topic: str, partition: int, records: Sequence[tuple[bytes, bytes]]) -> None:
-        """Produce (key, value) pairs in order; returns when all are acknowledged.
+    async def send(
+        self,
+        topic: str,
+        partition: int,
+        records: Sequence[tuple[bytes, bytes]],
+        headers: tuple[tuple[str, bytes], ...] = (),
+    ) -> None:
+        """Produce (key, value) pairs in order, all with these headers; returns when all are acknowledged.
 
         Raises:
             RecordRefusedError: the topic will never take one of them, e.g. a `RecordTooLargeError`.
@@ -77,7 +83,7 @@ class KafkaClientTransport:
         done = asyncio.get_running_loop().create_future()
         self._unacknowledged[serial] = (len(records), done)
         completes = (Position(topic, partition, serial),)
-        self._accumulator.send([Emit(topic, partition, key, value, completes) for key, value in records])
+        self._accumulator.send([Emit(topic, partition, key, value, completes, headers) for key, value in records])
         try:
             await done
         finally:

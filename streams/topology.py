@@ -323,6 +323,7 @@ def _nodes(models: tuple[str, ...], hosts: Mapping[str, tuple[str, ...]]) -> tup
             follows=(*_CONFIG, topics.PREDICTIONS),
         ),
         Node("record", consumes=(), produces=(topics.REPORTS,), follows=RECORDED),
+        _telemetry(models),
         _control(),
     )
 
@@ -359,6 +360,11 @@ def _host(pool: str, models: tuple[str, ...]) -> Node:
         follows=(topics.MODELS, topics.PROFILES, topics.PLAN),
         group=host_role(pool),
     )
+
+
+def _telemetry(models: tuple[str, ...]) -> Node:
+    read = (topics.PREDICTIONS, topics.MODEL_PREDICTIONS, topics.OBSERVATIONS, *map(topics.model_queries, models))
+    return Node("telemetry", consumes=(), produces=(topics.REPORTS,), follows=(topics.MODELS, *read))
 
 
 def _control() -> Node:

@@ -36,6 +36,7 @@ EXTRAS: Mapping[str, str] = {
     "mode": "control",
     "onnx": "onnx",
     "onnxruntime": "onnx",
+    "opentelemetry": "otel",
     "orjson": "worker",
     "pandas": "pandas",
     "prometheus_client": "worker",

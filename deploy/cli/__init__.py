@@ -63,6 +63,7 @@ VERBS = {
     "story": Entry("deploy.cli.story", "Tell what became of one query, from the question to what it taught."),
     "dlq": Entry("deploy.cli.dlq", "Count and read dead letters, and send them again."),
     "metrics": Entry("deploy.cli.metrics", "Write alert rules for Prometheus, and a dashboard for Grafana."),
+    "k8s": Entry("deploy.cli.k8s", "Write what the Helm chart and Strimzi need, from the settings."),
     "tail": Entry("deploy.cli.tail", "Print the records of a topic, decoded."),
     "record": Entry("deploy.cli.record", "Record topics into a folder, to replay and evaluate them."),
     "trace": Entry("deploy.cli.trace", "Show what a recorded trace holds; make one of other data."),

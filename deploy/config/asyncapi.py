@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 
+from deploy.config.readable import ReadableDumper
 from schemas import topics
 from schemas.definitions import CURRENT
 from streams.topology import build
@@ -45,24 +46,6 @@ _APPLICATION: Final = (
 )
 
 
-class _Dumper(yaml.SafeDumper):  # type: ignore[misc] # PyYAML has no types
-    """Writes small collections in one line, and texts of several lines as they are."""
-
-    def __init__(self, *arguments: Any, **named: Any) -> None:
-        super().__init__(*arguments, **(named | {"default_flow_style": None}))
-
-    def ignore_aliases(self, data: object) -> bool:
-        """Write what is there twice twice."""
-        return True
-
-    def represent_str(self, data: str) -> Any:
-        """Choose the style of a text."""
-        return self.represent_scalar("tag:yaml.org,2002:str", data, style="|" if "\n" in data else None)
-
-
-_Dumper.add_representer(str, _Dumper.represent_str)
-
-
 def document(prefix: str = "skysail", version: str = "0.1.0", bootstrap: str = "127.0.0.1:9092") -> dict[str, Any]:
     """Return the document of a deployment.
 
@@ -90,7 +73,7 @@ def document(prefix: str = "skysail", version: str = "0.1.0", bootstrap: str = "
 def text(prefix: str = "skysail", version: str = "0.1.0", bootstrap: str = "127.0.0.1:9092") -> str:
     """Return the document as YAML; see `document`."""
     made = document(prefix, version, bootstrap)
-    written: str = yaml.dump(made, Dumper=_Dumper, sort_keys=False, width=120, allow_unicode=True)
+    written: str = yaml.dump(made, Dumper=ReadableDumper, sort_keys=False, width=120, allow_unicode=True)
     return _HEAD + written
 
 

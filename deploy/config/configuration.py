@@ -105,6 +105,18 @@ def load(path: Path | None = None, environment: Mapping[str, str] | None = None)
     return settings
 
 
+def as_given(path: Path | None = None) -> tuple[Settings, dict[str, object], str]:
+    """Return the settings of a file alone, whatever the environment says; then what it holds, and its text.
+
+    Raises:
+        SettingsError: there is no file; and see `load`.
+    """
+    file = _find(path, os.environ)
+    if file is None:
+        raise SettingsError(f"there is no {DEFAULT_FILE} here: write one (`skysail run --help` shows one), or --config")
+    return load(file, {}), _read(file), file.read_text(encoding="utf-8")
+
+
 def is_guarded(settings: Settings) -> bool:
     """Tell whether the broker asks who somebody is, or hides what is said: then not everybody names code."""
     return settings.kafka.properties.get("security_protocol", "PLAINTEXT") != "PLAINTEXT"

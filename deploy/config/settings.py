@@ -23,7 +23,7 @@ PREDICTIONS_DAYS = 7.0  # as the topology keeps them
 NAME_PATTERN = r"^[a-z0-9][a-z0-9-]{0,62}$"
 
 Role: TypeAlias = Literal[
-    "selection", "joiner", "learner", "mapping", "worker", "host", "control", "record", "gateway"
+    "selection", "joiner", "learner", "mapping", "worker", "host", "control", "record", "gateway", "telemetry"
 ]  # fmt: skip
 # That run unless told otherwise; `mapping` does only where an application has topics of others.
 ROLES: tuple[Role, ...] = ("selection", "joiner", "learner", "mapping", "worker", "control")
@@ -565,6 +565,18 @@ class Metrics(Section):
     workers last by model name. A role that is started by itself takes this port."""
 
 
+class Telemetry(Section):
+    """The role `telemetry`: where the time of sampled queries goes, for OpenTelemetry. It does not run by default."""
+
+    endpoint: str = ""
+    """Where a collector takes OTLP over HTTP, with the path: `http://127.0.0.1:4318/v1/traces`. Default: as
+    OpenTelemetry's variables `OTEL_EXPORTER_OTLP_...` say, which may name headers and certificates too."""
+    rate: float = Field(default=0.01, ge=0, le=1)
+    """The share of the queries without a header `traceparent` that are sampled. With a header its flag decides."""
+    held_mib: int = Field(default=64, gt=0)
+    """The memory for the last record batches, in which the legs of sampled queries are looked for."""
+
+
 class SourceSettings(Section):
     """Features that a query does not bring: they are looked up, and stand before its own, or are its candidates'."""
 
@@ -761,6 +773,7 @@ class Settings(Section):
     gateway: GatewaySection = GatewaySection()
     keep_inputs: KeepInputs = KeepInputs()
     metrics: Metrics = Metrics()
+    telemetry: Telemetry = Telemetry()
     hosts: dict[Name, HostSection] = Field(default_factory=dict)
     """Pools of models that share a process each, by name. `skysail run` makes one by itself, `others`, where more than
     8 models of an application would each get a process (docs/hosts.md)."""

@@ -1,8 +1,9 @@
 """What dashboards show and alert rules watch, declared once; what a figure means stands where it is exported.
 
 A panel names figures as roles report them, and how they are read: `rate` (a counter's rise in a second), `share` (one
-counter's rise by another's), `value` (a gauge) or `seconds` (a gauge in microseconds). `by` are the labels that tell
-lines apart. A rule is an expression of PromQL, how long it must hold, and the command to type when it does.
+counter's rise by another's), `value` (a gauge) or `quantiles` (a histogram: its median and 99th percentile over all
+processes). `by` are the labels that tell lines apart. A rule is an expression of PromQL, how long it must hold, and the
+command to type when it does.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class Panel(NamedTuple):
 
     title: str
     figures: tuple[str, ...]
-    read: Literal["rate", "share", "value", "seconds"]
+    read: Literal["rate", "share", "value", "quantiles"]
     by: tuple[str, ...] = ()
     where: str = ""
     unit: str = "short"
@@ -64,7 +65,10 @@ DASHBOARD: Final[dict[str, tuple[Panel, ...]]] = {
         Panel("Answered after the deadline", ("late_answers_total", "answers_total"), "share", ("application",),
               unit="percentunit"),
         Panel("Why not complete", ("answers_total",), "rate", ("application", "reason"), 'status!="complete"', "reqps"),
-        Panel("Time to answer, p50 and p99", ("answer_p50_us", "answer_p99_us"), "seconds", ("application",), unit="s"),
+        Panel("Time to answer, p50 and p99", ("answer_seconds",), "quantiles", ("application",), unit="s"),
+        Panel("Objective", ("answer_objective_seconds",), "value", ("application",), unit="s"),
+        Panel("Answered within the objective", ("answer_within_objective_total", "answer_seconds_count"), "share",
+              ("application",), unit="percentunit"),
         Panel("Dead letters", ("dead_letters_total",), "rate", ("topic", "cause"), unit="reqps"),
     ),
     "Models": (
@@ -75,6 +79,8 @@ DASHBOARD: Final[dict[str, tuple[Panel, ...]]] = {
         Panel("Rows a batch", ("batch_rows_total", "batches_total"), "share", ("model",)),
         Panel("Most rows of a batch", ("batch_cap",), "value", ("model",)),
         Panel("Rows that wait", ("queue_rows",), "value", ("model",)),
+        Panel("Wait that is estimated", ("estimated_wait_seconds",), "value", ("model",), unit="s"),
+        Panel("Time at the worker, p50 and p99", ("model_seconds",), "quantiles", ("model",), unit="s"),
         Panel("Time in the model's code", ("predict_us_total",), "rate", ("model",), unit="µs"),
         Panel("Outputs that came too late", ("late_outputs_total",), "rate", ("model",), unit="reqps"),
     ),
@@ -97,11 +103,25 @@ DASHBOARD: Final[dict[str, tuple[Panel, ...]]] = {
     ),
     "Doors": (
         Panel("Requests over HTTP", ("gateway_requests_total",), "rate", ("door", "status"), unit="reqps"),
-        Panel("Time to reply, p50 and p99", ("gateway_p50_us", "gateway_p99_us"), "seconds", ("door",), unit="s"),
+        Panel("Time to reply, p50 and p99", ("gateway_seconds",), "quantiles", ("door",), unit="s"),
         Panel("Records of others mapped", ("mapped_total", "answered_total"), "rate", ("application",), unit="reqps"),
         Panel("Records that could not be mapped", ("unmapped_total",), "rate", ("topic",), unit="reqps"),
     ),
 }  # fmt: skip
+
+# Of an application's answers so many may take longer than its objective, over a month.
+BUDGET: Final = 0.01
+
+
+def _burns(times: float, *windows: str) -> str:
+    """Return the expression of a budget that is spent so many times too fast, over each of some windows."""
+    by = "sum by (application) (rate(skysail_answer_%s[%s]))"
+    spent = (
+        f"(1 - {by % ('within_objective_total', window)} / ({by % ('seconds_count', window)} > 0) > {times * BUDGET:g})"
+        for window in windows
+    )
+    return " and ".join(spent)
+
 
 RULES: Final = (
     AlertRule(
@@ -141,6 +161,26 @@ RULES: Final = (
         "{{ $labels.application }}: {{ $value | humanizePercentage }} of the answers left after their deadline",
         "skysail doctor",
         ("late_answers_total", "answers_total"),
+    ),
+    AlertRule(
+        "SkysailBurnsFast",
+        _burns(14.4, "1h", "5m"),
+        "2m",
+        "page",
+        "{{ $labels.application }}: {{ $value | humanizePercentage }} of the answers take longer than the objective;"
+        " at that rate two days spend what is allowed in a month",
+        "skysail app show {{ $labels.application }}",
+        ("answer_within_objective_total", "answer_seconds_count"),
+    ),
+    AlertRule(
+        "SkysailBurns",
+        _burns(6, "6h", "30m"),
+        "15m",
+        "ticket",
+        "{{ $labels.application }}: {{ $value | humanizePercentage }} of the answers take longer than the objective;"
+        " at that rate five days spend what is allowed in a month",
+        "skysail app show {{ $labels.application }}",
+        ("answer_within_objective_total", "answer_seconds_count"),
     ),
     AlertRule(
         "SkysailFallsBehind",

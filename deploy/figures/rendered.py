@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import yaml
 
 from deploy.figures.declared import DASHBOARD, RULES
-from streams.runtime.process.prometheus import NAMESPACE, meaning
+from streams.runtime.process.prometheus import NAMESPACE, family_of, meaning
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _WIDE, _HIGH, _ACROSS = 8, 7, 24  # of Grafana's 24 columns
 _SOURCE: Final = {"type": "prometheus", "uid": "${datasource}"}
-_QUANTILES: Final = {"_p50_us": "p50", "_p99_us": "p99"}
+_QUANTILES: Final = {0.5: "p50", 0.99: "p99"}
 PAGE: Final = "docs/figures.md"
 
 
@@ -31,7 +31,7 @@ def rules() -> str:
 
 
 def _rule(rule: AlertRule) -> dict[str, Any]:
-    means = "; ".join(f"{NAMESPACE}{name}: {meaning(name)}" for name in rule.figures)
+    means = "; ".join(f"{NAMESPACE}{name}: {meaning(family_of(name))}" for name in rule.figures)
     return {
         "alert": rule.name,
         "expr": rule.expr,
@@ -78,7 +78,7 @@ def _panel(panel: Panel, number: int, where: dict[str, int]) -> dict[str, Any]:
         "id": number,
         "type": "timeseries",
         "title": panel.title,
-        "description": "; ".join(f"{NAMESPACE}{name}: {meaning(name)}" for name in names),
+        "description": "; ".join(f"{NAMESPACE}{name}: {meaning(family_of(name))}" for name in names),
         "datasource": _SOURCE,
         "gridPos": where,
         "fieldConfig": {"defaults": {"unit": panel.unit, "min": 0}, "overrides": []},
@@ -107,12 +107,10 @@ def queries(panel: Panel) -> list[tuple[str, str]]:
         return [
             (rate(name, panel.where), f"{lines}{end}".strip()) for name, end in zip(panel.figures, suffix, strict=True)
         ]
-    scale = " / 1e6" if panel.read == "seconds" else ""
-    return [(f"max{by} ({NAMESPACE}{name}){scale}", f"{lines} {_quantile(name)}".strip()) for name in panel.figures]
-
-
-def _quantile(name: str) -> str:
-    return next((said for end, said in _QUANTILES.items() if name.endswith(end)), "")
+    if panel.read == "quantiles":
+        rises = f"sum by (le, {', '.join(panel.by)}) (rate({NAMESPACE}{first}_bucket[$__rate_interval]))"
+        return [(f"histogram_quantile({share}, {rises})", f"{lines} {said}") for share, said in _QUANTILES.items()]
+    return [(f"max{by} ({NAMESPACE}{name})", lines) for name in panel.figures]
 
 
 def targets(host: str, ports: Mapping[str, int]) -> str:

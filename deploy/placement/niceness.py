@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
 # Nobody waits for what they do; selection and workers are what queries wait for.
-PATIENT: Final = frozenset(("joiner", "learner", "record", "control"))
+PATIENT: Final = frozenset(("joiner", "learner", "record", "telemetry", "control"))
 _AUTOGROUP = Path("/proc/self/autogroup")
 
 

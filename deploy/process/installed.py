@@ -17,7 +17,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 # Role -> a module that comes with all that it needs.
-NEEDS: Mapping[str, str] = {"control": "faust", "gateway": "httptools", "worker": "threadpoolctl"}
+NEEDS: Mapping[str, str] = {
+    "control": "faust",
+    "gateway": "httptools",
+    "telemetry": "opentelemetry",
+    "worker": "threadpoolctl",
+}
 # Every compiled module -> what it does.
 EXTENSIONS: Mapping[str, str] = {
     "schemas.compiled": "records",

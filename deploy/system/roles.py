@@ -33,7 +33,7 @@ from streams import topology
 from streams.columns.fronts import Fronted, before_joiner, before_learner, before_selection
 from streams.runtime.clock import SystemClock
 from streams.runtime.kafka.consumer import ConsumerSettings, KafkaConsumer
-from streams.runtime.kafka.fast.whole_batches import records_of
+from streams.runtime.kafka.fast.whole_batches import records_of, sound_records_of
 from streams.runtime.kafka.log_reader import KafkaBroadcast, KafkaPositions, KafkaRecent
 from streams.runtime.kafka.planned import planned
 from streams.runtime.kafka.producer import KafkaTransport
@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from streams.runtime.role.loop import RoleLoop
     from streams.runtime.stores.base import FeatureStore, StateStore
     from streams.runtime.stores.redis import RedisFeatures
+    from streams.telemetry.role import TelemetryRole
     from streams.topology import Node
     from workers.packages.disk_cache import DiskCache
     from workers.runner import Worker
@@ -307,6 +308,30 @@ def record(common: Shared) -> RecordRole:
     return RecordRole(recorder, reporting, writer.close)
 
 
+def telemetry(common: Shared) -> TelemetryRole:
+    """Build the role that shows the legs of sampled queries to OpenTelemetry."""
+    from streams.runtime.kafka.log_reader import KafkaTail
+    from streams.telemetry.export import LegQueue
+    from streams.telemetry.kernel import LegReader
+    from streams.telemetry.otlp import OtlpExporter
+    from streams.telemetry.role import TelemetryParts, TelemetryRole
+
+    given, kafka = common.settings.telemetry, common.kafka
+    exporter = OtlpExporter(given.endpoint, common.settings.prefix, VERSION)
+    parts = TelemetryParts(
+        LegReader(common.codec, sound_records_of, kafka.real, given.rate, given.held_mib << 20),
+        LegQueue(exporter.give),
+        lambda read: KafkaTail(kafka, read, frozenset(read)),
+        lambda: KafkaBroadcast(kafka, (topics.MODELS,)),
+        common.transport,
+        common.codec.encode,
+        common.clock.now_us,
+        exporter.close,
+    )
+    tells = common.tells_process("telemetry")
+    return TelemetryRole(common.name("telemetry"), parts, common.hooks, tells_process=tells)
+
+
 def gateway(common: Shared) -> GatewayRole:
     """Build the role that serves HTTP.
 
@@ -385,6 +410,7 @@ def _client(common: Shared) -> Client:
 
 BUILDERS: Mapping[str, Callable[[Shared], Runnable]] = {
     "joiner": joiner, "learner": learner, "mapping": mapping, "record": record, "gateway": gateway,
+    "telemetry": telemetry,
 }  # fmt: skip
 
 

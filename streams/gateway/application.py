@@ -18,6 +18,7 @@ from streams.gateway.protocol.faults import written
 from streams.gateway.protocol.values import HttpReply, HttpRequest, RequestRefusedError, dumped, weight
 from streams.gateway.routes import Route, Router, door_of
 from streams.gateway.tokens import ALL, may
+from streams.runtime.process.readiness import WAITS_FOR
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _DIGEST_BYTES: Final = 16
+_TRACE: Final = b"traceparent"  # W3C's
+_LONGEST_TRACE: Final = 256
 _LATEST: Final = "latest"  # so Flink 2.3 names the version where its table names none
 # Of a body that was not read to its end: what follows on the connection is not the next request.
 _UNREAD: Final = frozenset({401, 403, 404, 405, 408, 413, 503})
@@ -61,6 +64,13 @@ class GatewayParts(NamedTuple):
     version: str = ""
     name: str = ""
     origins: frozenset[str] = frozenset()
+
+    @property
+    def hindrance(self) -> str:
+        """What it waits for before it can ask, as the gauge `waits_for` names it; "" = nothing."""
+        if not self.asking.is_connected:
+            return "kafka"
+        return "" if self.is_ready() else "applications"
 
 
 class GatewayApplication:
@@ -127,7 +137,7 @@ class GatewayApplication:
         kind = headers.get(TYPE, b"").partition(b";")[0].strip().lower().decode("latin-1")
         cut = _length(headers.get(open_inference.LENGTH))
         request = HttpRequest(name, body, route.version, kind, cut, given, parts.catalog.takes(name))
-        asked = self._parsed(route, request)
+        asked = _traced(self._parsed(route, request), headers)
         room.become(len(body) + weight(asked.ask))
         if not asked.ask.id:
             return await self._answered(asked, self._drawn_id())
@@ -181,9 +191,12 @@ class GatewayApplication:
         if route.what == "server":
             extensions = list(described.EXTENSIONS)
             return HttpReply(dumped({"name": "skysail", "version": parts.version, "extensions": extensions}))
-        is_fine = route.what == "live" or (parts.is_ready() and parts.asking.is_connected)
-        told = {"live": True} if route.what == "live" else {"ready": is_fine}
-        return HttpReply(dumped(told), 200 if is_fine else 503)
+        return HttpReply(dumped({"live": True})) if route.what == "live" else self._readiness()
+
+    def _readiness(self) -> HttpReply:
+        why = self._parts.hindrance
+        told = {"ready": True} if not why else {"ready": False, "reason": f"the gateway {WAITS_FOR[why]}"}
+        return HttpReply(dumped(told), 503 if why else 200)
 
     def _about(self, route: Route, name: str) -> HttpReply:
         catalog = self._parts.catalog
@@ -241,6 +254,14 @@ def _labels(models: Sequence[Model]) -> set[str]:
 
 def _defaults(predictions: Sequence[Prediction]) -> int:
     return sum(prediction.status is Status.DEFAULT for prediction in predictions)
+
+
+def _traced(asked: ParsedRequest, headers: Mapping[bytes, bytes]) -> ParsedRequest:
+    """Return the request with the header of a trace that it belongs to, which its queries carry on."""
+    trace = headers.get(_TRACE)
+    if trace is None or len(trace) > _LONGEST_TRACE:
+        return asked
+    return asked._replace(ask=asked.ask._replace(headers=((_TRACE.decode(), trace),)))
 
 
 def _length(given: bytes | None) -> int | None:

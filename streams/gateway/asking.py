@@ -41,7 +41,9 @@ class AskingClient(Protocol):
         """Disconnect."""
         ...
 
-    async def ask(self, queries: Sequence[Query], timeout_s: float) -> list[Prediction]:
+    async def ask(
+        self, queries: Sequence[Query], timeout_s: float, headers: tuple[tuple[str, bytes], ...]
+    ) -> list[Prediction]:
         """Ask queries in one batch; see `streams.client.Client.ask`."""
         ...
 
@@ -106,7 +108,7 @@ class Asking:
             raise RequestRefusedError(503, f"{self.rows:,} rows wait already (`gateway.rows`); try again", RETRY_S)
         self.rows += count
         try:
-            return await client.ask(self._queries(ask, name), self._timeout_s)
+            return await client.ask(self._queries(ask, name), self._timeout_s, ask.headers)
         except UnansweredError as fault:
             raise RequestRefusedError(504, str(fault)) from fault
         except BrokerUnavailableError as fault:

@@ -112,13 +112,14 @@ class GatewayRole:
 
     @property
     def _is_ready(self) -> bool:
-        return self._parts.is_ready() and self._parts.asking.is_connected
+        return not self._parts.hindrance
 
     def _composed(self, more: Mapping[str, float] | None = None) -> Report:
         """Make a report of now."""
         parts = self._parts
         gauges: dict[str, float] = {
             "partitions": 1.0 if self._is_ready else 0.0,
+            **({f"waits_for{{what={parts.hindrance}}}": 1.0} if parts.hindrance else {}),
             "gateway_connections": float(self._server.connections),
             "gateway_rows_waiting": float(parts.asking.rows),
             "gateway_memory_bytes": float(parts.memory.bytes),

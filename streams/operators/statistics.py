@@ -1,20 +1,21 @@
 """What a kernel counts: cheap to add to for each record, rendered once a second for the reports.
 
 Counters     counts by name and labels
-Durations    how long those of the last minute took: median and 99th percentile
+Durations    how long those of the last minute took: median and 99th percentile; and all ever, as a histogram
 Losses       what answers and models cost
 """
 
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict, deque
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from schemas.records import JoinStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from schemas.records import Observation
 
@@ -39,6 +40,16 @@ _TELLING = 50
 _UNFIT, _LONGEST = re.compile(r"[^A-Za-z0-9_.@:+()-]", re.ASCII), 200
 # Figures of a kind in a report, from which on no more are added: it must stay far below what a record may hold.
 MAX_LABELS = 1_024
+# Bounds of histograms as shares of an objective.
+SHARES: Final = (1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 3 / 4, 1.0, 3 / 2, 2.0, 4.0, 16.0)
+_COMMON_US: Final = 100_000
+# How figures of a histogram end; `BUCKET` comes before labels of which the last is `le`, the bound in seconds.
+BUCKET, SUM, COUNT = "_seconds_bucket", "_seconds_sum", "_seconds_count"
+# How often a duration was within the objective, which is one of the bounds; and the objective.
+WITHIN, OBJECTIVE = "_within_objective_total", "_objective_seconds"
+# Of so many values of a label there are histograms: each has as many figures as all else that is told of it.
+_MOST_HISTOGRAMS = 64
+_FEW = 12  # durations from which on a sort and a look for each bound cost less than a look for each duration
 
 
 class Counters(Counter[Key]):
@@ -92,37 +103,105 @@ class _Window:
         return sorted([*self._before, *self._latest])
 
 
-class Durations:
-    """How long the latest of a minute took (us), by the value of one label. The minute ends with the last one added."""
+class Histogram:
+    """Durations by how they stand to an objective: they can be added over processes and windows, as quantiles cannot.
 
-    __slots__ = ("_label", "_name", "_windows")
+    Args:
+        objective_us: the bounds are shares of it; None = nobody has one, and they are shares of a tenth of a second.
+    """
+
+    __slots__ = ("_bounds_us", "_counts", "_total_us", "objective_us")
+
+    def __init__(self, objective_us: int | None) -> None:
+        self.objective_us = objective_us
+        objective_us = objective_us or _COMMON_US
+        self._bounds_us = [round(share * objective_us) for share in SHARES]
+        self._counts = [0] * (len(SHARES) + 1)
+        self._total_us = 0
+
+    def add(self, durations: Collection[int]) -> None:
+        """Count durations (us)."""
+        bounds, counts = self._bounds_us, self._counts
+        if len(durations) < _FEW:
+            for took_us in durations:
+                counts[bisect_left(bounds, took_us)] += 1
+        else:
+            ordered, before = sorted(durations), 0
+            for place, bound in enumerate(bounds):
+                until = bisect_right(ordered, bound, before)
+                counts[place] += until - before
+                before = until
+            counts[-1] += len(ordered) - before
+        self._total_us += sum(durations)
+
+    def rendered(self, name: str, label: str, value: str) -> dict[str, float]:
+        """Return how many were within each bound, all, their sum in seconds, and how many were within the objective."""
+        found, within = dict[str, float](), 0
+        for bound_us, share, count in zip(self._bounds_us, SHARES, self._counts, strict=False):
+            within += count
+            found[render((f"{name}{BUCKET}", label, value, "le", f"{bound_us / 1e6:g}"))] = float(within)
+            if share == 1.0 and self.objective_us:
+                found[render((f"{name}{WITHIN}", label, value))] = float(within)
+        whole = float(within + self._counts[-1])
+        found[render((f"{name}{BUCKET}", label, value, "le", "+Inf"))] = whole
+        found[render((f"{name}{COUNT}", label, value))] = whole
+        found[render((f"{name}{SUM}", label, value))] = self._total_us / 1e6
+        if self.objective_us:
+            found[render((f"{name}{OBJECTIVE}", label, value))] = self.objective_us / 1e6
+        return found
+
+
+class Durations:
+    """How long things took (us), by the value of one label: the latest of a minute, and all, as histograms.
+
+    The minute ends with the last one added. Beyond 64 values of the label no more have histograms.
+    """
+
+    __slots__ = ("_histograms", "_label", "_name", "_objectives_us", "_windows")
 
     def __init__(self, name: str, label: str) -> None:
         """Start empty.
 
         Args:
-            name: of the figures, before `_p50_us` and `_p99_us`.
+            name: of the figures, before `_p50_us`, `_p99_us`, `_seconds_bucket` and so on.
             label: whose value tells them apart.
         """
         self._name = name
         self._label = label
         self._windows: dict[str, _Window] = {}
+        self._histograms: dict[str, Histogram] = {}
+        self._objectives_us: dict[str, int] = {}
 
-    def add(self, value: str, durations: Iterable[int], now_us: int) -> None:
+    def aim(self, objectives_us: Mapping[str, int]) -> None:
+        """Take the objectives by value of the label; the histogram of one that has changed begins anew."""
+        self._objectives_us = dict(objectives_us)
+        for value, histogram in [*self._histograms.items()]:
+            if histogram.objective_us != self._objectives_us.get(value):
+                del self._histograms[value]
+
+    def add(self, value: str, durations: Collection[int], now_us: int) -> None:
         """Take durations that ended at `now_us`."""
         window = self._windows.get(value)
         if window is None:
             window = self._windows[value] = _Window(now_us)
         window.add(durations, now_us)
+        histogram = self._histograms.get(value)
+        if histogram is None:
+            if len(self._histograms) >= _MOST_HISTOGRAMS:
+                return
+            histogram = self._histograms[value] = Histogram(self._objectives_us.get(value))
+        histogram.add(durations)
 
     def rendered(self) -> dict[str, float]:
-        """Return the median and the 99th percentile of each."""
+        """Return the median and the 99th percentile of each, and its histogram."""
         found = {}
         for value, window in self._windows.items():
             ordered = window.ordered()
             for percent in (50, 99) if ordered else ():
                 key = render((f"{self._name}_p{percent}_us", self._label, value))
                 found[key] = float(ordered[len(ordered) * percent // 100])
+        for value, histogram in self._histograms.items():
+            found |= histogram.rendered(self._name, self._label, value)
         return found
 
 

@@ -109,6 +109,7 @@ class Recorder:
         return {
             **counts,
             "partitions": float(len(self._known)),
+            **({} if self._is_reading else {"waits_for{what=kafka}": 1.0}),
             "lag": float(self._logs.unread()) if self._is_reading else 0.0,
             "trace_bytes": float(sum(topic.bytes for topic in topics.values())),
             "trace_waiting_bytes": float(self._writer.waiting_bytes),

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Protocol
 import psutil
 
 from schemas.records import Report
+from streams.operators.statistics import BUCKET, COUNT, SUM
 from streams.runtime.clock import cpu_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 TOTAL = "_total"
+HISTOGRAM = (BUCKET, SUM, COUNT)  # how the figures of a histogram end
 
 
 class MetricsHook(Protocol):
@@ -45,7 +47,7 @@ class Composer:
         self._since_us: int | None = None  # of the first report
 
     def compose(self, now_us: int, *parts: Mapping[str, float]) -> Report:
-        """Return a report of all parts: names that end in `_total` (before any labels) are counters."""
+        """Return a report of all parts: names that end in `_total`, or as histograms do, are counters."""
         merged: Counter[str] = Counter()
         for part in parts:
             merged.update(part)
@@ -62,4 +64,4 @@ class Composer:
 
 def is_counter(name: str) -> bool:
     """Tell a counter (`answers_total{status=default}`) from a gauge."""
-    return name.partition("{")[0].endswith(TOTAL)
+    return name.partition("{")[0].endswith((TOTAL, *HISTOGRAM))

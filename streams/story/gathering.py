@@ -153,5 +153,11 @@ class Gathering:
 
 def _times(batch: ModelPredictions, row: int) -> BatchFigures:
     return BatchFigures(
-        batch.waited_us[row], batch.predict_us, batch.batch_rows, batch.batch_cap, batch.queue_rows, batch.released
+        batch.waited_us[row],
+        batch.predict_us,
+        batch.batch_rows,
+        batch.batch_cap,
+        batch.queue_rows,
+        batch.released,
+        batch.earliest_us,
     )

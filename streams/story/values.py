@@ -44,6 +44,7 @@ class BatchFigures(NamedTuple):
         cap: the controller's.
         queue_rows: that were still waiting.
         released: why the batch started.
+        begun_us: when it did; 0 = none ran.
     """
 
     waited_us: int
@@ -52,6 +53,7 @@ class BatchFigures(NamedTuple):
     cap: int
     queue_rows: int
     released: str
+    begun_us: int = 0
 
 
 class ModelLeg(NamedTuple):

@@ -161,9 +161,16 @@ class Driver:
                 self._readers[place].append(role)
             self._start(role)
 
-    def produce(self, topic: str, partition: int, value: bytes | None, key: bytes | None = None) -> None:
+    def produce(
+        self,
+        topic: str,
+        partition: int,
+        value: bytes | None,
+        key: bytes | None = None,
+        headers: tuple[tuple[str, bytes], ...] = (),
+    ) -> None:
         """Append a record as a client would."""
-        self._send(Emit(topic, partition, key, value or b""), value)
+        self._send(Emit(topic, partition, key, value or b"", headers=headers), value)
 
     def read(self, topic: str) -> list[Record]:
         """Return every record of a topic, partition by partition."""

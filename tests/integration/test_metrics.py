@@ -53,6 +53,12 @@ async def scraped(port: int) -> dict[str, str]:
     return {re.split("[{ ]", line)[0].removeprefix("skysail_"): line for line in lines if line.startswith("skysail_")}
 
 
+async def probed(port: int, path: str) -> tuple[int, str]:
+    """Return what a probe of a process says."""
+    async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{port}{path}") as response:
+        return response.status, await response.text()
+
+
 async def until_shown(port: int, names: set[str]) -> dict[str, str]:
     """Wait until all these are shown."""
     end = asyncio.get_running_loop().time() + WAIT_S
@@ -104,6 +110,9 @@ async def test_every_role_of_a_deployment_shows_its_figures(
             assert f'instance_name="{instance}@1",role="{instance}"' in shown["lag"]
         assert 'application="sums"' in (await scraped(ports["selection"]))["answers_total"]
         await until_shown(ports["control"], {"cpu_seconds_total", "resident_bytes"})
+        for instance, port in ports.items():
+            assert await probed(port, "/health") == (200, "ok\n"), instance
+            assert await probed(port, "/ready") == (200, "ok\n"), instance
         await watched_by_prometheus(tmp_path, there.system.targets_file, len(ports))
 
 
@@ -128,6 +137,8 @@ async def watched_by_prometheus(folder: Path, targets: Path, count: int) -> None
             for expr in lines:
                 await drawn(session, expr.replace("$__rate_interval", "1m"))
             assert await drawn(session, f"max by (application) ({NAMESPACE}answers_total)")
+            assert await drawn(session, f'{NAMESPACE}answer_seconds_bucket{{application="sums",le="20"}} >= 1')
+            assert await drawn(session, f'{NAMESPACE}estimated_wait_seconds{{model="parity"}} >= 0')
             async with session.get("/api/v1/rules") as response:
                 (group,) = (await response.json())["data"]["groups"]
             assert {rule["health"] for rule in group["rules"]} <= {"ok", "unknown"}
@@ -166,6 +177,7 @@ async def test_a_role_alone_waits_for_its_topics_and_shows_its_figures(
         await asyncio.to_thread(deployed_topics.create, settings, build([]))
         shown = await until_shown(port, COMMON - {"lane_records_total"} | {"feedback_waiting"})
         assert 'instance_name="joiner@7",role="joiner"' in shown["partitions"]
+        assert await probed(port, "/ready") == (200, "ok\n")
         role.send_signal(signal.SIGTERM)
         assert await asyncio.wait_for(role.wait(), WAIT_S) == 0
     finally:

@@ -39,6 +39,7 @@ ROLES = {
 # Roles that a deployment may have: missed only if they have reported before.
 OPTIONAL = {
     "gateway": "nothing can be asked over HTTP there",
+    "telemetry": "no legs of queries are shown to OpenTelemetry; nothing else is missing",
     "record": "nothing is recorded; records wait in Kafka until their retention ends",
 }
 

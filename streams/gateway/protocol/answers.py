@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from schemas.records import Status, Tensor
+from schemas.records import NamedTensors, Status, Tensor
 from streams.gateway.protocol import tensors
-from streams.gateway.protocol.values import RequestRefusedError
+from streams.gateway.protocol.values import RequestRefusedError, dumped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -97,11 +97,15 @@ def stacked(answers: Sequence[Value | None]) -> OutputColumn:
 
 
 def _listed(answer: Value) -> object:
+    if isinstance(answer, NamedTensors):
+        return dumped(plain(answer)).decode()
     return answer.numpy().tolist() if isinstance(answer, Tensor) else answer
 
 
 def plain(answer: Value | None) -> object:
     """Return an answer as `dumped` takes it."""
+    if isinstance(answer, NamedTensors):
+        return {name: plain(Tensor.of(array)) for name, array in answer.arrays().items()}
     if not isinstance(answer, Tensor):
         return answer
     return answer.numpy() if answer.shape else answer.numpy().item()

@@ -64,7 +64,8 @@ OPERATIONS: Final = (
     PathEntry("post", f"{_RANKED}/rank", "rank", "personalizer", "Rank actions", "Rank", "Ranking", 201),
     PathEntry("post", f"{_RANKED}/events/{{event}}/reward", "reward", "personalizer", "Reward", "Reward", None, 204),
     PathEntry("post", f"{_RANKED}/events/{{event}}/activate", "activate", "personalizer", "Nothing", "", None, 204),
-    PathEntry("get", "/health", "ready", "own", "Whether it can ask", gives="Ready", unready=True),
+    PathEntry("get", "/health", "live", "own", "Whether the gateway runs", gives="Live"),
+    PathEntry("get", "/ready", "ready", "own", "Whether it can ask", gives="Ready", unready=True),
     PathEntry("get", "/metrics", "metrics", "own", "Figures, as Prometheus reads them", gives=""),
     PathEntry("get", "/openapi.json", "openapi", "own", "This document"),
 )  # fmt: skip
@@ -142,7 +143,7 @@ SCHEMAS: Final[Mapping[str, Any]] = {
     "MlflowError": _record("error_code message", error_code=_TEXT, message=_TEXT),
     "PersonalizerError": _record("error", error=_record("code message", code=_TEXT, message=_TEXT)),
     "Live": _record("live", live={"type": "boolean"}),
-    "Ready": _record("ready", ready={"type": "boolean"}),
+    "Ready": _record("ready", ready={"type": "boolean"}, reason=_TEXT),
     "ModelReady": _record("name ready", name=_TEXT, ready={"type": "boolean"}),
     "Server": _record("name version extensions", name=_TEXT, version=_TEXT, extensions=_TEXTS),
     "Described": _record(

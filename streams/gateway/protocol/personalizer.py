@@ -16,7 +16,7 @@ import numpy as np
 
 from schemas.errors import SchemaError
 from schemas.inputs import MAX_CANDIDATES, as_candidates, as_features
-from schemas.records import Feedback, Tensor
+from schemas.records import Feedback, Tensor, dense_of, element
 from streams.gateway.protocol import answers
 from streams.gateway.protocol.values import (
     HttpQuestion,
@@ -193,10 +193,10 @@ def _input(takes: InputForm | None, features: tuple[float, ...]) -> Input:
         return Tensor.of(np.array(features, np.float64))
     if takes.dtype is None:
         return ""
-    row = np.zeros(takes.shape, takes.dtype)
-    if row.size == len(features):
+    row = np.zeros(takes.shape, element(takes.dtype))
+    if row.size == len(features) and not takes.inputs:
         row.flat[:] = features
-    return Tensor.of(row)
+    return dense_of(row)
 
 
 def _actions(given: dict[str, Any]) -> dict[str, object]:

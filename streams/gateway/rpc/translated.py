@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 _LENGTH: Final = b"content-length"
-_HEADERS: Final = frozenset({"authorization", "ocp-apim-subscription-key", "api-key", "idempotency-key"})
+_HEADERS: Final = frozenset({"authorization", "ocp-apim-subscription-key", "api-key", "idempotency-key", "traceparent"})
 CODES: Final[Mapping[int, StatusCode]] = {
     400: StatusCode.INVALID_ARGUMENT, 401: StatusCode.UNAUTHENTICATED, 403: StatusCode.PERMISSION_DENIED,
     404: StatusCode.NOT_FOUND, 408: StatusCode.DEADLINE_EXCEEDED, 409: StatusCode.ALREADY_EXISTS,

@@ -169,6 +169,10 @@ class Combiner:
             answers += self._come_late(partition, batch)
         return answers
 
+    def aim(self, objectives_us: Mapping[str, int]) -> None:
+        """Take the objectives of applications."""
+        self._durations.aim(objectives_us)
+
     def count(self, application: str, durations_us: Sequence[int], now_us: int, *, by_default: bool = False) -> None:
         """Count answers of an application that were given together."""
         if durations_us:

@@ -256,7 +256,9 @@ class Selection(Operator):
             except DecodeError as error:
                 effects.append(self._dead(record, error))
         if topic == topics.APPLICATIONS:  # their states are there before their first queries
-            self.quotas.follow(self.configuration.applications)
+            deployed = self.configuration.applications
+            self.quotas.follow(deployed)
+            self.serving.combiner.aim({name: its.slo_us for name, its in deployed.items()})
             wanted += [key for key in self._common_states() if key not in self._states]
 
     def _on_queries(self, records: Iterable[Record], now_us: int, effects: Effects, wanted: list[StateKey]) -> None:

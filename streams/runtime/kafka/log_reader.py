@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from math import ceil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from aiokafka.structs import TopicPartition as KafkaPartition
 
-    from streams.operators.contract import Record
+    from streams.operators.contract import Batch, Record
     from streams.runtime.kafka.connection import KafkaConnection
     from streams.runtime.ports import TopicPartition
 
@@ -336,11 +336,15 @@ class KafkaTail:
     Args:
         connection: where Kafka is.
         topics: logical names.
+        batched: of these, whose plain record batches stay whole: then it is read by `poll_batches`.
     """
 
-    def __init__(self, connection: KafkaConnection, topics: Sequence[str]) -> None:
+    def __init__(
+        self, connection: KafkaConnection, topics: Sequence[str], batched: frozenset[str] = frozenset()
+    ) -> None:
         self._connection = connection
         self._topics = tuple(topics)
+        self._batched = batched
         self._reader: LogReader | None = None
 
     async def start(self) -> dict[str, int]:
@@ -354,7 +358,7 @@ class KafkaTail:
             BrokerUnavailableError: no broker answered.
         """
         names = [self._connection.real(topic) for topic in self._topics]
-        reader = self._reader = LogReader(self._connection, self._topics, _TAILING)
+        reader = self._reader = LogReader(self._connection, self._topics, _TAILING, batched=self._batched)
         try:
             async with asyncio.timeout(_CONNECT_S):
                 await reader.start()
@@ -384,16 +388,24 @@ class KafkaTail:
         Raises:
             BrokerUnavailableError: reading failed; a record may have been missed, so start a new tail.
         """
+        return readable(cast("list[Record]", await self.poll_batches(timeout_ms)))  # no batch was to stay whole
+
+    async def poll_batches(self, timeout_ms: int) -> list[Record | Batch]:
+        """Return the same with batches that stay whole, and with those that cannot be unpacked as they are.
+
+        Raises:
+            BrokerUnavailableError: as of `poll`.
+        """
         assert self._reader is not None
         reader, source = self._reader, self._reader.source
         try:
-            fetched = await reader.poll((), timeout_ms)
+            fetched = await source.poll((), timeout_ms)
         except KafkaError as fault:
             raise BrokerUnavailableError(repr(fault)) from fault
         if reader.has_grown():
             for place in reader.consumer.assignment():
                 source.seek(place, source.position(place) or 0)  # a new partition is read from its beginning
-        return readable(record for records in fetched.values() for record in records)
+        return [record for records in fetched.values() for record in records]
 
     async def stop(self) -> None:
         """Disconnect."""

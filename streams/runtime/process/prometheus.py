@@ -1,27 +1,43 @@
-"""Shows the latest reports to Prometheus, with a line of help for each metric. Nothing happens between scrapes."""
+"""Shows the latest reports to Prometheus, with a line of help for each metric; tells whether roles live and can work.
+
+Nothing happens between scrapes.
+"""
 
 from __future__ import annotations
 
 import socket
 import threading
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from time import monotonic
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, TypeAlias
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from prometheus_client import CollectorRegistry, Metric, generate_latest, make_wsgi_app
 
-from streams.runtime.metrics import TOTAL, is_counter
+from streams.operators.statistics import OBJECTIVE, WITHIN
+from streams.runtime.metrics import HISTOGRAM, TOTAL, is_counter
 from streams.runtime.process.host_names import is_ours, names
+from streams.runtime.process.readiness import hindrances, stuck
+from streams.runtime.process.remedies import REMEDIES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
     from schemas.records import Report
 
-_ENDS: Final = {"_p50_us": "median", "_p99_us": "99th percentile"}
+# How figures of durations end, and what each is of the duration.
+_ENDS: Final = {
+    "_p50_us": "median of the {}, of the last minute, in microseconds",
+    "_p99_us": "99th percentile of the {}, of the last minute, in microseconds",
+    WITHIN: "how often the {} was within the objective",
+    OBJECTIVE: "objective of the {}, in seconds",
+    "_seconds": "{}, in seconds, by shares of the objective",
+}
 MEANINGS: Final = {
-    "answer": "time from a query's sending to its answer's leaving selection, of the last minute, in microseconds",
+    "answer": "time from a query's sending to its answer's leaving selection",
     "answered_total": "predictions written to topics of others, by application",
     "answers_total": "queries answered, by status and, of defaults and partial answers, the reason",
     "apprentice_difference": "bound of the mean loss of an application's policy less that of its apprentice",
@@ -51,6 +67,7 @@ MEANINGS: Final = {
     "decided_without_state_total": "queries decided before their policy's state had been read",
     "deployed": "1 for each application, with its policy",
     "duplicate_observations_total": "observations that were learnt before and are skipped",
+    "estimated_wait_seconds": "seconds that a row which came to the model's worker now would wait for its batch",
     "failed_outputs_total": "an application's questions that a model refused for their input, or failed on",
     "feature_failures_total": "attempts to read features that their store did not answer",
     "feature_reads_total": "reads of features",
@@ -66,7 +83,7 @@ MEANINGS: Final = {
     "keyed_total": "feedback by key, by whether an answer was found",
     "feedback_waiting": "feedback that has come before its prediction",
     "full_loss_share": "share of the latest losses of numbers that were 1: near 1, models cannot be compared",
-    "gateway": "time from a request's head to its reply, of the last minute, by door, in microseconds",
+    "gateway": "time from a request's head to its reply, by door",
     "gateway_connections": "connections that the gateway has",
     "gateway_defaults_total": "rows of requests that were answered by default",
     "gateway_memory_bytes": "memory that replies take which are kept for repeated requests",
@@ -129,7 +146,7 @@ MEANINGS: Final = {
     "losses_total": "served answers whose loss is known",
     "mapped_total": "records of others' topics that became queries or feedback, by application",
     "measured_us": "microseconds that a batch of so many rows takes on a runtime that the worker may choose",
-    "model": "time from when the worker fetched a row to its prediction, of the last minute, in microseconds",
+    "model": "time from when the worker fetched a row to its prediction",
     "model_loss_total": "sum of a model's losses where it was asked and feedback came",
     "model_losses_total": "a model's answers whose loss is known",
     "model_not_loaded": "1 while no version of the model can be loaded: its rows fail",
@@ -178,6 +195,7 @@ MEANINGS: Final = {
     "stages_total": "rows that stages of a graph asked, or did not, by outcome; left_out: too many items",
     "steps_total": "questions after a query's first one, by kind and outcome: asked, kept (not needed) or late",
     "stopped": "1 in the last report of a process that stops on request",
+    "store_away": "1 while the store of policy states does not answer",
     "store_blocked_partitions": "partitions that learn nothing since a policy state of theirs cannot be read",
     "store_failures_total": "attempts to read or write policy states that Redis did not answer",
     "store_reads_forgotten_total": "reads of policy states given up since nobody waited for them any more",
@@ -188,6 +206,14 @@ MEANINGS: Final = {
     "store_waiting_reads": "policy states that wait to be read",
     "store_writes_total": "writes of policy states",
     "taken_out": "times in a row that a version was taken out of its host; there while it is, and the label says why",
+    "telemetry_awaits_joins": "sampled queries whose observations are awaited",
+    "telemetry_dropped_total": "legs that were dropped, and sampled queries; the label says why",
+    "telemetry_held_bytes": "memory of the record batches in which legs are looked for",
+    "telemetry_joined_total": "sampled queries whose observations were found",
+    "telemetry_legs_total": "legs that OpenTelemetry's collector has taken",
+    "telemetry_let_go_total": "record batches that went before their time since there was no room",
+    "telemetry_queries_total": "queries that were sampled",
+    "telemetry_waiting": "legs that wait for the collector",
     "trace_bytes": "size of the trace on disk",
     "trace_dropped": "records deleted from the trace to keep its bound on disk",
     "trace_missed": "records that Kafka had deleted before they were recorded",
@@ -207,20 +233,25 @@ MEANINGS: Final = {
     "version_loss_total": "sum of the losses of a model's version",
     "version_silent": "1 for a canary that has answered none of its queries in the last minute",
     "version_switches_total": "times that another version of the model began to serve",
+    "waits_for": "1 while the role cannot work yet; the label says what it waits for",
     "windows_held": "partitions whose windows stay open since feedback of their time is still to be read",
 }
 
 CONNECTIONS = 16  # at once; Prometheus has one or two
 ANSWER_S = 5.0  # for a whole request and its answer, however slowly the other side reads and writes
 NAMESPACE = "skysail_"
+Probe: TypeAlias = Callable[[], list[str]]
+_NO_PROBES: Final[Mapping[str, Probe]] = MappingProxyType({})
 
 
 def meaning(name: str) -> str:
     """Return what a figure is; of one that is not listed, its name in words."""
-    for end, words in _ENDS.items():
+    known = MEANINGS.get(name)
+    for end, words in () if known else _ENDS.items():
         if name.endswith(end) and (subject := MEANINGS.get(name.removesuffix(end))):
-            return f"{words} of the {subject}"
-    return MEANINGS.get(name, name.replace("_", " "))
+            known = words.format(subject)
+            break
+    return "; ".join(filter(None, (known or name.replace("_", " "), REMEDIES.get(name))))
 
 
 class _Quiet(WSGIRequestHandler):
@@ -242,6 +273,26 @@ def guarded(application: WSGIApplication, known: frozenset[str]) -> WSGIApplicat
     return answer
 
 
+def routed(metrics: WSGIApplication, probes: Mapping[str, Probe]) -> WSGIApplication:
+    """Return an application that shows metrics, and at the paths of probes what hinders: 503, or 200 for nothing."""
+
+    def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        path = environ.get("PATH_INFO", "")
+        probe = probes.get(path)
+        if probe is not None:
+            said = probe()
+            status = "503 Service Unavailable" if said else "200 OK"
+            body = "".join(f"{line}\n" for line in said or ["ok"])
+        elif path in {"/", "/metrics"}:
+            return metrics(environ, start_response)
+        else:
+            status, body = "404 Not Found", f"Here are {', '.join(['/metrics', *probes])}.\n"
+        start_response(status, [("Content-Type", "text/plain; charset=utf-8"), ("Cache-Control", "no-store")])
+        return [body.encode()]
+
+    return answer
+
+
 class ScrapeServer(WSGIServer):
     """Answers each connection in a thread of its own; those above the bound are closed unanswered.
 
@@ -251,6 +302,7 @@ class ScrapeServer(WSGIServer):
         connections: how many at once.
         answer_s: after which a connection is closed, whatever it waits for.
         known: the names that it is asked by, besides addresses.
+        probes: by path; each returns what hinders.
     """
 
     def __init__(
@@ -260,12 +312,13 @@ class ScrapeServer(WSGIServer):
         connections: int = CONNECTIONS,
         answer_s: float = ANSWER_S,
         known: frozenset[str] = frozenset(),
+        probes: Mapping[str, Probe] = _NO_PROBES,
     ) -> None:
         self.address_family = socket.getaddrinfo(*address, type=socket.SOCK_STREAM)[0][0]
         super().__init__(address, _Quiet)
         self._room = threading.BoundedSemaphore(connections)
         self._answer_s = answer_s
-        self.set_app(guarded(make_wsgi_app(registry), known))
+        self.set_app(guarded(routed(make_wsgi_app(registry), probes), known))
 
     def process_request(self, request: socket.socket | tuple[bytes, socket.socket], client_address: object) -> None:
         """Answer in a thread if there is room."""
@@ -316,10 +369,14 @@ class PrometheusExporter:
     """A metrics hook with an HTTP server, on 127.0.0.1 unless told otherwise; it answers from its own thread."""
 
     def __init__(self, port: int, address: str = "127.0.0.1", more_names: Iterable[str] = ()) -> None:
-        self._latest: dict[str, Report] = {}
+        self._latest: dict[str, tuple[Report, float]] = {}  # and when it came
         registry = CollectorRegistry()
         registry.register(self)
-        self._server = ScrapeServer((address, port), registry, known=names(address, more_names))
+        probes: dict[str, Probe] = {
+            "/health": lambda: stuck(self._aged()),
+            "/ready": lambda: hindrances(self._aged()),
+        }
+        self._server = ScrapeServer((address, port), registry, known=names(address, more_names), probes=probes)
         self._thread = threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True)
         self._thread.start()
 
@@ -330,11 +387,15 @@ class PrometheusExporter:
 
     def __call__(self, report: Report) -> None:
         """Take a report."""
-        self._latest[report.instance] = report
+        self._latest[report.instance] = report, monotonic()
 
     def collect(self) -> Iterable[Metric]:
         """Return metric families; called by the client library at a scrape."""
-        return _families(self._latest.values())
+        return _families([report for report, _ in tuple(self._latest.values())])
+
+    def _aged(self) -> list[tuple[Report, float]]:
+        now = monotonic()
+        return [(report, now - came) for report, came in tuple(self._latest.values())]
 
     def stop(self) -> None:
         """Stop listening."""
@@ -373,11 +434,18 @@ def _add(families: dict[str, Metric], report: Report, values: Mapping[str, float
     """Add figures to the family of their name: it must be one, whatever labels its samples have."""
     for full, value in values.items():
         name, labels = parse(full)
-        if name not in families:
-            kind = "counter" if is_counter(full) else "gauge"
-            families[name] = Metric(NAMESPACE + name.removesuffix(TOTAL), meaning(name), kind)
+        family = family_of(name)
+        if family not in families:
+            kind = "histogram" if family != name else "counter" if is_counter(name) else "gauge"
+            families[family] = Metric(NAMESPACE + family.removesuffix(TOTAL), meaning(family), kind)
         shown = {"instance_name": report.instance, "role": report.role, **labels}
-        families[name].add_sample(NAMESPACE + name, shown, value)
+        families[family].add_sample(NAMESPACE + name, shown, value)
+
+
+def family_of(name: str) -> str:
+    """Return under which name a figure is shown: its own, or that of the histogram which it is a part of."""
+    end = next((end for end in HISTOGRAM if name.endswith(end)), "")
+    return name.removesuffix(end) + "_seconds" if end else name
 
 
 def parse(full: str) -> tuple[str, dict[str, str]]:

@@ -143,6 +143,10 @@ class Accumulator:
         """Return pending bytes as a share of the bound; from 1 on the caller should take in less."""
         return self._pending_bytes / self._bound_bytes
 
+    def stands_still(self, topic: str) -> bool:
+        """Tell whether something of a topic has waited for long, and nothing of its partition was acknowledged."""
+        return any(self._stands_still(lane) for (name, _), lane in self._lanes.items() if name == topic)
+
     async def flush(self, timeout_s: float) -> bool:
         """Wait until nothing is pending; False if that took longer than `timeout_s`."""
         try:

@@ -113,6 +113,7 @@ class RoleLoop:
         self._group = NO_GROUP_NEEDS
         self._has_topics = asyncio.Event()  # set where the role says which they are
         self._is_ready = asyncio.Event()  # the kernel has prepared for queries
+        self._waits_for = "models"  # until it has joined
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run until `stop` is set, then finish what is in hand, commit and leave, each by its deadline.
@@ -219,16 +220,20 @@ class RoleLoop:
         if self._executors is not None:
             self._call("its start", lambda: self._kernel.on_timer(self._ports.clock.now_us()))
             await _first(stop.wait(), self._executors.loaded())
+        self._waits_for = "configuration"
         await _first(stop.wait(), self._follower.caught_up.wait())
         if self._ports.broadcast is not None:
             self._call("what it follows", lambda: self._kernel.on_phase(Phase.CAUGHT_UP, self._ports.clock.now_us()))
+        self._waits_for = "states"
         if self._state_queue is not None and not stop.is_set():
             await self._read_states(self._state_queue, stop)
+        self._waits_for = "topics"
         self._regroup(self._kernel.needs().group)
         if self._group.topics is not None:
             await _first(stop.wait(), self._has_topics.wait())
         if self._group.is_getting_ready:
             await self._get_ready(stop)
+        self._waits_for = "kafka"
         while not stop.is_set() and not self._joined:
             try:
                 await self._ports.consumer.start(self._rebalance)
@@ -237,6 +242,7 @@ class RoleLoop:
                 await asyncio.sleep(BACKOFF_S)
             else:
                 self._joined = True
+        self._waits_for = "partitions"
 
     async def _get_ready(self, stop: asyncio.Event) -> None:
         """Wait until the kernel has prepared for queries, but not for ever."""
@@ -330,6 +336,8 @@ class RoleLoop:
             "completions_ignored_total": float(self._tracker.ignored_total),
             "clock_off_ms": off_ms(self._ports.clock),
         }
+        if waits_for := self._awaited():
+            own[render(("waits_for", "what", waits_for))] = 1.0
         if self._joined:
             vitals = self._ports.consumer.vitals()
             own |= {"lag": float(vitals.lag), "partitions": float(vitals.assigned)}
@@ -339,6 +347,14 @@ class RoleLoop:
         features = self._features.statistics() if self._features else {}
         counters = [self._guard.counters, self._accumulator.counters, self._performer.counters]
         return [own, *counters, state_queue, features, models]
+
+    def _awaited(self) -> str:
+        """Return in a word what the role waits for before it can work; "" = nothing."""
+        if self._rebalance.asks_store:
+            return "store"
+        if not self.ready.is_set():
+            return self._waits_for
+        return "kafka" if self._accumulator.stands_still(topics.REPORTS) else ""
 
     def _complete(self, positions: Collection[Position], spans: Collection[Span] = ()) -> None:
         self._tracker.complete(positions)

@@ -94,6 +94,9 @@ class RebalanceHandler:
         state_queue: forgets what is no longer owned.
         buffer: the reader's; records of what is not ours, or waits, are taken out of it.
         ready: set once partitions have been assigned (none is fine, too: a standby).
+
+    Attributes:
+        asks_store: partitions wait for what the store says of their start.
     """
 
     def __init__(
@@ -107,6 +110,7 @@ class RebalanceHandler:
         buffer: PollBuffer,
         ready: asyncio.Event,
     ) -> None:
+        self.asks_store = False
         self._role = role
         self._kernel = kernel
         self._ports = ports
@@ -272,7 +276,11 @@ class RebalanceHandler:
     async def _stored(self, number: int) -> int:
         store = self._ports.store
         assert store is not None, "a role that owns states has a store"
-        return await _persist(lambda: store.offset(number)) or 0
+        self.asks_store = True
+        try:
+            return await _persist(lambda: store.offset(number)) or 0
+        finally:
+            self.asks_store = False
 
     async def _check_logs(self, starts: Mapping[TopicPartition, int]) -> None:
         """Refuse to start where the store is ahead of the log: new records would count as applied, unseen."""

@@ -77,6 +77,7 @@ class StateQueue:
         self._quiet = asyncio.Event()  # no write is under way
         self._quiet.set()
         self._counters: Counter[str] = Counter()
+        self._failures = 0  # in a row
 
     def own(self, starts: Mapping[int, int | None]) -> None:
         """Take partitions whose states stand for these offsets; None = nothing is stored."""
@@ -151,19 +152,19 @@ class StateQueue:
             "store_waiting_bytes": float(self._writes.waiting_bytes),
             "store_waiting_reads": float(len(self._reads)),
             "store_blocked_partitions": float(len(self._blocked)),
+            **({"store_away": 1.0} if self._failures else {}),
         }
 
     async def run(self) -> None:
         """Work off the queue until cancelled."""
-        failures = 0
         while True:
             await self._wait_for_work()
             try:
                 await self._write_all()
                 await self._read_some()
-                failures = 0
+                self._failures = 0
             except StoreUnavailableError as fault:
-                failures += 1
+                self._failures = failures = self._failures + 1
                 self._counters["store_failures_total"] += 1
                 if failures % 60 == 1:  # once a minute: it may also be a refused password
                     _log.warning("%s; trying again until it does", fault)

@@ -43,6 +43,7 @@ class FakeTransport:
 
     def __init__(self) -> None:
         self.sent: list[tuple[str, int, bytes, bytes]] = []
+        self.headers: tuple[tuple[str, bytes], ...] = ()
         self.arrivals: asyncio.Queue[Sequence[Record] | Exception] = asyncio.Queue()
         self.answer: Callable[[Query], Prediction | None] = lambda _query: None
         self.closed = False
@@ -53,8 +54,15 @@ class FakeTransport:
         self.arrivals = asyncio.Queue()
         return self.counts or dict.fromkeys(follow, PARTITIONS)
 
-    async def send(self, topic: str, partition: int, records: Sequence[tuple[bytes, bytes]]) -> None:
+    async def send(
+        self,
+        topic: str,
+        partition: int,
+        records: Sequence[tuple[bytes, bytes]],
+        headers: tuple[tuple[str, bytes], ...] = (),
+    ) -> None:
         """Keep the records and answer queries."""
+        self.headers = headers
         for key, value in records:
             self.sent.append((topic, partition, key, value))
             prediction = self.answer(CODEC.decode(Query, value)) if topic == topics.QUERIES else None
@@ -120,6 +128,16 @@ async def test_a_prediction_comes_back_to_its_query(client: Client, transport: F
     assert len(query.reply_token) == 16
     expected = Query(query.query_id, "digits", Tensor.of(row), "ann", NOW_US, 50.0, reply_token=query.reply_token)
     assert query == expected
+
+
+async def test_headers_travel_with_the_query(client: Client, transport: FakeTransport) -> None:
+    """As a trace's does that it belongs to; feedback has none."""
+    transport.answer = _prediction
+    headers = (("traceparent", b"00-1"),)
+    prediction = await client.predict("digits", [1.0], headers=headers)
+    assert transport.headers == headers
+    await client.feedback(prediction, label=3)
+    assert transport.headers == ()
 
 
 @pytest.mark.parametrize(
@@ -472,7 +490,9 @@ def test_labels_are_what_a_user_has_at_hand(label: object, expected: object) -> 
 def test_what_is_no_label_is_refused() -> None:
     """At the call, not by the joiner."""
     with pytest.raises(TypeError, match="a label is a number"):
-        as_label({"a": 1})
+        as_label(object())
+    with pytest.raises(TypeError, match="tensor a: numbers are needed"):
+        as_label({"a": "x"})
 
 
 def test_a_list_of_texts_is_called_so() -> None:
@@ -590,7 +610,7 @@ async def test_many_rows_are_asked_together_and_answered_in_order(client: Client
     sends = transport.send
     requests: list[int] = []
 
-    async def send(topic: str, partition: int, records: Sequence[tuple[bytes, bytes]]) -> None:
+    async def send(topic: str, partition: int, records: Sequence[tuple[bytes, bytes]], *_: object) -> None:
         requests.append(len(records))
         await sends(topic, partition, [*records][::-1])
 
@@ -650,7 +670,7 @@ async def test_when_kafka_takes_no_rows_the_others_are_not_tried(client: Client,
     transport.answer = _prediction
     sends = transport.send
 
-    async def send(topic: str, partition: int, records: Sequence[tuple[bytes, bytes]]) -> None:
+    async def send(topic: str, partition: int, records: Sequence[tuple[bytes, bytes]], *_: object) -> None:
         if len(transport.sent) >= 2:
             await asyncio.Event().wait()
         await sends(topic, partition, records)
@@ -686,7 +706,7 @@ async def test_a_row_that_the_topic_refuses_takes_no_answer_from_others(
     transport.answer = lambda query: None if query.query_id == "large" else _prediction(query)
     sends = transport.send
 
-    async def send(topic: str, partition: int, records: Sequence[tuple[bytes, bytes]]) -> None:
+    async def send(topic: str, partition: int, records: Sequence[tuple[bytes, bytes]], *_: object) -> None:
         await sends(topic, partition, records)
         if any(key == b"large" for key, _ in records):
             raise RecordTooLargeError("queries does not take so much")

@@ -63,6 +63,30 @@ def test_what_waits_is_bounded_in_bytes_and_the_largest_rows_are_refused() -> No
     assert (queue.forget(lambda item: item == "g"), queue.bytes) == (1, 2)
 
 
+@pytest.mark.parametrize("waiting", [0, 3, 4, 11, 90])
+def test_the_wait_that_is_estimated_is_the_one_that_comes(waiting: int) -> None:
+    """Of a row that comes now: until the batch with the model and the whole ones before its own are done."""
+    queue = batcher(cap=4, objective_us=None)
+    now_us = 0
+    for rows in (1, 2, 4) * 3:
+        queue.offer([(10 * SECOND, "a")] * rows, now_us)
+        now_us += 2 * MS + rows * MS
+        queue.done(len(queue.take(now_us).rows), 2 * MS + rows * MS, now_us)
+    assert queue.wait_us(0) == 0
+    queue.offer([(10 * SECOND, "b")] * (4 + waiting), now_us)
+    at_work = len(queue.take(now_us).rows)
+    estimated_us = queue.wait_us(at_work)
+    begun_us = now_us
+    queue.offer([(10 * SECOND, "mine")], now_us)
+    while True:
+        now_us += 2 * MS + at_work * MS
+        taken = [row.item for row in queue.take(now_us).rows]
+        if "mine" in taken:
+            break
+        at_work = len(taken)
+    assert estimated_us == now_us - begun_us
+
+
 def test_an_empty_queue_gives_an_empty_take() -> None:
     """There is nothing to predict and nothing to say."""
     assert batcher().take(0) == Take((), (), 4, 0)

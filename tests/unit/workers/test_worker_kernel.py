@@ -256,6 +256,8 @@ def test_the_report_shows_cap_queue_and_objective() -> None:
     statistics = kernel.statistics()
     assert statistics["batch_cap{model=digits}"] == 3
     assert statistics["objective_us{model=digits}"] == 20 * MS
+    assert statistics["estimated_wait_seconds{model=digits}"] == 0
+    assert statistics["model_seconds_count{model=digits}"] == 2
     assert statistics["batches_total{model=digits,reason=eager}"] == 1
     assert statistics["predict_us_total{model=digits}"] == 5 * MS
     assert statistics["rows_total{model=digits,outcome=ok}"] == 2

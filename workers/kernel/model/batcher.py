@@ -160,6 +160,15 @@ class Batcher(Generic[T]):
         """Tell whether a row that was offered before that mark still waits; those rows are usually taken first."""
         return any(row.order < mark for row in self._queue)
 
+    def wait_us(self, rows_at_work: int) -> int:
+        """Return how long a row offered now would wait until its batch begins, if batches take what they usually do.
+
+        Args:
+            rows_at_work: of the batch that is with the model.
+        """
+        usual, cap = self.learnt.times.usual, max(1, self.cap)
+        return len(self._queue) // cap * usual(cap) + (usual(rows_at_work) if rows_at_work else 0)
+
     def objective(self, now_us: int) -> int:
         """Return how long a batch may take (us).
 

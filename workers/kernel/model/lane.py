@@ -330,12 +330,17 @@ class Lane:
         """Return rows by outcome, batches by reason, and gauges of cap, queue and objective, all with the model."""
         return {
             **self._counters.rendered(),
-            **({} if self._beside else self._durations.rendered()),
+            **({} if self._beside else self._durations.rendered() | self._wait()),
             render(("batch_cap", *self._label)): float(self.batcher.cap),
             render(("queue_rows", *self._label)): float(len(self.batcher)),
             render(("queue_bytes", *self._label)): float(self.batcher.bytes),
             render(("objective_us", *self._label)): float(self.batcher.objective(self._now_us)),
         }
+
+    def _wait(self) -> dict[str, float]:
+        """Return how long a row that came now would wait: what replicas are scaled by."""
+        at_work = 0 if self.running is None else len(self.running.take.rows)
+        return {render(("estimated_wait_seconds", *self._label)): self.batcher.wait_us(at_work) / 1e6}
 
     def _count(
         self, take: Take[Asked], rows: int, outcomes: Mapping[Outcome, int], reasons: Mapping[int, str], predict_us: int

@@ -10,6 +10,7 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING, cast
 
+from aiokafka.errors import KafkaError
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from streams.operators.contract import Batch, Emit, EmitBatch, Position
@@ -50,6 +51,18 @@ def records_of(batch: Batch) -> list[Record]:
     if CorruptBatch in map(type, found) or [one.offset for one in wanted] != [*range(batch.offset, batch.end)]:
         raise ValueError(f"{batch.topic}-{batch.partition} has no records {batch.offset} to {batch.end - 1}")
     return wanted
+
+
+def sound_records_of(batch: Batch) -> list[Record]:
+    """Return the same, for whoever goes on without a batch that cannot be read.
+
+    Raises:
+        ValueError: it cannot.
+    """
+    try:
+        return records_of(batch)
+    except KafkaError as fault:
+        raise ValueError(str(fault)) from fault
 
 
 def emits_of(batch: EmitBatch) -> list[Emit]:

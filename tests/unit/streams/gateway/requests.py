@@ -63,6 +63,7 @@ class FakeAsker:
     def __init__(self, answer: Callable[[Query], Prediction] = predicted) -> None:
         self.answer = answer
         self.batches: list[list[Query]] = []
+        self.headers: tuple[tuple[str, bytes], ...] = ()
         self.told: list[tuple[Feedback, str | None]] = []
         self.gate = asyncio.Event()  # answers wait for it
         self.gate.set()
@@ -77,9 +78,12 @@ class FakeAsker:
     async def close(self) -> None:
         """Be gone."""
 
-    async def ask(self, queries: Sequence[Query], timeout_s: float) -> list[Prediction]:
+    async def ask(
+        self, queries: Sequence[Query], timeout_s: float, headers: tuple[tuple[str, bytes], ...] = ()
+    ) -> list[Prediction]:
         """Answer."""
         self.batches.append(list(queries))
+        self.headers = headers
         await self.gate.wait()
         return [self.answer(query) for query in queries]
 

@@ -112,12 +112,27 @@ async def test_without_kafka_it_is_not_ready_and_says_so() -> None:
     """Live, but not ready; requests are told to come again."""
     there = Served()
     assert (await there.request("GET", "/v2/health/live")).status == 200
+    assert (await there.request("GET", "/health")).json == {"live": True}
     assert (await there.request("GET", "/v2/health/ready")).status == 503
+    waits = await there.request("GET", "/ready")
+    assert (waits.status, waits.json["ready"]) == (503, False)
+    assert "no broker answers" in waits.json["reason"]
     refused = await there.post(INFER, body())
     assert (refused.status, refused.headers[b"retry-after"]) == (503, b"1")
     async with there:
         assert (await there.request("GET", "/v2/health/ready")).status == 200
-        assert (await there.request("GET", "/health")).json == {"ready": True}
+        assert (await there.request("GET", "/ready")).json == {"ready": True}
+
+
+async def test_a_request_s_trace_goes_on_with_its_queries() -> None:
+    """One that is no trace does not; nor does what else the request has for headers."""
+    trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    async with Served() as there:
+        await there.request("POST", INFER, orjson.dumps(body()), {"traceparent": trace, "x-own": "1"})
+        assert there.asker.headers == (("traceparent", trace.encode()),)
+        for headers in ({}, {"traceparent": "0" * 257}):
+            assert (await there.request("POST", INFER, orjson.dumps(body()), headers)).status == 200
+            assert there.asker.headers == ()
 
 
 async def test_bodies_are_bounded() -> None:

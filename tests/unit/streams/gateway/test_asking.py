@@ -31,7 +31,9 @@ class FailingAsker(FakeAsker):
         super().__init__()
         self.error = error
 
-    async def ask(self, queries: Sequence[Query], timeout_s: float) -> list[Prediction]:
+    async def ask(
+        self, queries: Sequence[Query], timeout_s: float, headers: tuple[tuple[str, bytes], ...] = ()
+    ) -> list[Prediction]:
         """Fail."""
         raise self.error
 

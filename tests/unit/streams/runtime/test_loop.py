@@ -30,6 +30,7 @@ from streams.runtime.clock import SystemClock
 from streams.runtime.corrupt import corrupt
 from streams.runtime.errors import BrokerUnavailableError, KernelError, MisconfiguredError, StuckError
 from streams.runtime.kafka.merging import Strain
+from streams.runtime.process.readiness import hindrances
 from streams.runtime.role.definition import Role
 from streams.runtime.role.kernel_calls import Guard, Timer
 from streams.runtime.role.loop import READY_S, RoleLoop
@@ -1135,6 +1136,64 @@ def test_every_second_a_report_goes_to_the_hooks_and_to_the_topic() -> None:
     run(scene())
 
 
+def hindering(reports: list[Report]) -> list[str]:
+    """Return what hinders by the last report."""
+    return hindrances([(reports[-1], 0.0)])
+
+
+def test_reports_say_what_a_role_waits_for_until_it_is_ready() -> None:
+    """A model first, then the store that says where its partition begins; later a broker that takes nothing."""
+
+    async def scene() -> None:
+        reports: list[Report] = []
+        broker, store, kernel = FakeBroker(), FaultyStore(), AsksModels()
+        store.down = True
+        parts = {"hooks": (reports.append,), "executors": Slow(), "store": store}
+        async with running(kernel, broker=broker, **parts, **OWNER) as s:
+            await elapse(1.5)
+            assert hindering(reports) == ["role-1 waits for its models to be loaded"]
+            await elapse(3)
+            assert hindering(reports) == [
+                "role-1 reaches no store of policy states (Redis, a file); see `skysail doctor`"
+            ]
+            store.down = False
+            await elapse(3)
+            assert (s.loop.ready.is_set(), hindering(reports)) == (True, [])
+            s.transport.up.clear()
+            await elapse(5)
+            (said,) = hindering(reports)
+            assert said.startswith("role-1 waits for Kafka")
+            s.transport.up.set()
+            await elapse(5)
+            assert hindering(reports) == []
+
+    run(scene())
+
+
+def test_reports_say_that_the_store_has_gone() -> None:
+    """While what is to be written waits for it; an idle role does not know."""
+
+    async def scene() -> None:
+        reports: list[Report] = []
+        broker, store = FakeBroker(), FaultyStore()
+        async with running(
+            ScriptedKernel(decide=learner), broker=broker, store=store, hooks=(reports.append,), **OWNER
+        ):
+            await elapse(2)
+            assert hindering(reports) == []
+            store.down = True
+            broker.put(*Q, b"0")
+            await elapse(3)
+            assert hindering(reports) == [
+                "role-1 reaches no store of policy states (Redis, a file); see `skysail doctor`"
+            ]
+            store.down = False
+            await elapse(5)
+            assert hindering(reports) == []
+
+    run(scene())
+
+
 class Answering(FakeExecutors):
     """Executors whose model needs a second to be loaded, and one for a batch."""
 
@@ -1145,6 +1204,14 @@ class Answering(FakeExecutors):
     def predict(self, predict: Predict) -> None:
         """Fail every row after a second."""
         self.later(1.0, lambda: self.events.predicted(predict, Ran(Predicted.failed(len(predict.rows), "no"), SECOND)))
+
+
+class Slow(Answering):
+    """Executors whose model needs three seconds to be loaded."""
+
+    def load(self, load: Load) -> None:
+        """Load after three seconds."""
+        self.later(3.0, lambda: self.events.loaded(Loaded.of(load, None, SECOND)))
 
 
 @dataclass

@@ -4,20 +4,36 @@ from __future__ import annotations
 
 import ast
 import os
+import random
 import re
 import socket
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.request import urlopen
 
 import pytest
+from click.testing import CliRunner
+from prometheus_client import Histogram as PeerHistogram
 
+from deploy.cli import skysail
 from deploy.config.settings import Metrics
 from deploy.errors import StartError
+from deploy.figures.declared import RULES
 from deploy.process.metrics import exporting, ports
 from schemas.records import Report
+from streams.operators.statistics import SHARES, WITHIN, Durations
 from streams.runtime.metrics import Composer, is_counter
-from streams.runtime.process.prometheus import MEANINGS, PrometheusExporter, meaning, parse
+from streams.runtime.process.prometheus import (
+    MEANINGS,
+    PrometheusExporter,
+    _families,
+    exposition,
+    family_of,
+    meaning,
+    parse,
+)
+from streams.runtime.process.remedies import REMEDIES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -86,16 +102,60 @@ def test_each_figure_that_is_written_somewhere_has_a_meaning_and_no_other() -> N
         path.read_text(encoding="utf-8")
         for folder in ("streams", "workers")
         for path in (ROOT / folder).rglob("*.py")
-        if path.name != "meanings.py"
+        if path.name != "remedies.py"
     ]
     written = {
         name for text in program for name in (*re.findall(r'"([a-z_]+_total)"', text), *figures(ast.parse(text)))
     }
     assert {"joined_total", "windows_held", "queue_bytes", "uptime_s", "ready_s"} <= written
-    assert written - MEANINGS.keys() == set()
+    assert {name for name in written if not name.startswith("_")} - MEANINGS.keys() == set()
     assert {name for name in MEANINGS if not any(f'"{name}' in text for text in program)} - {"stopped"} == set()
     assert meaning("answer_p99_us").startswith("99th percentile of the time from a query's sending")
     assert meaning("new_figure") == "new figure"
+
+
+def test_what_to_do_stands_behind_the_meaning_and_its_commands_are_there() -> None:
+    """For each figure that an alert watches, too: HELP is read where no rule is."""
+    assert meaning("lag").endswith(
+        "if it grows, the role is too slow: start another process of it, `skysail run --role ROLE`"
+    )
+    assert meaning("answer_seconds").startswith("time from a query's sending to its answer's leaving selection, in sec")
+    known = {*MEANINGS, *(f"{name}{end}" for name in ("answer", "gateway", "model") for end in ("_seconds", WITHIN))}
+    assert {*REMEDIES} <= known
+    watched = {family_of(name) for rule in RULES for name in rule.figures} - {"uptime_s"}
+    assert watched - {*REMEDIES} == set()
+    asked = {tuple(words.split()[:2]) for text in REMEDIES.values() for words in re.findall(r"`skysail ([^`]+)`", text)}
+    for verb, more in (words if len(words) == 2 else (*words, "") for words in sorted(asked)):
+        line = (verb, more, "--help") if more.islower() and more.isalpha() else (verb, "--help")
+        assert CliRunner().invoke(skysail, line).exit_code == 0, line
+
+
+def test_a_histogram_is_one_family_of_prometheus_that_its_quantiles_are_right_of() -> None:
+    """Buckets as Prometheus' own client writes them, of the same durations and bounds."""
+    drawn = random.Random(7)
+    took_us = [int(drawn.lognormvariate(10, 1)) for _ in range(500)]
+    durations = Durations("answer", "application")
+    durations.aim({"digits": 40_000})
+    places = [0, 3, 14, 15, 200, 500]  # few at a time, and many
+    for begin, end in pairwise(places):
+        durations.add("digits", took_us[begin:end], 1)
+    oracle = PeerHistogram("skysail_answer_seconds", "", buckets=[share * 0.04 for share in SHARES], registry=None)
+    for each in took_us:
+        oracle.observe(each / 1e6)
+    (peer,) = oracle.collect()
+    expected = [sample.value for sample in peer.samples if sample.name.endswith("_bucket")]
+    report = Composer("s", "selection").compose(1, durations.rendered())
+    family, *others = (one for one in _families([report]) if one.name.startswith("skysail_answer"))
+    shown = {sample.labels["le"]: sample.value for sample in family.samples if sample.name.endswith("_bucket")}
+    assert family.type == "histogram"
+    assert [*shown.values()] == expected
+    assert [float(bound) for bound in shown][:-1] == pytest.approx([share * 0.04 for share in SHARES])
+    assert report.counters["answer_within_objective_total{application=digits}"] == shown["0.04"]
+    assert report.gauges["answer_objective_seconds{application=digits}"] == 0.04
+    assert {one.type for one in others} == {"counter", "gauge"}
+    text = exposition([report]).decode()
+    assert 'skysail_answer_seconds_count{application="digits",instance_name="s",role="selection"} 500.0' in text
+    assert sum(took_us) / 1e6 == pytest.approx(report.counters["answer_seconds_sum{application=digits}"])
 
 
 def figures(program: ast.Module) -> Iterator[str]:

@@ -12,6 +12,7 @@ from urllib.request import urlopen
 import pytest
 from prometheus_client import CollectorRegistry
 
+from schemas.records import Report
 from streams.runtime.process.prometheus import PrometheusExporter, ScrapeServer
 
 if TYPE_CHECKING:
@@ -75,4 +76,58 @@ def test_metrics_are_served_under_names_of_ours_alone(host: str, status: int) ->
             assert (b"metrics.names" in answer.read()) is (status != 200)
     finally:
         asking.close()
+        exporter.stop()
+
+
+def probed(port: int, path: str) -> tuple[int, str]:
+    """Return status and text of a path."""
+    asking = HTTPConnection("127.0.0.1", port, timeout=30)
+    try:
+        asking.request("GET", path)
+        with asking.getresponse() as answer:
+            return answer.status, answer.read().decode()
+    finally:
+        asking.close()
+
+
+def test_a_process_is_ready_when_all_its_roles_are_and_says_what_hinders() -> None:
+    """503 with a line for each thing that hinders; alive all the time, so that nobody restarts what waits."""
+    exporter = PrometheusExporter(0)
+    try:
+        assert probed(exporter.port, "/health") == (200, "ok\n")
+        assert probed(exporter.port, "/ready") == (503, "no role has reported yet: they start, or wait for Kafka\n")
+        exporter(Report("selection@1", "selection", 0, {}, {"waits_for{what=configuration}": 1.0}))
+        exporter(Report("learner@1", "learner", 0, {}, {"store_away": 1.0}))
+        exporter(Report("worker.svc@1", "worker.svc", 0, {}, {"model_not_loaded{model=svc}": 1.0, "partitions": 4.0}))
+        status, said = probed(exporter.port, "/ready")
+        assert status == 503
+        assert said.splitlines() == [
+            "selection@1 still reads which models and applications there are",
+            "learner@1 reaches no store of policy states (Redis, a file); see `skysail doctor`",
+            "worker.svc@1 can load no version of svc: see `skysail model show svc`",
+        ]
+        assert probed(exporter.port, "/health")[0] == 200
+        for role in ("selection", "learner", "worker.svc"):
+            exporter(Report(f"{role}@1", role, 0, {}, {"partitions": 4.0}))
+        assert probed(exporter.port, "/ready") == (200, "ok\n")
+        exporter(Report("learner@1", "learner", 0, {}, {"stopped": 1.0}))
+        assert probed(exporter.port, "/ready") == (503, "learner@1 stops\n")
+        assert probed(exporter.port, "/nothing")[0] == 404
+    finally:
+        exporter.stop()
+
+
+def test_a_role_that_reports_no_more_is_neither_alive_nor_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its loop hangs, though the thread that answers does not."""
+    now = [100.0]
+    monkeypatch.setattr("streams.runtime.process.prometheus.monotonic", lambda: now[0])
+    exporter = PrometheusExporter(0)
+    try:
+        exporter(Report("loop@1", "selection", 0, {}, {"partitions": 4.0}))
+        now[0] += 14
+        assert probed(exporter.port, "/health")[0] == 200
+        now[0] += 6
+        assert probed(exporter.port, "/health") == (503, "loop@1 has reported nothing for 20 s: it stands still\n")
+        assert probed(exporter.port, "/ready")[0] == 503
+    finally:
         exporter.stop()

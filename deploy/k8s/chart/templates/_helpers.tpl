@@ -1,0 +1,157 @@
+{{/* Settings of a role: defaults, then its kind's, then its own. Takes (list $ role). */}}
+{{- define "skysail.role" -}}
+{{- $top := index . 0 -}}{{- $role := index . 1 -}}
+{{- $found := deepCopy $top.Values.defaults -}}
+{{- range $key := list $role.kind $role.name -}}
+{{- with index $top.Values.byRole $key -}}{{- $found = mergeOverwrite $found (deepCopy .) -}}{{- end -}}
+{{- end -}}
+{{- toYaml $found -}}
+{{- end }}
+
+{{/* Name of what belongs to a role. Takes (list $ role). */}}
+{{- define "skysail.name" -}}
+{{- printf "%s-%s" (index . 0).Release.Name (index . 1) | trunc 63 | trimSuffix "-" -}}
+{{- end }}
+
+{{- define "skysail.selector" -}}
+app.kubernetes.io/name: skysail
+app.kubernetes.io/instance: {{ (index . 0).Release.Name }}
+app.kubernetes.io/component: {{ (index . 1) }}
+{{- end }}
+
+{{- define "skysail.labels" -}}
+{{ include "skysail.selector" . }}
+app.kubernetes.io/version: {{ (index . 0).Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ (index . 0).Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" (index . 0).Chart.Name (index . 0).Chart.Version }}
+{{- end }}
+
+{{- define "skysail.image" -}}
+{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- end }}
+
+{{- define "skysail.settings" -}}
+{{ required "deployment is empty: write it with `skysail k8s values > deployment.yaml` and add -f deployment.yaml" .Values.deployment.settings }}
+{{- end }}
+
+{{/* How many pods a role has at least. Takes (list $ role settings). */}}
+{{- define "skysail.least" -}}
+{{- $role := index . 1 -}}
+{{ ternary 1 ((index . 2).replicas | default $role.replicas) $role.alone }}
+{{- end }}
+
+{{/* How many pods a role may have at most. Takes (list $ role settings). */}}
+{{- define "skysail.most" -}}
+{{- $role := index . 1 -}}{{- $scale := (index . 2).scale -}}
+{{- if eq $role.kind "gateway" -}}{{ $scale.most | default 4 }}
+{{- else if $scale.most -}}{{ min (int $scale.most) (int $role.most) }}
+{{- else -}}{{ $role.most }}{{- end -}}
+{{- end }}
+
+{{/* Whether KEDA sets the number of pods. Takes (list $ role settings); empty = no. */}}
+{{- define "skysail.scaled" -}}
+{{- $top := index . 0 -}}{{- $role := index . 1 -}}{{- $its := index . 2 -}}
+{{- if and $top.Values.keda.enabled $its.scale.enabled (not $role.alone) (or $role.topic (eq $role.kind "gateway")) -}}
+{{- if gt (int (include "skysail.most" .)) (int (include "skysail.least" .)) -}}yes{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{- define "skysail.security" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+runAsNonRoot: true
+runAsUser: 10001
+runAsGroup: 10001
+capabilities: {drop: [ALL]}
+{{- end }}
+
+{{/* What a container of a role or of the setup is told. Takes (list $ user). */}}
+{{- define "skysail.environment" -}}
+{{- $top := index . 0 -}}{{- $user := index . 1 -}}
+- {name: SKYSAIL_KAFKA__BOOTSTRAP, value: {{ $top.Values.kafka.bootstrap | quote }}}
+{{- if $top.Values.kafka.secure }}
+- {name: SKYSAIL_KAFKA__PROPERTIES__SECURITY_PROTOCOL, value: SASL_SSL}
+- {name: SKYSAIL_KAFKA__PROPERTIES__SASL_MECHANISM, value: SCRAM-SHA-512}
+- {name: SKYSAIL_KAFKA__PROPERTIES__SASL_PLAIN_USERNAME, value: {{ $user | quote }}}
+- {name: SKYSAIL_KAFKA__PROPERTIES__SASL_PLAIN_PASSWORD_FILE, value: /run/secrets/kafka/password}
+{{- if $top.Values.kafka.authority.secret }}
+- {name: SKYSAIL_KAFKA__PROPERTIES__SSL_CAFILE, value: /run/secrets/kafka/authority.pem}
+{{- end }}
+{{- end }}
+- {name: SKYSAIL_REDIS__URL, value: {{ $top.Values.redis.url | quote }}}
+{{- if $top.Values.redis.secret }}
+- {name: SKYSAIL_REDIS__PASSWORD_FILE, value: /run/secrets/redis/password}
+{{- end }}
+{{- end }}
+
+{{- define "skysail.mounts" -}}
+- {name: home, mountPath: /home/skysail}
+- {name: temporary, mountPath: /tmp}
+- {name: settings, mountPath: /home/skysail/skysail.yaml, subPath: skysail.yaml, readOnly: true}
+{{- if .Values.models.volume }}
+- {name: models, mountPath: /home/skysail/models, readOnly: true}
+{{- end }}
+{{- if .Values.kafka.secure }}
+- {name: kafka, mountPath: /run/secrets/kafka, readOnly: true}
+{{- end }}
+{{- if .Values.redis.secret }}
+- {name: redis, mountPath: /run/secrets/redis, readOnly: true}
+{{- end }}
+{{- end }}
+
+{{/* Takes (list $ user). */}}
+{{- define "skysail.volumes" -}}
+{{- $top := index . 0 -}}{{- $user := index . 1 -}}
+- name: settings
+  configMap: {name: {{ include "skysail.name" (list $top "settings") }}}
+- name: home
+  emptyDir: {}
+- name: temporary
+  emptyDir: {}
+{{- with $top.Values.models.volume }}
+- name: models
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- if $top.Values.kafka.secure }}
+- name: kafka
+  projected:
+    defaultMode: 0440
+    sources:
+      - secret:
+          name: {{ $user }}
+          items: [{key: {{ $top.Values.kafka.passwordKey }}, path: password}]
+      {{- with $top.Values.kafka.authority }}
+      {{- if .secret }}
+      - secret:
+          name: {{ .secret }}
+          items: [{key: {{ .key }}, path: authority.pem}]
+      {{- end }}
+      {{- end }}
+{{- end }}
+{{- if $top.Values.redis.secret }}
+- name: redis
+  secret:
+    secretName: {{ $top.Values.redis.secret }}
+    defaultMode: 0440
+    items: [{key: {{ $top.Values.redis.key }}, path: password}]
+{{- end }}
+{{- end }}
+
+{{/* What every pod has. */}}
+{{- define "skysail.pod" -}}
+serviceAccountName: {{ include "skysail.name" (list . "roles") }}
+automountServiceAccountToken: false
+enableServiceLinks: false  # its variables would be taken for settings
+{{- with .Values.image.pullSecrets }}
+imagePullSecrets:
+  {{- range . }}
+  - name: {{ . }}
+  {{- end }}
+{{- end }}
+securityContext:
+  runAsNonRoot: true
+  runAsUser: 10001
+  runAsGroup: 10001
+  fsGroup: 10001
+  seccompProfile: {type: RuntimeDefault}
+{{- end }}

@@ -1,0 +1,53 @@
+"""What to do when a figure is bad: it stands behind the figure's meaning in Prometheus' HELP, in charts and alerts."""
+
+from __future__ import annotations
+
+from typing import Final
+
+# Each says which value is bad, and then what to do.
+REMEDIES: Final = {
+    "answer_seconds": "above the objective: see which leg takes long with `skysail story ID` of a slow query",
+    "answer_within_objective_total": "where it rises more slowly than answer_seconds_count: `skysail app show NAME`",
+    "answers_total": "with status default or partial, the reason says why: `skysail app show NAME`",
+    "batches_given_up_total": "if it rises, a process of models hangs: see its log",
+    "clock_off_ms": "above 100 or below -100: set the clocks of all machines by NTP",
+    "completions_ignored_total": "if it rises for long, the group is rebalanced again and again: `skysail doctor`",
+    "dead_letters_total": "if it rises: `skysail dlq list` says what they are, `skysail dlq redrive` sends them again",
+    "decided_without_state_total": "if it rises, the store is slow or away: `skysail doctor`",
+    "estimated_wait_seconds": "near the objective: start more workers of the model, `skysail run --role worker`",
+    "failed_outputs_total": "if it rises: `skysail model show NAME`, and the worker's log has the error",
+    "feature_failures_total": "if it rises, the store of features is away: `skysail doctor`",
+    "full_loss_share": "near 1: set `span` or another loss of the application, `skysail app show NAME`",
+    "gateway_requests_total": "with status 429 or 503: start another gateway, `skysail run --role gateway`",
+    "gateway_seconds": "above the objectives: compare it with answer_seconds, the rest is the gateway's",
+    "ids_forgotten_total": "if it rises: give the learner more memory, or a shorter window_s to applications",
+    "invalid_total": "if it rises, clients send what the model does not take: `skysail model show NAME` has its input",
+    "kernel_failures_total": "if it rises, the program has a fault: `skysail dlq list --cause bug`, and the log",
+    "lag": "if it grows, the role is too slow: start another process of it, `skysail run --role ROLE`",
+    "lane_refused_total": "if it rises, Kafka refuses records for good: see the log, and `skysail doctor`",
+    "late_answers_total": "if it rises, selection is too slow, or queries come late: `skysail doctor`",
+    "late_outputs_total": "if it rises, the model is too slow for its applications: more workers, or a larger slo_ms",
+    "model_not_loaded": "1: `skysail model show NAME` says why, `skysail model rollback NAME` goes back",
+    "model_seconds": "above the objective: start more workers of the model, or see `skysail simulate`",
+    "overloaded_total": "if it rises: start more workers of the model, `skysail run --role worker`",
+    "over_limit_total": "if it rises, one application asks more than its share: `skysail app show NAME`",
+    "pressure": "near 1: Kafka takes records too slowly, `skysail doctor`",
+    "queue_rows": "if it grows: start more workers of the model, `skysail run --role worker`",
+    "refused_feedback_total": "if it rises, feedback comes late or for nothing: `skysail dlq list`",
+    "refused_total": "if it rises: start more workers of the model, `skysail run --role worker`",
+    "resident_bytes": "if it grows without end, what takes it is in figures that end in _bytes",
+    "rows_total": "with outcome failed or expired: `skysail model show NAME`",
+    "store_away": "1: start Redis, or see whether this machine reaches it (or the file): `skysail doctor`",
+    "store_blocked_partitions": "above 0: a policy state cannot be read, the learner's log names it",
+    "store_failures_total": "if it rises: Redis is away or slow, `skysail doctor`",
+    "telemetry_dropped_total": "if it rises: lower telemetry.rate, or see whether the collector takes what comes",
+    "telemetry_let_go_total": "if it rises: more memory by telemetry.held_mib",
+    "trace_missed": "if it rises, the recorder is too slow, or Kafka keeps records too shortly",
+    "trace_write_failures_total": "if it rises: make room on the disk of record.folder",
+    "undecodable_total": "if it rises, somebody writes what is no record: `skysail dlq list --cause undecodable`",
+    "unjoined_total": "if all is unjoined, feedback does not come: `skysail app show NAME`",
+    "unmapped_total": "if it rises, a topic's records have another form: `skysail dlq list`",
+    "waits_for": "for a minute: `skysail doctor`, and the process's log",
+    "version_failing": "1: `skysail model show NAME` says why, `skysail model rollback NAME` goes back",
+    "version_silent": "1: the canary's worker takes no queries, see its log",
+}
