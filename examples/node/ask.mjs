@@ -9,8 +9,8 @@ if (row === undefined) {
   console.error("usage: node ask.mjs APPLICATION ROW [LABEL], a row such as '[1, 2]'");
   process.exit(2);
 }
-const { BOOTSTRAP = "127.0.0.1:9092", PREFIX = "skysail", CONTEXT, TIMEOUT_MS = "10000" } = process.env;
-const client = await connect({ brokers: BOOTSTRAP.split(","), prefix: PREFIX });
+const { BOOTSTRAP = "127.0.0.1:9092", PREFIX = "skysail", CONTEXT, SCHEMAS, TIMEOUT_MS = "10000" } = process.env;
+const client = await connect({ brokers: BOOTSTRAP.split(","), prefix: PREFIX, schemas: SCHEMAS });
 try {
   const options = { context: CONTEXT ?? null, timeoutMs: Number(TIMEOUT_MS) };
   const prediction = await client.predict(application, JSON.parse(row), options);

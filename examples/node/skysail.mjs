@@ -6,7 +6,7 @@
 //
 // Every process reads all predictions and takes those that it has asked for: an answer counts by id and token.
 import { randomBytes, randomUUID } from "node:crypto";
-import { readFileSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import avro from "avsc";
 import { Kafka, Partitioners, logLevel } from "kafkajs";
@@ -29,7 +29,9 @@ function fingerprint(text) {
 
 // A record's schema: `encode` and `decode` with the framing of Avro's single objects.
 export function record(folder, name) {
-  const type = avro.Type.forSchema(JSON.parse(readFileSync(`${folder}/${name}.avsc`)), { wrapUnions: true });
+  const path = `${folder}/${name}.avsc`;
+  if (!existsSync(path)) throw new Error(`no ${path}: copy Skysail's folder schemas, and tell connect where: {schemas}`);
+  const type = avro.Type.forSchema(JSON.parse(readFileSync(path)), { wrapUnions: true });
   const head = Buffer.concat([Buffer.from([0xc3, 0x01]), fingerprint(JSON.stringify(type.schema()))]);
   return {
     head,

@@ -157,23 +157,15 @@ class GatewayApplication:
         memory, key = self._parts.memory, (asked.ask.application, asked.ask.id)
         said = b"\0".join([route.what.encode(), (route.version or "").encode(), body])
         digest = hashlib.blake2b(said, digest_size=_DIGEST_BYTES).digest()
-        known = memory.find(key, digest)
-        if known is not None:
+        reply = memory.find(key, digest)
+        if reply is None:
+            # In a task of its own: who asked first may leave (gRPC cancels its calls), and others wait for the reply.
+            reply = asyncio.ensure_future(self._answered(asked, asked.ask.id))
+            memory.begin(key, digest, reply)
+            reply.add_done_callback(lambda _: memory.end(key))
+        else:
             self._parts.figures.repeated += 1
-            return await asyncio.shield(known)
-        reply: asyncio.Future[HttpReply] = asyncio.get_running_loop().create_future()
-        memory.begin(key, digest, reply)
-        try:
-            made = await self._answered(asked, asked.ask.id)
-            reply.set_result(made)
-        except Exception as fault:
-            reply.set_exception(fault)
-            reply.exception()  # it is seen, whether another request waits for it or not
-            raise
-        finally:
-            reply.cancel()  # nothing, unless this task is cancelled
-            memory.end(key)
-        return made
+        return await asyncio.shield(reply)
 
     async def _answered(self, asked: ParsedRequest, name: str) -> HttpReply:
         predictions = await self._parts.asking.ask(asked.ask, name)

@@ -9,6 +9,7 @@ import asyncio
 import json
 import os
 import shutil
+import subprocess
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -80,15 +81,35 @@ async def asks_and_teaches(argv: Sequence[str], folder: Path, there: Deployed) -
         assert await is_learnt(there, found["query_id"]) == loss
 
 
-@pytest.mark.skipif(not (shutil.which("node") and shutil.which("npm")), reason="node and npm are not installed")
+HAS_NODE = pytest.mark.skipif(
+    not (shutil.which("node") and shutil.which("npm")), reason="node and npm are not installed"
+)
+
+
+def node_example(folder: Path) -> Path:
+    """Return a copy of the example with its packages."""
+    copied = folder / "examples" / "node"
+    shutil.copytree(EXAMPLES / "node", copied, ignore=shutil.ignore_patterns("node_modules"))
+    fetched(["npm", "install", "--no-audit", "--no-fund", "--ignore-scripts"], copied)
+    return copied
+
+
+@HAS_NODE
 async def test_node(kafka: Broker, redis_server: RedisServer, prefix: str, tmp_path: Path) -> None:
     """With kafkajs and avsc."""
-    folder = tmp_path / "examples" / "node"
-    shutil.copytree(EXAMPLES / "node", folder, ignore=shutil.ignore_patterns("node_modules"))
     (tmp_path / "schemas").symlink_to(EXAMPLES.parent / "schemas")
-    fetched(["npm", "install", "--no-audit", "--no-fund", "--ignore-scripts"], folder)
+    folder = node_example(tmp_path)
     async with sums(kafka, redis_server, prefix, tmp_path) as there:
         await asks_and_teaches(["node", "ask.mjs"], folder, there)
+
+
+@HAS_NODE
+def test_a_copy_of_the_example_says_which_folder_it_misses(tmp_path: Path) -> None:
+    """Outside of a clone nothing lies where it looks."""
+    argv = ["node", "ask.mjs", "sums", "[1, 2]"]
+    told = subprocess.run(argv, cwd=node_example(tmp_path), capture_output=True, text=True, check=False)
+    assert told.returncode == 1
+    assert "copy Skysail's folder schemas" in told.stderr
 
 
 @pytest.mark.skipif(not (shutil.which("java") and shutil.which("javac")), reason="no Java with a compiler")

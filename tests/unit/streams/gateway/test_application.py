@@ -35,6 +35,23 @@ async def test_rows_of_a_request_are_one_batch() -> None:
         assert len({query.reply_token for query in batch}) == 3
 
 
+async def test_who_asks_again_gets_the_reply_although_the_first_asker_has_left() -> None:
+    """As clients of gRPC do whose time is over: their call is cancelled, and they try again with the same id."""
+    async with Served() as there:
+        there.asker.gate.clear()
+        first = asyncio.create_task(there.post(INFER, body(id="a")))
+        await asyncio.sleep(0.01)
+        waiting = asyncio.create_task(there.post(INFER, body(id="a")))
+        await asyncio.sleep(0.01)
+        first.cancel()
+        await asyncio.gather(first, return_exceptions=True)
+        later = asyncio.create_task(there.post(INFER, body(id="a")))
+        await asyncio.sleep(0.01)
+        there.asker.gate.set()
+        assert [(await one).status for one in (waiting, later)] == [200, 200]
+        assert len(there.asker.batches) == 1
+
+
 async def test_a_repeated_request_gets_the_same_reply_and_asks_nothing() -> None:
     """Also while the first one is under way; another body under the same id is refused."""
     async with Served() as there:
