@@ -8,7 +8,7 @@ import numpy as np
 
 from policies.calibration import KNOTS, curve
 from policies.confidence import _SUM_TOLERANCE
-from schemas.records import Outcome, Status, Tensor
+from schemas.records import NamedTensors, Outcome, Status, Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -152,4 +152,6 @@ def calibrated(state: State, arm: int, own: NDArray[np.float64]) -> NDArray[np.f
 
 def plain(answer: Value | None) -> Any:
     """Return an answer as it is written: scores and places are a list."""
+    if isinstance(answer, NamedTensors):
+        return answer.lists()
     return answer.numpy().tolist() if isinstance(answer, Tensor) else answer

@@ -85,7 +85,7 @@ def check_alike(one: Model, serving: Model) -> None:
     Raises:
         UsageError: it is such.
     """
-    for what in ("dtype", "shape", "output"):
+    for what in ("takes", "shape", "output", "outputs"):
         mine, its = getattr(one, what), getattr(serving, what)
         if mine != its:
             message = f"{one.name} {one.version} has {what} {mine}, and {serving.version}, which serves, {its}"

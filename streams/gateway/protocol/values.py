@@ -6,12 +6,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import orjson
 
-from schemas.records import Tensor
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from schemas.records import Feedback, Input, Prediction
+    from schemas.records import Element, Feedback, Input, Prediction, Tensor, TensorForm
 
 JSON: Final = b"application/json"
 # Rows of one request: they are asked together, and a larger file belongs to `skysail score`.
@@ -49,8 +47,14 @@ class RequestRefusedError(Exception):
 class InputForm(NamedTuple):
     """What an application is known to take."""
 
-    dtype: str | None  # of a row's numbers; None = texts, bytes or columns
+    dtype: Element | None  # of a row's numbers; None = texts, bytes or columns
     shape: tuple[int, ...] = ()
+    outputs: tuple[TensorForm, ...] = ()  # the tensors of its answers, where they have names
+
+    @property
+    def inputs(self) -> tuple[TensorForm, ...]:
+        """The tensors of a row, where they have names."""
+        return self.dtype if isinstance(self.dtype, tuple) else ()
 
 
 class HttpRequest(NamedTuple):
@@ -215,7 +219,7 @@ def kinds(data: list[Any]) -> set[type]:
 
 def weight(ask: HttpQuestion) -> int:
     """Return how many bytes a question and its answers take while it waits, about."""
-    data = sum([len(row.data) if isinstance(row, Tensor) else len(row) for row in ask.rows])
+    data = sum([len(row) if isinstance(row, str | bytes) else len(row.data) for row in ask.rows])
     texts = len(ask.id) + len(ask.context or "")
     each = _ROW_BYTES + _COPIES * texts + (32 * len(ask.features[0]) if ask.features else 0)
     return 2 * data + each * len(ask.rows)
