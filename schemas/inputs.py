@@ -37,6 +37,8 @@ MAX_CANDIDATES: Final = 256
 MAX_ID_BYTES: Final = 128
 # Whatever `as_input` takes.
 Row: TypeAlias = "Input | NDArray[np.generic] | Sequence[object] | Mapping[str, object] | float | np.generic | Frame"
+_MOST_LEVELS: Final = 16  # of lists in lists; arrays have no more
+NUMBERS: Final = frozenset({int, float, bool})
 _NOTHING: Final = object()
 _WHOLE: Final = 2.0**53  # float64 holds all whole numbers up to this
 _IDS = f"1 to {MAX_CANDIDATES} texts of at most {MAX_ID_BYTES} bytes that differ"
@@ -200,6 +202,25 @@ def as_input(x: Row) -> Input:
     return _tensor(array)
 
 
+def kinds(data: list[Any]) -> set[type]:
+    """Return the types of what lists in lists hold; `list` is among them where these are deeper than arrays.
+
+    numpy makes of texts an array in which all are as long as the longest: nobody asks it before this about what others
+    have written.
+
+    Examples:
+        >>> kinds([[1, 2], [3, 4]]), kinds([])
+        ({<class 'int'>}, set())
+    """
+    found = set(map(type, data))
+    for _ in range(_MOST_LEVELS):
+        if list not in found:
+            break
+        data = [leaf for one in data if type(one) is list for leaf in one]
+        found = (found - {list}) | set(map(type, data))
+    return found
+
+
 def has_arrays(row: Mapping[str, object]) -> bool:
     """Tell whether these are tensors by name, not the values of a table's columns: one at least is an array."""
     return any(
@@ -223,6 +244,8 @@ def named_tensors(row: Mapping[str, object], rows: tuple[int, ...] = ()) -> Name
 
 
 def _numbers(name: str, value: object) -> NDArray[np.generic]:
+    if isinstance(value, list) and {str, bytes} & kinds(value):
+        raise TypeError(f"tensor {name}: numbers are needed, not texts")
     found = value.numpy() if isinstance(value, Tensor) else _array(value)
     if found.dtype.kind not in "biuf":
         raise TypeError(f"tensor {name}: numbers are needed beside the other tensors, not {found.dtype}")

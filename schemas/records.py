@@ -37,6 +37,11 @@ _SHOWN_BYTES = 128  # of a tensor, in what a person reads: 16 float64
 _MOST_DIMENSIONS, _MOST_TENSORS, _LONGEST_NAME = 8, 64, 128
 
 
+def called(dtype: np.dtype[Any]) -> str:
+    """Return the name of an element type; of one that travels always the same text, which compiled writers look for."""
+    return _NAMES.get(dtype) or dtype.name
+
+
 @dataclass(frozen=True, slots=True)
 class Tensor:
     """A dense array as it travels: element type, shape and little-endian C-order bytes.
@@ -57,7 +62,7 @@ class Tensor:
     @classmethod
     def of(cls, array: NDArray[np.generic]) -> Tensor:
         """Wrap an array; its bytes are copied once."""
-        return cls(_NAMES.get(array.dtype) or array.dtype.name, array.shape, array.tobytes())
+        return cls(called(array.dtype), array.shape, array.tobytes())
 
     def numpy(self) -> NDArray[np.generic]:
         """Return a read-only view of the bytes with dtype and shape; shape (n, ...) for batches, (...) for a row."""
@@ -101,7 +106,7 @@ def element(dtype: Element) -> np.dtype[Any]:
 def forms_of(records: np.dtype[Any]) -> tuple[TensorForm, ...]:
     """Return the tensors of numpy's records; none of numbers."""
     fields = [(name, records[name]) for name in records.names or ()]
-    return tuple([TensorForm(name, found.base.name, found.shape) for name, found in fields])
+    return tuple([TensorForm(name, called(found.base), found.shape) for name, found in fields])
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +143,7 @@ class NamedTensors:
     @classmethod
     def named(cls, arrays: Mapping[str, NDArray[np.generic]], rows: tuple[int, ...] = ()) -> NamedTensors:
         """Make them of arrays by name, the first dimensions of which are `rows`."""
-        forms = [TensorForm(name, array.dtype.name, array.shape[len(rows) :]) for name, array in arrays.items()]
+        forms = [TensorForm(name, called(array.dtype), array.shape[len(rows) :]) for name, array in arrays.items()]
         found = np.empty(rows, element(tuple(forms)))
         for name, array in arrays.items():
             found[name] = array

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from schemas.errors import SchemaError
-from schemas.inputs import as_input, named_tensors, row_text
+from schemas.inputs import NUMBERS, as_input, kinds, named_tensors, row_text
 from streams.gateway.protocol import tensors
-from streams.gateway.protocol.values import NUMBERS, RequestRefusedError, few, few_named, kinds
+from streams.gateway.protocol.values import RequestRefusedError, few, few_named
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
+from schemas.inputs import NUMBERS, kinds
 from schemas.records import Tensor
-from streams.gateway.protocol.values import NUMBERS, RequestRefusedError, few, kinds, shown
+from streams.gateway.protocol.values import RequestRefusedError, few, shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

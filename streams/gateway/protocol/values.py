@@ -23,8 +23,6 @@ _ROW_BYTES: Final = 2_000
 _COPIES: Final = (
     8  # of an id: in the query and its record, in batches, as key, in the answer's record, and in the reply
 )
-_MOST_LEVELS: Final = 16  # of lists in lists; arrays have no more
-NUMBERS: Final = frozenset({int, float, bool})
 Headers: TypeAlias = "tuple[tuple[bytes, bytes], ...]"
 
 
@@ -197,24 +195,6 @@ def shown(value: object) -> str:
     if isinstance(value, list | dict):
         return "a list" if isinstance(value, list) else "an object"
     return repr(value[:40]) if isinstance(value, str) else repr(value)
-
-
-def kinds(data: list[Any]) -> set[type]:
-    """Return the types of what lists in lists hold; `list` is among them where these are deeper than arrays.
-
-    numpy makes of texts an array in which all are as long as the longest: nobody asks it before this.
-
-    Examples:
-        >>> kinds([[1, 2], [3, 4]]), kinds([])
-        ({<class 'int'>}, set())
-    """
-    found = set(map(type, data))
-    for _ in range(_MOST_LEVELS):
-        if list not in found:
-            break
-        data = [leaf for one in data if type(one) is list for leaf in one]
-        found = (found - {list}) | set(map(type, data))
-    return found
 
 
 def weight(ask: HttpQuestion) -> int:
