@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from streams.topology import Node, Topology
 
 _PEOPLE: Final = (ASKER, READER, TEACHER, OPERATOR)
-# One process each: one shows the page and promotes, the other writes one folder.
-_ALONE: Final = frozenset({"control", "record"})
-_SECRETS: Final = ("redis.password", "registry.password", "gateway.tokens", "selection.features_url")
+# One process each: one shows the page and promotes, one writes one folder, one tells of all queries.
+_ALONE: Final = frozenset({"control", "record", "telemetry"})
+_SECRETS: Final = ("redis.password", "registry.password", "gateway.tokens", "control.tokens", "selection.features_url")
 
 
 def values(settings: Settings, given: Mapping[str, Any], text: str) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
@@ -9,6 +10,8 @@ import sys
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import numpy as np
 import pytest
@@ -104,11 +107,22 @@ def set_up(file: Path) -> None:
     subprocess.run(setup, env=as_user(OPERATOR), check=True, timeout=120, cwd=file.parent)
 
 
-def start(user: str, file: Path) -> subprocess.Popen[bytes]:
-    """Start the role of a user; its log lies beside the settings."""
+def start(user: str, file: Path, port: int) -> subprocess.Popen[bytes]:
+    """Start the role of a user, with its figures at a port; its log lies beside the settings."""
     argv = [*COMMAND, "run", "--quiet", "--config", str(file), "--role", *ROLES[user], "--instance", f"{user}@1"]
     with (file.parent / f"{user}.log").open("w") as log:
-        return subprocess.Popen(argv, env=as_user(user), stdout=log, stderr=log, cwd=file.parent)
+        return subprocess.Popen(
+            argv, env=as_user(user) | {"SKYSAIL_METRICS__PORT": str(port)}, stdout=log, stderr=log, cwd=file.parent
+        )
+
+
+def probed(port: int, path: str) -> int:
+    """Ask a role as its pod's probes do; returns the status."""
+    try:
+        with urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as reply:
+            return int(reply.status)
+    except HTTPError as error:
+        return error.code
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:
@@ -143,8 +157,9 @@ async def test_every_role_works_under_a_user_of_its_own(
     eyes = Settings.model_validate(given | {"kafka": {"bootstrap": closed.bootstrap}})
     codec = codec_for(settings)
     with ExitStack() as undo:
-        for user in ROLES:
-            undo.callback(stop, start(user, file))
+        ports = {user: free_port() for user in ROLES}
+        for user, port in ports.items():
+            undo.callback(stop, start(user, file, port))
         async with (
             Watch(connection(eyes), (topics.OBSERVATIONS, topics.REPORTS), codec) as watch,
             PatientClient(app.kafka.bootstrap, prefix, properties(app), codec=codec) as client,
@@ -154,6 +169,9 @@ async def test_every_role_works_under_a_user_of_its_own(
             assert (prediction.status, prediction.answer) == (Status.COMPLETE, 1)
             await client.feedback(prediction, label=1)
             await watch.until(lambda: watch.counter("learner", "applied_total{application=sums}"), "a lesson")
+            for user, port in ports.items():
+                assert await asyncio.to_thread(probed, port, "/health") == 200, user
+                assert await asyncio.to_thread(probed, port, "/ready") == 200, user
     for user in ROLES:
         said = (tmp_path / f"{user}.log").read_text(encoding="utf-8")
         assert "uthoriz" not in said, said

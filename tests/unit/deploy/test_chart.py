@@ -24,6 +24,7 @@ MINE: dict[str, Any] = {
     "redis": {"url": "rediss://redis:6380/0", "secret": "redis-auth"},
     "models": {"volume": {"persistentVolumeClaim": {"claimName": "models", "readOnly": True}}},
     "gateway": {"tokens": {"secret": "tokens"}, "certificate": {"secret": "gateway-tls"}},
+    "control": {"tokens": {"secret": "page-tokens"}},
     "record": {"volume": {"persistentVolumeClaim": {"claimName": "trace"}}},
     "metrics": {"podMonitor": True, "prometheusRule": True, "labels": {"release": "prometheus"}},
     "byRole": {"worker-svc": {"nodeSelector": {"disk": "fast"}}, "selection": {"replicas": 2}},
@@ -101,7 +102,7 @@ def test_the_command_line_and_the_settings_take_what_pods_say(full: Manifests, t
     """Verbs, options, and every variable, with secrets in files; the settings are the file of the ConfigMap."""
     (settings,) = [one["data"]["skysail.yaml"] for one in of(full, "ConfigMap").values()]
     (tmp_path / "skysail.yaml").write_text(settings, encoding="utf-8")
-    for secret in ("kafka/password", "redis/password", "gateway/tokens", "certificate/tls.crt", "certificate/tls.key"):
+    for secret in ("kafka/password", "redis/password", "tokens/tokens", "certificate/tls.crt", "certificate/tls.key"):
         (tmp_path / secret).parent.mkdir(exist_ok=True)
         (tmp_path / secret).write_text("0123456789abcdef *", encoding="utf-8")
     for name, pod in pods(full).items():
@@ -116,6 +117,8 @@ def test_the_command_line_and_the_settings_take_what_pods_say(full: Manifests, t
         assert secret["secret"]["name"] == user
         assert found.redis.url == "rediss://redis:6380/0"
         assert found.prefix == "shop"
+        its = {"shop-gateway": found.gateway.tokens, "shop-control": found.control.tokens}
+        assert {who for who, tokens in its.items() if tokens is not None} == {name} & its.keys()
 
 
 def test_every_role_is_asked_whether_it_lives_and_is_ready(full: Manifests) -> None:

@@ -21,6 +21,7 @@ from deploy.cli.run import EXAMPLES
 from deploy.config.configuration import load
 from deploy.config.settings import ROLES
 from deploy.process.installed import absent
+from tests.prometheus import program
 
 ROOT = Path(__file__).resolve().parents[3]
 SERVICES: dict[str, dict[str, Any]] = yaml.safe_load((ROOT / "deploy/compose.yaml").read_text(encoding="utf-8"))[
@@ -225,3 +226,14 @@ def test_the_image_is_small_and_starts_as_its_own_user() -> None:
     (uid,) = re.findall(r"useradd .*--uid (\d+)", DOCKERFILE)
     helpers = (ROOT / "deploy/k8s/chart/templates/_helpers.tpl").read_text(encoding="utf-8")
     assert set(re.findall(r"(?:runAsUser|runAsGroup|fsGroup): (\d+)", helpers)) == {uid}
+
+
+def test_prometheus_takes_its_configuration(tmp_path: Path) -> None:
+    """By its own tool, the rules included."""
+    for name in ("prometheus.yaml", "rules.yaml"):
+        text = (MONITORING / name).read_text(encoding="utf-8")
+        (tmp_path / name).write_text(text.replace("/etc/prometheus", str(tmp_path)), encoding="utf-8")
+    command = [program("promtool"), "check", "config", str(tmp_path / "prometheus.yaml")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "rules found" in done.stdout
