@@ -23,7 +23,7 @@ export DEMO_RATE ?= 100
 BENCH_SECONDS ?= 9
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench lint sanitize wheel clean
+.PHONY: help demo test bench lint sanitize docs wheel clean
 
 help:  ## what there is
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -46,6 +46,10 @@ lint: $(VENV)/test.stamp  ## style, types, import contracts
 sanitize: $(VENV)/test.stamp  ## the tests of compiled modules under the address and undefined-behaviour sanitizers
 	@.ci/sanitize
 
+docs: $(VENV)/docs.stamp  ## the site with its search, in build/site; a broken link, anchor or name ends it
+	@$(BIN)/python -m sphinx --conf-dir docs/site --builder html --fail-on-warning --keep-going --quiet docs build/site
+	@echo "the site is in build/site: open build/site/index.html"
+
 wheel: | $(BIN)/python  ## the package for machines without a compiler, of this platform, in dist/
 	@rm -rf build
 	@$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
@@ -66,10 +70,16 @@ $(VENV)/demo.stamp: pyproject.toml $(PINS) $(COMPILED) | $(BIN)/python
 	@$(ON_PATH)
 	@touch $@
 
+$(VENV)/docs.stamp: pyproject.toml $(PINS) $(COMPILED) | $(BIN)/python
+	@echo "installing what the site is built with, and what it tells of"
+	@$(INSTALL) --editable '.[docs]'
+	@$(ON_PATH)
+	@touch $@
+
 $(VENV)/test.stamp: pyproject.toml $(PINS) $(COMPILED) | $(BIN)/python
 	@$(HAS_REDIS) || { echo "This machine has no redis-server, and pip has none for $$($(PYTHON) --version). Tests need one: install it (such as: apt-get install redis-server), or name a Python 3.11 or 3.12: make test PYTHON=/path/to/python3.12"; exit 1; }
 	@echo "installing what the tests need, torch included"
-	@$(INSTALL) --no-compile --editable '.[all,dev]'
+	@$(INSTALL) --no-compile --editable '.[all,dev,docs]'
 	@$(INSTALL) --no-compile --no-deps $(HUMMINGBIRD)
 	@$(ON_PATH)
-	@touch $@ $(VENV)/demo.stamp
+	@touch $@ $(VENV)/demo.stamp $(VENV)/docs.stamp

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import socket
 import textwrap
 from typing import TYPE_CHECKING, get_args
@@ -38,6 +39,7 @@ skysail run --role selection --role joiner          these two, in this process
 skysail run --role worker --model svc               one model's worker
 skysail run --role host --pool small                the models of one pool, in one process
 skysail run --role record                           keeps topics in a folder (record.folder)
+skysail run -- python ask.py                        until this program has ended
 SKYSAIL_KAFKA__BOOTSTRAP=broker:9092 skysail run    the environment overrides the file
 
 A settings file (skysail.yaml); every key is optional, `skysail config reference` lists them all:
@@ -66,6 +68,7 @@ LOG_FORMAT = "%(asctime)s %(levelname)s %(role)s%(name)s: %(message)s"
 @click.option("--instance", help="Unique name in this process's reports [default: HOST-PID].")
 @click.option("--quiet", is_flag=True, help="Do not print the settings.")
 @click.option("--verbose", is_flag=True, help="Print all settings, not only those that differ from the defaults.")
+@click.argument("program", nargs=-1, type=click.UNPROCESSED)
 @with_settings
 def run(
     settings: Settings,
@@ -77,11 +80,18 @@ def run(
     instance: str | None,
     quiet: bool,
     verbose: bool,
+    program: tuple[str, ...],
 ) -> None:
-    """Run the roles until Ctrl-C or SIGTERM.
+    """Run the roles until Ctrl-C or SIGTERM, or until PROGRAM has ended: it is started when all is ready.
 
     Without --role, it first creates topics and publishes applications and models.
     """
+    if program and roles:
+        raise UsageError("a program goes with all roles: leave --role out, or start it by itself")
+    if program and shutil.which(program[0]) is None:
+        raise UsageError(
+            f"there is no program {program[0]}: what stands behind -- is run as it is, such as -- python ask.py"
+        )
     handler = logging.StreamHandler()
     handler.setFormatter(PlainFormatter(LOG_FORMAT))
     handler.addFilter(WithRole())
@@ -115,7 +125,7 @@ def run(
     else:
         from deploy.cli.supervise import supervise
 
-        supervise(settings, codec, told)
+        supervise(settings, codec, told, program)
 
 
 def _prepared(

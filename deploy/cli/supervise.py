@@ -6,8 +6,9 @@ import asyncio
 import logging
 import re
 import signal
+import sys
 from contextlib import AsyncExitStack, suppress
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import uvloop
 from rich.console import Console
@@ -32,10 +33,11 @@ from streams.runtime.errors import StreamError
 from streams.runtime.kafka.log_reader import KafkaTail
 
 _LOOK_S = 1.0
+_BY_SIGNAL = 128  # and the signal's number
 _ERROR = re.compile(r"\S+ \S+ (ERROR|CRITICAL) ")  # after date and time, see `run.LOG_FORMAT`
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Sequence
     from pathlib import Path
 
     from deploy.config.folder import RunFolder
@@ -44,13 +46,14 @@ if TYPE_CHECKING:
     from streams.operators.contract import Record
 
 
-def supervise(settings: Settings, codec: Codec, told: str) -> None:
-    """Run every role as a child process until a signal comes.
+def supervise(settings: Settings, codec: Codec, told: str, program: Sequence[str] = ()) -> None:
+    """Run every role as a child process until a signal comes, or until a program has ended.
 
     Args:
         settings: of the deployment.
         codec: of its records.
         told: printed once it is known that it does not run already from this folder; empty = nothing is.
+        program: started when all is ready; this process ends with its exit status.
 
     Raises:
         DeployError: the deployment cannot start, or runs already; the message says what to do.
@@ -58,11 +61,13 @@ def supervise(settings: Settings, codec: Codec, told: str) -> None:
     with held(settings.prefix) as place:
         if told:
             echo(*told.split("\n"))
-        uvloop.run(_supervise(settings, codec, place))
+        status = uvloop.run(_supervise(settings, codec, place, program))
+    if status:
+        sys.exit(status)
 
 
-async def _supervise(settings: Settings, codec: Codec, place: RunFolder) -> None:
-    """Run every role as a child process until a signal comes, also while they start."""
+async def _supervise(settings: Settings, codec: Codec, place: RunFolder, program: Sequence[str]) -> int:
+    """Run every role as a child process until a signal comes, also while they start; returns the program's status."""
     task = asyncio.current_task()
     assert task is not None
 
@@ -72,6 +77,7 @@ async def _supervise(settings: Settings, codec: Codec, place: RunFolder) -> None
 
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, end)
+    status = 0
     with suppress(asyncio.CancelledError):
         async with AsyncExitStack() as stack:
             with shown(Console()) as progress:
@@ -84,8 +90,31 @@ async def _supervise(settings: Settings, codec: Codec, place: RunFolder) -> None
                 await stack.enter_async_context(system)
             deployed = await asyncio.to_thread(catalog.read, settings, codec, Model)
             tell(settings, system, deployed)
-            await asyncio.gather(_tell_errors(system, read), follow(settings, codec, system))
+            watching = asyncio.gather(_tell_errors(system, read), follow(settings, codec, system))
+            if program:
+                status = await _until_ended(program, watching)
+            else:
+                await watching
     echo("stopped")
+    return status
+
+
+async def _until_ended(program: Sequence[str], watching: asyncio.Future[Any]) -> int:
+    """Run a program to its end, or until this is cancelled; returns its exit status, as shells have it."""
+    child = await asyncio.create_subprocess_exec(*program)
+    ended = asyncio.ensure_future(child.wait())
+    try:
+        await asyncio.wait({ended, watching}, return_when=asyncio.FIRST_COMPLETED)
+        if watching.done():
+            await watching  # raises what it failed of
+        return status if (status := await ended) >= 0 else _BY_SIGNAL - status
+    finally:
+        watching.cancel()
+        with suppress(asyncio.CancelledError):
+            await watching
+        if child.returncode is None:
+            child.terminate()
+            await child.wait()
 
 
 async def _tell_errors(system: System, read: dict[Path, int]) -> None:

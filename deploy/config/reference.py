@@ -31,7 +31,9 @@ Settings come from one YAML file: the one that `--config` or the variable `SKYSA
 where the command is started. Without a file every key has its default. Environment variables override the file. Their
 name is `SKYSAIL_` and the key in capitals, with `__` between levels, and their value is YAML:
 
-    SKYSAIL_KAFKA__BOOTSTRAP=broker:9092 SKYSAIL_PARTITIONS=8 skysail run
+```sh
+SKYSAIL_KAFKA__BOOTSTRAP=broker:9092 SKYSAIL_PARTITIONS=8 skysail run
+```
 
 `KEY_file: PATH` sets `KEY` to the content of a file; passwords belong there. An unknown key is an error that names the
 nearest key. `skysail config show` prints the settings in force, passwords masked.

@@ -76,6 +76,11 @@ def block(page: str, number: int) -> str:
     return (DOCS / page).read_text(encoding="utf-8").split("```python\n")[number].split("```", 1)[0]
 
 
+def after(page: str, words: str) -> str:
+    """Return the rest of the Python example that begins with these words."""
+    return (DOCS / page).read_text(encoding="utf-8").split(f"```python\n{words}")[1].split("```", 1)[0]
+
+
 @pytest.fixture(autouse=True)
 def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder with a package in it, in which everything is started."""
@@ -84,7 +89,7 @@ def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
     (package / "__init__.py").touch()
     (package / "mine.py").write_text(block("extending.md", 1))
     (package / "model.py").write_text(block("extending.md", 2))
-    (package / "matrix.py").write_text(block("runtimes.md", 1))
+    (package / "matrix.py").write_text('"""Runs a matrix' + after("runtimes.md", '"""Runs a matrix'))
     (package / "words.py").write_text(WORDS)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])

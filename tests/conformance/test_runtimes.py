@@ -346,14 +346,14 @@ NEEDS = {
 
 @pytest.fixture(autouse=True, scope="module")
 def documented_runtime() -> Iterator[str]:
-    """Make a module of the first Python example in docs/runtimes.md, as if it were among the runtimes."""
+    """Make a module of the example of a runtime in docs/runtimes.md, as if it were among the runtimes."""
     page = (Path(__file__).parents[2] / "docs" / "runtimes.md").read_text(encoding="utf-8")
-    source = page.split("```python\n", 1)[1].split("```", 1)[0]
+    source = page.split("```python\n\"\"\"Runs a matrix", 1)[1].split("```", 1)[0]
     module = types.ModuleType("documented_runtime")
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(sys.modules, module.__name__, module)
         patch.setitem(RUNTIMES, "matrix", module.__name__)  # type: ignore[arg-type] # a dict
-        exec(source, module.__dict__)
+        exec(f'"""{source}', module.__dict__)
         yield source
 
 

@@ -120,6 +120,40 @@ def test_the_changelog_tells_of_this_version() -> None:
     assert PROJECT["project"]["version"] in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 
 
+def test_the_changelog_keeps_its_form() -> None:
+    """Release notes are cut out of it by these headings: those of Keep a Changelog."""
+    heads = re.findall(r"^(##+) (.*)$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+    kinds = {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
+    assert {words for level, words in heads if level == "###"} <= kinds
+    versions = [words for level, words in heads if level == "##"]
+    assert versions[0].startswith("[Unreleased]") or re.match(r"\[\d+\.\d+\.\d+\] - \d{4}-\d\d-\d\d$", versions[0])
+
+
+def test_release_notes_are_what_the_changelog_says_of_a_version() -> None:
+    """And a version without a number and a date has none: it is not released by accident."""
+    notes = runpy.run_path(str(ROOT / ".ci" / "notes"))["notes"]
+    text = "## [0.2.0] - 2027-01-31\n\n### Fixed\n\n- One.\n\n## [0.1.0] - 2026-12-01\n\n### Added\n\n- All.\n"
+    assert notes("0.2.0", text) == "### Fixed\n\n- One."
+    assert notes("0.1.0", text) == "### Added\n\n- All."
+    with pytest.raises(SystemExit, match="YEAR-MONTH-DAY"):
+        notes("0.1.0", "## [Unreleased]: 0.1.0\n\n- All.\n")
+
+
+def test_the_workflow_of_a_release_names_what_is_there() -> None:
+    """Its steps are commands of this project; nobody finds a wrong one before the day of a release."""
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "release.yml").read_text(encoding="utf-8"))
+    run = [step["run"] for job in workflow["jobs"].values() for step in job["steps"] if "run" in step]
+    assert [words for words in run if words.startswith(".ci/") and not (ROOT / words.split()[0]).is_file()] == []
+    assert "make docs" in run
+    assert workflow["jobs"]["release"]["needs"] == ["check", "wheels"]
+
+
+def test_readme_is_one_short_page() -> None:
+    """What is longer stands in docs/; the pictures are small."""
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 120
+    assert all((ROOT / "docs" / name).stat().st_size < 150_000 for name in ("demo.svg", "page.png"))
+
+
 def test_the_files_that_ci_names_are_there() -> None:
     """A test that was moved is found where the log says."""
     named = re.findall(r"\btests/\S+\.py\b", (ROOT / ".ci/run").read_text(encoding="utf-8"))

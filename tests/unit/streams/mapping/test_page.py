@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -13,13 +14,15 @@ PAGE = (Path(__file__).parents[4] / "docs" / "mapping.md").read_text(encoding="u
 KEYS = ("from", "to", "feedback")
 
 
+def applications(block: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the applications of settings; what stands alone is a part of one."""
+    return list(block["applications"].values()) if "applications" in block else [block]
+
+
 def test_every_application_of_the_page_is_taken() -> None:
     """Those of the walk and of settings, and what stands alone."""
     blocks = re.findall(r'```yaml\n(.*?)```|write_text\("""(.*?)"""', PAGE, re.DOTALL)
-    settings = [yaml.safe_load(first or second) for first, second in blocks]
-    alone = re.findall(r"\n    ((?:from|feedback):.*(?:\n      .*)*)", PAGE)
-    given = [app for each in settings for app in each["applications"].values()]
-    given += [yaml.safe_load(each.replace("\n    ", "\n")) for each in alone if each not in "".join(map(str, blocks))]
+    given = [app for each in blocks for app in applications(yaml.safe_load(each[0] or each[1]))]
     assert len(given) >= 7
     for each in given:
         found = TopicMapping.of({key: each[key] for key in KEYS if key in each})
