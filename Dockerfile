@@ -1,4 +1,4 @@
-# One image for every role: `docker run skysail run --role selection`. Torch models:
+# One image for every role: `docker run skysail run --role selection`. It has no compiler and no root. Torch models:
 # --build-arg EXTRAS=control,gateway,sklearn,torch
 FROM python:3.12-slim AS build
 ARG EXTRAS=control,gateway,sklearn
@@ -17,10 +17,15 @@ RUN python -m venv /opt/skysail \
 RUN cd / && /opt/skysail/bin/python -P -m deploy.process.installed
 
 FROM python:3.12-slim
-RUN useradd --create-home --uid 10001 skysail
+RUN useradd --create-home --uid 10001 --user-group skysail
 COPY --from=build /opt/skysail /opt/skysail
 ENV PATH=/opt/skysail/bin:$PATH PYTHONUNBUFFERED=1
 USER skysail
 WORKDIR /home/skysail
+# Whether the role lives, where it shows figures; of a command that shows none nothing is asked.
+HEALTHCHECK --interval=15s --timeout=5s --start-period=60s --retries=4 CMD ["python", "-c", "\
+import os, urllib.request as web; \
+port = os.environ.get('SKYSAIL_METRICS__PORT'); \
+port and web.urlopen(f'http://127.0.0.1:{port}/health', timeout=4)"]
 ENTRYPOINT ["skysail"]
 CMD ["--help"]

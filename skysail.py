@@ -24,12 +24,14 @@ from schemas.records import (  # noqa: E402
     Features,
     Feedback,
     Model,
+    NamedTensors,
     Observation,
     Observations,
     Prediction,
     Query,
     Status,
     Tensor,
+    TensorForm,
 )
 from streams.client import Client, UnansweredError  # noqa: E402
 from streams.consumers.consume import consume  # noqa: E402
@@ -54,6 +56,7 @@ __all__ = [
     "Features",
     "Feedback",
     "Model",
+    "NamedTensors",
     "Observation",
     "Observations",
     "Prediction",
@@ -61,6 +64,7 @@ __all__ = [
     "Status",
     "SyncClient",
     "Tensor",
+    "TensorForm",
     "UnansweredError",
     "consume",
     "load_package",

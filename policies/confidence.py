@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from schemas.records import ModelOutput
+    from schemas.records import ModelOutput, Value
 
 _SUM_TOLERANCE = 1e-3  # scores of float32 models add up to 1 only so closely
 
@@ -69,6 +69,6 @@ def _scores(output: ModelOutput) -> Tensor | None:
     return output.answer if isinstance(output.answer, Tensor) else output.scores
 
 
-def _label(output: ModelOutput) -> int | float | str | None:
+def _label(output: ModelOutput) -> Value | None:
     answer = output.answer
     return int(answer.numpy().argmax()) if isinstance(answer, Tensor) else answer

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from schemas.inputs import as_input
-from schemas.records import Tensor
+from schemas.records import NamedTensors, Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,6 +53,8 @@ def items_of(answer: Value | None, scores: Tensor | None = None) -> tuple[list[I
             pass
         else:
             return [_item(one) for one in read] if isinstance(read, list) else [_item(read)], isinstance(read, list)
+    if isinstance(answer, NamedTensors):
+        return [Item(answer, answer.arrays())], False
     fields: dict[str, object] = {"label": answer}
     if scores is not None:
         fields["score"] = max(map(float, scores.numpy().ravel().tolist()), default=-inf)

@@ -6,7 +6,7 @@ from functools import lru_cache
 from math import exp, isfinite
 from typing import TYPE_CHECKING
 
-from schemas.records import Tensor
+from schemas.records import NamedTensors, Tensor
 from schemas.topics import model_version
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def label_weights(
 def _shares_of(output: ModelOutput, classes: Mapping[str, tuple[str, ...]]) -> dict[int | str, float]:
     """Return what a model gives to each label, in all 1; empty for an answer that is a number."""
     answer = output.answer
-    if answer is None or isinstance(answer, float):
+    if answer is None or isinstance(answer, float | NamedTensors):
         return {}
     scores = answer if isinstance(answer, Tensor) else output.scores
     values = None if scores is None else as_shares(scores.numpy().ravel().tolist())

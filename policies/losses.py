@@ -7,6 +7,9 @@
     log         (probabilities)     label               min(1, -ln p(label) / ln 10^6)
     given       any                 the loss itself     the label
 
+Of an answer of several tensors a label names some: the loss is the mean of theirs, and of a tensor the mean over its
+numbers; `zero_one` costs 1 unless all of its numbers are right. A label without names is about the first tensor.
+
 Labels are strict: text is compared with text and numbers with numbers. 3 and 3.0 are the same; "3" is not 3. A label
 that names a column of scores is compared with the class names as text, because classes travel as text. Without classes
 it is the column's index.
@@ -20,10 +23,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from policies.errors import LossError
-from schemas.records import Tensor
+from schemas.records import NamedTensors, Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
+    from numpy.typing import NDArray
 
     from schemas.records import Value
 
@@ -58,7 +63,29 @@ def loss(
     """
     if kind not in _KINDS:
         raise LossError(f"unknown loss {kind!r}; known: {', '.join(_KINDS)}")
+    if isinstance(answer, NamedTensors) and kind != "given":
+        return _of_tensors(kind, answer, label, span)
     return _KINDS[kind](answer, label, scores, classes, span)
+
+
+def _of_tensors(kind: str, answer: NamedTensors, label: Value | None, span: float) -> float:
+    if kind == "log":
+        raise LossError("loss `log` needs the scores of one model, and the answer has several tensors")
+    given, told = answer.arrays(), _told(answer, label)
+    losses = []
+    for name, true in told.items():
+        if name not in given or given[name].size != true.size or not np.isfinite(true).all():
+            raise LossError(f"the label's {name!r:.40} is no finite tensor of the answer's form: {', '.join(given)}")
+        apart = np.minimum(1.0, np.abs(given[name].astype(np.float64).ravel() - true.astype(np.float64).ravel()) / span)
+        losses.append(float(apart.any() if kind == "zero_one" else (apart if kind == "absolute" else apart**2).mean()))
+    return sum(losses) / len(losses)
+
+
+def _told(answer: NamedTensors, label: Value | None) -> Mapping[str, NDArray[np.generic]]:
+    """Return what a label says of the tensors of an answer, by name."""
+    if isinstance(label, NamedTensors):
+        return label.arrays()
+    return {answer.dtype[0].name: label.numpy() if isinstance(label, Tensor) else np.array(_number(label, "label"))}
 
 
 def _zero_one(answer: Value | None, label: Value | None, _: Tensor | None, classes: Sequence[str], __: float) -> float:
@@ -119,7 +146,7 @@ def _kind(value: Value | None) -> str:
     """Say what a value is, and not which: messages go into dead letters and logs, which others may read."""
     if isinstance(value, int | float):
         return "a number" if isfinite(value) else "an infinite or undefined number"
-    return "nothing" if value is None else "a text" if isinstance(value, str) else "a tensor"
+    return "nothing" if value is None else "a text" if isinstance(value, str) else "a tensor or several"
 
 
 def _label(value: Value | None) -> int | float | str:

@@ -21,7 +21,7 @@ from policies import dotted
 from policies.dotted import DottedPathError
 from policies.errors import PolicyError
 from policies.foreign import pass_on_interrupt, told
-from schemas.records import Tensor
+from schemas.records import NamedTensors, Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -221,7 +221,7 @@ def _combine(self: Outside) -> Callable[[State, int, Mapping[int, ModelOutput]],
             raise PolicyError(
                 f"{self.name}.combine returned {_short(made)}; it is an answer and a confidence"
             ) from None
-        if not 0.0 <= confidence <= 1.0 or not isinstance(answer, int | float | str | Tensor | None):
+        if not 0.0 <= confidence <= 1.0 or not isinstance(answer, int | float | str | Tensor | NamedTensors | None):
             raise PolicyError(f"{self.name}.combine returned {_short(made)}: no answer, or a confidence not in [0, 1]")
         return answer, confidence
 

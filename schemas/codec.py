@@ -14,14 +14,14 @@ from schemas.compiling import reader, reader_of_one, values, writer
 from schemas.definitions import CURRENT, RECORDS, readable
 from schemas.encoders import FAILURES, explain
 from schemas.errors import DecodeError, OversizedError, SchemaError
-from schemas.records import ModelPredictions, ModelQueries, Observation, Observations, Tensor
+from schemas.records import ModelPredictions, ModelQueries, Observation, Observations
 from schemas.sizes import MAX_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from schemas.avsc import Schema
-    from schemas.records import Query
+    from schemas.records import NamedTensors, Query, Tensor
 
 R = TypeVar("R")
 _Read: TypeAlias = "Callable[[bytes, int], tuple[object, int]]"
@@ -196,8 +196,8 @@ def _uneven(batch: _Batch) -> str | None:
     return f"{rows} query_ids, but {uneven} rows" if uneven else None
 
 
-def _rows(column: Tensor | tuple[str | bytes, ...]) -> int:
+def _rows(column: Tensor | NamedTensors | tuple[str | bytes, ...]) -> int:
     """Return the number of rows of a column; a tensor's are its first dimension."""
-    if isinstance(column, Tensor):
-        return column.shape[0] if column.shape else -1
-    return len(column)
+    if isinstance(column, tuple):
+        return len(column)
+    return column.shape[0] if column.shape else -1

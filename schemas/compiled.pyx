@@ -37,12 +37,13 @@ cdef enum:
 
 cdef enum Kind:
     NULL_, BOOLEAN, INT, LONG, DOUBLE, STRING, BYTES, OUTCOMES, INT32S, INT64S,
-    ENUM, DOUBLES, ARRAY, ALONE, UNION, RECORD, SHARED, TENSOR
+    ENUM, DOUBLES, ARRAY, ALONE, UNION, RECORD, SHARED, TENSOR, OBJECT
 
 KINDS = {
     "null": NULL_, "boolean": BOOLEAN, "int": INT, "long": LONG, "double": DOUBLE, "string": STRING, "bytes": BYTES,
     "outcomes": OUTCOMES, "int32s": INT32S, "int64s": INT64S, "enum": ENUM, "doubles": DOUBLES, "array": ARRAY,
     "alone": ALONE, "union": UNION, "record": RECORD, "shared": SHARED, "tensor": TENSOR,
+    "object": OBJECT,
 }
 
 
@@ -53,8 +54,8 @@ cdef class Node:
         kind: one of KINDS.
         parts: nodes of the items, the branches or the fields, in the order of the wire.
         members: of an enumeration; element types of a tensor; outcomes; a record's values for fields that the writer
-            does not know, in the order of its class.
-        made: class of a record or tensor.
+            does not know, in the order of its class; an object's attributes.
+        made: class of a record, tensor or object (which is no tuple, and whose constructor checks it).
         places: where each part stands in the class, -1 = nowhere.
         widths: bytes of an element, by type of tensor.
     """
@@ -237,6 +238,8 @@ cdef object read(Node node, Cursor* cursor):
         return (read(node.part(0), cursor),)
     if kind == TENSOR:
         return read_tensor(node, cursor)
+    if kind == OBJECT:
+        return node.made(*[read(part, cursor) for part in node.parts])
     if kind == BOOLEAN:
         byte = read_byte(cursor)
         if byte > 1:
@@ -496,6 +499,12 @@ cdef int write(Node node, object value, Out* out) except -1:
         return write_array(node, value, out)
     if kind == TENSOR:
         return write_tensor(node, value, out)
+    if kind == OBJECT:
+        if type(value) is not node.made:
+            raise ValueError
+        for name, part in zip(node.members, node.parts):
+            write(part, getattr(value, name), out)
+        return 0
     if kind == NULL_:
         return 0
     if kind == BOOLEAN:

@@ -81,7 +81,7 @@ def values(readers: dict[type, dict[bytes, Read]], max_bytes: int, python: Expla
 def _is_covered(record: avsc.AvroRecord) -> bool:
     """Tell whether all of a record is what the extension knows: tuples, tensors, no maps."""
     return all(
-        one.name == "Tensor"
+        one.name in {"Tensor", "NamedTensors"}
         or (issubclass(getattr(records, one.name), tuple) and not any(_has_map(part.type) for part in one.fields))
         for one in avsc.records_within(record)
     )
@@ -104,7 +104,7 @@ def _has_map(kind: avsc.Type) -> bool:
     return isinstance(kind, avsc.Map)
 
 
-def _node(kind: avsc.Type, record: type | None = None) -> compiled.Node:
+def _node(kind: avsc.Type, record: type | None = None) -> compiled.Node:  # noqa: PLR0911 - a table: one line a type
     """Return the tree of a type; `record` is the class of the outermost one."""
     match kind:
         case avsc.Primitive(name):
@@ -118,6 +118,9 @@ def _node(kind: avsc.Type, record: type | None = None) -> compiled.Node:
             return compiled.Node("union", tuple(map(_node, branches)))
         case avsc.AvroRecord(name="Tensor"):
             return compiled.Node("tensor", (), records.DTYPES, records.Tensor, widths=_WIDTHS)
+        case avsc.AvroRecord(name="NamedTensors", fields=fields):
+            parts = tuple([_node(field.type) for field in fields])
+            return compiled.Node("object", parts, field_names(records.NamedTensors), records.NamedTensors)
         case avsc.AvroRecord():
             return _record(kind, record or getattr(records, kind.name))
     raise AssertionError("maps are left to Python")

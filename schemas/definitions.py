@@ -6,6 +6,7 @@ changes again. Both are read once, at import.
 
 from __future__ import annotations
 
+import sys
 from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -60,8 +61,11 @@ def readable(name: str) -> tuple[avsc.Schema, ...]:
 
 
 def members(kind: avsc.Enumeration) -> tuple[object, ...]:
-    """Return what each symbol stands for: a member of the enumeration of that name in `records`, or just its text."""
-    value_of = getattr(records, kind.name, str)
+    """Return what each symbol stands for: a member of the enumeration of that name in `records`, or just its text.
+
+    Texts are interned, as constants are: compiled writers know a symbol by its identity.
+    """
+    value_of = getattr(records, kind.name, sys.intern)
     return tuple(value_of(symbol) for symbol in kind.symbols)
 
 

@@ -54,6 +54,7 @@ def _write_double(value: float) -> bytes:
 _SCOPE: dict[str, object] = {
     "EMPTY": (),
     "SMALL": wire.SMALL,
+    "NamedTensors": records.NamedTensors,
     "Tensor": records.Tensor,
     "check_sequence": _check_sequence,
     "memoising_writer": memoising_writer,
@@ -219,6 +220,6 @@ def _python_type(branch: avsc.Type) -> str:
             return _PYTHON_TYPES[name]
         case avsc.Array():
             return "tuple"
-        case avsc.AvroRecord(name="Tensor"):
-            return "Tensor"
+        case avsc.AvroRecord(name="Tensor" | "NamedTensors" as name):
+            return name
     raise SchemaError(f"no Python type tells this branch of a union apart: {branch}")

@@ -1,7 +1,8 @@
 """Converts a user's input row, label or features to the form that travels. Nothing here imports pandas.
 
 array, list, Series, one row of a data frame ─▶ Tensor        mapping, row with texts ─▶ JSON text
-string, bytes, Tensor ─▶ as they are                          numpy number ─▶ number
+string, bytes, Tensor ─▶ as they are                          mapping with arrays ─▶ NamedTensors
+numpy number ─▶ number
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeGuard, ca
 import numpy as np
 
 from schemas.errors import SchemaError
-from schemas.records import DTYPES, Tensor
+from schemas.records import DTYPES, NamedTensors, Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -36,6 +37,8 @@ MAX_CANDIDATES: Final = 256
 MAX_ID_BYTES: Final = 128
 # Whatever `as_input` takes.
 Row: TypeAlias = "Input | NDArray[np.generic] | Sequence[object] | Mapping[str, object] | float | np.generic | Frame"
+_MOST_LEVELS: Final = 16  # of lists in lists; arrays have no more
+NUMBERS: Final = frozenset({int, float, bool})
 _NOTHING: Final = object()
 _WHOLE: Final = 2.0**53  # float64 holds all whole numbers up to this
 _IDS = f"1 to {MAX_CANDIDATES} texts of at most {MAX_ID_BYTES} bytes that differ"
@@ -183,10 +186,10 @@ def as_input(x: Row) -> Input:
     Raises:
         TypeError: it is not numbers, a row, a string or bytes.
     """
-    if isinstance(x, (Tensor, str, bytes)):
+    if isinstance(x, (Tensor, NamedTensors, str, bytes)):
         return x
     if isinstance(x, Mapping):
-        return _text(x)
+        return named_tensors(x) if has_arrays(x) else _text(x)
     try:
         array = _array(x)
     except ValueError as error:  # lists of different lengths
@@ -199,8 +202,60 @@ def as_input(x: Row) -> Input:
     return _tensor(array)
 
 
+def kinds(data: list[Any]) -> set[type]:
+    """Return the types of what lists in lists hold; `list` is among them where these are deeper than arrays.
+
+    numpy makes of texts an array in which all are as long as the longest: nobody asks it before this about what others
+    have written.
+
+    Examples:
+        >>> kinds([[1, 2], [3, 4]]), kinds([])
+        ({<class 'int'>}, set())
+    """
+    found = set(map(type, data))
+    for _ in range(_MOST_LEVELS):
+        if list not in found:
+            break
+        data = [leaf for one in data if type(one) is list for leaf in one]
+        found = (found - {list}) | set(map(type, data))
+    return found
+
+
+def has_arrays(row: Mapping[str, object]) -> bool:
+    """Tell whether these are tensors by name, not the values of a table's columns: one at least is an array."""
+    return any(
+        isinstance(value, list | tuple | np.ndarray | Tensor) or hasattr(value, "detach") for value in row.values()
+    )
+
+
+def named_tensors(row: Mapping[str, object], rows: tuple[int, ...] = ()) -> NamedTensors:
+    """Make named tensors of arrays, lists or numbers by name; `rows` are the first dimensions of all of them.
+
+    Raises:
+        TypeError: one holds more than numbers, or has not as many rows.
+    """
+    try:
+        arrays = {str(name): _travelling(_numbers(name, value)) for name, value in row.items()}
+        if any(array.shape[: len(rows)] != rows for array in arrays.values()):
+            raise TypeError(f"named tensors have as many rows each, and here some have not {rows[0]}")
+        return NamedTensors.named(arrays, rows)
+    except ValueError as error:  # lists of different lengths, no numbers, no name
+        raise TypeError(str(error)) from error
+
+
+def _numbers(name: str, value: object) -> NDArray[np.generic]:
+    if isinstance(value, list) and {str, bytes} & kinds(value):
+        raise TypeError(f"tensor {name}: numbers are needed, not texts")
+    found = value.numpy() if isinstance(value, Tensor) else _array(value)
+    if found.dtype.kind not in "biuf":
+        raise TypeError(f"tensor {name}: numbers are needed beside the other tensors, not {found.dtype}")
+    return found
+
+
 def as_label(value: object) -> Value:
     """Make a label: a number or text, numpy's too, also as the only one of a list or array; a list of scores.
+
+    Of an answer of several tensors it is a mapping of the names of some to what is true of them.
 
     Raises:
         TypeError: it is none.
@@ -209,8 +264,10 @@ def as_label(value: object) -> Value:
         return float(value)
     if isinstance(value, np.generic) and value.dtype.kind in "biuU":
         value = value.item()
-    if isinstance(value, (Tensor, int, float, str)):
+    if isinstance(value, (Tensor, NamedTensors, int, float, str)):
         return value
+    if isinstance(value, Mapping):
+        return named_tensors(value)
     array = _array(value)
     if array.size == 1 and array.dtype.kind in "biufUO" and array.flat[0] is not value:
         return as_label(array.flat[0])
@@ -246,10 +303,14 @@ def _of_torch(x: Any) -> object:
 
 
 def _tensor(array: NDArray[np.generic]) -> Tensor:
-    """Wrap an array, in the machine's order of bytes and a type that travels: halves and long doubles do not."""
+    return Tensor.of(_travelling(array))
+
+
+def _travelling(array: NDArray[np.generic]) -> NDArray[np.generic]:
+    """Return an array in the machine's order of bytes and a type that travels: halves and long doubles do not."""
     if array.dtype.name not in DTYPES:
         array = array.astype(np.float32 if array.dtype.itemsize < np.float64().itemsize else np.float64)
-    return Tensor.of(array.astype(array.dtype.newbyteorder("="), copy=False))
+    return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 
 def _named(x: FrameRow, array: NDArray[np.generic]) -> Input:

@@ -14,8 +14,8 @@ import numpy as np
 
 from schemas.definitions import field_names
 from schemas.errors import SchemaError
-from schemas.inputs import as_candidates, as_features, row_text
-from schemas.records import DTYPES, Feedback, Query, Tensor
+from schemas.inputs import as_candidates, as_features, named_tensors, row_text
+from schemas.records import DTYPES, Feedback, NamedTensors, Query, Tensor
 
 if TYPE_CHECKING:
     from schemas.avsc import Json
@@ -28,8 +28,8 @@ SHOWN = 8
 def to_json(record: object, shown: int = SHOWN) -> dict[str, Json]:
     """Return a record as what `json.dumps` takes.
 
-    Enumerations become their text; tensors `{"dtype", "shape", "values"}` with the first `shown` elements in C order;
-    bytes `{"base64", "bytes"}`, the text of the first `3 * shown` bytes and how many there are.
+    Enumerations become their text; tensors `{"dtype", "shape", "values"}` with the first `shown` elements in C order,
+    named ones an object of such; bytes `{"base64", "bytes"}`, the text of the first `3 * shown` bytes and their number.
     """
     return {name: _value(getattr(record, name), shown) for name in field_names(type(record))}
 
@@ -45,14 +45,16 @@ def _value(value: object, shown: int) -> Json:
             return {str(key): _value(item, shown) for key, item in value.items()}
         case enum.Enum():
             return str(value.value)
-        case Tensor() | bytes():
+        case NamedTensors() | Tensor() | bytes():
             return _payload(value, shown)
         case _:
             return to_json(value, shown)
 
 
-def _payload(value: Tensor | bytes, shown: int) -> Json:
+def _payload(value: Tensor | NamedTensors | bytes, shown: int) -> Json:
     """Return the beginning of a payload; elements that are not finite become text, as JSON has no number for them."""
+    if isinstance(value, NamedTensors):
+        return {name: _payload(Tensor.of(array), shown) for name, array in value.arrays().items()}
     if isinstance(value, bytes):
         return {"base64": base64.b64encode(value[: 3 * shown]).decode(), "bytes": len(value)}
     first = value.numpy().reshape(-1)[:shown].tolist()
@@ -64,7 +66,8 @@ def query_from_json(document: Mapping[str, Json]) -> Query:
     """Return the query in a JSON object.
 
     `input` is a string, a number or list of numbers (nested for more dimensions; float32),
-    `{"values": ..., "dtype": ...}` for another dtype, or `{"base64": ...}` for bytes. `features` is a list of numbers,
+    `{"values": ..., "dtype": ...}` for another dtype, `{"base64": ...}` for bytes, or an object: with a value for each
+    column, or of such arrays by name. `features` is a list of numbers,
     `candidates` a list of ids or of rows of numbers.
 
     Raises:
@@ -92,7 +95,9 @@ def candidates_from_json(value: Json) -> Tensor | tuple[str, ...]:
 
 
 def feedback_from_json(document: Mapping[str, Json]) -> Feedback:
-    """Return the feedback in a JSON object; `label` is a number, a string or, for scores, a list (float32).
+    """Return the feedback in a JSON object.
+
+    `label` is a number, a string, for scores a list (float32), or an object of tensors by name.
 
     Raises:
         SchemaError: With the field's name, where one is missing, unknown or of the wrong type.
@@ -128,12 +133,23 @@ def _input(name: str, value: Json) -> Input:
             return _array(name, values, dtype)
         case bool() | int() | float() | list():
             return _array(name, value, "float32")
-        case dict() if name == "input" and value and not {"base64", "values"} & {*value}:
+        case dict() if value and not {"base64", "values"} & {*value}:
+            if name == "label" or any(isinstance(one, list | dict) for one in value.values()):
+                return _named(name, value)
             return row_text(value)
     raise SchemaError(
         f'{name}: a string, numbers, {{"values": ..., "dtype": ...}} with dtype one of {", ".join(DTYPES)}, '
         f'{{"base64": ...}}, or an object with a value for each column, is needed, not {value!r:.80}'
     )
+
+
+def _named(name: str, value: Mapping[str, Json]) -> NamedTensors:
+    """Return arrays by name as named tensors."""
+    found = {one: _input(f"{name}.{one}", given) for one, given in value.items()}
+    try:
+        return named_tensors(found)
+    except TypeError as error:
+        raise SchemaError(f"{name}: {error}") from error
 
 
 def _decode_base64(name: str, text: str) -> bytes:

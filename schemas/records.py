@@ -10,11 +10,13 @@ query is its `query_id`, so that a role that only routes or matches can read it 
 from __future__ import annotations
 
 import enum
+import math
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import repeat
 from math import isfinite
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -31,6 +33,13 @@ _NAMES = {np.dtype(name): name for name in DTYPES}  # numpy makes a dtype's name
 _NONE: Mapping[str, float] = MappingProxyType({})
 _LONG_MAX = 2**63 - 1
 _SHOWN_BYTES = 128  # of a tensor, in what a person reads: 16 float64
+# Of named tensors: what they are made of is remembered for the last few hundred signatures.
+_MOST_DIMENSIONS, _MOST_TENSORS, _LONGEST_NAME = 8, 64, 128
+
+
+def called(dtype: np.dtype[Any]) -> str:
+    """Return the name of an element type; of one that travels always the same text, which compiled writers look for."""
+    return _NAMES.get(dtype) or dtype.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,16 +62,123 @@ class Tensor:
     @classmethod
     def of(cls, array: NDArray[np.generic]) -> Tensor:
         """Wrap an array; its bytes are copied once."""
-        return cls(_NAMES.get(array.dtype) or array.dtype.name, array.shape, array.tobytes())
+        return cls(called(array.dtype), array.shape, array.tobytes())
 
     def numpy(self) -> NDArray[np.generic]:
         """Return a read-only view of the bytes with dtype and shape; shape (n, ...) for batches, (...) for a row."""
         return np.frombuffer(self.data, dtype=self.dtype).reshape(self.shape)
 
 
-Input: TypeAlias = Tensor | str | bytes
-# A class label (int or str), a number, a vector of scores, or the places of the best candidates.
-Value: TypeAlias = int | float | str | Tensor
+class TensorForm(NamedTuple):
+    """A named tensor as a signature has it; part of `NamedTensors` and of a `Model`."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...] = ()
+
+
+# What an array is made of: numbers of one type, or named tensors.
+Element: TypeAlias = str | tuple[TensorForm, ...]
+
+
+@lru_cache(maxsize=256)
+def element(dtype: Element) -> np.dtype[Any]:
+    """Return it as numpy has it: of named tensors a packed record with a field for each.
+
+    Raises:
+        ValueError: it is none, is empty, or a name is there twice.
+    """
+    if isinstance(dtype, str):
+        return np.dtype(dtype)
+    if len(dtype) > _MOST_TENSORS or not all(
+        0 < len(name) <= _LONGEST_NAME and kind in DTYPES and len(shape) <= _MOST_DIMENSIONS
+        for name, kind, shape in dtype
+    ):
+        raise ValueError(
+            f"named tensors are at most {_MOST_TENSORS}, each with a name of at most {_LONGEST_NAME} characters, a type"
+            f" that travels, and at most {_MOST_DIMENSIONS} dimensions"
+        )
+    if not sum(math.prod(shape) for _, _, shape in dtype) or min(min(shape, default=0) for _, _, shape in dtype) < 0:
+        raise ValueError("named tensors hold at least one number")
+    return np.dtype([(name, np.dtype(kind).newbyteorder("<"), shape) for name, kind, shape in dtype])
+
+
+def forms_of(records: np.dtype[Any]) -> tuple[TensorForm, ...]:
+    """Return the tensors of numpy's records; none of numbers."""
+    fields = [(name, records[name]) for name in records.names or ()]
+    return tuple([TensorForm(name, called(found.base), found.shape) for name, found in fields])
+
+
+@dataclass(frozen=True, slots=True)
+class NamedTensors:
+    """Several tensors by name, as a model takes or answers them; or an array of rows of such.
+
+    It has what a `Tensor` has. Its bytes are those of an array of packed records of numpy's, so they are stacked, cut
+    and compared as a tensor's are.
+
+    Raises:
+        ValueError: the bytes are not what dtype and shape call for.
+    """
+
+    dtype: tuple[TensorForm, ...]
+    shape: tuple[int, ...]  # () = one of each tensor; (n,) = n rows
+    data: bytes
+
+    def __post_init__(self) -> None:
+        size = math.prod(self.shape) * element(self.dtype).itemsize
+        if min(self.shape, default=0) < 0 or len(self.data) != size:
+            raise ValueError(f"named tensors need {size} bytes of data, not {len(self.data)}")
+
+    def __repr__(self) -> str:
+        """Return the tensors."""
+        shown = [f"{name}={Tensor.of(array)!r}" for name, array in self.arrays().items()]
+        return f"NamedTensors({', '.join(shown)})"
+
+    @classmethod
+    def of(cls, array: NDArray[np.void]) -> NamedTensors:
+        """Wrap an array of records, each a number or array a field; its bytes are copied once."""
+        forms = forms_of(array.dtype)
+        return cls(forms, array.shape, array.astype(element(forms), copy=False).tobytes())
+
+    @classmethod
+    def named(cls, arrays: Mapping[str, NDArray[np.generic]], rows: tuple[int, ...] = ()) -> NamedTensors:
+        """Make them of arrays by name, the first dimensions of which are `rows`."""
+        forms = [TensorForm(name, called(array.dtype), array.shape[len(rows) :]) for name, array in arrays.items()]
+        found = np.empty(rows, element(tuple(forms)))
+        for name, array in arrays.items():
+            found[name] = array
+        return cls(tuple(forms), rows, found.tobytes())
+
+    def numpy(self) -> NDArray[np.void]:
+        """Return a read-only view of the bytes: records with a field for each tensor."""
+        return np.frombuffer(self.data, element(self.dtype)).reshape(self.shape)
+
+    def arrays(self) -> dict[str, NDArray[np.generic]]:
+        """Return the tensors by name."""
+        records = self.numpy()
+        return {name: np.asarray(records[name]) for name, _, _ in self.dtype}
+
+    def lists(self) -> dict[str, Any]:
+        """Return the tensors by name as numbers, in lists as deep as the tensor."""
+        return {name: array.tolist() for name, array in self.arrays().items()}
+
+
+DENSE: Final = (Tensor, NamedTensors)
+
+
+def dense(dtype: Element, shape: tuple[int, ...], data: bytes) -> Tensor | NamedTensors:
+    """Return an array as it travels."""
+    return Tensor(dtype, shape, data) if isinstance(dtype, str) else NamedTensors(dtype, shape, data)
+
+
+def dense_of(array: NDArray[Any]) -> Tensor | NamedTensors:
+    """Wrap an array of numbers, or of records with a field for each tensor."""
+    return Tensor.of(array) if array.dtype.names is None else NamedTensors.of(array)
+
+
+Input: TypeAlias = Tensor | NamedTensors | str | bytes
+# A class label (int or str), a number, a vector of scores, the places of the best candidates, or several tensors.
+Value: TypeAlias = int | float | str | Tensor | NamedTensors
 
 
 class Status(enum.Enum):
@@ -120,7 +236,7 @@ class ModelQueries(NamedTuple):
     query_ids: tuple[str, ...]
     reply_partition: int  # partition of `model-predictions` (= the queries' own partition)
     due_us: tuple[int, ...]  # the output must be on its way back by then, or it is useless
-    inputs: Tensor | tuple[str | bytes, ...]  # (n, ...) rows of one dtype and shape, or one a row
+    inputs: Tensor | NamedTensors | tuple[str | bytes, ...]  # (n, ...) rows of one dtype and shape, or one a row
     priorities: tuple[int, ...] = ()  # one a row, empty if all are 0; beyond the cap the lowest wait
     version: str = ""  # named by these queries, as `Query.version`; "" = none
     spare_us: int = 0  # how much later than due an output may still be useful; tried if no other row has to wait
@@ -135,7 +251,8 @@ class ModelPredictions(NamedTuple):
     worker: str
     query_ids: tuple[str, ...]
     outcomes: tuple[Outcome, ...]
-    answers: Tensor | tuple[str, ...]  # (n,) labels or numbers, or n string labels; meaningless where outcome is not OK
+    # (n,) labels, numbers or rows of named tensors, or n string labels; meaningless where the outcome is not OK
+    answers: Tensor | NamedTensors | tuple[str, ...]
     scores: Tensor | None  # (n, k) one score a class, where the model gives scores
     waited_us: tuple[int, ...]  # per row: from the worker's fetch to the start of its batch
     predict_us: int  # the whole batch
@@ -438,8 +555,8 @@ class Model:
     runtime: str  # sklearn | torch | function | onnx | trees | linear
     path: str  # folder of the package, as the workers see it
     digest: str  # SHA-256 of the package's manifest
-    output: str  # label | scores | value
-    dtype: str | None  # of one input row; None for str or bytes inputs
+    output: str  # label | scores | value | tensors
+    dtype: str | None  # of one input row; None for str or bytes inputs, and named tensors
     shape: tuple[int, ...]
     classes: tuple[str, ...] = ()
     # Versions beside this one and the share of queries that each answers (a canary); 0 = a shadow, which never answers.
@@ -458,6 +575,13 @@ class Model:
     trunk_bytes: int = 0  # of the trunk's files, which are among `bytes`
     since_us: int = 0  # when it began to serve; 0 = not known
     served: tuple[Service, ...] = ()  # versions that can be gone back to: they served, and were not taken back
+    inputs: tuple[TensorForm, ...] = ()  # of one input row, where its tensors have names
+    outputs: tuple[TensorForm, ...] = ()  # of one answer, where the output is tensors
+
+    @property
+    def takes(self) -> Element | None:
+        """What one input row is made of; None for str or bytes inputs."""
+        return self.inputs or self.dtype
 
 
 @dataclass(frozen=True, slots=True)
@@ -583,24 +707,29 @@ class PolicyState(NamedTuple):
     coverage: tuple[float, ...] = ()  # as in `OtherState`
 
 
+_Dense = TypeVar("_Dense", Tensor, NamedTensors)
+
+
 def outputs_of(batch: ModelPredictions) -> list[ModelOutput]:
     """Split a worker batch into one output a row, without numpy scalars in them.
 
     Where the answer of a row is no label, finite number or text, the row has failed, whatever its outcome says.
     """
-    scores: Iterable[Tensor | None] = repeat(None) if batch.scores is None else _rows(batch.scores)
+    scores: Iterable[Tensor | None] = repeat(None) if batch.scores is None else rows_of(batch.scores)
     return [
         ModelOutput(batch.model, batch.version, outcome, label, score)
         if outcome is Outcome.OK and label is not None
         else ModelOutput(batch.model, batch.version, Outcome.FAILED if outcome is Outcome.OK else outcome, None)
-        for outcome, label, score in zip(batch.outcomes, _labels(batch.answers), scores, strict=False)
+        for outcome, label, score in zip(batch.outcomes, values_of(batch.answers), scores, strict=False)
     ]
 
 
-def _labels(answers: Tensor | tuple[str, ...]) -> Sequence[Value | None]:
-    """Return a column's labels, numbers or texts; None where there is none that a record can hold."""
-    if not isinstance(answers, Tensor):
+def values_of(answers: Tensor | NamedTensors | tuple[str, ...]) -> Sequence[Value | None]:
+    """Return a column's labels, numbers, texts or tensors; None where there is none that a record can hold."""
+    if isinstance(answers, tuple):
         return answers
+    if isinstance(answers, NamedTensors):
+        return [*rows_of(answers)]
     column = answers.numpy()
     if column.ndim != 1:
         return (None,) * len(column)
@@ -612,12 +741,13 @@ def _labels(answers: Tensor | tuple[str, ...]) -> Sequence[Value | None]:
     return found
 
 
-def _rows(column: Tensor) -> Iterator[Tensor]:
+def rows_of(column: _Dense) -> Iterator[_Dense]:
     """Return the rows of a column as they lie."""
+    of = type(column)
     rows, *shape = column.shape
     size = len(column.data) // rows if rows else 0
     for row in range(rows):
-        yield Tensor(column.dtype, tuple(shape), column.data[row * size : (row + 1) * size])
+        yield of(column.dtype, tuple(shape), column.data[row * size : (row + 1) * size])
 
 
 def answered_item(prediction: Prediction) -> Value | None:

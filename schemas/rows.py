@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
 
 from schemas.errors import SchemaError
-from schemas.inputs import as_input
-from schemas.records import Tensor
+from schemas.inputs import as_input, has_arrays, named_tensors
+from schemas.records import NamedTensors, Tensor, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,12 +35,15 @@ def each_input(rows: Rows) -> Iterator[Input | TypeError | SchemaError]:
     """Yield each row as it travels, or why it cannot.
 
     Args:
-        rows: of pandas or polars, an array whose first dimension is rows, or rows as `Client.predict` takes them.
+        rows: of pandas or polars, an array whose first dimension is rows, such arrays by name, or rows as
+            `Client.predict` takes them.
 
     Raises:
         TypeError: these are not rows but one, such as a text or a mapping.
     """
-    if isinstance(rows, str | bytes | Mapping | Tensor):
+    if isinstance(rows, Mapping) and has_arrays(rows):
+        return rows_of(named_tensors(rows, (len(next(iter(rows.values()))),)))
+    if isinstance(rows, str | bytes | Mapping | Tensor | NamedTensors):
         raise TypeError(f"rows are needed, not a {type(rows).__name__}, which is one row: write [row]")
     if not isinstance(rows, Iterable):
         raise TypeError(f"rows are needed, not a {type(rows).__name__}")

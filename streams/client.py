@@ -236,7 +236,8 @@ class Client:
         Args:
             application: which application is asked.
             x: one row: an array or list of numbers, a pandas Series or row of a data frame, a string or bytes; for a
-                model of a data frame's columns also a mapping of their names to values.
+                model of a data frame's columns also a mapping of their names to values, and for one of several tensors
+                a mapping of their names to arrays. Several tensors as an answer have `arrays()`, too.
             context: the user, session or region whose policy state decides.
             features: numbers for contextual policies (`linucb`, `linear_thompson`): of about 1, always in the same
                 order.
@@ -301,7 +302,8 @@ class Client:
 
         Args:
             application: which application is asked.
-            rows: a data frame of pandas or polars, an array, or any iterable of rows as `predict` takes them.
+            rows: a data frame of pandas or polars, an array, arrays by name whose first dimension is rows, or any
+                iterable of rows as `predict` takes them.
             contexts: one a row, None where it has none.
             query_ids: one a row.
             slo_ms: the objective of each query, from when it is sent.

@@ -136,6 +136,10 @@ def _reports(state: ControlState, now: int, second: int) -> None:
             }
             gauges["selection@1"] |= {f"candidate{{application={name},model={model}}}": 1.0}
             gauges["learner@1"] |= {f"policy_weight{{application={name},model={model}}}": share}
+        slow = 0.08 if name == "fraud" else 0.0
+        for bound, within in (("0.005", 0.4), ("0.01", 0.8), ("0.02", 0.92), ("0.04", 1.0 - slow), ("+Inf", 1.0)):
+            counters["selection@1"][f"answer_seconds_bucket{{application={name},le={bound}}}"] = asked * within
+        gauges["selection@1"][f"answer_objective_seconds{{application={name}}}"] = 0.02
         counters["learner@1"] |= {
             f"loss_total{{application={name}}}": asked * 0.07,
             f"losses_total{{application={name}}}": asked * 0.8,
@@ -152,12 +156,14 @@ def _reports(state: ControlState, now: int, second: int) -> None:
         counters[name] = {
             f"batches_total{{model={model},closed=linger}}": second * 20.0,
             f"batch_rows_total{{model={model}}}": second * 90.0,
+            f"predict_us_total{{model={model}}}": second * 20.0 * 900.0,
         }
         gauges[name] = {
             "lag": 1.0,
             f"serving{{model={model},version=3}}": 1.0,
             f"batch_cap{{model={model}}}": 32.0,
             f"queue_rows{{model={model}}}": 2.0,
+            f"estimated_wait_seconds{{model={model}}}": 0.0024,
             f"model_p50_us{{model={model}}}": 700.0,
             f"model_p99_us{{model={model}}}": 3_000.0,
         }

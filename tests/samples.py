@@ -18,6 +18,7 @@ from schemas.records import (
     ModelOutput,
     ModelPredictions,
     ModelQueries,
+    NamedTensors,
     Observation,
     Observations,
     OtherState,
@@ -43,7 +44,9 @@ from schemas.records import (
 NOW_US = 1_766_000_000_000_000
 ROW = Tensor.of(np.arange(64, dtype=np.float32))
 ROWS = Tensor.of(np.ones((3, 2)))
+NAMED = NamedTensors.named({"boxes": np.ones((2, 4), np.float32), "é": np.array(7, np.int64)})
 SCORES = Tensor.of(np.array([0.25, 0.75]))
+NAMED_ROWS = NamedTensors(NAMED.dtype, (1,), NAMED.data)
 DECISION = Decision((1,), 70, "digits/ann", "exp3(eta=0.05,gamma=0.05,share=0.0001)", ("good", "bad"), (0.25, 0.75))
 FEATURED = DECISION._replace(features=(1.0, -0.5, 1e-300), apprentice="thompson(gamma=0.01)")
 STEPS = (
@@ -197,6 +200,10 @@ FULL: tuple[object, ...] = (
 BARE: tuple[object, ...] = (
     Query("q-1", "digits", b"\x00\xff"),
     Query("q-1", "digits", "", candidates=("film-1", "é")),
+    Query("q-1", "digits", NAMED),
+    Feedback("q-1", NAMED),
+    ModelQueries(("q-1",), 0, (1,), NAMED_ROWS),
+    ModelPredictions("good", "1", "w-1", ("q-1",), (Outcome.OK,), NAMED_ROWS, None, (0,), 0, 0, 0, 0),
     ModelQueries((), 0, (), ()),
     ModelPredictions("good", "1", "w-1", (), (), (), None, (), 0, 0, 0, 0),
     Prediction("q-1", "nobody", None, None, Status.DEFAULT, "unknown_application", None, 0.0, (), 0, 0, 0, 0),

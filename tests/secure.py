@@ -42,9 +42,11 @@ class SecureKafka(ApacheKafka):
 
     Args:
         folder: for certificates, keys and the password's file.
+        is_open: what has no ACLs is for everybody.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, is_open: bool = True) -> None:
+        self._is_open = is_open
         self.authority = trustme.CA()
         self._folder = folder
         self._ports = {"LOGIN": free_port(), "MUTUAL": free_port()}
@@ -114,7 +116,7 @@ class SecureKafka(ApacheKafka):
             "sasl.enabled.mechanisms": "SCRAM-SHA-512",
             # What has ACLs is for those alone that they name, and for whoever comes over the plain listener.
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-            "allow.everyone.if.no.acl.found": "true",
+            "allow.everyone.if.no.acl.found": str(self._is_open).lower(),
             "super.users": "User:ANONYMOUS",
             "listener.name.login.scram-sha-512.sasl.jaas.config": (
                 "org.apache.kafka.common.security.scram.ScramLoginModule required;"

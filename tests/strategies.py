@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from schemas import avsc, records, wire
 from schemas.definitions import CURRENT, RECORDS, members
-from schemas.records import DTYPES, ModelPredictions, ModelQueries, Outcome, Tensor
+from schemas.records import DTYPES, ModelPredictions, ModelQueries, NamedTensors, Outcome, Tensor, TensorForm
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=80)
 LONGS = st.integers(-(2**63), 2**63 - 1) | st.integers(-70, 70) | st.integers(2**48 - 2, 2**48 + 2)
@@ -38,6 +38,17 @@ def tensors(draw: st.DrawFn) -> Tensor:
     return Tensor(dtype, shape, draw(st.binary(min_size=size, max_size=size)))
 
 
+@st.composite
+def named_tensors(draw: st.DrawFn, rows: tuple[int, ...] | None = None) -> NamedTensors:
+    """Draw named tensors, or so many rows of them, whose bytes are anything of the right length."""
+    shapes = st.lists(st.integers(1, 4), max_size=3).map(tuple)
+    forms = st.builds(TensorForm, TEXT.filter(bool), st.sampled_from(DTYPES), shapes)
+    dtype = tuple(draw(st.lists(forms, min_size=1, max_size=4, unique_by=lambda form: form.name)))
+    shape = draw(st.just(()) | st.tuples(st.integers(0, 3))) if rows is None else rows
+    size = math.prod(shape) * sum(math.prod(form.shape) * wire.ITEM_BYTES[form.dtype] for form in dtype)
+    return NamedTensors(dtype, shape, draw(st.binary(min_size=size, max_size=size)))
+
+
 def values(kind: avsc.Type) -> st.SearchStrategy[Any]:  # noqa: PLR0911  (a table: one line a type)
     """Return a strategy for every value a type has a place for."""
     match kind:
@@ -53,6 +64,8 @@ def values(kind: avsc.Type) -> st.SearchStrategy[Any]:  # noqa: PLR0911  (a tabl
             return st.one_of([values(branch) for branch in branches])
         case avsc.AvroRecord(name="Tensor"):
             return tensors()
+        case avsc.AvroRecord(name="NamedTensors"):
+            return named_tensors()
         case avsc.AvroRecord(name, fields):
             return st.builds(getattr(records, name), **{field.name: values(field.type) for field in fields})
 
@@ -64,7 +77,7 @@ def batches() -> st.SearchStrategy[ModelPredictions]:
             ModelPredictions,
             query_ids=st.just(tuple(f"q-{row}" for row in range(rows))),
             outcomes=st.lists(st.sampled_from(Outcome), min_size=rows, max_size=rows).map(tuple),
-            answers=st.just(tuple("a" * rows)) | st.just(Tensor("int8", (rows,), bytes(rows))),
+            answers=st.just(tuple("a" * rows)) | st.just(Tensor("int8", (rows,), bytes(rows))) | named_tensors((rows,)),
             scores=st.none() | st.just(Tensor("uint8", (rows, 2), bytes(2 * rows))),
             waited_us=st.lists(INTS, min_size=rows, max_size=rows).map(tuple),
             **dict.fromkeys(("predict_us", "batch_rows", "batch_cap", "queue_rows", "earliest_us", "latest_us"), INTS),

@@ -43,3 +43,20 @@ class Picky(nn.Linear):
         if bool((input.abs() > 100).any()):
             raise ValueError("too large")
         return super().forward(input)
+
+
+class LeftAndRight(nn.Module):
+    """Two tensors in, two out: what rows weigh with the number beside them, and their numbers without it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(2))
+
+    def forward(self, left: torch.Tensor, right: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Answer by name."""
+        return {"total": (left * self.weight).sum(1) + right, "both": left - right[:, None]}
+
+
+def left_and_right() -> nn.Module:
+    """Make it."""
+    return LeftAndRight()

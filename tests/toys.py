@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -85,6 +85,11 @@ def _sums(row: dict[str, list[Any]]) -> str:
 def same(rows: Sequence[str]) -> list[str]:
     """Answer a tensor as it is: Triton's model `simple_identity`."""
     return [json.dumps({"OUTPUT0": json.loads(row)["INPUT0"]}) for row in rows]
+
+
+def left_and_right(rows: Mapping[str, NDArray[np.floating]]) -> dict[str, NDArray[np.floating]]:
+    """Answer two tensors of two, by name, as the network of this name."""
+    return {"total": rows["left"].sum(1) + rows["right"], "both": rows["left"] - rows["right"][:, None]}
 
 
 def moody(rows: Sequence[str]) -> list[str]:

@@ -18,10 +18,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
 from schemas.errors import SchemaError
-from schemas.records import DTYPES
+from schemas.records import DTYPES, TensorForm, element
 from schemas.topics import check_name, check_version
 from workers import manifest_form
 from workers.errors import PackageError
@@ -30,14 +28,16 @@ from workers.manifest_form import Options
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from workers.manifest_form import Document
+    from schemas.records import Element
+    from workers.manifest_form import Document, FormDocument
 
 MANIFEST = "manifest.json"
 KINDS = ("tensor", "string", "bytes", "table")
 # Of a column; a moment also has a unit and may have a zone, as `datetime64[us, UTC]`. The model does not read `any`.
 COLUMNS = ("float64", "int64", "bool", "string", "category", "category_int64", "any")
 MOMENT = re.compile(r"datetime64\[(s|ms|us|ns)(?:, ([\w/+:-]{1,64}))?\]")
-OUTPUTS = ("label", "scores", "value")
+TENSORS = "tensors"
+OUTPUTS = ("label", "scores", "value", TENSORS)
 # Bounds on one row (what a deployment may let travel, or read from elsewhere), and on a manifest with the names of very
 # many classes. Larger ones are refused before memory is taken for them.
 SHOWN = 12  # names of columns
@@ -52,7 +52,7 @@ class Signature:
     """
 
     kind: str  # tensor | string | bytes | table: a JSON text with a value for each column
-    dtype: str | None = None  # tensors only
+    dtype: Element | None = None  # tensors only; several by name have a dtype and shape each
     shape: tuple[int, ...] = ()  # of one row; tensors only
     allow_nan: bool = False
     columns: tuple[tuple[str, str], ...] = ()  # name and type of each, in the order of the data frame; tables only
@@ -61,17 +61,18 @@ class Signature:
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
             raise PackageError(f"input kind {self.kind!r} is unknown: use one of {', '.join(KINDS)}")
-        if self.kind == "tensor" and self.dtype not in DTYPES:
-            raise PackageError(
-                f"input dtype {self.dtype!r} cannot travel: convert the input to one of {', '.join(DTYPES)}"
-            )
-        if self.kind == "tensor" and math.prod(self.shape) * np.dtype(self.dtype).itemsize > MAX_ROW_BYTES:
-            raise PackageError(f"a row of shape {self.shape} is larger than {MAX_ROW_BYTES:,} bytes")
-        if self.by_reference and self.kind not in {"tensor", "bytes"}:
-            raise PackageError(f"an address is a text, and so is an input of kind {self.kind}: package bytes instead")
+        if self.kind == "tensor":
+            _check_travels(self.dtype, self.shape, "input")
+        if self.by_reference and (self.kind not in {"tensor", "bytes"} or self.inputs):
+            raise PackageError("an address is a text, and stands for one tensor or bytes: package bytes instead")
         kinds = {kind for _, kind in self.columns if not MOMENT.fullmatch(kind)}
         if (self.kind == "table") != bool(self.columns) or not kinds <= {*COLUMNS}:
             raise PackageError(f"only a table has columns, and each is one of {', '.join(COLUMNS)} or datetime64[us]")
+
+    @property
+    def inputs(self) -> tuple[TensorForm, ...]:
+        """The tensors that have names; empty = one without."""
+        return self.dtype if isinstance(self.dtype, tuple) else ()
 
     @property
     def read(self) -> tuple[tuple[str, str], ...]:
@@ -82,7 +83,7 @@ class Signature:
         """Return it for people: `float32[4]`, `a text`."""
         if self.kind == "table":
             return f"columns {named(self.read)}"
-        plain = {"string": "a text", "bytes": "bytes"}.get(self.kind) or described(str(self.dtype), self.shape)
+        plain = {"string": "a text", "bytes": "bytes"}.get(self.kind) or described(self.dtype or "", self.shape)
         return f"{plain} or its address" if self.by_reference else plain
 
 
@@ -92,14 +93,35 @@ def named(columns: Sequence[tuple[str, str]]) -> str:
     return ", ".join([*names, f"and {len(columns) - SHOWN} more"] if len(columns) > SHOWN else names)
 
 
-def described(dtype: str, shape: tuple[int, ...]) -> str:
-    """Return the type and shape of a tensor, for people.
+def described(dtype: Element, shape: tuple[int, ...]) -> str:
+    """Return the type and shape of a tensor, or of those that have names, for people.
 
     Examples:
         >>> described("float32", (4,))
         'float32[4]'
+        >>> described((TensorForm("image", "uint8", (28, 28)), TensorForm("age", "float32")), ())
+        'image uint8[28,28], age float32'
     """
+    if not isinstance(dtype, str):
+        return ", ".join([f"{form.name} {described(form.dtype, (*shape, *form.shape))}" for form in dtype])
     return f"{dtype}[{','.join(map(str, shape))}]" if shape else dtype
+
+
+def _check_travels(dtype: Element | None, shape: tuple[int, ...], what: str) -> None:
+    """Refuse what cannot travel.
+
+    Raises:
+        PackageError: its type is none of those that can, or a row is too large.
+    """
+    for one in [dtype] if not isinstance(dtype, tuple) else [form.dtype for form in dtype]:
+        if one not in DTYPES:
+            raise PackageError(f"{what} dtype {one!r} cannot travel: convert the {what} to one of {', '.join(DTYPES)}")
+    try:
+        size = math.prod(shape) * element(dtype or "").itemsize
+    except ValueError as error:
+        raise PackageError(f"{what}: {error}") from error
+    if size > MAX_ROW_BYTES:
+        raise PackageError(f"a row of shape {shape} is larger than {MAX_ROW_BYTES:,} bytes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,14 +132,21 @@ class Manifest:
     version: str
     runtime: str  # sklearn | torch | function | onnx | trees | linear | stages
     input: Signature
-    output: str  # label | scores | value
+    output: str  # label | scores | value | tensors
     classes: tuple[int | str, ...] = ()  # in the order of the scores; what a label answer is drawn from
     files: Mapping[str, str] = field(default_factory=dict)  # file name in the folder -> SHA-256, hexadecimal
     options: Options = field(default_factory=Options)  # what the runtime needs besides, e.g. `architecture`
+    outputs: tuple[TensorForm, ...] = ()  # of the output `tensors`: what one row's answer is made of
 
     def __post_init__(self) -> None:
         if self.output not in OUTPUTS:
             raise PackageError(f"output {self.output!r} is unknown: use one of {', '.join(OUTPUTS)}")
+        if (self.output == TENSORS) != bool(self.outputs):
+            raise PackageError("the output `tensors`, and no other, has names for its tensors: name them in outputs")
+        if self.outputs and self.classes:
+            raise PackageError("the output `tensors` has no classes: leave them out")
+        if self.outputs:
+            _check_travels(self.outputs, (), "output")
         if not isinstance(self.version, str):
             raise PackageError("a package's version is a text, such as '1'")
         try:
@@ -135,7 +164,8 @@ class Manifest:
             >>> print(Manifest("iris", "1", "sklearn", Signature("tensor", "float32", (4,)), "label", (0, 1, 2)))
             iris 1 (sklearn): takes float32[4], answers a label of 3 classes
         """
-        answers = {"label": "a label", "scores": "a label and its scores", "value": "a number"}[self.output]
+        plain = {"label": "a label", "scores": "a label and its scores", "value": "a number"}
+        answers = plain.get(self.output) or described(self.outputs, ())
         of = f" of {len(self.classes)} classes" if self.classes else ""
         return f"{self.name} {self.version} ({self.runtime}): takes {self.input}, answers {answers}{of}"
 
@@ -170,6 +200,8 @@ def write(folder: Path, manifest: Manifest) -> None:
         del document["input"]["columns"]
     if not manifest.input.by_reference:
         del document["input"]["by_reference"]
+    if not manifest.outputs:
+        del document["outputs"]
     (folder / MANIFEST).write_text(json.dumps(document, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 
@@ -207,6 +239,7 @@ def lies_below(root: Path | str, folder: Path | str) -> bool:
 def _read(document: Document) -> Manifest:
     found = document["input"]
     columns = tuple((name, kind) for name, kind in found.get("columns", ()))
+    dtype = found.get("dtype")
     shape, allow_nan, by_reference = (
         tuple(found.get("shape", ())),
         found.get("allow_nan", False),
@@ -216,12 +249,24 @@ def _read(document: Document) -> Manifest:
         document["name"],
         document["version"],
         document["runtime"],
-        Signature(found["kind"], found.get("dtype"), shape, allow_nan, columns, by_reference),
+        Signature(
+            found["kind"],
+            dtype if isinstance(dtype, str | None) else _forms(dtype),
+            shape,
+            allow_nan,
+            columns,
+            by_reference,
+        ),
         document["output"],
         tuple(document.get("classes", ())),
         document.get("files", {}),
         document.get("options", {}),
+        _forms(document.get("outputs", ())),
     )
+
+
+def _forms(found: Sequence[FormDocument]) -> tuple[TensorForm, ...]:
+    return tuple([TensorForm(name, dtype, tuple(shape)) for name, dtype, shape in found])
 
 
 def _content(folder: Path) -> bytes:

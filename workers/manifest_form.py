@@ -71,11 +71,15 @@ class Options(TypedDict, total=False):
     trunk: TrunkDocument
 
 
+# A named tensor as it is written: name, element type, shape.
+FormDocument: TypeAlias = "tuple[str, str, list[int]]"
+
+
 class SignatureDocument(TypedDict, total=False):
     """A signature as it is written."""
 
     kind: Required[str]
-    dtype: str | None
+    dtype: str | list[FormDocument] | None
     shape: list[int]
     allow_nan: bool
     columns: list[tuple[str, str]]
@@ -93,6 +97,7 @@ class Document(TypedDict, total=False):
     classes: list[int | str]
     files: dict[str, str]
     options: Options
+    outputs: list[FormDocument]
 
 
 def check(document: object) -> None:
@@ -150,6 +155,10 @@ def _is_label(value: object) -> bool:
 
 def _is_input(value: object) -> bool:
     return "kind" in _check(value, _INPUT, "input")
+
+
+def _is_form(value: object) -> bool:
+    return isinstance(value, list) and len(value) == 3 and all(map(_is_text, value[:2])) and _SHAPE(value[2])
 
 
 def _is_column(value: object) -> bool:
@@ -210,10 +219,11 @@ def _listed(fits: Callable[[object], bool], most: int | None = None) -> Callable
     return lambda value: isinstance(value, list) and all(map(fits, value)) and (most is None or len(value) <= most)
 
 
+_SHAPE = _listed(_is_size, MAX_DIMENSIONS)
 _INPUT = {
     "kind": _is_text,
-    "dtype": lambda value: value is None or _is_text(value),
-    "shape": _listed(_is_size, MAX_DIMENSIONS),
+    "dtype": lambda value: value is None or _is_text(value) or _listed(_is_form, MAX_NODES)(value),
+    "shape": _SHAPE,
     "allow_nan": lambda value: isinstance(value, bool),
     "columns": _listed(_is_column),
     "by_reference": lambda value: isinstance(value, bool),
@@ -228,6 +238,7 @@ _MANIFEST = {
     "classes": _listed(_is_label),
     "files": _are_files,
     "options": lambda value: isinstance(value, dict),
+    "outputs": _listed(_is_form, MAX_NODES),
 }
 _CONVERSION = {
     "to": _listed(_is_text, 16),

@@ -271,8 +271,9 @@ def _publish(settings: Settings, codec: Codec, record: Application, *, as_json: 
     if not record.models:
         raise UsageError("an application needs models: add models=NAME,NAME")
     named = {*record.asks, *filter(None, (record.parity,))}
-    absent = sorted(named - catalog.read(settings, codec, Model).keys())
-    catalog.publish(settings, codec, [desired.checked(record)])
+    known = catalog.read(settings, codec, Model)
+    absent = sorted(named - known.keys())
+    catalog.publish(settings, codec, [desired.checked(record, known)])
     if as_json:
         print_json(asdict(record) | {"not_deployed": absent})
         return

@@ -11,6 +11,7 @@ from deploy.connect.clients import answering
 from deploy.connect.schema_registry import codec_for
 from deploy.diagnose.mapped_topics import check_topics, last_asked, last_mapped
 from deploy.diagnose.matched_feedback import AskedQueries
+from deploy.diagnose.suited_rows import unsuited
 from deploy.errors import UsageError
 from deploy.state import catalog, desired
 from deploy.state.topics import partition_counts
@@ -41,10 +42,11 @@ count_option = click.option(
 
 
 class _CheckedTopic(NamedTuple):
-    """A topic, and for feedback which queries it is about: None where there is nothing to look in."""
+    """A topic, for feedback which queries it is about (None: there is nothing to look in), and rows no model takes."""
 
     seen: MappedTopic
     matches: list[FeedbackMatch] | None
+    unsuited: list[tuple[Record, str]]
 
 
 def check(settings: Settings, name: str, count: int, *, as_json: bool, feedback_alone: bool) -> None:
@@ -65,10 +67,15 @@ def check(settings: Settings, name: str, count: int, *, as_json: bool, feedback_
         check_topics(mapping, {name.removeprefix(topics.OUTSIDE) for name in there})
         asked = _asked(settings, codec, application, mapping) if told else None
         wanted = sorted(told if feedback_alone else mapping.reads)
-        shown = [
-            _matched(last_mapped(settings, codec, application, topic, count), asked if topic in told else None)
-            for topic in wanted
-        ]
+        seen = [last_mapped(settings, codec, application, topic, count) for topic in wanted]
+    shown = [
+        _CheckedTopic(
+            each,
+            [asked.match(one) for one in each.mapped] if asked is not None and each.topic in told else None,
+            unsuited(settings.models, application.asks, each.mapped),
+        )
+        for each in seen
+    ]
     if as_json:
         print_json([_plain(each) for each in shown])
     else:
@@ -100,12 +107,8 @@ def _asked(settings: Settings, codec: Codec, application: Application, mapping: 
     return AskedQueries(last_mapped(settings, codec, application, mapping.incoming.form.topic, _ASKED).mapped)
 
 
-def _matched(seen: MappedTopic, asked: AskedQueries | None) -> _CheckedTopic:
-    return _CheckedTopic(seen, None if asked is None else [asked.match(each) for each in seen.mapped])
-
-
 def _print(shown: _CheckedTopic) -> None:
-    seen, matches = shown
+    seen, matches, refused = shown
     skipped = "".join(f", {count} {reason}" for reason, count in sorted(seen.skipped.items()))
     found = "" if not matches else f"; {sum(each.query_id is not None for each in matches)} find their query"
     echo(f"{seen.topic}: {len(seen.mapped)} mapped{skipped}, {len(seen.faults)} cannot be mapped{found}")
@@ -122,6 +125,12 @@ def _print(shown: _CheckedTopic) -> None:
         echo(f"  {message}", f"    {len(seen_at)} times, such as {seen_at[0]}")
     if len(faults) > _FAULTS:
         echo(f"  and {len(faults) - _FAULTS} other kinds: see --json")
+    if refused:
+        echo(f"  {len(refused)} do not suit the models, and would be answered by default:")
+        kinds = _by_fault(refused)
+        echo(
+            *[f"    {message}: {len(at)} times, such as {at[0].removesuffix(': ')}" for message, at in kinds[:_FAULTS]]
+        )
 
 
 def _row(mapped: MappedRecord) -> dict[str, str]:
@@ -154,7 +163,7 @@ def _place(record: Record) -> str:
 
 
 def _plain(shown: _CheckedTopic) -> dict[str, object]:
-    seen, matches = shown
+    seen, matches, refused = shown
     mapped = [{"place": _place(each.record), "record": to_json(each.made)} for each in seen.mapped]
     for one, match in zip(mapped, matches or (), strict=False):
         one["query"] = {"query_id": match.query_id, "message": match.words}
@@ -163,4 +172,5 @@ def _plain(shown: _CheckedTopic) -> dict[str, object]:
         "mapped": mapped,
         "skipped": dict(seen.skipped),
         "faults": [{"place": _place(record), "message": message} for record, message in seen.faults],
+        "unsuited": [{"place": _place(record), "message": message} for record, message in refused],
     }

@@ -104,8 +104,9 @@ def model() -> None:
 @click.option("--version", default="1", show_default=True)
 @click.option(
     "--sample",
-    help="A few input rows: a .npy file, or JSON as for `skysail query`; for a data frame a .csv file with its columns,"
-    " or JSON objects. Packages of convertible models keep them.  [default, of --mlflow alone: its input example]",
+    help="A few input rows: a .npy file, an .npz file of tensors by name, or JSON as for `skysail query`; for a data"
+    " frame a .csv file with its columns, or JSON objects. Packages of convertible models keep them.  [default, of"
+    " --mlflow alone: its input example]",
 )
 @click.option(
     "--output",

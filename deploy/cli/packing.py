@@ -22,7 +22,7 @@ from schemas import topics
 from schemas.codec import Codec
 from schemas.errors import DecodeError, SchemaError
 from schemas.jsonable import query_from_json
-from schemas.records import Application, Input, Query, Tensor
+from schemas.records import DENSE, Application, Input, NamedTensors, Query, Tensor
 from streams.trace.reader import Trace
 from workers.extras import install
 from workers.manifest import sha256
@@ -40,8 +40,6 @@ from workers.runtimes.tables import PandasFrame
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from numpy.typing import NDArray
 
     from deploy.mlflow.folder import MlflowModel
     from workers.manifest import Manifest
@@ -103,7 +101,7 @@ def package(
         convert: of an estimator, see `package_sklearn`.
         name: of the model.
         version: of the model.
-        output: `label`, `scores` or `value`; None = as `package_sklearn` finds, `label` of anything else.
+        output: `label`, `scores`, `value` or `tensors`; None = as `package_sklearn` finds, `label` of anything else.
         allow_nan: rows may hold NaN.
         by_reference: a text is the address of a row.
         trunk: the state of what comes before the network, which is then a head (.safetensors).
@@ -289,22 +287,22 @@ def warm_up_rows(text: str, name: str, rows: Rows | PandasFrame, *, allow_nan: b
     found = warm_up.fitting(signature, asked_rows(Path(text), name))[-warm_up.MOST_ROWS :]
     if not found:
         raise UsageError(f"--warm-up: no query in {text} has an input that {name} takes")
-    tensors = [row.numpy() for row in found if isinstance(row, Tensor)]
+    tensors = [row.numpy() for row in found if isinstance(row, DENSE)]
     return np.stack(tensors) if tensors else found  # type: ignore[return-value] # texts, or byte strings
 
 
 def sample(text: str, option: str = "--sample") -> Rows | PandasFrame:
     """Return the rows in a file or a JSON text: strings, or numbers, which are float32 unless they say otherwise.
 
-    Objects, and a .csv file, are the rows of a data frame.
+    An object of arrays, and an .npz file, are tensors by name. Objects, and a .csv file, are the rows of a data frame.
 
     Raises:
         UsageError: it is neither.
     """
     try:
-        if text.endswith(".npy"):
-            array: NDArray[np.generic] = np.load(text, allow_pickle=False)
-            return array
+        if text.endswith((".npy", ".npz")):
+            array: Any = np.load(text, allow_pickle=False)
+            return samples.batch({**array} if text.endswith(".npz") else array)
         if text.endswith(".csv"):
             return _frame("read_csv", text)
         rows = json.loads(text)
@@ -315,6 +313,8 @@ def sample(text: str, option: str = "--sample") -> Rows | PandasFrame:
         found = query_from_json({"query_id": "", "application": "", "input": rows}).input
     except (OSError, ValueError, SchemaError) as error:
         raise UsageError(f"{option}: {text} is neither a readable .npy or .csv file nor JSON: {error}") from error
+    if isinstance(found, NamedTensors):
+        return samples.batch(found.arrays())
     if not isinstance(found, Tensor):
         raise UsageError(f"{option}: a list of rows is needed, such as [[0.0, 1.0]]")
     return found.numpy()

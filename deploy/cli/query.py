@@ -22,7 +22,7 @@ from deploy.terminal import echo
 from policies.confidence import own_confidence
 from policies.registry import asks_one
 from schemas import ids, topics
-from schemas.inputs import as_features
+from schemas.inputs import as_features, as_input
 from schemas.jsonable import candidates_from_json, query_from_json, to_json
 from schemas.records import Application, Input, Outcome, Query, Status, Tensor
 from streams.client import TIMEOUT_S
@@ -80,7 +80,11 @@ class _QueryOptions(TypedDict):
 @click.command(cls=Verb, epilog=EXAMPLES)
 @click.argument("application")
 @click.option("--input", "text", help="One row as JSON: numbers, a string, or an object with values and dtype.")
-@click.option("--npy", type=click.Path(path_type=Path, exists=True), help="One row in a .npy file.")
+@click.option(
+    "--npy",
+    type=click.Path(path_type=Path, exists=True),
+    help="One row in a .npy file; of tensors by name in an .npz file.",
+)
 @click.option("--context", help="The user, session or region whose policy state decides.")
 @click.option("--features", help="Features for a contextual policy: numbers as a JSON list.")
 @click.option("--slo-ms", type=float, help="Objective of this query, at most the application's max_slo_ms.")
@@ -151,7 +155,8 @@ def _input(application: str, text: str | None, npy: Path | None) -> Input:
         raise UsageError("give either --input or --npy")
     try:
         if npy is not None:
-            return Tensor.of(np.load(npy, allow_pickle=False))
+            found = np.load(npy, allow_pickle=False)
+            return as_input({**found} if npy.suffix == ".npz" else found)
         return query_from_json({"query_id": "", "application": application, "input": json.loads(text or "")}).input
     except json.JSONDecodeError as error:
         quoted = shlex.quote(json.dumps(text))

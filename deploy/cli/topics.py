@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from deploy.config.settings import Settings
 
 
-MIB = 1 << 20
+_UNITS = ((1 << 10, "KiB"), (1 << 20, "MiB"), (1 << 30, "GiB"))
 EXAMPLES = """\
 skysail topics describe                who reads and writes what
 skysail topics create                  create missing topics and partitions
@@ -99,12 +99,26 @@ def usage_(settings: Settings, *, as_json: bool) -> None:
         print_json([asdict(row) for row in rows])
         return
     width = max((len(row.topic) for row in rows), default=5)
-    echo(f"{'topic':{width}}  {'on disk':>11}  {'kept':>8}  at most")
+    echo(f"{'topic':{width}}  {'on disk':>11}  {'kept':>8}  {'at most':>11}")
     for row in rows:
-        kept = "for good" if row.days is None else f"{row.days:.3g} d"
-        most = "" if row.most is None else f"{row.most / MIB:,.1f} MiB"
-        echo(f"{row.topic:{width}}  {row.bytes / MIB:7,.1f} MiB  {kept:>8}  {most}".rstrip())
-    echo(f"{sum(row.bytes for row in rows) / MIB:,.1f} MiB in all, every copy counted")
+        most = "" if row.most is None else size(row.most)
+        echo(f"{row.topic:{width}}  {size(row.bytes):>11}  {kept(row.days):>8}  {most:>11}".rstrip())
+    echo(f"{size(sum(row.bytes for row in rows))} in all, every copy counted")
+
+
+def size(count: int) -> str:
+    """Return a number of bytes as people read it, of four digits at most."""
+    if count < 1_000:
+        return f"{count} B"
+    unit, name = next(((unit, name) for unit, name in _UNITS if count < 1_000 * unit), _UNITS[-1])
+    return f"{count / unit:,.1f} {name}"
+
+
+def kept(days: float | None) -> str:
+    """Return for how long records are kept as people read it."""
+    if days is None:
+        return "for good"
+    return f"{days * 24:.3g} h" if days < 1 else f"{days:.3g} d"
 
 
 @topics.command("describe")

@@ -14,7 +14,7 @@ from deploy.state.labels import labels_of, loaded
 from deploy.terminal import echo
 from workers.errors import PackageError
 from workers.kernel.model.routing import STABLE, label
-from workers.manifest import pinned
+from workers.manifest import described, pinned
 from workers.packages.loading import checked
 
 if TYPE_CHECKING:
@@ -149,6 +149,8 @@ def _named(at: _Standing) -> str:
 def _input(record: Model) -> str:
     if record.dtype:
         return f"{record.dtype}{list(record.shape)}"
+    if record.inputs:
+        return described(record.inputs, ())
     manifest = _manifest(record)
     return "text or bytes" if manifest is None else str(manifest.input)
 
@@ -192,6 +194,8 @@ def _lines(manifest: Manifest, digest: str) -> Iterator[tuple[str, str]]:
     for name, kind in manifest.input.columns:
         yield "", f"{name}: {kind}"
     yield "output", manifest.output
+    for form in manifest.outputs:
+        yield "", described((form,), ())
     yield "classes", ", ".join(map(str, manifest.classes)) or "none"
     for name, found in manifest.files.items():
         yield "file", f"{name} {found}"

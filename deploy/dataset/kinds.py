@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
-from schemas.records import Tensor
+from schemas.records import NamedTensors, Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -92,4 +92,6 @@ def _text(value: Any) -> str:
         return value
     if isinstance(value, bytes):
         return value.hex()
+    if isinstance(value, NamedTensors):
+        return json.dumps(value.lists())
     return json.dumps(value.numpy().tolist() if isinstance(value, Tensor) else value)

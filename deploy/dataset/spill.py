@@ -46,8 +46,11 @@ class Spill:
             file.close()
 
     def bucket(self, number: int) -> dict[str, bytes]:
-        """Return the values of a bucket by id; the last one of an id counts."""
-        return dict(self._read(number))
+        """Return the values of a bucket by id; the first one of an id counts, as for all who read predictions."""
+        found: dict[str, bytes] = {}
+        for query_id, value in self._read(number):
+            found.setdefault(query_id, value)
+        return found
 
     def _read(self, number: int) -> Iterator[tuple[str, bytes]]:
         with self._paths[number].open("rb") as file:

@@ -15,7 +15,7 @@ import numpy as np
 from deploy.scoring.scored import Scored, plain
 from schemas import topics
 from schemas.errors import SchemaError
-from schemas.records import ModelPredictions, ModelQueries, Outcome, Prediction, Query, Tensor
+from schemas.records import ModelPredictions, ModelQueries, Outcome, Prediction, Query, Tensor, dense_of
 from streams.operators.configuration import MAX_SLO_MS
 from streams.operators.contract import DeadLetter, Emit, FetchStates, Record
 from streams.operators.selection.kernel import Selection, SelectionSettings
@@ -143,7 +143,7 @@ class KernelAsker:
         answers, scores = found.answers, found.scores
         batch = ModelPredictions(
             name, version, "score", tuple([queries.query_ids[place] for place in places]), found.outcomes,
-            answers if isinstance(answers, tuple) else Tensor.of(np.asarray(answers)),
+            answers if isinstance(answers, tuple) else dense_of(np.asarray(answers)),
             None if scores is None else Tensor.of(np.asarray(scores)),
             (0,) * len(places), 0, len(places), len(places), 0, "cap",
             tuple([found.messages.get(row, "") for row in range(len(places))]) if found.messages else (),

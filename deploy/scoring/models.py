@@ -152,6 +152,8 @@ def _kinds(manifest: Manifest, ask: Callable[[Sequence[Input]], Predicted], rows
     """Return of which kinds a model's answers are: by its output, its classes, else by what it answers to its rows."""
     if manifest.output == "value":
         return frozenset({"number"})
+    if manifest.outputs:
+        return frozenset({"text"})  # JSON
     if manifest.classes:
         return frozenset({"text" if isinstance(manifest.classes[0], str) else "whole"})
     found = ask(rows) if rows else None

@@ -247,9 +247,18 @@ def _asker(
 
 
 def _signature(subject: ScoredSubject) -> Signature:
-    """Return what rows must be: what the first model takes, in the type that all of them take."""
+    """Return what rows must be: what the first model takes, in the type that all of them take.
+
+    Raises:
+        UsageError: it takes several tensors, and a row of a file is a row of a table.
+    """
     loaded = [subject.models.loaded(name, _some_version(subject, name)) for name in _choosable(subject)]
     first = loaded[0].manifest.input
+    if first.inputs:
+        raise UsageError(
+            f"{loaded[0].manifest.name} takes several tensors ({first}), which files have no columns for: ask from"
+            " Python, `client.predict_many(APPLICATION, {NAME: ARRAY, ...})`"
+        )
     dtypes = {each.manifest.input.dtype for each in loaded}
     return first if first.kind != "tensor" or len(dtypes) == 1 else replace(first, dtype="float64")
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
 from policies.calibration import KNOTS, curve
 from policies.confidence import _SUM_TOLERANCE
-from schemas.records import Outcome, Status, Tensor
+from schemas.records import NamedTensors, Outcome, Status, Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -115,7 +116,9 @@ def of_one(predicted: Predicted, model: str, version: str, terms: AnswerTerms) -
 
 
 def _listed(answers: Any) -> list[Any]:
-    return [*answers] if isinstance(answers, tuple) else answers.tolist()
+    if isinstance(answers, tuple):
+        return [*answers]
+    return answers.tolist() if answers.dtype.names is None else [plain(NamedTensors.of(row)) for row in answers]
 
 
 def _confidences(predicted: Predicted, rows: int, terms: AnswerTerms) -> NDArray[np.float64]:
@@ -151,5 +154,7 @@ def calibrated(state: State, arm: int, own: NDArray[np.float64]) -> NDArray[np.f
 
 
 def plain(answer: Value | None) -> Any:
-    """Return an answer as it is written: scores and places are a list."""
+    """Return an answer as it is written: scores and places are a list, several tensors a JSON text."""
+    if isinstance(answer, NamedTensors):
+        return json.dumps(answer.lists())
     return answer.numpy().tolist() if isinstance(answer, Tensor) else answer

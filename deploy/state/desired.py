@@ -7,6 +7,7 @@ import json
 import logging
 import time
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from deploy.config.folder import load_notes
@@ -32,7 +33,14 @@ from schemas.topics import MODEL_PARTITIONS, MODEL_VERSION, MODELS, QUERIES, che
 from streams import topology
 from streams.checks import Finding
 from streams.mapping.spec import TopicMapping
-from streams.operators.configuration import apprentice_of, check, check_coverage, check_graph, check_ranking
+from streams.operators.configuration import (
+    apprentice_of,
+    check,
+    check_coverage,
+    check_graph,
+    check_ranking,
+    check_tensors,
+)
 from workers.packages.load_notes import LoadNotes
 from workers.packages.loading import checked as checked_package
 from workers.runtimes.trunks import trunk_of
@@ -49,6 +57,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 # Creates missing topics. The embedded broker knows no CreateTopics request and has its own way.
+NO_MODELS: Mapping[str, Model] = MappingProxyType({})
 CreateTopics: TypeAlias = "Callable[[Settings, Topology], object]"
 
 
@@ -68,7 +77,7 @@ def model_record(package: Path) -> Model:
         path=str(package.resolve()),
         digest=digest,
         output=manifest.output,
-        dtype=manifest.input.dtype,
+        dtype=None if manifest.input.inputs else manifest.input.dtype,  # type: ignore[arg-type] # else it is one
         shape=manifest.input.shape,
         classes=tuple(str(name) for name in manifest.classes),
         bytes=sum((package / name).stat().st_size for name in manifest.files),
@@ -77,6 +86,8 @@ def model_record(package: Path) -> Model:
         parity_right=() if parity is None else tuple(parity.get("right", ())),
         trunk=trunk.digest,
         trunk_bytes=sum((package / name).stat().st_size for name in trunk.files),
+        inputs=manifest.input.inputs,
+        outputs=manifest.outputs,
     )
 
 
@@ -189,8 +200,12 @@ def verify(settings: Settings) -> None:
     applications(settings)
 
 
-def checked(application: Application) -> Application:
+def checked(application: Application, models: Mapping[str, Model] = NO_MODELS) -> Application:
     """Return the application if the roles can run it.
+
+    Args:
+        application: that is wanted.
+        models: those that are known, by name.
 
     Raises:
         PolicyError: its policy cannot exist; names the nearest policy or parameter.
@@ -204,6 +219,7 @@ def checked(application: Application) -> Application:
     check_coverage(application, policy)
     check_ranking(application, policy)
     check_graph(application, policy)
+    check_tensors(application, policy, models)
     try:
         check(application)
     except DecodeError as error:
@@ -317,6 +333,8 @@ def establish(settings: Settings, codec: Codec, create_topics: CreateTopics = to
         _beside(settings, model, published, versions) for model in wanted if not _overruled(model, published, versions)
     ]
     now = {name: spread(settings, model) for name, model in {**published, **{new.name: new for new in news}}.items()}
+    for app in apps:
+        checked(app, now)
     create_topics(settings, build(settings, now))
     for stranger in strangers(apps, {*published, *settings.models}):
         _log.warning("%s", stranger)
@@ -450,6 +468,7 @@ def add(
         news = instead(record, serving, _now_us(), shadows_only=True)
     news = spread(settings, news)
     news = standing(news, _with(record.version, listed))
+    _check_answers(record, catalog.read(settings, codec, Application).values())
     create_topics(settings, build(settings, {**published, record.name: news}))
     if share < 1.0:
         if not listed:
@@ -463,6 +482,17 @@ def add(
     else:
         catalog.publish(settings, codec, [news])
     return serving, news
+
+
+def _check_answers(record: Model, apps: Iterable[Application]) -> None:
+    """Refuse a model whose answers an application that asks it could not combine.
+
+    Raises:
+        PolicyError: it is such.
+    """
+    for app in apps:
+        if record.output == "tensors" and record.name in app.models:
+            checked(app, {record.name: record})
 
 
 def run_beside(settings: Settings, codec: Codec, name: str, version: str, share: float | None) -> Model:

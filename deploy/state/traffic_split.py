@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from deploy.errors import UsageError
 from deploy.state.history import following
 from workers.inputs.casting import taken, takes_alike
+from workers.manifest import described
 
 if TYPE_CHECKING:
     from schemas.records import Model
@@ -85,7 +86,7 @@ def check_alike(one: Model, serving: Model) -> None:
     Raises:
         UsageError: it is such.
     """
-    for what in ("dtype", "shape", "output"):
+    for what in ("dtype", "inputs", "shape", "output", "outputs"):
         mine, its = getattr(one, what), getattr(serving, what)
         if mine != its:
             message = f"{one.name} {one.version} has {what} {mine}, and {serving.version}, which serves, {its}"
@@ -104,12 +105,16 @@ def check_successor(one: Model, serving: Model) -> None:
             f"{name} {one.version} takes {taken(one)}, and {serving.version}, which serves, {taken(serving)}: today's"
         )
         said += " queries would be answered by default"
-    elif one.output != serving.output:
-        said = f"the output of {name} {one.version} is a {one.output}, and of {serving.version}, which serves, a"
-        said += f" {serving.output}: applications and feedback could not use its answers"
+    elif (one.output, one.outputs) != (serving.output, serving.outputs):
+        said = f"the output of {name} {one.version} is {_answered(one)}, and of {serving.version}, which serves,"
+        said += f" {_answered(serving)}: applications and feedback could not use its answers"
     else:
         return
     raise UsageError(f"{said}. Package it under another --name, or let it take over with --force")
+
+
+def _answered(model: Model) -> str:
+    return described(model.outputs, ()) if model.outputs else f"a {model.output}"
 
 
 def check_unlabelled(one: Model, serving: Model) -> None:

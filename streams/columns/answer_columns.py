@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from schemas.records import Outcome, Tensor
+from schemas.records import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
+
+    from schemas.records import NamedTensors, Tensor
 
 WHOLE, DOUBLE, TEXT = 0, 1, 2
 KINDS: Final[tuple[type[int | float | str], ...]] = (int, float, str)
@@ -26,7 +28,9 @@ class AnswerColumn(NamedTuple):
     answers: bytes | list[bytes]
 
 
-def said(answers: tuple[str, ...] | Tensor | NDArray[Any], outcomes: Sequence[Outcome]) -> AnswerColumn | None:
+def said(
+    answers: tuple[str, ...] | Tensor | NamedTensors | NDArray[Any], outcomes: Sequence[Outcome]
+) -> AnswerColumn | None:
     """Return answers as they are written; None: they are not one finite number or text a row."""
     if outcomes.count(Outcome.OK) < len(outcomes):
         return None
@@ -41,8 +45,8 @@ def _texts(answers: tuple[str, ...]) -> AnswerColumn | None:
     return AnswerColumn(TEXT, texts) if max(map(len, texts), default=0) <= _LONGEST else None
 
 
-def _numbers(answers: Tensor | NDArray[Any]) -> AnswerColumn | None:
-    column: NDArray[Any] = answers.numpy() if isinstance(answers, Tensor) else answers
+def _numbers(answers: Tensor | NamedTensors | NDArray[Any]) -> AnswerColumn | None:
+    column: NDArray[Any] = answers if isinstance(answers, np.ndarray) else answers.numpy()
     kind = column.dtype.kind
     if column.ndim != 1 or kind not in "iuf":
         return None

@@ -480,8 +480,9 @@ class ColumnSelection(Behind):
         ran = None if whom is None or self._ask is None else self._ask(model, whom.copy, rows, whom.patience_us)
         if whom is None or ran is None:
             return None
-        if ran[0].scores is not None:
-            self._give_up(its, "scores")
+        answers, scores = ran[0].answers, ran[0].scores
+        if scores is not None or (not isinstance(answers, tuple) and answers.dtype.names):  # several tensors
+            self._give_up(its, "answers" if scores is None else "scores")
             return None
         return _ModelRun(whom.version, *ran)
 

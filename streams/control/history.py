@@ -27,6 +27,7 @@ MOST_KEYS = 50_000
 # The counters that the page follows; a label's values are bounded where they are counted.
 FOLLOWED = frozenset(
     (
+        "answer_seconds_bucket",
         "answers_total",
         "asked_total",
         "batch_rows_total",

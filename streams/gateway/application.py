@@ -129,7 +129,8 @@ class GatewayApplication:
     ) -> HttpReply:
         parts = self._parts
         if route.what == "reward":
-            return await self._told(personalizer.reward(route.event, body, parts.now_us()), name)
+            is_label = parts.catalog.loop(name).is_regression
+            return await self._told(personalizer.reward(route.event, body, parts.now_us(), is_label=is_label), name)
         if route.what == "feedback":
             return await self._told(teaching.parse(body, parts.now_us()), name)
         given = headers.get(b"idempotency-key", b"").decode("latin-1")

@@ -86,7 +86,8 @@ class Catalog:
         if application.policy not in _RANKING:
             return RankingLoop(application.models, width)
         by_id = application.policy == "two_speed" or any(source.key == "candidate" for source in application.sources)
-        return RankingLoop(application.models, width, "ids" if by_id else "rows")
+        is_regression = application.policy == "ridge"
+        return RankingLoop(application.models, width, "ids" if by_id else "rows", is_regression)
 
     def _put(self, record: Record, name: str) -> None:
         kind, into = (Application, self.applications) if record.topic == topics.APPLICATIONS else (Model, self._models)

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import io
 import json
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import fastavro
+from fastavro._read_py import schemaless_reader as read_in_python
 
 from streams.mapping.errors import MappingError
 from streams.mapping.schemas import BY_ID, BY_SUBJECT
@@ -26,7 +27,14 @@ FRAME_BYTES: Final = 5
 KIND: Final = "AVRO"
 
 
-def parsed(where: str, text: str, references: Iterable[str] = ()) -> Any:
+class ParsedSchema(NamedTuple):
+    """An Avro schema; `nests` if a value of one of its types may hold another one of it, and so have any depth."""
+
+    schema: Any
+    nests: bool
+
+
+def parsed(where: str, text: str, references: Iterable[str] = ()) -> ParsedSchema:
     """Return an Avro schema, which may name types of others.
 
     Raises:
@@ -36,17 +44,35 @@ def parsed(where: str, text: str, references: Iterable[str] = ()) -> Any:
         named: dict[str, Any] = {}
         for reference in references:
             fastavro.parse_schema(json.loads(reference), named)
-        return fastavro.parse_schema(json.loads(text), named)
+        schema = fastavro.parse_schema(json.loads(text), named)
+        return ParsedSchema(schema, _nests(schema, named, frozenset(), set()))
     except (ValueError, RecursionError, fastavro.schema.SchemaParseException, fastavro.schema.UnknownType) as error:
         raise MappingError(where, f"is no Avro schema: {error}") from error
 
 
-def plain_reader(schema: Any) -> Callable[[bytes], Row]:
+def _nests(schema: Any, named: Mapping[str, Any], around: frozenset[str], flat: set[str]) -> bool:
+    """Tell whether a type stands in itself; `around` has those that it stands in, `flat` those that do not."""
+    if isinstance(schema, list):
+        return any(_nests(one, named, around, flat) for one in schema)
+    if isinstance(schema, str):
+        known = schema not in flat and schema in named
+        return schema in around or (known and _nests(named[schema], named, around, flat))
+    if "fields" not in schema:
+        parts = [schema[key] for key in ("type", "items", "values") if key in schema]
+        return _nests(parts, named, around, flat)
+    around = around | {schema["name"]}
+    found = _nests([each["type"] for each in schema["fields"]], named, around, flat)
+    if not found:
+        flat.add(schema["name"])
+    return found
+
+
+def plain_reader(schema: ParsedSchema) -> Callable[[bytes], Row]:
     """Return what reads values without framing."""
     return lambda value: _read(value, 0, schema)
 
 
-def plain_writer(schema: Any) -> Callable[[Row], bytes]:
+def plain_writer(schema: ParsedSchema) -> Callable[[Row], bytes]:
     """Return what writes values without framing."""
     return lambda row: _written(b"", row, schema)
 
@@ -92,23 +118,25 @@ def schema_id(value: bytes) -> int:
     return int.from_bytes(value[1:FRAME_BYTES], "big")
 
 
-def _read(value: bytes, begin: int, schema: Any) -> Row:
+def _read(value: bytes, begin: int, schema: ParsedSchema) -> Row:
     stream = io.BytesIO(value)
     stream.seek(begin)
+    # Its reader in C follows a value to any depth, until the process has no stack; the one in Python raises.
+    read = read_in_python if schema.nests else fastavro.schemaless_reader
     try:
-        row = fastavro.schemaless_reader(stream, schema, None)
-    except Exception as error:  # fastavro raises what its reader in C meets: EOFError, IndexError, ValueError
+        row = read(stream, schema.schema, None)
+    except Exception as error:  # fastavro raises what its reader meets: EOFError, IndexError, RecursionError, ...
         raise MappingError("value", f"is not written by the schema: {str(error) or type(error).__name__}") from error
     if stream.tell() != len(value) or not isinstance(row, dict):
         raise MappingError("value", "is not one record of the schema")
     return row
 
 
-def _written(head: bytes, row: Row, schema: Any) -> bytes:
+def _written(head: bytes, row: Row, schema: ParsedSchema) -> bytes:
     stream = io.BytesIO()
     stream.write(head)
     try:
-        fastavro.schemaless_writer(stream, schema, row)
+        fastavro.schemaless_writer(stream, schema.schema, row)
     except Exception as error:  # as above
         raise MappingError("value", f"does not fit the schema: {str(error) or type(error).__name__}") from error
     return stream.getvalue()

@@ -9,6 +9,7 @@ import base64
 import csv
 import io
 import json
+from collections.abc import Mapping
 from datetime import date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
@@ -20,7 +21,7 @@ from streams.mapping import avro, protobuf
 from streams.mapping.errors import MappingError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from streams.mapping.schemas import RegisteredSchemas
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 REGISTRY: Final = "registry"
 # Digits of a whole number in CSV. Longer ones take a time that grows with their square.
 MOST_DIGITS: Final = 400
+_END_OF_LINE: Final = "\r\n"
 
 
 class TopicForm(NamedTuple):
@@ -141,14 +143,20 @@ def _cell(text: str) -> str | int | float | None:
 def _csv_writer(form: TopicForm, _: RegisteredSchemas) -> Writer:
     def write(row: Row) -> bytes:
         line = io.StringIO(newline="")
-        cells = [row.get(name) for name in form.columns]
-        csv.writer(line, delimiter=form.delimiter, lineterminator="").writerow(
-            ["" if cell is None else cell if isinstance(cell, str | int | float) else json.dumps(cell, default=_plain)
-             for cell in cells]
-        )  # fmt: skip
-        return line.getvalue().encode()
+        # It quotes texts in which there is a character of the end of a line, so both have to be in it.
+        writes = csv.writer(line, delimiter=form.delimiter, lineterminator=_END_OF_LINE)
+        writes.writerow([_text(row.get(name)) for name in form.columns])
+        return line.getvalue().removesuffix(_END_OF_LINE).encode()
 
     return write
+
+
+def _text(cell: Any) -> str | int | float:
+    """Return what stands in a field of CSV; lists and objects are JSON."""
+    if cell is None:
+        return ""
+    found = cell if isinstance(cell, str | int | float | list | Mapping) else _plain(cell)
+    return found if isinstance(found, str | int | float) else json.dumps(found, default=_plain)
 
 
 def _avro_reader(form: TopicForm, schemas: RegisteredSchemas) -> Reader:

@@ -11,7 +11,7 @@ import numpy as np
 
 from schemas import topics
 from schemas.errors import SchemaError
-from schemas.inputs import as_features, as_input, as_label, row_text
+from schemas.inputs import as_features, as_input, as_label, named_tensors, row_text
 from schemas.records import Feedback, KeyedFeedback, Query, Tensor
 from streams.mapping.errors import MappingError
 from streams.mapping.fields import FieldSource, time_us
@@ -155,12 +155,14 @@ def _whole(row: Row) -> Input:
 
 
 def _input(given: FieldSource, row: Row, *, is_named: bool) -> Input:
-    """Return what models are asked about: numbers as float32, as models take them; else a row by name, or a text."""
+    """Return what models are asked about: numbers as float32; else tensors or a row by name, or a text."""
     value = given.of(row)
     try:
         if given.columns:
             if not is_named and _COUNTED.issuperset(map(type, value)):
                 return Tensor("float32", (len(value),), _floats(len(value))(*value))
+            if any(isinstance(one, list) for one in value):
+                return named_tensors(dict(zip(given.named, value, strict=True)))
             return row_text({name: _cell(name, one) for name, one in zip(given.named, value, strict=True)})
         if isinstance(value, list) or (isinstance(value, _NUMBERS) and not isinstance(value, bool)):
             return as_input(np.atleast_1d(np.asarray(value, np.float32)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from schemas.records import Tensor
+from schemas.records import NamedTensors, Tensor
 from streams.mapping.expressions import at_path
 from streams.mapping.spec import ROW
 
@@ -80,4 +80,6 @@ def _value(source: FieldSource, given: Row) -> Any:
 
 
 def _plain(value: object) -> object:
+    if isinstance(value, NamedTensors):
+        return value.lists()
     return value.numpy().tolist() if isinstance(value, Tensor) else value

@@ -21,7 +21,7 @@ from schemas.records import Application, Model
 from streams.topology import SPREAD, TOGETHER, application_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from policies.contract import Policy
     from schemas.codec import Codec
@@ -146,6 +146,30 @@ def check_coverage(application: Application, policy: Policy) -> None:
     """
     is_promised = application.coverage > 0.0
     require(not (is_promised and is_answering(policy)), f"coverage is of labels, and {policy.name} answers numbers")
+
+
+def check_tensors(application: Application, policy: Policy, models: Mapping[str, Model]) -> None:
+    """Refuse what cannot be made of an answer of several tensors: it is given as its model gives it.
+
+    Args:
+        application: that asks.
+        policy: the application's.
+        models: as far as they are known, by name.
+
+    Raises:
+        PolicyError: the message says what to change.
+    """
+    several = [name for name in application.models if name in models and models[name].output == "tensors"]
+    if not several:
+        return
+    answers = f"{', '.join(several)} answers several tensors"
+    require(
+        registry.asks_one(registry.spec(policy)),
+        f"{answers}, and {policy.name} makes one answer of several models': take a policy that asks one model, such as"
+        " `single` or `exp3`, or package one tensor as `scores` or `value`",
+    )
+    require(not application.coverage, f"{answers}, and coverage is of labels: leave it out")
+    require(application.loss != "log", f"{answers}, and the loss `log` is of one model's scores: take another")
 
 
 def check_ranking(application: Application, policy: Policy) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from schemas import topics
-from schemas.records import ModelPredictions, Outcome, Tensor
+from schemas.records import ModelPredictions, Outcome, Tensor, dense_of
 from streams.operators.contract import Emit
 
 if TYPE_CHECKING:
@@ -119,9 +119,9 @@ def _only(batch: ModelPredictions, rows: Sequence[int]) -> ModelPredictions:
     return batch._replace(
         query_ids=tuple([batch.query_ids[row] for row in rows]),
         outcomes=tuple([batch.outcomes[row] for row in rows]),
-        answers=Tensor.of(answers.numpy()[places])
-        if isinstance(answers, Tensor)
-        else tuple([answers[row] for row in rows]),
+        answers=tuple([answers[row] for row in rows])
+        if isinstance(answers, tuple)
+        else dense_of(answers.numpy()[places]),
         scores=None if scores is None else Tensor.of(scores.numpy()[places]),
         waited_us=tuple([batch.waited_us[row] for row in rows]),
         messages=tuple([batch.messages[row] for row in rows]) if batch.messages else (),

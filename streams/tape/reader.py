@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from schemas.errors import DecodeError
+from schemas.records import TensorForm, element
 from schemas.wire import read_long, read_tensor, unpack_outcomes
 from streams.operators.contract import Loaded, Predicted, Ran, Record, StateKey
 from streams.tape.calls import KernelCall, Method, RecordRun, StateMark, TapeChunk
@@ -15,7 +18,6 @@ from streams.tape.writer import FORMAT, GIVEN, WHOLE
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from streams.tape.calls import Answered
@@ -130,7 +132,7 @@ class TapeReader:
 
     def _predicted(self, read: _Bytes) -> Predicted:
         outcomes, count = unpack_outcomes(read.some() or b""), read.number()
-        answers = read.tensor() if count < 0 else tuple([read.text() for _ in range(count)])
+        answers = read.named() if count == -2 else read.tensor() if count < 0 else read.texts(count)
         scores = read.tensor() if read.number() else None
         reasons, messages, fault = self._texts(read), self._texts(read), read.some()
         return Predicted(outcomes, answers, scores, reasons, None if fault is None else fault.decode(), messages)
@@ -193,6 +195,15 @@ class _Bytes:
     def text(self) -> str:
         """Read a text."""
         return (self.some() or b"").decode()
+
+    def texts(self, count: int) -> tuple[str, ...]:
+        """Read so many texts."""
+        return tuple([self.text() for _ in range(count)])
+
+    def named(self) -> NDArray[np.generic]:
+        """Read rows of named tensors."""
+        forms = [TensorForm(name, dtype, tuple(shape)) for name, dtype, shape in json.loads(self.text())]
+        return np.frombuffer(self.some() or b"", element(tuple(forms)))
 
     def tensor(self) -> NDArray[np.generic]:
         """Read an array."""

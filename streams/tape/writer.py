@@ -16,7 +16,7 @@ from zlib import crc32
 import numpy as np
 
 from schemas import framing, topics
-from schemas.records import Tensor
+from schemas.records import Tensor, forms_of
 from schemas.wire import pack_outcomes, write_long, write_tensor
 from streams.operators.contract import LOOKED_UP, Batch, end_of
 from streams.tape.common import FIRST, CommonCalls
@@ -145,6 +145,10 @@ class TapeWriter:
             self.numbers(len(results.answers))
             for answer in results.answers:
                 self._bytes(answer.encode())
+        elif forms := forms_of(results.answers.dtype):
+            self.numbers(-2)
+            self._bytes(json.dumps(forms).encode())
+            self._bytes(results.answers.tobytes())
         else:
             self.numbers(-1)
             self._out += write_tensor(Tensor.of(np.asarray(results.answers)))

@@ -15,13 +15,21 @@ if TYPE_CHECKING:
 _FIRST, _LAST = slice(27, 35), slice(35, 43)
 _MS = 1_000
 _RECORD_BYTES = 300  # of a record's tuple, headers apart
+_SLOT_US = 100_000
+_MOST_SLOTS = 600  # a minute; a batch that spans more is found by its last one
 
 
 class _HeldFetch(NamedTuple):
     first_us: int
     last_us: int
-    size: int
     fetched: Record | Batch
+
+
+class _HeldPlace(NamedTuple):
+    fetched_us: int
+    place: tuple[str, int]
+    slots: range
+    size: int
 
 
 class HeldBatches:
@@ -32,14 +40,16 @@ class HeldBatches:
         most_bytes: that are held.
 
     Attributes:
+        bytes: that are held.
         let_go: batches that went though somebody might still have asked for them.
     """
 
     def __init__(self, unpack: Callable[[Batch], Sequence[Record]], most_bytes: int) -> None:
         self._unpack = unpack
         self._most_bytes = most_bytes
-        self._by_place: defaultdict[tuple[str, int], deque[_HeldFetch]] = defaultdict(deque)
-        self._order: deque[tuple[int, tuple[str, int]]] = deque()  # when fetched, of which place
+        # By place, and by each tenth of a second that the batch has times of.
+        self._by_place: defaultdict[tuple[str, int], dict[int, deque[_HeldFetch]]] = defaultdict(dict)
+        self._order: deque[_HeldPlace] = deque()
         self.bytes = 0
         self.let_go = 0
 
@@ -52,8 +62,12 @@ class HeldBatches:
         else:
             first_us = last_us = fetched.timestamp_us
             size = len(fetched.value or b"") + _RECORD_BYTES
-        self._by_place[place].append(_HeldFetch(first_us, last_us, size, fetched))
-        self._order.append((now_us, place))
+        first, last = first_us // _SLOT_US, max(first_us, last_us) // _SLOT_US
+        slots = range(max(first, last - _MOST_SLOTS), last + 1)
+        held = _HeldFetch(first_us, last_us, fetched)
+        for slot in slots:
+            self._by_place[place].setdefault(slot, deque()).append(held)
+        self._order.append(_HeldPlace(now_us, place, slots, size))
         self.bytes += size
         while self.bytes > self._most_bytes:
             self._drop()
@@ -61,7 +75,7 @@ class HeldBatches:
 
     def forget(self, before_us: int) -> None:
         """Let go what was fetched before a time."""
-        while self._order and self._order[0][0] < before_us:
+        while self._order and self._order[0].fetched_us < before_us:
             self._drop()
 
     def find(self, topic: str, partition: int | None, needle: bytes, since_us: int, until_us: int) -> Iterator[Record]:
@@ -76,9 +90,13 @@ class HeldBatches:
         """
         places = [(topic, partition)] if partition is not None else [one for one in self._by_place if one[0] == topic]
         for place in places:
-            for held in self._by_place.get(place, ()):
-                if held.first_us <= until_us and held.last_us >= since_us:
-                    yield from self._with(held.fetched, needle)
+            slots = self._by_place.get(place, {})
+            seen = set[int]()
+            for slot in range(since_us // _SLOT_US, min(until_us // _SLOT_US, max(slots, default=0)) + 1):
+                for held in slots.get(slot, ()):
+                    if held.first_us <= until_us and held.last_us >= since_us and id(held) not in seen:
+                        seen.add(id(held))
+                        yield from self._with(held.fetched, needle)
 
     def _with(self, fetched: Record | Batch, needle: bytes) -> Iterator[Record]:
         if not isinstance(fetched, Batch):
@@ -92,8 +110,12 @@ class HeldBatches:
                 yield record
 
     def _drop(self) -> None:
-        _, place = self._order.popleft()
-        held = self._by_place[place]
-        self.bytes -= held.popleft().size
-        if not held:
-            del self._by_place[place]
+        entry = self._order.popleft()
+        self.bytes -= entry.size
+        by_slot = self._by_place[entry.place]
+        for slot in entry.slots:
+            by_slot[slot].popleft()  # of a place, in the order in which they were added
+            if not by_slot[slot]:
+                del by_slot[slot]
+        if not by_slot:
+            del self._by_place[entry.place]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 from schemas.wire import write_long
@@ -57,13 +58,9 @@ class AwaitedJoins:
                 yield self._awaited.pop(name), record
 
     def _names(self, data: bytes, behind: bytes, lengths: set[int]) -> Iterator[bytes]:
-        at = data.find(behind)
-        while at >= 0:
-            for length in lengths:
-                name = data[max(0, at - length) : at]
-                if name in self._awaited:
-                    yield name
-            at = data.find(behind, at + 1)
+        awaited, places = self._awaited, [found.start() for found in re.finditer(re.escape(behind), data)]
+        for length in lengths:
+            yield from [name for at in places if (name := data[at - length : at]) in awaited]
 
 
 def _written(text: str) -> bytes:

@@ -54,7 +54,7 @@ class OtlpExporter:
 
     def close(self) -> None:
         """Let go of the connection."""
-        self._exporter.shutdown()
+        self._exporter.shutdown()  # type: ignore[no-untyped-call]  # the library's
 
     def _made(self, role: str, instance: str) -> Resource:
         about = {SERVICE_NAME: f"skysail.{role}", SERVICE_NAMESPACE: self._prefix, SERVICE_VERSION: self._version}

@@ -102,8 +102,8 @@ class TelemetryRole:
     async def run(self, stop: asyncio.Event) -> None:
         """Read until `stop` is set; what is known then is handed on."""
         jobs = (self._follow_models(), self._read_for_ever(), self._report_regularly(), self._parts.queue.run())
-        tasks = [asyncio.create_task(job) for job in jobs]
-        stopping = asyncio.create_task(stop.wait())
+        tasks: list[asyncio.Task[object]] = [asyncio.create_task(job) for job in jobs]
+        stopping: asyncio.Task[object] = asyncio.create_task(stop.wait())
         try:
             await asyncio.wait([stopping, *tasks], return_when=asyncio.FIRST_COMPLETED)
             for task in tasks:
@@ -125,9 +125,7 @@ class TelemetryRole:
                 await reader.start()
                 while True:
                     for record in readable(await reader.poll(_POLL_MS)):
-                        name = (record.key or b"").decode().partition(topics.MODEL_VERSION)[0]
-                        if name and record.value:
-                            self._models.add(name)
+                        self._note(record)
                     if reader.caught_up:
                         self._are_read.set()
             except StreamError as fault:
@@ -136,22 +134,34 @@ class TelemetryRole:
                 await reader.stop(_STOP_S)
             await asyncio.sleep(_BACKOFF_S)
 
+    def _note(self, record: Record) -> None:
+        """Take that a model serves, or is removed: its topic may go with it."""
+        name = (record.key or b"").decode(errors="replace")
+        if topics.MODEL_VERSION in name or not name:
+            return
+        if record.value:
+            self._models.add(name)
+        else:
+            self._models.discard(name)
+
     async def _read_for_ever(self) -> None:
         """Read, and begin anew with other topics when there is another model, or after a fault."""
         await self._are_read.wait()
         while True:
             models = frozenset(self._models)
             tail = self._parts.tail([*READ, *map(topics.model_queries, sorted(models))])
+            pause_s = 0.0
             try:
                 self._partitions = sum((await tail.start()).values())
                 while models == self._models:
                     await self._go_on(tail)
             except StreamError as fault:
                 _log.warning("cannot read the log: %s", fault)
-                await asyncio.sleep(_BACKOFF_S)
+                pause_s = _BACKOFF_S
             finally:
                 self._partitions = 0
                 await tail.stop()
+            await asyncio.sleep(pause_s)
 
     async def _go_on(self, tail: BatchTail) -> None:
         reader, now_us = self._parts.reader, self._parts.now_us

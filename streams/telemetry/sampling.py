@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 from schemas.errors import DecodeError
 from schemas.records import Prediction
 from streams.operators.contract import Batch
-from streams.telemetry.context import HEADER, own, told
-from streams.telemetry.values import SampledQuery
+from streams.telemetry.context import HEADER, leg_id, own, told
+from streams.telemetry.values import LegContext, SampledQuery
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -38,10 +38,13 @@ class Sampling:
 
     def of(self, fetched: Record | Batch) -> Iterator[SampledQuery]:
         """Yield the sampled ones of a batch, or the one record if it is."""
-        for record in self._unpack(fetched) if isinstance(fetched, Batch) and self._may_hold(fetched) else ():
-            yield from self._sampled(record)
         if not isinstance(fetched, Batch):
-            yield from self._sampled(fetched)
+            records: Sequence[Record] = (fetched,)
+        else:
+            records = self._unpack(fetched) if self._may_hold(fetched) else ()
+        for record in records:
+            if record.headers or self._is_drawn(record.partition, record.offset):
+                yield from self._sampled(record)
 
     def _may_hold(self, batch: Batch) -> bool:
         return _NEEDLE in batch.data or any(
@@ -53,13 +56,14 @@ class Sampling:
         return (offset + 1 + (partition << 32)) * _GOLDEN % _ALL < self._below
 
     def _sampled(self, record: Record) -> Iterator[SampledQuery]:
-        context, is_sampled = told(record.headers) if record.headers else (None, False)
+        context, is_sampled = told(record.headers)
         if context is None:
             is_sampled = self._is_drawn(record.partition, record.offset)
             context = own(record.position)
         if is_sampled:
+            at = LegContext(context.trace_id, leg_id(context.trace_id, *record.position))
             try:
                 said = self._codec.decode(Prediction, record.value or b"")
             except DecodeError:
                 return  # no prediction: whoever joins it says so
-            yield SampledQuery(context, record.position, record.timestamp_us, said)
+            yield SampledQuery(context, at, record.position, record.timestamp_us, said)

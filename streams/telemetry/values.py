@@ -67,19 +67,14 @@ class SampledQuery(NamedTuple):
 
     Attributes:
         context: its trace, and who asked.
+        at: the leg of the whole query.
         place: of its prediction.
         time_us: of its prediction's record.
         said: its prediction.
     """
 
     context: TraceContext
+    at: LegContext
     place: Position
     time_us: int
     said: Prediction
-
-    @property
-    def at(self) -> LegContext:
-        """The leg of the whole query."""
-        from streams.telemetry.context import leg_id
-
-        return LegContext(self.context.trace_id, leg_id(self.context.trace_id, *self.place))

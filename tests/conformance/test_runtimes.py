@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import threadpoolctl  # type: ignore[import-untyped] # has no annotations
+from numpy.lib.recfunctions import structured_to_unstructured
 from sklearn.decomposition import PCA
 from sklearn.ensemble import (
     ExtraTreesClassifier,
@@ -34,7 +35,8 @@ from sklearn.preprocessing import MinMaxScaler, StandardScaler
 from sklearn.svm import SVC, LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
-from schemas.records import Outcome, Tensor
+from schemas.records import NamedTensors, Outcome, Tensor, rows_of
+from tests import pairs
 from workers.errors import PackageError
 from workers.executors.predictor import Padded
 from workers.inputs.rows import predict_rows
@@ -52,7 +54,7 @@ from workers.packages.packaging import (
 from workers.packages.variants import ON_REQUEST, RUNTIMES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from numpy.typing import NDArray
 
@@ -173,6 +175,38 @@ def graph(**options: Any) -> Case:
     return Case(package, tensors(X))
 
 
+LEFT_RIGHT = {"left": X[:, :2], "right": X[:, 2]}
+
+
+def named(arrays: Mapping[str, NDArray[np.generic]]) -> list[Input]:
+    """Make inputs of arrays by name."""
+    return [*rows_of(NamedTensors.named(arrays, (ROWS,)))]
+
+
+def network_of_tensors() -> Case:
+    """Make a case of a network with two tensors in and two out."""
+
+    def package(folder: Path) -> None:
+        module = importlib.import_module("tests.toy_nets").left_and_right()
+        sample = {name: array[:3] for name, array in LEFT_RIGHT.items()}
+        path = "tests.toy_nets:left_and_right"
+        package_torch(module, folder, "toy", "1", sample, architecture=path, output="tensors")
+
+    return Case(package, named(LEFT_RIGHT))
+
+
+def graph_of_tensors() -> Case:
+    """Make a case of a graph with two inputs and two outputs."""
+    arrays = {name: _RANDOM.normal(size=(ROWS, pairs.WIDTH)).astype(np.float32) for name in ("INPUT0", "INPUT1")}
+
+    def package(folder: Path) -> None:
+        file = pairs.write(folder.parent / "pairs.onnx")
+        sample = {name: array[:3] for name, array in arrays.items()}
+        package_onnx(file, folder, "toy", "1", sample, output="tensors")
+
+    return Case(package, named(arrays))
+
+
 CASES = {
     "xgboost-label": boosted("xgboost", "XGBClassifier", output="label"),
     "xgboost-scores-missing": boosted(
@@ -284,6 +318,16 @@ CASES = {
         output="value",
         convert="stages",
     ),
+    "sklearn-two-targets-as-a-vector": fitted(Ridge(), X[:, 3:5], output=None),
+    "sklearn-two-targets-by-name": fitted(Ridge(), X[:, 3:5], output=None, outputs=("height", "weight")),
+    "function-tensors": function(
+        "left_and_right",
+        named(LEFT_RIGHT),
+        {name: array[:3] for name, array in LEFT_RIGHT.items()},
+        outputs=("total", "both"),
+    ),
+    "torch-tensors": network_of_tensors(),
+    "onnx-tensors": graph_of_tensors(),
     "onnx-graph-label": graph(output="label"),
     "onnx-graph-names-scores": graph(output="scores", classes=("cat", "dog", "emu", "fox")),
 }
@@ -335,7 +379,10 @@ def predict(model: LoadedModel, inputs: list[Input]) -> Predicted:
 
 def numbers(predicted: Predicted) -> NDArray[np.float64]:
     """Return everything numeric in the results, a row for each row."""
-    parts = [] if isinstance(predicted.answers, tuple) else [np.asarray(predicted.answers, dtype=np.float64)[:, None]]
+    answers = predicted.answers
+    if not isinstance(answers, tuple) and answers.dtype.names:
+        return structured_to_unstructured(answers, np.dtype(np.float64))
+    parts = [] if isinstance(answers, tuple) else [np.asarray(answers, dtype=np.float64)[:, None]]
     parts += [] if predicted.scores is None else [np.asarray(predicted.scores, dtype=np.float64)]
     return np.hstack(parts) if parts else np.zeros((len(predicted.outcomes), 0))
 
@@ -358,7 +405,7 @@ def test_an_answer_does_not_depend_on_the_rows_beside_it(packaged: tuple[Path, C
         part = predict(model, [case.inputs[row] for row in rows])
         np.testing.assert_allclose(numbers(part), numbers(whole)[rows], rtol=0, atol=1e-5)
         assert texts(part) == tuple(texts(whole)[row] for row in rows if texts(whole))
-        if model.manifest.output != "value" and not texts(whole):
+        if model.manifest.output not in {"value", "tensors"} and not texts(whole):
             assert np.array_equal(np.asarray(part.answers), np.asarray(whole.answers)[rows])
 
 

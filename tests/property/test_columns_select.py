@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from policies import registry
 from schemas import topics
 from schemas.codec import Codec
-from schemas.records import Application, Feedback, Outcome, PolicyState, Prediction, Query, Tensor
+from schemas.records import Application, Feedback, NamedTensors, Outcome, PolicyState, Prediction, Query, Tensor
 from streams.operators.contract import (
     Batch,
     DeadLetter,
@@ -181,7 +181,8 @@ def records_of(given: Batch) -> list[Record]:
 
 
 ROWS = st.sampled_from([np.arange(4, dtype=np.float32), np.ones(4, np.float32), np.full(4, -2.5, np.float32)])
-OTHER_ROWS = st.sampled_from([Tensor.of(np.ones(3, np.float32)), Tensor.of(np.ones(4)), "a text", b"bytes"])
+NAMED = NamedTensors.named({"left": np.ones(4, np.float32), "right": np.array(1)})
+OTHER_ROWS = st.sampled_from([Tensor.of(np.ones(3, np.float32)), Tensor.of(np.ones(4)), "a text", b"bytes", NAMED])
 # Few ids, which come again soon or late; many, which draw all arms; and those that are unusual.
 IDS = st.one_of(
     st.sampled_from([f"q{number}" for number in range(24)]),
@@ -393,6 +394,24 @@ def test_a_model_that_gives_scores_is_asked_once_too_often_and_no_more() -> None
         twin.poll([Batch(topics.QUERIES, 0, offset, offset + 1, batch(offset, [(None, value, [])]))], NOW)
     assert twin.calls == 1
     assert twin.kernel.statistics()["not_by_columns{application=digits,why=scores}"] == 1.0
+    assert len(twin.said[0]) == 4
+
+
+def test_a_model_that_answers_several_tensors_is_too() -> None:
+    """Columns have no place for them; every query has the kernel's answer."""
+    twin = served("single")
+    tensors = np.zeros(1, [("left", "<f4", (2,)), ("right", "<i8")])
+
+    def ask(name: str, copy: int, rows: Tensor, patience_us: int) -> tuple[Predicted, int]:
+        twin.calls += 1
+        return Predicted((Outcome.OK,) * rows.shape[0], np.repeat(tensors, rows.shape[0])), 0
+
+    twin.ask_now = ask  # type: ignore[method-assign]
+    for offset in (1, 2, 3):
+        value = CODEC.encode(usual(f"several-{offset}", np.ones(4, np.float32), sent_us=NOW))
+        twin.poll([Batch(topics.QUERIES, 0, offset, offset + 1, batch(offset, [(None, value, [])]))], NOW)
+    assert twin.calls == 1
+    assert twin.kernel.statistics()["not_by_columns{application=digits,why=answers}"] == 1.0
     assert len(twin.said[0]) == 4
 
 

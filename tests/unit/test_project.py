@@ -165,3 +165,37 @@ def test_image_and_package_have_one_version() -> None:
     """The compose file names the image after the version of the package."""
     compose = (ROOT / "deploy/compose.yaml").read_text(encoding="utf-8")
     assert re.findall(r"image: skysail:(\S+)", compose) == [PROJECT["project"]["version"]]
+
+
+def test_the_metadata_names_the_pythons_that_are_built() -> None:
+    """A registry shows them; wheels are built for each, and `requires-python` begins with the first."""
+    project = PROJECT["project"]
+    python = "Programming Language :: Python :: "
+    named = [one.removeprefix(python) for one in project["classifiers"] if one.startswith(f"{python}3.")]
+    built = [re.sub(r"cp3(\d+)-\*", r"3.\1", one) for one in PROJECT["tool"]["cibuildwheel"]["build"]]
+    assert named == built
+    assert project["requires-python"] == f">={named[0]}"
+    assert (ROOT / project["readme"]).read_text(encoding="utf-8").startswith("# Skysail")
+    assert all((ROOT / name).is_file() for name in project["license-files"])
+    assert not [each for each in project["classifiers"] if each.startswith("License ::")]  # the expression says it
+
+
+def test_every_package_says_that_it_is_typed() -> None:
+    """A type checker looks into no installed package that does not."""
+    packages = [path.parent for path in ROOT.glob("*/__init__.py") if path.parent.name != "tests"]
+    assert packages
+    assert all((package / "py.typed").is_file() for package in packages)
+    assert "py.typed" in PROJECT["tool"]["setuptools"]["package-data"]["*"]
+
+
+def test_the_workflows_run_what_is_there() -> None:
+    """The one runs what a developer runs; the other publishes without a password."""
+    folder = ROOT / ".github" / "workflows"
+    check, publish = (
+        yaml.safe_load((folder / f"{name}.yml").read_text(encoding="utf-8")) for name in ("ci", "publish")
+    )
+    said = [step.get("run", "") for job in check["jobs"].values() for step in job["steps"]]
+    assert ".ci/run" in said
+    assert all((ROOT / word).is_file() for line in said for word in re.findall(r"\.ci/\w+", line))
+    assert publish["jobs"]["publish"]["permissions"] == {"contents": "read", "id-token": "write"}
+    assert "secrets." not in (folder / "publish.yml").read_text(encoding="utf-8")

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
-from schemas.records import Outcome
+from schemas.records import Outcome, TensorForm, element, forms_of
 from streams.operators.contract import Predicted
 from workers.errors import OutputError, PackageError
 from workers.inputs.references import References
@@ -96,7 +96,7 @@ def pack(predicted: Predicted) -> bytes:
     }
     if predicted.scores is not None:
         columns["scores"] = predicted.scores
-    forms = {name: (column.dtype.str, column.shape) for name, column in columns.items()}
+    forms = {name: (forms_of(column.dtype) or column.dtype.str, column.shape) for name, column in columns.items()}
     head = json.dumps([forms, _notes(predicted)]).encode()
     return b"".join((HEADER.pack(len(head)), head, *(column.tobytes() for column in columns.values())))
 
@@ -136,10 +136,13 @@ def _parse(frame: bytes) -> _Columns:
     )
 
 
-def _column(frame: bytes, at: int, kind: str, shape: list[int]) -> NDArray[np.generic]:
-    """Return an array of numbers or texts, as it lies in a frame."""
-    dtype = np.dtype(kind)
-    if dtype.kind not in "biufU" or not dtype.itemsize or any(type(side) is not int or side < 0 for side in shape):
+def _column(frame: bytes, at: int, kind: str | list[Any], shape: list[int]) -> NDArray[np.generic]:
+    """Return an array of numbers, texts or named tensors, as it lies in a frame."""
+    if isinstance(kind, list):
+        dtype = element(tuple([TensorForm(name, of, tuple(its)) for name, of, its in kind]))
+    else:
+        dtype = np.dtype(kind)
+    if dtype.kind not in "biufUV" or not dtype.itemsize or any(type(side) is not int or side < 0 for side in shape):
         raise ValueError(f"a column is of type {kind} and shape {shape}")
     found: NDArray[np.generic] = np.frombuffer(frame, dtype, math.prod(shape), at)
     return found.reshape(shape)

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from workers.runtimes.contract import Answers
+
 
 def joined(parts: Sequence[Predicted]) -> Predicted:
     """Put the results of consecutive parts of a batch one behind the other.
@@ -42,9 +44,12 @@ def joined(parts: Sequence[Predicted]) -> Predicted:
 
 
 def _fits(part: Predicted, pattern: Predicted) -> bool:
-    if isinstance(part.answers, tuple) != isinstance(pattern.answers, tuple):
-        return False
-    return _width(part.scores) == _width(pattern.scores)
+    return _kind(part.answers) == _kind(pattern.answers) and _width(part.scores) == _width(pattern.scores)
+
+
+def _kind(answers: Answers) -> object:
+    """Return what tells texts, numbers and named tensors apart."""
+    return str if isinstance(answers, tuple) else answers.dtype.names
 
 
 def _width(scores: NDArray[np.generic] | None) -> tuple[int, ...] | None:

@@ -16,7 +16,7 @@ import numpy as np
 
 from policies.allowed_sizes import padded
 from policies.foreign import pass_on_interrupt, told
-from schemas.records import Outcome, Tensor
+from schemas.records import Outcome, dense_of, element
 from streams.operators.contract import Predicted
 from workers.errors import OutputError
 from workers.executors.joining import joined
@@ -171,7 +171,7 @@ def _too_long(name: str, size: int, longest: int) -> Predicted:
 
 
 def _size(row: Input) -> int:
-    return len(row.data) if isinstance(row, Tensor) else len(row)
+    return len(row) if isinstance(row, str | bytes) else len(row.data)
 
 
 def warm_up(
@@ -205,7 +205,7 @@ def _read_and_predicted(
 def blank(signature: Signature) -> Input:
     """Return an empty input of a signature: zeros, or no characters."""
     if signature.kind == "tensor":
-        return Tensor.of(np.zeros(signature.shape, signature.dtype))
+        return dense_of(np.zeros(signature.shape, element(signature.dtype)))
     if signature.kind == "table":
         return blank_row(signature)
     return "" if signature.kind == "string" else b""

@@ -20,7 +20,6 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, TypeVar, cast
 
 from policies.foreign import told
-from schemas.records import Tensor
 from workers.errors import HungError, PackageError, WorkerError
 from workers.executors.hang_monitor import Sentinel, hung
 from workers.executors.loop_budget import Quickness
@@ -243,7 +242,7 @@ class ThreadExecutor:
         """Return as how many rows a batch counts."""
         if not self._row_size:
             return len(inputs)
-        size = sum(len(row.data) if isinstance(row, Tensor) else len(row) for row in inputs)
+        size = sum(len(row) if isinstance(row, str | bytes) else len(row.data) for row in inputs)
         return max(len(inputs), size // self._row_size)
 
     def _timed(self, predict: Predict, inputs: Sequence[Input]) -> Timed:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from schemas.records import Tensor
+from schemas.records import NamedTensors, Tensor
 from workers.manifest import described
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def takes_alike(model: Model, other: Model) -> bool:
     Floats for whole numbers are not sure: only the numbers tell whether they are whole (`takes_none`).
     """
     if model.dtype is None or other.dtype is None:
-        return model.dtype == other.dtype
+        return model.takes == other.takes
     return is_same_form(other.shape, model.shape) and np.can_cast(other.dtype, model.dtype, "same_kind")
 
 
@@ -43,12 +43,14 @@ def takes_none(model: Model, other: Model, rows: Sequence[Input]) -> bool:
 
 def taken(model: Model) -> str:
     """Return the input of a version for people: `float32[4]`."""
-    return "texts, bytes or columns" if model.dtype is None else described(model.dtype, model.shape)
+    return "texts, bytes or columns" if model.takes is None else described(model.takes, model.shape)
 
 
 def _takes(model: Model, row: Input) -> bool:
+    if isinstance(row, NamedTensors):
+        return {form.name for form in row.dtype} == {form.name for form in model.inputs}
     if not isinstance(row, Tensor):
-        return model.dtype is None
+        return model.takes is None
     if model.dtype is None:  # a row of a data frame's columns may be an array
         return True
     if not is_same_form(row.shape, model.shape) or len(row.data) != _bytes(row):

@@ -9,28 +9,28 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, overload
 
-from schemas.records import Tensor
+from schemas.records import dense
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from schemas.records import Input
+    from schemas.records import Element, Input, NamedTensors, Tensor
 
 
 class Column:
     """The inputs of one record's rows.
 
     Attributes:
-        form: element type and shape of a row; None = texts or byte strings.
+        form: what a row is made of, and its shape; None = texts or byte strings.
     """
 
     __slots__ = ("_inputs", "_row_bytes", "form")
 
-    def __init__(self, inputs: Tensor | tuple[str | bytes, ...]) -> None:
+    def __init__(self, inputs: Tensor | NamedTensors | tuple[str | bytes, ...]) -> None:
         self._inputs = inputs
         self._row_bytes = 0
-        self.form: tuple[str, tuple[int, ...]] | None = None
-        if isinstance(inputs, Tensor):
+        self.form: tuple[Element, tuple[int, ...]] | None = None
+        if not isinstance(inputs, tuple):
             rows, *shape = inputs.shape
             self._row_bytes = len(inputs.data) // rows if rows else 0
             self.form = inputs.dtype, tuple(shape)
@@ -38,15 +38,15 @@ class Column:
     def __getitem__(self, place: int) -> Input:
         if self.form is None:
             return self._inputs[place]  # type: ignore[index] # only tensors have a form
-        return Tensor(*self.form, self.data(place, place + 1))
+        return dense(*self.form, self.data(place, place + 1))
 
     def size(self, place: int) -> int:
         """Return about how many bytes a row takes."""
-        return self._row_bytes if isinstance(self._inputs, Tensor) else len(self._inputs[place])
+        return len(self._inputs[place]) if isinstance(self._inputs, tuple) else self._row_bytes
 
     def data(self, start: int, end: int) -> bytes:
         """Return the bytes of some rows, of a column that has a form."""
-        assert isinstance(self._inputs, Tensor)
+        assert not isinstance(self._inputs, tuple)
         return self._inputs.data[start * self._row_bytes : end * self._row_bytes]
 
 
@@ -54,7 +54,7 @@ class Column:
 class Stacked(Sequence["Input"]):
     """Rows of one form, one after the other: as good as a list of tensors, and nearly an array."""
 
-    dtype: str
+    dtype: Element
     shape: tuple[int, ...]  # of a row
     data: bytes
     rows: int
@@ -78,7 +78,7 @@ class Stacked(Sequence["Input"]):
         if not -self.rows <= place < self.rows:
             raise IndexError(place)
         at = place % self.rows
-        return Tensor(self.dtype, self.shape, self.data[at * size : (at + 1) * size])
+        return dense(self.dtype, self.shape, self.data[at * size : (at + 1) * size])
 
 
 def stacked(rows: Iterable[tuple[Column, int]]) -> Sequence[Input]:

@@ -230,7 +230,7 @@ def _as_input(signature: Signature, content: bytes) -> Input:
     if signature.kind == "bytes":
         return content
     if not content.startswith(_NPY):
-        whole = math.prod(signature.shape) * np.dtype(signature.dtype).itemsize
+        whole = math.prod(signature.shape) * np.dtype(str(signature.dtype)).itemsize
         if len(content) != whole:
             raise UnreadableError(
                 f"it has {len(content)} bytes, and {signature} has {whole}; an .npy file says its form"

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from policies.foreign import pass_on_interrupt, told
-from schemas.records import DTYPES, Outcome
+from schemas.records import DTYPES, Outcome, forms_of
 from streams.operators.contract import Predicted
 from workers.errors import OutputError
 from workers.inputs.validation import validate
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from schemas.records import Input
+    from schemas.records import Input, TensorForm
     from workers.inputs.validation import Checked
     from workers.manifest import Manifest
-    from workers.runtimes.contract import Rows, Runtime
+    from workers.runtimes.contract import Answers, Rows, Runtime
 
 # A model that fails on more rows of one batch than this is broken itself, and the rest fails untried. Otherwise a batch
 # of n rows would cost 2n calls of a model that raises on every row.
@@ -59,7 +59,7 @@ def answered(
     runtime: Runtime, manifest: Manifest, count: int, checked: Checked, unread: Mapping[int, str] = NOTHING
 ) -> Predicted:
     """Answer every row of `count` that was found good, as `predict_rows` does."""
-    found = _predict(runtime, checked.rows) if checked.good else []
+    found = _predict(runtime, checked.rows, manifest.outputs) if checked.good else []
     predicted = _columns(count, checked, found)
     if not checked.messages:
         return predicted
@@ -68,7 +68,7 @@ def answered(
     return replace(predicted, messages=messages, reasons={**predicted.reasons, **dict.fromkeys(unread, "reference")})
 
 
-def _predict(runtime: Runtime, rows: Rows) -> list[tuple[int, Outputs | str]]:
+def _predict(runtime: Runtime, rows: Rows, forms: tuple[TensorForm, ...]) -> list[tuple[int, Outputs | str]]:
     """Predict, and halve a batch that raises until each culprit is alone: at most log2(n) + 1 calls for a row.
 
     Returns:
@@ -79,7 +79,7 @@ def _predict(runtime: Runtime, rows: Rows) -> list[tuple[int, Outputs | str]]:
     culprits = 0
     while spans:
         span = spans.pop()
-        tried = _attempt(runtime, span) if culprits < MAX_CULPRITS else "too many rows of the batch failed"
+        tried = _attempt(runtime, span, forms) if culprits < MAX_CULPRITS else "too many rows of the batch failed"
         if isinstance(tried, str) and len(span) > 1 and culprits < MAX_CULPRITS:
             spans += [span[len(span) // 2 :], span[: len(span) // 2]]
             continue
@@ -88,16 +88,21 @@ def _predict(runtime: Runtime, rows: Rows) -> list[tuple[int, Outputs | str]]:
     return found
 
 
-def _attempt(runtime: Runtime, rows: Rows) -> Outputs | str:
+def _attempt(runtime: Runtime, rows: Rows, forms: tuple[TensorForm, ...]) -> Outputs | str:
     try:
-        return _plain(runtime.predict_batch(own(rows)), len(rows))  # what raises may have written into it
+        return _plain(runtime.predict_batch(own(rows)), len(rows), forms)  # what raises may have written into it
     except BaseException as error:  # noqa: BLE001 - foreign code: whatever it raises fails its rows alone
         pass_on_interrupt(error)
         return told(error)
 
 
-def _plain(outputs: Outputs, rows: int) -> Outputs:
+def _plain(outputs: Outputs, rows: int, forms: tuple[TensorForm, ...]) -> Outputs:
     """Return what a model gave as columns that travel, copied: nothing of them is computed, or changed, later.
+
+    Args:
+        outputs: what it gave.
+        rows: that it was asked about.
+        forms: of the tensors that it answers; empty = labels or numbers.
 
     Raises:
         OutputError: it is not one answer for each row.
@@ -107,7 +112,7 @@ def _plain(outputs: Outputs, rows: int) -> Outputs:
     if type(answers) is tuple:
         answers = tuple([text if type(text) is str else str.__str__(text) for text in answers])
     else:
-        answers = _column(answers, 1)
+        answers = _column(answers, 1, forms)
     if scores is not None:
         scores = _column(scores, 2)
     count = rows if scores is None else len(scores)
@@ -116,10 +121,10 @@ def _plain(outputs: Outputs, rows: int) -> Outputs:
     return Outputs(answers, scores)
 
 
-def _column(given: object, sides: int) -> NDArray[np.generic]:
+def _column(given: object, sides: int, forms: tuple[TensorForm, ...] = ()) -> NDArray[np.generic]:
     column = np.array(given)
     native = column.dtype if column.dtype.isnative else column.dtype.newbyteorder("=")
-    if column.ndim != sides or native not in _TRAVEL:
+    if column.ndim != sides or forms_of(native) != forms or not (forms or native in _TRAVEL):
         raise OutputError(f"the model returned {column.dtype} of shape {column.shape}")
     if native == np.uint64 and column.size and column.max() >= 1 << 63:
         raise OutputError(f"the model returned {column.max()}, which does not fit a whole number of 64 bits")
@@ -179,13 +184,21 @@ def _scatter(parts: list[NDArray[np.generic]], places: list[int], count: int) ->
 def _sound(outputs: Outputs) -> bool:
     """Tell whether every output is finite; whole numbers and texts always are."""
     columns = [each for each in (outputs.answers, outputs.scores) if isinstance(each, np.ndarray)]
-    return all(column.dtype.kind not in "fc" or bool(np.isfinite(column).all()) for column in columns)
+    return all(column.dtype.kind not in "fcV" or bool(_are_finite(column).all()) for column in columns)
+
+
+def _are_finite(column: NDArray[Any]) -> NDArray[np.bool_]:
+    """Tell which numbers are finite, or which rows of named tensors hold such alone."""
+    if column.dtype.names is None:
+        return np.asarray(np.isfinite(column))
+    parts = [np.isfinite(column[name]).reshape(len(column), -1).all(axis=1) for name in column.dtype.names]
+    return np.asarray(np.logical_and.reduce(parts))
 
 
 def _finite(outputs: Outputs) -> NDArray[np.bool_]:
     fine = np.ones(len(outputs.answers), dtype=np.bool_)
     if not isinstance(outputs.answers, tuple):
-        fine &= np.isfinite(outputs.answers)
+        fine &= _are_finite(outputs.answers)
     if outputs.scores is not None:
         fine &= np.isfinite(outputs.scores).all(axis=1)
     return fine
@@ -193,6 +206,9 @@ def _finite(outputs: Outputs) -> NDArray[np.bool_]:
 
 def _blank(outputs: Outputs, fine: NDArray[np.bool_]) -> Outputs:
     """Replace failed outputs by zero: NaN must not travel."""
-    answers = outputs.answers if isinstance(outputs.answers, tuple) else np.where(fine, outputs.answers, 0)
+    answers: Answers = outputs.answers
+    if not isinstance(answers, tuple):
+        answers = answers.copy()
+        answers[~fine] = 0
     scores = None if outputs.scores is None else np.where(fine[:, None], outputs.scores, 0)
     return Outputs(answers, scores)

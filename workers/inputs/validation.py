@@ -11,13 +11,13 @@ work on columns, because a Python loop over 64 floats costs more than the model.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeGuard
 
 import numpy as np
 
-from schemas.records import DTYPES, Tensor
+from schemas.records import DENSE, DTYPES, NamedTensors, Tensor, element
 from workers.inputs.casting import cast, is_same_form
 from workers.inputs.columns import Stacked
 from workers.inputs.tables import MAGNITUDE, parsed
@@ -26,7 +26,9 @@ from workers.manifest import described
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from schemas.records import Input
+    from numpy.typing import NDArray
+
+    from schemas.records import Element, Input
     from workers.inputs.casting import Numbers
     from workers.manifest import Signature
     from workers.runtimes.contract import Rows
@@ -51,7 +53,7 @@ def validate(signature: Signature, inputs: Sequence[Input]) -> Checked:
     """Refuse the rows that neither fit the signature nor can be cast, and stack the rest."""
     if signature.kind == "table":
         return _tables(signature, inputs)
-    if signature.kind != "tensor":
+    if signature.kind != "tensor" or signature.dtype is None:
         return _texts(signature, inputs)
     dtype, shape = signature.dtype, signature.shape
     size = _bytes(dtype, shape)
@@ -61,12 +63,14 @@ def validate(signature: Signature, inputs: Sequence[Input]) -> Checked:
         data = [
             row.data
             for row in inputs
-            if type(row) is Tensor and row.dtype == dtype and row.shape == shape and len(row.data) == size
+            if isinstance(row, DENSE) and row.dtype == dtype and row.shape == shape and len(row.data) == size
         ]
         if len(data) < len(inputs):
-            return _made_to_fit(signature, inputs)
+            return _cast(signature, inputs)
         joined = bytearray().join(data)
-    rows = np.frombuffer(joined, dtype=dtype).reshape(len(inputs), *shape)
+    rows = np.frombuffer(joined, element(dtype)).reshape(len(inputs), *shape)
+    if signature.inputs:
+        return _named_numbers(rows, {}, signature)
     return _refuse_numbers(rows, list(range(len(inputs))), {}, signature)
 
 
@@ -84,7 +88,47 @@ def _texts(signature: Signature, inputs: Sequence[Input]) -> Checked:
     return _checked([inputs[i] for i in good], good, refused)  # type: ignore[arg-type] # all are `wanted`
 
 
-def _is_column(inputs: Sequence[Input], dtype: str | None, shape: tuple[int, ...], size: int) -> TypeGuard[Stacked]:
+def _cast(signature: Signature, inputs: Sequence[Input]) -> Checked:
+    if not signature.inputs:
+        return _made_to_fit(signature, inputs)
+    refused: _Refusals = {}
+    return _named_numbers(_cast_by_name(signature, inputs, refused), refused, signature)
+
+
+def _cast_by_name(signature: Signature, inputs: Sequence[Input], refused: _Refusals) -> NDArray[np.void]:
+    """Cast the named tensors of each row; refuse rows whose tensors have other names or forms."""
+    rows = np.zeros(len(inputs), element(signature.inputs))
+    for i, row in enumerate(inputs):
+        given = row.arrays() if isinstance(row, NamedTensors) and not row.shape else {}
+        if given.keys() != {form.name for form in signature.inputs}:
+            refused[i] = ("kind", _got(signature, row))
+            continue
+        for name, dtype, shape in signature.inputs:
+            if not is_same_form(given[name].shape, shape):
+                refused[i] = ("shape", _got(signature, row))
+                break
+            found, fits = cast(given[name], dtype)  # type: ignore[arg-type] # numbers
+            if not fits.all():
+                number = given[name].ravel()[fits.argmin()]
+                refused[i] = ("dtype", f"{_got(signature, row)} with {number!s}, which {dtype} does not hold")
+                break
+            rows[name][i] = found.reshape(shape)
+    return rows
+
+
+def _named_numbers(rows: NDArray[np.void], refused: _Refusals, signature: Signature) -> Checked:
+    """Refuse the rows of which some tensor has numbers that are refused; say which."""
+    good = [i for i in range(len(rows)) if i not in refused]
+    rows = rows[good] if refused else rows
+    for name, dtype, shape in signature.inputs:
+        checked = _refuse_numbers(rows[name], good, {}, replace(signature, dtype=dtype, shape=shape))
+        if checked.reasons:
+            refused |= {row: (why, f"in {name} {checked.messages[row]}") for row, why in checked.reasons.items()}
+            rows, good = rows[[at for at, row in enumerate(good) if row in {*checked.good}]], checked.good
+    return _checked(rows, good, refused)
+
+
+def _is_column(inputs: Sequence[Input], dtype: Element, shape: tuple[int, ...], size: int) -> TypeGuard[Stacked]:
     """Tell whether these are rows of the right form that already lie one behind the other."""
     if type(inputs) is not Stacked or inputs.dtype != dtype or inputs.shape != shape:
         return False
@@ -92,14 +136,14 @@ def _is_column(inputs: Sequence[Input], dtype: str | None, shape: tuple[int, ...
 
 
 @lru_cache
-def _bytes(dtype: str, shape: tuple[int, ...]) -> int:
-    return np.dtype(dtype).itemsize * math.prod(shape)
+def _bytes(dtype: Element, shape: tuple[int, ...]) -> int:
+    return element(dtype).itemsize * math.prod(shape)
 
 
 def _made_to_fit(signature: Signature, inputs: Sequence[Input]) -> Checked:
     """Cast the rows that can be cast, all of one form together, and refuse the others."""
     refused: _Refusals = {}
-    rows = np.zeros((len(inputs), *signature.shape), signature.dtype)
+    rows = np.zeros((len(inputs), *signature.shape), str(signature.dtype))
     for dtype, places, data in _forms(signature, inputs, refused):
         given = np.frombuffer(data, dtype).reshape(len(places), -1)
         found, fits = cast(given, str(signature.dtype))
@@ -116,7 +160,7 @@ def _forms(
     signature: Signature, inputs: Sequence[Input], refused: _Refusals
 ) -> Iterator[tuple[str, Sequence[int], bytes]]:
     """Return type, places and bytes of the rows with the right count of numbers; refuse the others."""
-    if _is_whole(inputs) and is_same_form(inputs.shape, signature.shape):
+    if _is_whole(inputs) and isinstance(inputs.dtype, str) and is_same_form(inputs.shape, signature.shape):
         yield inputs.dtype, range(len(inputs)), inputs.data
         return
     parts: dict[str, list[tuple[int, bytes]]] = {}
@@ -139,7 +183,7 @@ def _is_whole(inputs: Sequence[Input]) -> TypeGuard[Stacked]:
 
 
 def _got(signature: Signature, row: Input) -> str:
-    given = described(row.dtype, row.shape) if isinstance(row, Tensor) else "a text" if type(row) is str else "bytes"
+    given = described(row.dtype, row.shape) if isinstance(row, DENSE) else "a text" if type(row) is str else "bytes"
     return f"takes {signature}, got {given}"
 
 

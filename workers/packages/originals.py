@@ -147,6 +147,9 @@ def _differ(original: Original, expected: Outputs, found: Predicted, manifest: M
     """Tell for each row whether the answers differ; those of the original that are not finite do not count."""
     ok = np.array([outcome is Outcome.OK for outcome in found.outcomes])
     first, second = np.asarray(expected.answers), np.asarray(found.answers)
+    if manifest.outputs and first.dtype == second.dtype:
+        parts = [_apart(first[name], second[name], original.tolerance) for name, _, _ in manifest.outputs]
+        return np.asarray(~ok | np.any([part.reshape(len(ok), -1).any(axis=1) for part in parts], axis=0))
     if first.shape != second.shape:
         return np.ones(len(ok), np.bool_)
     counts = np.isfinite(first) if first.dtype.kind == "f" else np.ones(len(first), np.bool_)

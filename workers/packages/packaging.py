@@ -12,8 +12,9 @@
     package_container("my_package.mine:Model", "trained/", folder, "mnist", "4", x[:5])      a class and its files
     package_files(["trained/weights.npy"], folder, "mnist", "5", x[:5], runtime="my_package.matrix")
 
-`sample_input` is always a small batch, (n, ...), as the model's own predict takes it: rows get its dtype and shape. A
-package never changes once it is written; a new model is a new version in a new folder.
+`sample_input` is always a small batch, (n, ...), as the model's own predict takes it: rows get its dtype and shape. Of
+several inputs it is arrays by name: {"image": (n, 28, 28), "age": (n,)}. A package never changes once it is written; a
+new model is a new version in a new folder.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import logging
 import shutil
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, cast
@@ -34,14 +35,14 @@ from workers import manifest as manifests
 from workers.entry_point import path_of, resolve
 from workers.errors import PackageError, refusing
 from workers.inputs.rows import predict_rows
-from workers.manifest import Manifest
+from workers.manifest import TENSORS, Manifest
 from workers.packages import samples
 from workers.packages import warm_up as keeping
 from workers.packages.conversion import converted, convertible
 from workers.packages.loading import load_package
 from workers.packages.originals import HALVES, TOLERANCE, Original, expected_of, probes, require_same
 from workers.packages.variants import EXAMPLES_FILE, ON_REQUEST, STAGES, runtime_module, steps_of
-from workers.runtimes.contract import labels, own
+from workers.runtimes.contract import by_name, forms_answered, labels, own
 from workers.runtimes.estimators import ask
 from workers.runtimes.tables import PandasFrame
 
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from schemas.records import Input
+    from schemas.records import Input, TensorForm
     from streams.operators.contract import Predicted
     from workers.manifest_form import Options, Parity, TrunkDocument
     from workers.packages.loading import LoadedModel
@@ -68,6 +69,7 @@ def package_sklearn(
     sample_input: Rows | PandasFrame,
     *,
     output: str | None = None,
+    outputs: Sequence[str] = (),
     allow_nan: bool = False,
     allow_pickle: bool = False,
     convert: str = "load",
@@ -82,8 +84,10 @@ def package_sklearn(
         version: of the model.
         sample_input: a batch such as `X[:5]`, a list of strings for a text pipeline, or rows of a data frame for what
             was fitted on one.
-        output: `label` (a class), `scores` (a class and its probabilities) or `value` (a number); None = `value` of a
-            regressor, `scores` of a classifier with 2 to 32 classes that answers its most probable one, else `label`.
+        output: `label` (a class), `scores` (a class and its probabilities), `value` (a number) or `tensors` (several
+            numbers); None = `value` or `tensors` of a regressor, `scores` of a classifier with 2 to 32 classes that
+            answers its most probable one, else `label`.
+        outputs: names of several tensors that it answers, the output `tensors`; empty = as it calls them itself.
         allow_nan: rows may hold NaN.
         allow_pickle: store a pickle; loading it may need any type and run any code.
         convert: `load` = whoever loads it converts trees and linear models to arrays, measures both, and keeps the
@@ -104,19 +108,34 @@ def package_sklearn(
     module = runtime_module("sklearn")
     sample_input = _fitting(estimator, samples.batch(sample_input))
     signature = samples.signature(sample_input, allow_nan=allow_nan, unused=module.unused(estimator))
-    output = _output(module, estimator, output, sample_input, allow_nan=allow_nan)
-    classes = () if output == "value" else module.classes_of(estimator)
-    manifest = Manifest(name, _text(version), "sklearn", signature, output, classes=classes)
+    output = TENSORS if outputs else _output(module, estimator, output, sample_input, allow_nan=allow_nan)
+    classes = () if output in {"value", TENSORS} else module.classes_of(estimator)
+    forms = _forms(partial(module.answered_by, estimator), sample_input, outputs, output)
+    manifest = Manifest(name, _text(version), "sklearn", signature, output, classes=classes, outputs=forms)
     original = Original("the estimator", ask(estimator, manifest))
     if convert == STAGES:
         return _package_steps(estimator, Path(folder), manifest, sample_input, warm_up, original)
     with _new_folder(folder) as path:
         manifest = replace(manifest, files={module.save(estimator, path, allow_pickle=allow_pickle): ""})
-        if convert in {"load", *ON_REQUEST}:
+        if forms and convert not in {"load", "none"}:
+            raise PackageError("what answers several numbers runs as it is: package it without conversion")
+        if not forms and convert in {"load", *ON_REQUEST}:
             manifest = convertible(path, manifest, estimator, sample_input, convert)
-        elif convert != "none":
+        elif not forms and convert != "none":
             manifest = converted(path, manifest, estimator, sample_input, convert)
         return _finish(path, manifest, sample_input, warm_up, original, allow_pickle=allow_pickle)
+
+
+def _forms(ask_it: Callable[[Any], object], sample: Any, names: Sequence[str], output: str) -> tuple[TensorForm, ...]:
+    """Return the tensors of the answers to a sample; none where the output is another.
+
+    Raises:
+        PackageError: it is given none, or not a number or array of numbers for each row.
+    """
+    if not names and output != TENSORS:
+        return ()
+    with refusing("the sample input gets no answer that can be packaged"):
+        return forms_answered(ask_it(own(sample)), names, len(sample))
 
 
 def _output(module: Any, estimator: object, output: str | None, sample: Rows | PandasFrame, *, allow_nan: bool) -> str:
@@ -181,6 +200,7 @@ def package_torch(
     architecture: str,
     arguments: Mapping[str, object] | None = None,
     output: str = "label",
+    outputs: Sequence[str] = (),
     classes: Sequence[int | str] = (),
     allow_nan: bool = False,
     by_reference: bool = False,
@@ -206,7 +226,8 @@ def package_torch(
         sample_input: a batch such as `x[:5].numpy()`.
         architecture: factory of the untrained network, `package.module:name`; must be importable in the worker.
         arguments: keyword arguments of the factory; JSON values.
-        output: `label`, `scores` (the raw outputs: end the network with a softmax for probabilities) or `value`.
+        output: `label`, `scores` (raw: end the network with a softmax for probabilities), `value` or `tensors`.
+        outputs: names of several tensors that it answers, the output `tensors`; empty = as it calls them itself.
         classes: label of each output; empty = its index.
         allow_nan: rows may hold NaN.
         by_reference: a text is the address of a row, which the worker reads (`worker.references`).
@@ -235,11 +256,15 @@ def package_torch(
     sample_input = samples.batch(sample_input)
     signature = samples.signature(sample_input, allow_nan=allow_nan, by_reference=by_reference)
     if signature.kind != "tensor":
-        raise PackageError("a network takes tensors: give an array as sample input")
-    manifest = Manifest(name, _text(version), "torch", signature, output, classes=_classes(classes), options=options)
+        raise PackageError("a network takes tensors: give an array, or arrays by name, as sample input")
     runtime = runtime_module("torch")
     if isinstance(module, str | Path):
         module = runtime.rebuild(Path(module), architecture, arguments or {})
+    forms = _forms(partial(runtime.answered_by, module), sample_input, outputs, output)
+    if (forms or signature.inputs) and (compile or trunk is not None):
+        raise PackageError("a network of named tensors is neither compiled nor packaged as trunk and head")
+    known, kind = _classes(classes), TENSORS if forms else output
+    manifest = Manifest(name, _text(version), "torch", signature, kind, known, options=options, outputs=forms)
     if isinstance(trunk, str | Path):
         trunk = runtime.rebuild(Path(trunk), trunk_architecture, trunk_arguments or {})
     with _new_folder(folder) as path:
@@ -265,6 +290,7 @@ def package_function(
     sample_input: Rows | PandasFrame,
     *,
     output: str = "label",
+    outputs: Sequence[str] = (),
     classes: Sequence[int | str] = (),
     allow_nan: bool = False,
     by_reference: bool = False,
@@ -280,7 +306,8 @@ def package_function(
         name: of the model, as applications name it.
         version: of the model.
         sample_input: a batch: an array (n, ...), or a list of strings or of byte strings.
-        output: `label`, `scores` or `value`.
+        output: `label`, `scores`, `value` or `tensors`.
+        outputs: names of several tensors that it answers, the output `tensors`; empty = as it calls them itself.
         classes: label of each score; empty = its index.
         allow_nan: rows may hold NaN.
         by_reference: a text is the address of a row, which the worker reads (`worker.references`).
@@ -294,9 +321,10 @@ def package_function(
     found = resolve(named)
     sample_input = samples.batch(sample_input)
     signature = samples.signature(sample_input, allow_nan=allow_nan, by_reference=by_reference)
-    manifest = Manifest(
-        name, _text(version), "function", signature, output, classes=_classes(classes), options={"function": named}
-    )
+    forms = _forms(lambda rows: found(by_name(rows)), sample_input, outputs, output)
+    known, kind = _classes(classes), TENSORS if forms else output
+    options = cast("Options", {"function": named})
+    manifest = Manifest(name, _text(version), "function", signature, kind, known, options=options, outputs=forms)
     ask_it = runtime_module("function").original(found if isinstance(function, str) else function, manifest)
     with _new_folder(folder) as path:
         return _finish(path, manifest, sample_input, warm_up, Original("the function", ask_it, is_mixed=False))
@@ -310,6 +338,7 @@ def package_onnx(
     sample_input: Rows | PandasFrame,
     *,
     output: str = "label",
+    outputs: Sequence[str] = (),
     classes: Sequence[int | str] = (),
     graph_output: str | None = None,
     allow_nan: bool = False,
@@ -319,12 +348,14 @@ def package_onnx(
     """Package an ONNX graph; the file is copied.
 
     Args:
-        graph: the file; weights outside of it are not copied. One input, the batch.
+        graph: the file; weights outside of it are not copied. One input, the batch, or those that the sample names.
         folder: created; must be empty.
         name: of the model, as applications name it.
         version: of the model.
         sample_input: a batch: an array (n, ...).
-        output: `label` (its n labels, or the class of its highest score), `scores` (its (n, k) output) or `value`.
+        output: `label` (its n labels, or the class of its highest score), `scores` (its (n, k) output), `value` or
+            `tensors`.
+        outputs: names of the graph's outputs that answer, as the output `tensors`; empty = all of them.
         classes: label of each score; empty = its index.
         graph_output: name of the graph's output that answers, where it has several that could be meant.
         allow_nan: rows may hold NaN.
@@ -338,10 +369,12 @@ def package_onnx(
     sample_input = samples.batch(sample_input)
     signature = samples.signature(sample_input, allow_nan=allow_nan, by_reference=by_reference)
     if signature.kind != "tensor":
-        raise PackageError("an ONNX model takes tensors: give an array as sample input")
+        raise PackageError("an ONNX model takes tensors: give an array, or arrays by name, as sample input")
     options = cast("Options", {} if graph_output is None else {"graph_output": graph_output})
-    manifest = Manifest(name, _text(version), "onnx", signature, output, classes=_classes(classes), options=options)
     runtime = runtime_module("onnx")
+    forms = _forms(partial(runtime.answered_by, Path(graph), outputs), sample_input, outputs, output)
+    known, kind = _classes(classes), TENSORS if forms else output
+    manifest = Manifest(name, _text(version), "onnx", signature, kind, known, options=options, outputs=forms)
     with _new_folder(folder) as path:
         shutil.copyfile(graph, path / runtime.ONNX_FILE)
         content = (path / runtime.ONNX_FILE).read_bytes()
@@ -378,6 +411,7 @@ def package_files(
     *,
     runtime: str,
     output: str = "label",
+    outputs: Sequence[TensorForm] = (),
     classes: Sequence[int | str] = (),
     options: Mapping[str, object] | None = None,
     allow_nan: bool = False,
@@ -394,7 +428,8 @@ def package_files(
         version: of the model.
         sample_input: a batch: an array (n, ...), or a list of strings or of byte strings.
         runtime: a module as `my_pkg.my_runtime`, an entry point of the group `skysail.runtimes`, or one of Skysail's.
-        output: `label`, `scores` or `value`.
+        output: `label`, `scores`, `value` or `tensors`.
+        outputs: of the output `tensors`: what the answer to one row is made of.
         classes: label of each score; empty = its index.
         options: what the runtime needs besides; JSON values.
         allow_nan: rows may hold NaN.
@@ -410,7 +445,8 @@ def package_files(
     sample_input = samples.batch(sample_input)
     signature = samples.signature(sample_input, allow_nan=allow_nan, by_reference=by_reference)
     given = cast("Options", dict(options or {}))
-    manifest = Manifest(name, _text(version), runtime, signature, output, classes=_classes(classes), options=given)
+    known, forms = _classes(classes), tuple(outputs)
+    manifest = Manifest(name, _text(version), runtime, signature, output, classes=known, options=given, outputs=forms)
     with _new_folder(folder) as path:
         for file in files:
             shutil.copyfile(file, path / Path(file).name)
@@ -437,7 +473,7 @@ def package_container(
         name: of the model, as applications name it.
         version: of the model.
         sample_input: a batch: an array (n, ...), or a list of strings or of byte strings.
-        more: `output`, `classes`, `allow_nan`, `by_reference`, `warm_up`, as `package_files` takes them.
+        more: `output`, `outputs`, `classes`, `allow_nan`, `by_reference`, `warm_up`, as `package_function` takes them.
 
     Raises:
         PackageError: the class cannot be imported, or does not answer the sample.
@@ -454,6 +490,10 @@ def package_container(
         return Original("the model", ask_it, is_mixed=False)
 
     given = {"runtime": "container", "options": {"model": model}, "original": original, **more}
+    if more.get("outputs") or more.get("output") == TENSORS:
+        batch = samples.batch(sample_input)
+        named = _forms(lambda rows: made().predict_batch(by_name(rows)), batch, more.get("outputs", ()), TENSORS)
+        given |= {"output": TENSORS, "outputs": named}
     return package_files(found, folder, name, version, sample_input, **given)
 
 

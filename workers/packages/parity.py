@@ -169,9 +169,13 @@ def package_parity(
 def _check(manifest: Manifest, rows: NDArray[np.generic], training: Training) -> None:
     if training.k not in ROWS:
         raise PackageError(f"groups have 2, 3 or 4 rows, not {training.k}")
-    if manifest.output == "label":
-        raise PackageError(f"{manifest.name} answers labels, which cannot be added: package it with --output scores")
-    if manifest.input.kind != "tensor":
+    if manifest.output in {"label", "tensors"}:
+        raise PackageError(
+            f"{manifest.name} answers {manifest.output}s, which cannot be added: package it with --output scores"
+            if manifest.output == "label"
+            else f"{manifest.name} answers several tensors, and sums are of one output: package it with --output scores"
+        )
+    if manifest.input.kind != "tensor" or manifest.input.inputs:
         raise PackageError(f"{manifest.name} takes {manifest.input}; only arrays of numbers can be added")
     if rows.shape[1:] != manifest.input.shape:
         raise PackageError(f"{manifest.name} takes {manifest.input}; the rows that were given have {rows.shape[1:]}")
@@ -181,7 +185,7 @@ def _check(manifest: Manifest, rows: NDArray[np.generic], training: Training) ->
 
 def _answered(model: LoadedModel, rows: NDArray[np.generic]) -> _Coded:
     """Return what a model answers to rows, which the parity model gets as floating-point numbers."""
-    given = rows.astype(model.manifest.input.dtype or "float32", copy=False)
+    given = rows.astype(str(model.manifest.input.dtype), copy=False)
     found = [
         model.runtime.predict_batch(own(given[start : start + _BATCH_ROWS]))
         for start in range(0, len(given), _BATCH_ROWS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from schemas.errors import SchemaError
 from schemas.inputs import row_text
-from schemas.records import Tensor
+from schemas.records import NamedTensors, dense_of, forms_of
 from workers.errors import PackageError
 from workers.manifest import MOMENT, Signature
 from workers.runtimes.tables import PandasFrame
@@ -36,10 +37,9 @@ def batch(sample: object) -> Rows | PandasFrame:
     """
     if isinstance(sample, PandasFrame):
         return sample
-    if hasattr(sample, "to_numpy"):  # a series
-        sample = sample.to_numpy()
-    if hasattr(sample, "detach"):  # a tensor of torch
-        sample = sample.detach().cpu().numpy()
+    if isinstance(sample, Mapping):
+        return _records({str(name): np.asarray(_plain(array)) for name, array in sample.items()})
+    sample = _plain(sample)
     if np.ma.is_masked(sample):
         raise PackageError("some numbers of the sample input are masked: fill them")
     if isinstance(sample, np.ndarray):
@@ -51,8 +51,31 @@ def batch(sample: object) -> Rows | PandasFrame:
             if all(isinstance(row, cls) for row in sample):
                 return sample
     raise PackageError(
-        "the sample input must be an array (n, ...), a list of strings or of byte strings, or a data frame of pandas"
+        "the sample input must be an array (n, ...), arrays by name, a list of strings or of byte strings, or a data"
+        " frame of pandas"
     )
+
+
+def _plain(sample: Any) -> Any:
+    """Return a series, or a tensor of torch, as an array."""
+    if hasattr(sample, "to_numpy"):
+        return sample.to_numpy()
+    return sample.detach().cpu().numpy() if hasattr(sample, "detach") else sample
+
+
+def _records(arrays: Mapping[str, NDArray[np.generic]]) -> NDArray[np.void]:
+    """Return arrays by name, which have as many rows, as one array of records.
+
+    Raises:
+        PackageError: they have not, or are no numbers that can travel.
+    """
+    counts = {array.shape[:1] for array in arrays.values()}
+    if len(counts) != 1 or not next(iter(counts)):
+        raise PackageError("the arrays of the sample input must have as many rows each, (n, ...)")
+    try:
+        return NamedTensors.named(arrays, *counts).numpy()
+    except ValueError as error:
+        raise PackageError(f"the sample input: {error}") from error
 
 
 def numbers_of(frame: PandasFrame) -> NDArray[np.generic]:
@@ -87,7 +110,8 @@ def signature(
     if isinstance(sample, np.ndarray):
         if sample.ndim == 0 or len(sample) == 0:
             raise PackageError("the sample input must be a batch of at least one row, such as X[:5]")
-        return Signature("tensor", sample.dtype.name, sample.shape[1:], allow_nan, by_reference=by_reference)
+        dtype = forms_of(sample.dtype) or sample.dtype.name
+        return Signature("tensor", dtype, sample.shape[1:], allow_nan, by_reference=by_reference)
     return Signature("string" if isinstance(sample[0], str) else "bytes", by_reference=by_reference)
 
 
@@ -107,7 +131,7 @@ def inputs(sample: Rows | PandasFrame) -> list[Input]:
         PackageError: a value in a data frame cannot.
     """
     if isinstance(sample, np.ndarray):
-        return [Tensor.of(row) for row in sample]
+        return [dense_of(row) for row in sample]
     if not isinstance(sample, PandasFrame):
         return [*sample]
     try:

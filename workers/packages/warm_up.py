@@ -16,7 +16,7 @@ import numpy as np
 
 from schemas.codec import Codec
 from schemas.errors import DecodeError
-from schemas.records import ModelQueries, Tensor
+from schemas.records import DENSE, ModelQueries, dense, dense_of
 from workers.errors import PackageError
 from workers.inputs.columns import Column
 from workers.inputs.validation import validate
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from schemas.records import Input
+    from schemas.records import Input, NamedTensors, Tensor
     from workers.manifest import Signature
     from workers.runtimes.contract import Files, Rows
     from workers.runtimes.tables import PandasFrame
@@ -62,19 +62,19 @@ def fitting(signature: Signature, rows: Sequence[Input]) -> list[Input]:
     """Return the rows that the model takes, of rows that were asked."""
     checked = validate(signature, rows)
     if isinstance(checked.rows, np.ndarray):
-        return [Tensor.of(row) for row in checked.rows]
+        return [dense_of(row) for row in checked.rows]
     return [rows[place] for place in checked.good]
 
 
 def write(folder: Path, rows: Sequence[Input]) -> str:
     """Write rows into a package; returns the file's name."""
-    column: Tensor | tuple[str | bytes, ...]
-    if isinstance(rows[0], Tensor):
-        first = rows[0]
-        data = b"".join([row.data for row in rows if isinstance(row, Tensor)])
-        column = Tensor(first.dtype, (len(rows), *first.shape), data)
+    column: Tensor | NamedTensors | tuple[str | bytes, ...]
+    first = rows[0]
+    if isinstance(first, DENSE):
+        data = b"".join([row.data for row in rows if isinstance(row, DENSE)])
+        column = dense(first.dtype, (len(rows), *first.shape), data)
     else:
-        column = tuple([row for row in rows if not isinstance(row, Tensor)])
+        column = tuple([row for row in rows if isinstance(row, str | bytes)])
     nothing = (0,) * len(rows)
     (folder / FILE).write_bytes(_codec().encode(ModelQueries(("",) * len(rows), 0, nothing, column)))
     return FILE
@@ -100,7 +100,7 @@ def bounded(rows: Iterable[Input]) -> list[Input]:
     """Return the first rows, as many as may be kept."""
     found, left = [], MOST_BYTES
     for row in islice(rows, MOST_ROWS):
-        left -= len(row.data) if isinstance(row, Tensor) else len(row.encode()) if isinstance(row, str) else len(row)
+        left -= len(row.data) if isinstance(row, DENSE) else len(row.encode()) if isinstance(row, str) else len(row)
         if left < 0:
             break
         found.append(row)

@@ -92,7 +92,7 @@ def _probes(trees: Trees, manifest: Manifest) -> NDArray[np.generic]:
             rows[:, feature] = np.where(random.random(_PROBES) < 0.5, at, np.nextafter(at, np.inf, dtype=at.dtype))
     if manifest.input.allow_nan:
         rows[random.random(rows.shape) < 0.1] = np.nan
-    return rows.astype(manifest.input.dtype)
+    return rows.astype(str(manifest.input.dtype))
 
 
 def _apart(own: Outputs, found: Outputs) -> float:

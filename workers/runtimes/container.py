@@ -1,8 +1,8 @@
 """Runs a class named by a dotted path: `Model(folder)`, then `model.predict_batch(rows)`, as Clipper's containers did.
 
 The class gets a folder with the files of its package, which stays as long as the model is loaded: copies of what has
-been verified. `predict_batch` gets the whole batch, as `Rows` says; a table comes as a data frame. It returns n labels
-(`label`), (n, k) scores (`scores`), or n numbers (`value`), as the output kind says. One thread at a time calls it.
+been verified. `predict_batch` gets the whole batch, and answers as a function does (`function`). One thread at a time
+calls it.
 """
 
 from __future__ import annotations

@@ -6,26 +6,28 @@ may not depend on the rows beside it: labels equal, scores and values within 1e-
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 import numpy as np
 
+from schemas.records import DTYPES, TensorForm, element
 from workers.errors import OutputError, PackageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
     from workers.manifest import Manifest
 
-# A batch that has been validated and stacked: (n, *shape) for tensors, else n strings or n byte strings, or of a table
-# n tuples of values, in the order of its columns.
+# A batch that has been validated and stacked: (n, *shape) for tensors, n records with a field each where they have
+# names (`by_name`), else n strings or n byte strings, or of a table n tuples of values, in the order of its columns.
 Rows: TypeAlias = "NDArray[np.generic] | Sequence[str] | Sequence[bytes] | Sequence[tuple[object, ...]]"
 # The files of a package by name: they have been verified, and a runtime reads no others.
 Files: TypeAlias = "Mapping[str, bytes]"
-# One answer a row: (n,) integer labels or float64 values, or n string labels.
+# One answer a row: (n,) integer labels, float64 values or records with a field for each tensor, or n string labels.
 Answers: TypeAlias = "NDArray[np.generic] | tuple[str, ...]"
 # What a trunk gives for n rows: an array or a tensor, which has a length and takes slices and lists of places.
 Middle: TypeAlias = Any
@@ -180,10 +182,7 @@ def values(raw: object) -> Outputs:
     return Outputs(_floats(array, "values"))
 
 
-SEVERAL: Final = (
-    ": a model answers one number a row; package a model for each output, or answer a text with all of them, such as"
-    " JSON, from a function with output='label'"
-)
+SEVERAL: Final = ": a model answers one label or number a row; with output='tensors' it answers several numbers"
 
 
 def _floats(array: NDArray[np.generic], what: str) -> NDArray[np.float64]:
@@ -195,6 +194,76 @@ def _floats(array: NDArray[np.generic], what: str) -> NDArray[np.float64]:
         if not fits.all():
             raise OutputError(f"{what} travel as float64, which does not hold {array[~fits].flat[0]}: answer labels")
     return found
+
+
+def by_name(rows: Any) -> Any:
+    """Return a batch of named tensors as one array (n, *shape) for each, and any other batch as it is."""
+    names = rows.dtype.names if isinstance(rows, np.ndarray) else None
+    return rows if names is None else {name: np.array(rows[name], order="C") for name in names}
+
+
+def forms_answered(raw: object, names: Sequence[str], count: int) -> tuple[TensorForm, ...]:
+    """Return what the answers to n rows are made of; see `tensors`.
+
+    Args:
+        raw: what a model answers.
+        names: of those that count; none = all of them, called as the model does, or `answer` where it is one alone.
+        count: n.
+
+    Raises:
+        OutputError: one has not a number or an array of numbers for each row.
+    """
+    forms = []
+    for name, array in _arrays(raw, names or _own_names(raw)).items():
+        dtype = {"float16": "float32"}.get(array.dtype.name, array.dtype.name)
+        if array.shape[:1] != (count,) or dtype not in DTYPES:
+            raise OutputError(f"{name} has to be numbers, {count} rows of them, not {array.dtype} of {array.shape}")
+        forms.append(TensorForm(name, dtype, array.shape[1:]))
+    return tuple(forms)
+
+
+def _own_names(raw: object) -> Sequence[str]:
+    if isinstance(raw, Mapping):
+        return [*map(str, raw)]
+    return [f"output_{at}" for at in range(len(raw))] if isinstance(raw, list | tuple) else ["answer"]
+
+
+def tensors(raw: object, forms: Sequence[TensorForm], count: int) -> Outputs:
+    """Bring several tensors into the form that travels: n records with a field for each.
+
+    Args:
+        raw: arrays by name, or in the order of the forms; one array (n, ...) of one form, or (n, k) of k numbers.
+        forms: of one row.
+        count: n.
+
+    Raises:
+        OutputError: there are others, or one is not (n, *shape) of the numbers that its form says.
+    """
+    found = _arrays(raw, [form.name for form in forms])
+    records = np.empty(count, element(tuple(forms)))
+    for name, dtype, shape in forms:
+        array = found[name]
+        if array.shape != (count, *shape) or not np.can_cast(array.dtype, dtype, "same_kind"):
+            raise OutputError(f"{name} must be {dtype} of shape {(count, *shape)}, not {array.dtype} {array.shape}")
+        records[name] = array
+    return Outputs(records)
+
+
+def _arrays(raw: object, names: Sequence[str]) -> dict[str, NDArray[np.generic]]:
+    parts: Any
+    if isinstance(raw, Mapping):
+        parts = [raw[name] for name in names if name in raw]
+    elif isinstance(raw, list | tuple):
+        parts = raw
+    else:
+        parts = [raw] if len(names) == 1 else np.atleast_1d(_array(raw)).T
+    if len(parts) != len(names):
+        raise OutputError(f"the model must answer the tensors {', '.join(names)}, and these are others: {_said(raw)}")
+    return dict(zip(names, map(_array, parts), strict=True))
+
+
+def _said(raw: object) -> str:
+    return ", ".join(map(str, raw)) if isinstance(raw, Mapping) else f"a {type(raw).__name__}"
 
 
 def scored(raw: object, classes: tuple[int | str, ...], *, keep: bool = True) -> Outputs:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeGuard, TypeVar
 import numpy as np
 
 from workers.errors import PackageError, refusing
-from workers.runtimes.contract import FEW, SEVERAL, Outputs, labels, values
+from workers.runtimes.contract import FEW, SEVERAL, Outputs, labels, tensors, values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -166,12 +166,14 @@ def output_of(classes: int) -> str:
 
 def ask(estimator: Any, manifest: Manifest) -> Callable[[Any], Outputs]:
     """Return what asks a fitted estimator, of scikit-learn's kind: its own labels or values, and its probabilities."""
-    known = classes_of(estimator) if manifest.output != "value" else ()
+    known = classes_of(estimator) if manifest.output not in {"value", "tensors"} else ()
     names = manifest.classes or tuple(range(len(known)))
     has_scores = hasattr(estimator, "predict_proba")
 
     def asked(rows: Any) -> Outputs:
         raw = estimator.predict(rows)
+        if manifest.output == "tensors":
+            return tensors(raw, manifest.outputs, len(rows))
         if np.ndim(raw) == 2 and np.shape(raw)[1] > 1:
             raise PackageError("it has several outputs" + SEVERAL)
         if manifest.output == "value":

@@ -1,7 +1,8 @@
 """Runs a Python function named by a dotted path: `predict_batch(rows)`.
 
-The function gets the whole batch, as `Rows` says; a table comes as a data frame. It returns n labels (`label`), (n, k)
-scores (`scores`), or n numbers (`value`), as the output kind says. It is called from one thread at a time.
+The function gets the whole batch, as `Rows` says; a table comes as a data frame, named tensors as arrays by name. It
+returns n labels (`label`), (n, k) scores (`scores`), n numbers (`value`), or arrays by name (`tensors`), as the output
+kind says. It is called from one thread at a time.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import numpy as np
 
 from workers.entry_point import resolve
 from workers.errors import OutputError, PackageError
-from workers.runtimes.contract import Outputs, labels, scored, values
+from workers.runtimes.contract import Outputs, by_name, labels, scored, tensors, values
 from workers.runtimes.tables import shaper
 
 if TYPE_CHECKING:
@@ -38,11 +39,13 @@ class FunctionRuntime:
 
     def predict_batch(self, rows: Rows) -> Outputs:
         """Call the function and check the form of what it returns."""
-        return answered(self._manifest, self._function(self._shaped(rows)))
+        return answered(self._manifest, self._function(self._shaped(rows)), len(rows))
 
 
-def answered(manifest: Manifest, raw: object) -> Outputs:
-    """Check the form of what a function returned."""
+def answered(manifest: Manifest, raw: object, count: int) -> Outputs:
+    """Check the form of what a function returned about so many rows."""
+    if manifest.output == "tensors":
+        return tensors(raw, manifest.outputs, count)
     if manifest.output == "label":
         return Outputs(labels(raw))
     return scored(raw, manifest.classes) if manifest.output == "scores" else values(raw)
@@ -56,12 +59,12 @@ def original(function: Callable[[Any], object], manifest: Manifest) -> Callable[
     """
 
     def asked(rows: Any) -> Outputs:
-        raw = function(rows)
+        raw = function(by_name(rows))
         if manifest.output == "label" and is_float(raw):
             raise OutputError(
                 "floats can be labels or values: package it with output='value', or answer whole numbers (astype(int))"
             )
-        return answered(manifest, raw)
+        return answered(manifest, raw, len(rows))
 
     return asked
 

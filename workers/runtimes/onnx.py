@@ -1,8 +1,9 @@
 """Runs an ONNX model with ONNX Runtime, on the CPU: exported by whatever trained it, or converted from scikit-learn.
 
-The graph has one input, the whole batch (n, *shape). If the package answers labels, its outputs are (n, k) numbers as
-scores and n labels; if it answers values, the first output. Its operators are compiled. A single row costs
-microseconds, where scikit-learn spends milliseconds in Python before the first row.
+The graph has one input, the whole batch (n, *shape), or those that the signature names. If the package answers labels,
+its outputs are (n, k) numbers as scores and n labels; if it answers values, the first output; if tensors, those of
+these names. Its operators are compiled. A single row costs microseconds, where scikit-learn spends milliseconds in
+Python before the first row.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ import numpy as np
 import onnxruntime
 
 from workers.errors import OutputError, PackageError
-from workers.runtimes.contract import Outputs, labels, part, scored, values
+from workers.runtimes.contract import Outputs, by_name, labels, part, scored, tensors, values
 from workers.runtimes.function import is_float
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -41,20 +43,27 @@ class OnnxRuntime:
     def __init__(self, manifest: Manifest, session: onnxruntime.InferenceSession) -> None:
         self._manifest = manifest
         self._session = session
-        self._input = session.get_inputs()[0].name
         name = cast("Mapping[str, str]", manifest.options).get("graph_output")
-        self._wanted = None if name is None else [name]
+        self._wanted = [form.name for form in manifest.outputs] or (None if name is None else [name])
 
     def predict_batch(self, rows: Rows) -> Outputs:
         """Run the graph once for the whole batch."""
-        outputs: list[object] = self._session.run(self._wanted, {self._input: rows})
+        outputs: list[object] = self._session.run(self._wanted, _fed(self._session, rows))
         kind = self._manifest.output
+        if kind == "tensors":
+            return tensors(outputs, self._manifest.outputs, len(rows))
         if kind == "value":
             return values(outputs[0])
         answered = _of(outputs, 1)
         if kind == "label" and answered:  # beside them there may be a list, which ZipMap makes of the scores
             return Outputs(labels(answered[0]))
         return scored(_scores(outputs), self._manifest.classes, keep=kind == "scores")
+
+
+def _fed(session: onnxruntime.InferenceSession, rows: Any) -> Any:
+    """Return what a graph is given: one batch, or arrays by name."""
+    found = by_name(rows)
+    return found if isinstance(found, dict) else {session.get_inputs()[0].name: found}
 
 
 def _of(outputs: Sequence[object], dimensions: int) -> list[NDArray[np.generic]]:
@@ -83,7 +92,7 @@ def original(graph: bytes, manifest: Manifest) -> Callable[[Any], Outputs]:
     first = session.get_inputs()[0]
 
     def run(rows: Any) -> list[object]:
-        found: list[object] = session.run(None if wanted is None else [wanted], {first.name: rows})
+        found: list[object] = session.run(None if wanted is None else [wanted], _fed(session, rows))
         return found
 
     def asked(rows: Any) -> Outputs:
@@ -92,6 +101,8 @@ def original(graph: bytes, manifest: Manifest) -> Callable[[Any], Outputs]:
         are_arrays = [isinstance(output, np.ndarray) for output in parts[0]]
         columns_of = zip(are_arrays, zip(*parts, strict=True), strict=True)
         outputs = [np.concatenate(each) if is_array else each[0] for is_array, each in columns_of]
+        if manifest.output == "tensors":
+            return tensors(dict(zip(names, outputs, strict=True)), manifest.outputs, len(rows))
         singles, columns = _of(outputs, 1), _of(outputs, 2)
         meant = {"value": outputs, "label": singles or columns, "scores": columns}[manifest.output]
         if len(meant) > 1:
@@ -110,6 +121,13 @@ def original(graph: bytes, manifest: Manifest) -> Callable[[Any], Outputs]:
     return asked
 
 
+def answered_by(graph: Path, names: Sequence[str], rows: Any) -> dict[str, object]:
+    """Return what a graph itself answers, of the outputs that are named or of all."""
+    session = _session(graph.read_bytes(), 1)
+    wanted = [*names] or [output.name for output in session.get_outputs()]
+    return dict(zip(wanted, session.run(wanted, _fed(session, rows)), strict=True))
+
+
 def fixed_batch(graph: bytes) -> int:
     """Return the only size of batches that a graph takes; 0 = any."""
     shape = _session(graph, 1).get_inputs()[0].shape
@@ -123,9 +141,10 @@ def load(manifest: Manifest, files: Files, *, allow_pickle: bool, threads: int) 
         PackageError: there is none, ONNX Runtime cannot run it, or it has more than one input.
     """
     session = _session(part(files, ONNX_FILE), threads)
-    if len(session.get_inputs()) != 1:
-        names = ", ".join(found.name for found in session.get_inputs())
-        raise PackageError(f"{ONNX_FILE} has the inputs {names}: export it with one, the batch of rows")
+    names = [found.name for found in session.get_inputs()]
+    given = [form.name for form in manifest.input.inputs]
+    if {*names} != {*given} if given else len(names) != 1:
+        raise PackageError(f"{ONNX_FILE} has the inputs {', '.join(names)}: give the sample as arrays by these names")
     return OnnxRuntime(manifest, session)
 
 

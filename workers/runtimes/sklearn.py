@@ -18,7 +18,7 @@ from workers.entry_point import look_here
 from workers.errors import PackageError
 from workers.imports import library
 from workers.runtimes import estimators
-from workers.runtimes.contract import Outputs, labels, part, scored, values
+from workers.runtimes.contract import Outputs, labels, part, scored, tensors, values
 from workers.runtimes.estimators import Family, classes_of
 from workers.runtimes.tables import shaper
 
@@ -97,7 +97,15 @@ class SklearnRuntime:
         if self._manifest.output == "scores":
             return scored(self.estimator.predict_proba(shaped), self._manifest.classes)
         raw = self.estimator.predict(shaped)
+        if self._manifest.output == "tensors":
+            return tensors(raw, self._manifest.outputs, len(rows))
         return values(raw) if self._manifest.output == "value" else Outputs(labels(raw))
+
+
+def answered_by(estimator: Any, rows: object) -> object:
+    """Return what an estimator itself predicts."""
+    found: object = estimator.predict(rows)
+    return found
 
 
 def save(estimator: object, folder: Path, *, allow_pickle: bool) -> str:
@@ -165,10 +173,11 @@ def read(file: Path) -> Estimator:
 def output_of(estimator: Any, rows: object) -> str:
     """Return the output of a fitted estimator, unless it is said.
 
-    A classifier gives its scores if their classes are few, and if it answers the class of its highest score.
+    A classifier gives its scores if their classes are few, and if it answers the class of its highest score. What
+    answers several numbers gives them as a tensor.
     """
     if is_regressor(estimator):
-        return "value"
+        return "tensors" if np.ndim(raw := estimator.predict(rows)) == 2 and np.shape(raw)[1] > 1 else "value"
     if not hasattr(estimator, "predict_proba") or estimators.output_of(len(classes_of(estimator))) == "label":
         return "label"
     try:

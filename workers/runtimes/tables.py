@@ -10,6 +10,7 @@ import numpy as np
 from workers.errors import PackageError
 from workers.extras import install
 from workers.manifest import MOMENT
+from workers.runtimes.contract import by_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -63,7 +64,7 @@ def shaper(signature: Signature) -> Callable[[Rows], Rows | PandasFrame]:
         PackageError: that needs pandas, which is not installed.
     """
     if signature.kind != "table":
-        return lambda rows: rows
+        return by_name
     try:
         pandas = importlib.import_module("pandas")
     except ModuleNotFoundError as error:

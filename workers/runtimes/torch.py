@@ -34,7 +34,7 @@ from workers.entry_point import resolve
 from workers.errors import OutputError, PackageError
 from workers.runtimes import programs
 from workers.runtimes.compiled import Compiled
-from workers.runtimes.contract import part, scored, values
+from workers.runtimes.contract import Outputs, by_name, part, scored, tensors, values
 from workers.runtimes.cuda import Cuda
 from workers.runtimes.pipeline import LEAST_ROWS, DevicePipeline
 from workers.runtimes.stages.store import HERE
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from workers.manifest import Manifest
-    from workers.runtimes.contract import Files, Outputs, Rows
+    from workers.runtimes.contract import Files, Rows
 
 _log = logging.getLogger(__name__)
 
@@ -95,7 +95,8 @@ class TorchRuntime:
         self._module: Callable[[torch.Tensor], torch.Tensor] = module
         if manifest.options.get("compile", False):
             self._module = Compiled(self._module, torch.compile(module), self._not_compiled)
-        self._pipeline = None if device.type == "cpu" else self._piped(device)
+        is_named = bool(manifest.input.inputs or manifest.outputs)
+        self._pipeline = None if device.type == "cpu" or is_named else self._piped(device)
 
     @property
     def waits(self) -> bool:
@@ -103,14 +104,16 @@ class TorchRuntime:
         return self._device.type != "cpu"
 
     def predict_batch(self, rows: Rows) -> Outputs:
-        """Run the module once; it must answer (n, k) scores, or (n,) or (n, 1) numbers for the output `value`."""
+        """Run the module once.
+
+        It must answer (n, k) scores, (n,) or (n, 1) numbers for the output `value`, or for `tensors` several, (n, ...).
+        """
         _limit(self._threads)
         batch = _filled_up(np.asarray(rows), self._min_rows)
         with torch.inference_mode():
-            if self._pipeline is None:
-                answers: NDArray[np.generic] = _numbers(self._module(torch.from_numpy(batch))).numpy()
-            else:
-                answers = self._pipeline.answer(batch)
+            answers = (
+                _called(self._module, batch, self._device) if self._pipeline is None else self._pipeline.answer(batch)
+            )
         return _outputs(self._manifest, answers, len(batch), len(rows))
 
     def prepare(self, sizes: Sequence[int]) -> None:
@@ -209,14 +212,31 @@ def _numbers(raw: torch.Tensor) -> torch.Tensor:
         OutputError: they are no tensor.
     """
     if not isinstance(raw, torch.Tensor):
-        raise OutputError(
-            f"a network must answer one tensor, not {type(raw).__name__}: end it with the one that counts"
-        )
+        raise OutputError(f"a network must answer tensors, not {type(raw).__name__}: end it with those that count")
     return raw.float() if raw.is_floating_point() and raw.dtype not in _NUMPY else raw
 
 
-def _outputs(manifest: Manifest, answers: NDArray[np.generic], batch: int, rows: int) -> Outputs:
+def _called(module: Callable[..., Any], batch: NDArray[np.generic], device: torch.device) -> Any:
+    """Return what a network answers: an array, or several by name or in order; named tensors are its arguments."""
+    given = by_name(batch)
+    if isinstance(given, dict):
+        raw = module(**{name: torch.from_numpy(array).to(device) for name, array in given.items()})
+    else:
+        raw = module(torch.from_numpy(given).to(device))
+    raw = raw._asdict() if hasattr(raw, "_asdict") else raw
+    if isinstance(raw, dict):
+        return {name: _numbers(one).cpu().numpy() for name, one in raw.items()}
+    return (
+        [_numbers(one).cpu().numpy() for one in raw] if isinstance(raw, list | tuple) else _numbers(raw).cpu().numpy()
+    )
+
+
+def _outputs(manifest: Manifest, answers: Any, batch: int, rows: int) -> Outputs:
     """Bring the answers to a batch that was filled up into the form that travels."""
+    if manifest.output == "tensors":
+        return Outputs(tensors(answers, manifest.outputs, batch).answers[:rows])
+    if not isinstance(answers, np.ndarray):
+        raise OutputError(f"the network answers {len(answers)} tensors: package it with output='tensors'")
     if len(answers) == batch:
         answers = answers[:rows]
     if manifest.output == "value":
@@ -227,20 +247,25 @@ def _outputs(manifest: Manifest, answers: NDArray[np.generic], batch: int, rows:
 def original(module: torch.nn.Module, trunk: torch.nn.Module | None, manifest: Manifest) -> Callable[[Any], Outputs]:
     """Return what asks a network itself, where it is, in evaluation mode; its own mode stays."""
     whole = module if trunk is None else torch.nn.Sequential(trunk, module)
-    scoring = manifest if manifest.output == "value" else replace(manifest, output="scores")
+    is_plain = manifest.output in {"value", "tensors"}
+    scoring = manifest if is_plain else replace(manifest, output="scores")
 
     def asked(rows: Any) -> Outputs:
-        modes = {each: each.training for each in whole.modules()}
-        where = next((each.device for each in (*whole.parameters(), *whole.buffers())), torch.device("cpu"))
-        try:
-            with torch.inference_mode():
-                found = _numbers(whole.eval()(torch.from_numpy(rows).to(where))).cpu().numpy()
-        finally:
-            for each, mode in modes.items():
-                each.training = mode
-        return _outputs(scoring, found, len(rows), len(rows))
+        return _outputs(scoring, answered_by(whole, rows), len(rows), len(rows))
 
     return asked
+
+
+def answered_by(whole: torch.nn.Module, rows: Any) -> Any:
+    """Return what a network itself answers, in evaluation mode; its own mode stays."""
+    modes = {each: each.training for each in whole.modules()}
+    where = next((each.device for each in (*whole.parameters(), *whole.buffers())), torch.device("cpu"))
+    try:
+        with torch.inference_mode():
+            return _called(whole.eval(), rows, where)
+    finally:
+        for each, mode in modes.items():
+            each.training = mode
 
 
 def is_short(module: torch.nn.Module) -> bool:

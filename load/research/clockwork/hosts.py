@@ -274,7 +274,7 @@ async def _timed(waiting: Awaitable[object], began_s: float) -> float:
 
 
 def _number(answer: Value) -> int:
-    return -1 if isinstance(answer, Tensor) else int(float(answer))
+    return int(float(answer)) if isinstance(answer, int | float | str) else -1
 
 
 SCENARIO = Scenario(

@@ -26,6 +26,7 @@ from streams.control.page.page_types import (
     VersionRow,
     skysail,
 )
+from streams.control.page.times import budget, times
 from streams.control.page.visibility import View
 from streams.operators.statistics import BY_COLUMNS, NOT_BY_COLUMNS, SENT_AGO, UNSERVED
 
@@ -85,7 +86,7 @@ class _Gauges:
                     beside[labels.get("version", "")] = name, value if name == "canary" else 0.0
                 elif name in ("labelled", "looked_up", UNSERVED, NOT_BY_COLUMNS):
                     self._gather(name, labels, value)
-                elif labels.keys() == {"application"} and not name.endswith(("_us", "_share", PROMISED)):
+                elif labels.keys() == {"application"} and not name.endswith(("_us", "_seconds", "_share", PROMISED)):
                     held = self.holds.setdefault(labels["application"], {})
                     held[name] = held.get(name, 0.0) + value
                 key = Key(name, labels.get("application", ""), labels.get("model", ""))
@@ -215,6 +216,7 @@ def _application(name: str, gauges: _Gauges, history: History, now_us: int) -> A
         coverage=_coverage(name, gauges, history, now_us),
         p50_ms=gauges.largest("answer_p50_us", name, scale=1e-3) if answers else None,
         p99_ms=gauges.largest("answer_p99_us", name, scale=1e-3) if answers else None,
+        times=times(risen, name, gauges.largest("answer_objective_seconds", name)),
         rates=history.series(lambda step: _rounded(step.get(Key("answers_total", name), 0.0) / STEP_S), now_us),
         default_shares=history.series(lambda step: _defaults(step, name), now_us),
         losses=history.series(lambda step: _loss(step, name), now_us),
@@ -276,6 +278,7 @@ def _model(application: str, name: str, gauges: _Gauges, risen: Risen, history: 
         queue_rows=gauges.total("queue_rows", name),
         p50_ms=gauges.largest("model_p50_us", "", name, 1e-3) if rows else None,
         p99_ms=gauges.largest("model_p99_us", "", name, 1e-3) if rows else None,
+        budget=budget(risen, name, gauges.largest("estimated_wait_seconds", "", name)),
         shares=history.series(lambda step: _asked(step, application, name), now_us),
         versions=_versions(application, name, gauges, risen),
     )

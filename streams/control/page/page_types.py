@@ -32,6 +32,21 @@ class VersionRow(TypedDict):
     loss: float | None
 
 
+class AnswerTimes(TypedDict):
+    """How long the answers of the last minute took, from when they were sent."""
+
+    bounds_ms: list[float]  # ascending; the last bar is of what took longer than all of them
+    shares: list[float]  # of the answers, one more than bounds
+    objective_ms: float | None
+
+
+class LegBudget(TypedDict):
+    """Where the time of a question to a model goes, in ms: what each leg takes as a rule."""
+
+    wait: float | None  # what a row that came now would wait for its batch
+    predict: float | None  # a batch, in the mean of the last minute
+
+
 class ModelRow(TypedDict):
     """One model of one application; batches and latency are of the model for all its applications."""
 
@@ -47,6 +62,7 @@ class ModelRow(TypedDict):
     queue_rows: float | None
     p50_ms: float | None  # from being fetched to being predicted
     p99_ms: float | None
+    budget: LegBudget
     shares: Series
     versions: list[VersionRow]  # where there are several, the one that serves first
 
@@ -103,6 +119,7 @@ class ApplicationRow(TypedDict):
     coverage: CoverageRow | None  # where it promises any
     p50_ms: float | None  # from the client to the answer
     p99_ms: float | None
+    times: AnswerTimes | None
     rates: Series
     default_shares: Series
     losses: Series

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from schemas.records import Status, Tensor
+from schemas.records import NamedTensors, Status, Tensor
 from streams.gateway.protocol import tensors
-from streams.gateway.protocol.values import RequestRefusedError
+from streams.gateway.protocol.values import RequestRefusedError, dumped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -20,9 +20,12 @@ if TYPE_CHECKING:
 
 # Why a query has no answer -> the status of HTTP. Any other reason is a deadline that was not kept.
 STATUSES: Final = {
-    "invalid": 400, "unknown_application": 404, "unknown_version": 404, "failed": 502, "unknown_model": 502,
-    "overloaded": 503, "over_limit": 503,
+    "invalid_input": 400, "not_ranked": 400, "too_many_features": 400,
+    "unknown_application": 404, "unknown_version": 404,
+    "model_failed": 502, "oversized_outputs": 502, "policy_failed": 502, "unknown_model": 502,
+    "expired_in_queue": 503, "over_limit": 503, "overloaded": 503,
 }  # fmt: skip
+LATE: Final = 504
 RETRY_S: Final = 1
 
 
@@ -45,21 +48,29 @@ class OutputColumn(NamedTuple):
 
 
 def check(predictions: Sequence[Prediction]) -> None:
-    """Return if any row has an answer; an application's default output is one.
+    """Return if any row has an answer; an application's default output is one, unless no version of that name runs.
 
     Raises:
         RequestRefusedError: none has.
     """
-    for prediction in predictions:
-        if prediction.answer is not None or prediction.status is not Status.DEFAULT:
-            return
-        if prediction.reason == "low_confidence":
-            return
+    if any(_answers(prediction) for prediction in predictions):
+        return
     first = predictions[0]
-    status = STATUSES.get(first.reason or "", 504)
-    advice = "" if status != 504 else "; give it more time (slo_ms), or a default_output to the application"
+    status = status_of(first)
+    advice = _ADVICE.get(first.reason or "", _MORE_TIME if status == LATE else "")
     message = f"no answer: {first.reason}{f': {first.message}' if first.message else ''}{advice}"
     raise RequestRefusedError(status, message, RETRY_S if status == 503 else 0)
+
+
+def status_of(prediction: Prediction) -> int:
+    """Return the status of HTTP that says why a query has no answer."""
+    return STATUSES.get(prediction.reason or "", LATE)
+
+
+def _answers(prediction: Prediction) -> bool:
+    if prediction.status is not Status.DEFAULT or prediction.reason == "low_confidence":
+        return True
+    return prediction.answer is not None and prediction.reason != "unknown_version"  # who asked named the version
 
 
 def column(name: str, predictions: Sequence[Prediction]) -> OutputColumn:
@@ -86,11 +97,15 @@ def stacked(answers: Sequence[Value | None]) -> OutputColumn:
 
 
 def _listed(answer: Value) -> object:
+    if isinstance(answer, NamedTensors):
+        return dumped(plain(answer)).decode()
     return answer.numpy().tolist() if isinstance(answer, Tensor) else answer
 
 
 def plain(answer: Value | None) -> object:
     """Return an answer as `dumped` takes it."""
+    if isinstance(answer, NamedTensors):
+        return {name: plain(Tensor.of(array)) for name, array in answer.arrays().items()}
     if not isinstance(answer, Tensor):
         return answer
     return answer.numpy() if answer.shape else answer.numpy().item()
@@ -122,6 +137,13 @@ def details(predictions: Sequence[Prediction]) -> list[dict[str, object]]:
         for p in predictions
     ]  # fmt: skip
 
+
+_MORE_TIME: Final = "; give it more time (slo_ms), or a default_output to the application"
+_ADVICE: Final = {
+    "unknown_version": "; `skysail model list` shows the versions that run",
+    "unknown_model": "; `skysail doctor` says which model is not deployed",
+    "model_failed": "; its worker's log says more",
+}
 
 _READ: Final[Mapping[str, tuple[str, Callable[[Prediction], object]]]] = {
     "confidence": ("FP64", lambda prediction: prediction.confidence),

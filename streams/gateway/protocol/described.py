@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from schemas.records import TensorForm
 from streams.gateway.protocol import tensors
 from streams.gateway.protocol.values import InputForm
 
@@ -28,25 +29,32 @@ def takes(application: Application, models: Sequence[Model]) -> InputForm | None
     """Return what an application takes, as its models do; None = that is not known, or not the same for all."""
     if application.stages or not models:
         return None
-    found = {InputForm(model.dtype, tuple(model.shape)) for model in models}
-    forms = {(one.dtype is None, tuple([size for size in one.shape if size != 1])) for one in found}
-    return InputForm(models[0].dtype, tuple(models[0].shape)) if len(forms) == 1 else None
+    found = {InputForm(model.takes, tuple(model.shape), model.outputs) for model in models}
+    forms = {(one.dtype is None, one.inputs, tuple([size for size in one.shape if size != 1])) for one in found}
+    outputs = models[0].outputs if len({one.outputs for one in found}) == 1 else ()
+    return InputForm(models[0].takes, tuple(models[0].shape), outputs) if len(forms) == 1 else None
 
 
 def open_inference(application: Application, models: Sequence[Model]) -> dict[str, object]:
     """Return a model's metadata in Open Inference v2."""
     known, kinds = takes(application, models), {model.output for model in models}
-    datatype = "BYTES" if known is None or known.dtype is None else tensors.NAMES[known.dtype]
-    shape = [-1] if known is None or known.dtype is None else [-1, *known.shape]
-    inputs = [{"name": "input", "datatype": datatype, "shape": shape}]
+    forms = ((), ()) if known is None else (known.inputs, known.outputs)
+    inputs = [*map(_told, forms[0])]
+    if known is not None and isinstance(known.dtype, str):
+        inputs = [_told(TensorForm("input", known.dtype, known.shape))]
+    inputs = inputs or [{"name": "input", "datatype": "BYTES", "shape": [-1]}]
     whole = all(label.lstrip("-").isdigit() for model in models for label in model.classes)
     answer = "FP64" if kinds == {"value"} else "INT64" if whole and kinds else "BYTES"
-    outputs = [{"name": "answer", "datatype": answer, "shape": [-1]}]
+    outputs = [*map(_told, forms[1])] or [{"name": "answer", "datatype": answer, "shape": [-1]}]
     outputs += [{"name": name, "datatype": kind, "shape": [-1]} for name, kind in _OUTPUTS.items()]
     return {
         "name": application.name, "versions": versions(models), "platform": "skysail", "inputs": inputs,
         "outputs": outputs, "parameters": {"policy": application.policy, "models": ",".join(application.models)},
     }  # fmt: skip
+
+
+def _told(form: TensorForm) -> dict[str, object]:
+    return {"name": form.name, "datatype": tensors.NAMES[form.dtype], "shape": [-1, *form.shape]}
 
 
 def versions(models: Sequence[Model]) -> list[str]:

@@ -1,7 +1,8 @@
-"""Rows and answers that are records of named tensors: JSON objects, for models that take or answer texts.
+"""Rows and answers of several named tensors; JSON objects, for models that take or answer texts.
 
-INPUT0 INT32[2, 16], INPUT1 INT32[2, 16] ─▶ two rows, each {"INPUT0": [16 numbers], "INPUT1": [16 numbers]}
-two answers, each {"OUTPUT0": [...], "OUTPUT1": [...]} ─▶ OUTPUT0 INT64[2, 16], OUTPUT1 INT64[2, 16]
+INPUT0 INT32[2, 16], INPUT1 INT32[2, 16] ─▶ two rows of named tensors, where the models' signature has these
+                                         ─▶ else two texts, each {"INPUT0": [16 numbers], "INPUT1": [16 numbers]}
+two answers, tensors or texts {"OUTPUT0": [...], "OUTPUT1": [...]} ─▶ OUTPUT0 INT64[2, 16], OUTPUT1 INT64[2, 16]
 """
 
 from __future__ import annotations
@@ -12,14 +13,15 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import orjson
 
+from schemas.records import NamedTensors, element, rows_of
 from streams.gateway.protocol import tensors
 from streams.gateway.protocol.answers import OutputColumn
-from streams.gateway.protocol.values import RequestRefusedError, few_named
+from streams.gateway.protocol.values import RequestRefusedError, few, few_named, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from schemas.records import Input, Value
+    from schemas.records import Input, TensorForm, Value
     from streams.gateway.protocol.tensors import Array
 
 _TYPES: Final = {"b": "BOOL", "i": "INT64", "f": "FP64", "U": tensors.BYTES}  # by NumPy's kind
@@ -42,13 +44,60 @@ def rows(inputs: Mapping[str, tuple[tuple[int, ...], Array | list[str | bytes]]]
     return tuple([orjson.dumps(dict(zip(inputs, row, strict=True))).decode() for row in zip(*columns, strict=True)])
 
 
+def packed(
+    inputs: Mapping[str, tuple[tuple[int, ...], Array | list[str | bytes]]], forms: Sequence[TensorForm]
+) -> tuple[Input, ...]:
+    """Return one row of named tensors for each query.
+
+    Args:
+        inputs: shape and values by name; the first dimension counts rows.
+        forms: that are taken.
+
+    Raises:
+        RequestRefusedError: they have other names or forms, or not as many rows.
+    """
+    if inputs.keys() != {form.name for form in forms}:
+        taken = ", ".join([form.name for form in forms])
+        raise RequestRefusedError(400, f"the inputs {taken} are taken, not {', '.join(map(shown, inputs))}")
+    if len(counts := {shape[0] for shape, _ in inputs.values()}) != 1:
+        raise RequestRefusedError(400, "all inputs have the same number of rows")
+    count, arrays = few(counts.pop()), {}
+    for name, dtype, wanted in forms:
+        shape, found = inputs[name]
+        if isinstance(found, list):
+            raise RequestRefusedError(400, f"input {name}: numbers are taken, not {tensors.BYTES}")
+        tensors.check_form(shape[1:], dtype, wanted, f"input {name}")
+        arrays[name] = tensors.travelling(found).reshape(count, *wanted)
+    return tuple(rows_of(NamedTensors.named(arrays, (count,))))
+
+
 def columns(answers: Sequence[Value | None]) -> dict[str, OutputColumn]:
-    """Return the members of answers as outputs; empty = an answer is no JSON object, or they are not all alike."""
+    """Return the tensors of answers, or the members of JSON objects, as outputs; empty = they are not all alike."""
+    known = next((answer for answer in answers if isinstance(answer, NamedTensors)), None)
+    if known is not None:
+        return _stacked(answers, known.dtype)
     found = [dict(_record(answer)) for answer in answers]
     if not found or any(one.keys() != found[0].keys() for one in found):
         return {}
     told = {name: _column([one[name] for one in found]) for name in found[0]}
     return {name: one for name, one in told.items() if one is not None}
+
+
+def _stacked(answers: Sequence[Value | None], dtype: tuple[TensorForm, ...]) -> dict[str, OutputColumn]:
+    """Return each tensor of all rows; where there is no answer it is NaN, or 0 of whole numbers."""
+    blank = np.zeros((), element(dtype))
+    for name, kind, _ in dtype:
+        blank[name] = math.nan if kind.startswith("float") else 0
+    if any(
+        answer is not None and (not isinstance(answer, NamedTensors) or answer.dtype != dtype) for answer in answers
+    ):
+        return {}
+    parts = [answer.numpy() if isinstance(answer, NamedTensors) else blank for answer in answers]
+    records = np.stack(parts)
+    return {
+        name: OutputColumn(tensors.NAMES[kind], records[name].shape, records[name].copy().ravel())
+        for name, kind, _ in dtype
+    }
 
 
 def _nested(name: str, shape: tuple[int, ...], found: Array | list[str | bytes]) -> list[Any]:

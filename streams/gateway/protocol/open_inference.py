@@ -1,7 +1,8 @@
 """Open Inference v2 (Triton, KServe, MLServer): `infer` with JSON and binary tensors.
 
-A request has one tensor with a row a query, under any name, and beside it, where wanted, `features` (a row of numbers a
-query) and, for one query, `candidates`. Several tensors of one value a row are the columns of a table.
+A request has one tensor with a row a query, under any name, or those that the models' signature names. Beside it may be
+`features` (a row of numbers a query) and, for one query, `candidates`. Several tensors of one value a row are the
+columns of a table.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import numpy as np
 
 from schemas.errors import SchemaError
 from schemas.inputs import as_candidates, as_features, row_text
+from schemas.records import NamedTensors
 from streams.gateway.protocol import answers, named, tensors
 from streams.gateway.protocol.values import (
     HttpQuestion,
@@ -93,7 +95,8 @@ def render(
     answers.check(predictions)
     members = named.columns([prediction.answer for prediction in predictions])
     if isinstance(wanted, bool):
-        wanted = dict.fromkeys((*members, *answers.OUTPUTS), wanted)
+        is_named = any(isinstance(prediction.answer, NamedTensors) for prediction in predictions)
+        wanted = dict.fromkeys((*members, *answers.OUTPUTS[is_named:]), wanted)  # as one answer they are JSON
     told, raw = [], []
     for output, is_binary in wanted.items():
         datatype, shape, values = members.get(output) or _column(output, predictions)
@@ -131,9 +134,10 @@ def _wanted(given: Mapping[str, Any], more: Mapping[str, Any], takes: InputForm 
     for one in outputs:
         parameters = one.get("parameters") or {}
         is_binary = parameters.get("binary_data", otherwise) if isinstance(parameters, dict) else otherwise
-        name, is_record = text(one, "name") or "", takes is None or takes.dtype is None
-        if not is_record and name.lower() not in answers.OUTPUTS:
-            raise RequestRefusedError(400, f"no output {shown(name)}: there are {', '.join(answers.OUTPUTS)}")
+        name, is_record = text(one, "name") or "", takes is None or (takes.dtype is None and not takes.outputs)
+        known = (*([form.name for form in takes.outputs] if takes else ()), *answers.OUTPUTS)
+        if not is_record and name not in known and name.lower() not in known:
+            raise RequestRefusedError(400, f"no output {shown(name)}: there are {', '.join(known)}")
         found[name] = is_binary is True
     return found
 
@@ -170,6 +174,8 @@ def _inputs(given: Mapping[str, Any], raw: bytes) -> dict[str, tuple[tuple[int, 
 def _rows(
     inputs: Mapping[str, tuple[tuple[int, ...], Array | list[str | bytes]]], takes: InputForm | None
 ) -> tuple[Input, ...]:
+    if takes is not None and takes.inputs:
+        return named.packed(inputs, takes.inputs)
     if (takes is None or takes.dtype is None) and any(_is_record(*one, len(inputs)) for one in inputs.values()):
         return named.rows(inputs)
     if len(inputs) > 1:

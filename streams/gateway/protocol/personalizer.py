@@ -1,7 +1,9 @@
 """Azure AI Personalizer's `rank` and `reward`, for clients that change nothing but their address.
 
 Actions are an application's models (`thompson`, `exp3`, `linucb`, ...), by name, or the candidates of a policy that
-ranks (`ridge`, `two_speed`). Features of the context are hashed into as many numbers as the policy takes.
+ranks (`ridge`, `two_speed`). Features of the context are hashed into as many numbers as the policy takes; for `ridge`
+each action with its features, and each of these with each one of the context, too: else a context would raise or lower
+all actions alike.
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ import numpy as np
 
 from schemas.errors import SchemaError
 from schemas.inputs import MAX_CANDIDATES, as_candidates, as_features
-from schemas.records import Feedback, Tensor
+from schemas.records import Feedback, Tensor, dense_of, element
+from streams.gateway.protocol import answers
 from streams.gateway.protocol.values import (
     HttpQuestion,
     HttpReply,
@@ -30,11 +33,15 @@ from streams.gateway.protocol.values import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from numpy.typing import NDArray
+
     from schemas.records import Input, Prediction
     from streams.gateway.protocol.values import HttpRequest, InputForm
 
 _MOST_FEATURES: Final = 4_096  # of a context or an action
 _LONGEST_NAME: Final = 1_024  # with those of the objects around it
+_MOST_PAIRS: Final = 1 << 17  # of features of the context and of actions, in one request
+_SPREAD: Final = 2_654_435_761  # Knuth's: what a place is multiplied with, so that pairs do not fall together
 
 
 class RankingLoop(NamedTuple):
@@ -43,6 +50,14 @@ class RankingLoop(NamedTuple):
     arms: tuple[str, ...]  # its models
     width: int = 0  # numbers that its policy takes; 0 = none
     ranks: str = ""  # "" = it chooses among its models; ids, or rows of features, of candidates
+    is_regression: bool = False  # whether it learns what the reward is, and not what it cost
+
+
+class _HashedTerms(NamedTuple):
+    """Features by the places of their names."""
+
+    places: NDArray[np.int64]
+    values: NDArray[np.float64]
 
 
 def parse(request: HttpRequest, loop: RankingLoop, new_id: str) -> ParsedRequest:
@@ -92,8 +107,8 @@ def render(name: str, actions: tuple[str, ...], left: tuple[str, ...], predictio
     return HttpReply(dumped(body), 201)
 
 
-def reward(event: str, body: bytes, now_us: int) -> ParsedFeedback:
-    """Return the feedback of a `reward` request.
+def reward(event: str, body: bytes, now_us: int, *, is_label: bool = False) -> ParsedFeedback:
+    """Return the feedback of a `reward` request; with its value as the label where a policy learns that.
 
     Raises:
         RequestRefusedError: its value is no number from 0 to 1.
@@ -101,7 +116,8 @@ def reward(event: str, body: bytes, now_us: int) -> ParsedFeedback:
     value = number(document(body), "value")
     if value is None or not 0 <= value <= 1:
         raise RequestRefusedError(400, "value is a number from 0 to 1")
-    return ParsedFeedback(((Feedback(event, None, 1.0 - value, now_us), None),), HttpReply(b"", 204))
+    feedback = Feedback(event, float(value) if is_label else None, 1.0 - value, now_us)
+    return ParsedFeedback(((feedback, None),), HttpReply(b"", 204))
 
 
 def hashed(given: object, width: int) -> tuple[float, ...]:
@@ -110,15 +126,45 @@ def hashed(given: object, width: int) -> tuple[float, ...]:
     Raises:
         RequestRefusedError: they are too many.
     """
-    found = [0.0] * width
-    if not width:
-        return ()
+    return tuple(_summed([_terms(given)], width).tolist())
+
+
+def _terms(given: object) -> _HashedTerms:
+    found: list[tuple[int, float]] = []
     for name, value in _leaves(given):
         if isinstance(value, str):
-            found[crc32(f"{name}={value}".encode()) % width] += 1.0
+            found.append((crc32(f"{name}={value}".encode()), 1.0))
         elif isinstance(value, int | float):  # true is 1
-            found[crc32(name.encode()) % width] += float(value)
-    return tuple(found)
+            found.append((crc32(name.encode()), float(value)))
+    places, values = zip(*found, strict=True) if found else ((), ())
+    return _HashedTerms(np.array(places, np.int64), np.array(values, np.float64))
+
+
+def _summed(terms: Sequence[_HashedTerms], width: int) -> NDArray[np.float64]:
+    if not width:
+        return np.zeros(0)
+    places = np.concatenate([each.places for each in terms]) % width
+    return np.asarray(np.bincount(places, np.concatenate([each.values for each in terms]), width), np.float64)
+
+
+def _pairs(context: _HashedTerms, action: _HashedTerms) -> _HashedTerms:
+    places = (context.places[:, None] * _SPREAD ^ action.places) & 0x7FFF_FFFF
+    return _HashedTerms(places.ravel(), np.outer(context.values, action.values).ravel())
+
+
+def _rows(given: object, actions: dict[str, object], left: list[str], width: int) -> NDArray[np.float64]:
+    """Return a row of features for each action that is left.
+
+    Raises:
+        RequestRefusedError: there are too many features.
+    """
+    context = _terms(given)
+    each = [_terms([{"id": name}, actions[name]]) for name in left]
+    if context.places.size * sum([action.places.size for action in each]) > _MOST_PAIRS:
+        raise RequestRefusedError(
+            400, f"more than {_MOST_PAIRS:,} pairs of a feature of the context and one of an action: send fewer"
+        )
+    return np.array([_summed([context, action, _pairs(context, action)], width) for action in each])
 
 
 def _leaves(given: object) -> Iterator[tuple[str, object]]:
@@ -147,10 +193,10 @@ def _input(takes: InputForm | None, features: tuple[float, ...]) -> Input:
         return Tensor.of(np.array(features, np.float64))
     if takes.dtype is None:
         return ""
-    row = np.zeros(takes.shape, takes.dtype)
-    if row.size == len(features):
+    row = np.zeros(takes.shape, element(takes.dtype))
+    if row.size == len(features) and not takes.inputs:
         row.flat[:] = features
-    return Tensor.of(row)
+    return dense_of(row)
 
 
 def _actions(given: dict[str, Any]) -> dict[str, object]:
@@ -180,8 +226,7 @@ def _candidates(
     try:
         if loop.ranks == "ids":
             return as_candidates(left)
-        context = np.array(hashed(given.get("contextFeatures"), loop.width))
-        return as_candidates(np.array([context + hashed(actions[name], loop.width) for name in left]))
+        return as_candidates(_rows(given.get("contextFeatures"), actions, left, loop.width))
     except (SchemaError, TypeError) as error:
         raise RequestRefusedError(400, str(error)) from error
 
@@ -195,9 +240,8 @@ def _ranked(prediction: Prediction, left: tuple[str, ...]) -> list[tuple[str, fl
         return [(left[place], first[place]) for place in order]
     if decision is None or not decision.chosen:
         reason = prediction.message or prediction.reason or "nothing was decided"
-        raise RequestRefusedError(
-            503 if prediction.reason in {"overloaded", "over_limit"} else 504, f"no ranking: {reason}", 1
-        )
+        status = answers.status_of(prediction)
+        raise RequestRefusedError(status, f"no ranking: {reason}", answers.RETRY_S if status == 503 else 0)
     shares = dict(zip(decision.arms, decision.propensities, strict=True))
     best = decision.arms[decision.chosen[0]]
     rest = sorted((name for name in left if name != best), key=lambda name: -shares.get(name, 0.0))

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from schemas.errors import SchemaError
-from schemas.inputs import as_input, row_text
+from schemas.inputs import NUMBERS, as_input, kinds, named_tensors, row_text
 from streams.gateway.protocol import tensors
-from streams.gateway.protocol.values import NUMBERS, RequestRefusedError, few, few_named, kinds
+from streams.gateway.protocol.values import RequestRefusedError, few, few_named
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -47,6 +47,8 @@ def of_columns(names: Sequence[str], rows: Sequence[Sequence[Any]], takes: Input
         RequestRefusedError: there are none or too many, or names that all rows repeat take too much.
     """
     few_named(len(rows), names)
+    if takes is not None and takes.inputs:
+        return of_list([dict(zip(names, row, strict=True)) for row in rows], takes, "data")
     if takes is not None and takes.dtype is not None:
         return of_list([list(row) for row in rows], takes, "data")
     return tuple([_named(dict(zip(names, row, strict=True)), f"data[{at}]") for at, row in enumerate(rows)])
@@ -66,7 +68,7 @@ def _numbers(rows: list[Any]) -> np.ndarray[Any, Any] | None:
 
 
 def _row(row: object, takes: InputForm | None, what: str) -> Input:
-    if isinstance(row, dict):
+    if isinstance(row, dict) and not (takes is not None and takes.inputs):
         if row.keys() == {"b64"}:
             return _decoded(row["b64"], what)
         if len(row) == 1 and (takes is None or takes.dtype is not None):  # a named tensor
@@ -77,10 +79,10 @@ def _row(row: object, takes: InputForm | None, what: str) -> Input:
             return _named(row, what)
     if row is None:
         raise RequestRefusedError(400, f"{what} is null")
-    if isinstance(row, list) and not kinds(row) <= NUMBERS:
-        raise RequestRefusedError(400, f"{what} is a list of more than numbers; give a mapping of columns, or a text")
+    if isinstance(row, list | dict) and not kinds([*row.values()] if isinstance(row, dict) else row) <= NUMBERS:
+        raise RequestRefusedError(400, f"{what} holds more than numbers; give a mapping of columns, or a text")
     try:
-        return as_input(row)  # type: ignore[arg-type] # raises TypeError for what is no row
+        return named_tensors(row) if isinstance(row, dict) else as_input(row)  # type: ignore[arg-type] # raises TypeError for what is no row
     except (TypeError, ValueError, OverflowError) as error:
         raise RequestRefusedError(400, f"{what}: {error}") from error
 

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from schemas.inputs import as_label
+from schemas.inputs import NUMBERS, as_label, kinds
 from schemas.records import Feedback
 from streams.gateway.protocol.values import (
-    NUMBERS,
     HttpReply,
     ParsedFeedback,
     RequestRefusedError,
     document,
     dumped,
     few,
-    kinds,
     number,
     text,
 )

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
+from schemas.inputs import NUMBERS, kinds
 from schemas.records import Tensor
-from streams.gateway.protocol.values import NUMBERS, RequestRefusedError, few, kinds, shown
+from streams.gateway.protocol.values import RequestRefusedError, few, shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -109,9 +110,12 @@ def rows_of(name: str, found: Array | list[str | bytes], shape: tuple[int, ...])
         if len(found) != count:
             raise RequestRefusedError(400, f"input {name}: a row has one text; name columns as inputs of their own")
         return tuple(found)
-    if found.dtype == _DTYPES["FP16"]:
-        found = found.astype(np.float32)  # halves do not travel
-    return split(found)
+    return split(travelling(found))
+
+
+def travelling(found: Array) -> Array:
+    """Return an array of a type that travels: halves do not."""
+    return found.astype(np.float32) if found.dtype == _DTYPES["FP16"] else found
 
 
 def split(array: Array) -> tuple[Tensor, ...]:
@@ -127,18 +131,21 @@ def check(rows: Sequence[Input], takes: InputForm | None, what: str) -> None:
     Raises:
         RequestRefusedError: one has another form.
     """
-    if takes is None or takes.dtype is None:
+    if takes is None or not isinstance(takes.dtype, str):
         return
-    wanted = _form(takes.shape)
     for shape in {row.shape for row in rows if isinstance(row, Tensor)}:
-        if _form(shape) != wanted:
-            taken = f"{NAMES[takes.dtype]}{[-1, *takes.shape]}"
-            raise RequestRefusedError(400, f"{what}: {taken} is taken, with a row a query; a row is {list(shape)}")
+        check_form(shape, takes.dtype, takes.shape, what)
 
 
-def _form(shape: tuple[int, ...]) -> list[int]:
-    """Return a shape without dimensions of 1: they change neither the numbers nor their order."""
-    return [size for size in shape if size != 1]
+def check_form(shape: tuple[int, ...], dtype: str, wanted: tuple[int, ...], what: str) -> None:
+    """Return if a row has a shape, but for dimensions of 1: they change neither the numbers nor their order.
+
+    Raises:
+        RequestRefusedError: it has another one.
+    """
+    if [size for size in shape if size != 1] != [size for size in wanted if size != 1]:
+        taken = f"{NAMES[dtype]}{[-1, *wanted]}"
+        raise RequestRefusedError(400, f"{what}: {taken} is taken, with a row a query; a row is {list(shape)}")
 
 
 def to_bytes(datatype: str, values: Sequence[Any] | NDArray[np.generic]) -> bytes:

@@ -6,12 +6,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import orjson
 
-from schemas.records import Tensor
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from schemas.records import Feedback, Input, Prediction
+    from schemas.records import Element, Feedback, Input, Prediction, Tensor, TensorForm
 
 JSON: Final = b"application/json"
 # Rows of one request: they are asked together, and a larger file belongs to `skysail score`.
@@ -25,8 +23,6 @@ _ROW_BYTES: Final = 2_000
 _COPIES: Final = (
     8  # of an id: in the query and its record, in batches, as key, in the answer's record, and in the reply
 )
-_MOST_LEVELS: Final = 16  # of lists in lists; arrays have no more
-NUMBERS: Final = frozenset({int, float, bool})
 Headers: TypeAlias = "tuple[tuple[bytes, bytes], ...]"
 
 
@@ -49,8 +45,14 @@ class RequestRefusedError(Exception):
 class InputForm(NamedTuple):
     """What an application is known to take."""
 
-    dtype: str | None  # of a row's numbers; None = texts, bytes or columns
+    dtype: Element | None  # of a row's numbers; None = texts, bytes or columns
     shape: tuple[int, ...] = ()
+    outputs: tuple[TensorForm, ...] = ()  # the tensors of its answers, where they have names
+
+    @property
+    def inputs(self) -> tuple[TensorForm, ...]:
+        """The tensors of a row, where they have names."""
+        return self.dtype if isinstance(self.dtype, tuple) else ()
 
 
 class HttpRequest(NamedTuple):
@@ -195,27 +197,9 @@ def shown(value: object) -> str:
     return repr(value[:40]) if isinstance(value, str) else repr(value)
 
 
-def kinds(data: list[Any]) -> set[type]:
-    """Return the types of what lists in lists hold; `list` is among them where these are deeper than arrays.
-
-    numpy makes of texts an array in which all are as long as the longest: nobody asks it before this.
-
-    Examples:
-        >>> kinds([[1, 2], [3, 4]]), kinds([])
-        ({<class 'int'>}, set())
-    """
-    found = set(map(type, data))
-    for _ in range(_MOST_LEVELS):
-        if list not in found:
-            break
-        data = [leaf for one in data if type(one) is list for leaf in one]
-        found = (found - {list}) | set(map(type, data))
-    return found
-
-
 def weight(ask: HttpQuestion) -> int:
     """Return how many bytes a question and its answers take while it waits, about."""
-    data = sum([len(row.data) if isinstance(row, Tensor) else len(row) for row in ask.rows])
+    data = sum([len(row) if isinstance(row, str | bytes) else len(row.data) for row in ask.rows])
     texts = len(ask.id) + len(ask.context or "")
     each = _ROW_BYTES + _COPIES * texts + (32 * len(ask.features[0]) if ask.features else 0)
     return 2 * data + each * len(ask.rows)

@@ -7,7 +7,7 @@ from itertools import islice, takewhile
 from typing import TYPE_CHECKING, TypeAlias
 
 from policies.errors import LossError
-from schemas.records import ModelOutput, Outcome, Tensor, VersionLoss, outputs_of
+from schemas.records import DENSE, ModelOutput, Outcome, VersionLoss, outputs_of
 from streams.operators.ids import SECOND_US
 from streams.operators.join.observation import NO_ANSWER_LOSS
 from streams.operators.late_outputs import SideOutput
@@ -127,7 +127,7 @@ class Shadows:
 def _size(output: ModelOutput) -> int:
     values = (output.answer, output.scores)
     return _OUTPUT_BYTES + sum(
-        [len(each.data) if isinstance(each, Tensor) else len(each) if isinstance(each, str) else 0 for each in values]
+        [len(each.data) if isinstance(each, DENSE) else len(each) if isinstance(each, str) else 0 for each in values]
     )
 
 

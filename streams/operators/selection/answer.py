@@ -19,7 +19,7 @@ from policies.contract import OwnAnswer, Reading, chooses_among, is_choosing, ra
 from policies.draw import uniform
 from policies.errors import PolicyError
 from schemas import topics
-from schemas.records import ModelOutput, Outcome, Prediction, Ranked, Status, Tensor
+from schemas.records import ModelOutput, NamedTensors, Outcome, Prediction, Ranked, Status, Tensor
 from streams.operators.configuration import RUNNING_MEAN
 from streams.operators.selection.dispatch import version_asked
 
@@ -58,7 +58,7 @@ _REASONS = (
 
 
 class _AnswerMean:
-    """Of one model's outputs: the mean of numbers or scores, the most frequent label."""
+    """Of one model's outputs: the mean of numbers or scores, the most frequent label; nothing of named tensors."""
 
     __slots__ = ("_count", "_labels", "_mean")
 
@@ -68,6 +68,8 @@ class _AnswerMean:
         self._count = 0
 
     def add(self, answer: Value) -> None:
+        if isinstance(answer, NamedTensors):
+            return
         if isinstance(answer, int | str):
             self._add_label(answer)
             return

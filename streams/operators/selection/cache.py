@@ -26,13 +26,13 @@ from sys import getsizeof
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from policies.draw import version
-from schemas.records import ModelOutput, Outcome, Tensor
+from schemas.records import DENSE, ModelOutput, NamedTensors, Outcome, Tensor, dense
 from streams.operators.statistics import render
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Mapping, Sequence
 
-    from schemas.records import Input, Model, ModelPredictions
+    from schemas.records import Element, Input, Model, ModelPredictions
     from streams.operators.selection.pending import Pending
 
 # Memory of an entry beside its input and scores: 271 bytes (measured at 80,000 entries, CPython 3.11), more just after
@@ -43,10 +43,11 @@ ENTRY_BYTES = 384
 # version is not the serving one: the record has no other digests.
 _Source: TypeAlias = tuple[str, str, str]
 # A model's version; element type or kind, shape and bytes of the input.
-_Key: TypeAlias = tuple[_Source, str, tuple[int, ...], bytes]
+_Key: TypeAlias = "tuple[_Source, Element, tuple[int, ...], bytes]"
 # Due time of the output (us), reply partition and id of the query that was sent for it.
 _Awaited: TypeAlias = tuple[int, int, str]
 _TEXT, _RAW = "text", "raw"  # no element type is called so
+_LARGE = frozenset({str, NamedTensors})  # answers that take memory beyond a number
 
 
 class Orphan(NamedTuple):
@@ -276,7 +277,7 @@ class PredictionCache:
         if self._late:
             self._expect_none(key, self._entries[key])
         self._entries[key] = output
-        if output.scores is not None or type(output.answer) is str:
+        if output.scores is not None or type(output.answer) in _LARGE:
             self._bytes += _output_bytes(output)
             self._shrink()
 
@@ -322,7 +323,8 @@ def _wants(query: Pending, key: _Key) -> bool:
 
 
 def _key(source: _Source, given: Input | None) -> _Key:
-    """Return the key of a text or bytes."""
+    if isinstance(given, DENSE):
+        return source, given.dtype, given.shape, given.data
     if isinstance(given, str):
         return source, _TEXT, (), given.encode()
     assert isinstance(given, bytes)
@@ -333,10 +335,13 @@ def _input(key: _Key) -> Input:
     _, kind, shape, data = key
     if kind == _TEXT:
         return data.decode()
-    return data if kind == _RAW else Tensor(kind, shape, data)
+    return data if kind == _RAW else dense(kind, shape, data)
 
 
 def _output_bytes(output: ModelOutput) -> int:
     """Return the memory of an output beyond a number (bytes)."""
     scores = len(output.scores.data) if output.scores is not None else 0
-    return scores + (getsizeof(output.answer) if type(output.answer) is str else 0)
+    answer = output.answer
+    return scores + (
+        len(answer.data) if isinstance(answer, NamedTensors) else getsizeof(answer) if type(answer) is str else 0
+    )

@@ -22,7 +22,7 @@ from policies import draw
 from policies.draw import uniform
 from schemas import topics
 from schemas.errors import SchemaError
-from schemas.records import ModelQueries, Tensor
+from schemas.records import DENSE, ModelQueries, dense
 from streams.operators.contract import Emit
 from streams.operators.selection.pending import size
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from schemas.codec import Codec
-    from schemas.records import Application, Decision, Input, Model
+    from schemas.records import Application, Decision, Element, Input, Model, NamedTensors, Tensor
     from streams.operators.contract import Effects
     from streams.operators.selection.pending import Pending
 
@@ -44,8 +44,8 @@ _NONE: Mapping[str, str] = MappingProxyType({})
 RECORD_BYTES = 131_072
 ROW_BYTES = 64  # of a row beside its input: id and due time
 ITS_TURN = -1  # the place of rows that go to the partition whose turn it is
-# Rows of one form can be stacked: dtype and shape of a tensor; None = text and byte strings.
-_Form: TypeAlias = tuple[str, tuple[int, ...]] | None
+# Rows of one form can be stacked: dtype and shape of tensors; None = text and byte strings.
+_Form: TypeAlias = "tuple[Element, tuple[int, ...]] | None"
 
 
 class Row(NamedTuple):
@@ -248,7 +248,7 @@ class Dispatcher:
         for row in rows:
             query, given = row.query, row.input
             self._is_ranked |= query.priority != 0
-            form = (given.dtype, given.shape) if isinstance(given, Tensor) else None
+            form = (given.dtype, given.shape) if isinstance(given, DENSE) else None
             group = _RowGroup(asked, query.partition, form, _version(query.version, model, versions), place, step)
             self._groups.setdefault(group, []).append(row)
 
@@ -299,9 +299,9 @@ class Dispatcher:
         return turn % (topics.MODEL_PARTITIONS if model is None else model.partitions)
 
 
-def _stacked(form: _Form, inputs: Sequence[Input]) -> Tensor | tuple[str | bytes, ...]:
+def _stacked(form: _Form, inputs: Sequence[Input]) -> Tensor | NamedTensors | tuple[str | bytes, ...]:
     """Put inputs of one form into one column."""
     if form is None:
         return tuple(inputs)  # type: ignore[arg-type] # only tensors have a form
     dtype, shape = form
-    return Tensor(dtype, (len(inputs), *shape), b"".join([row.data for row in inputs]))  # type: ignore[union-attr]
+    return dense(dtype, (len(inputs), *shape), b"".join([row.data for row in inputs]))  # type: ignore[union-attr]

@@ -21,7 +21,7 @@ from sys import maxsize
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from schemas.records import Outcome, Tensor
+from schemas.records import DENSE, Outcome, Tensor
 from streams.operators.ids import RecentIds
 from streams.operators.statistics import MOST_EXPIRED, SENT_AGO, render
 
@@ -413,7 +413,7 @@ class Pending:
 
 def size(given: Input | tuple[str | bytes, ...] | None) -> int:
     """Return how large an input, or a column of them, is."""
-    if isinstance(given, Tensor):
+    if isinstance(given, DENSE):
         return len(given.data)
     return sum(map(len, given)) if isinstance(given, tuple) else len(given or b"")
 

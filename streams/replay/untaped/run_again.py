@@ -17,7 +17,7 @@ from schemas import topics
 from schemas.errors import DecodeError
 from schemas.framing import peek_id
 from schemas.inputs import asked_about
-from schemas.records import ModelOutput, Outcome, Prediction, Query, Tensor, is_ranked
+from schemas.records import ModelOutput, Outcome, Prediction, Query, Tensor, dense_of, is_ranked, values_of
 from streams.replay.report import MODELS
 
 if TYPE_CHECKING:
@@ -124,7 +124,8 @@ class RunAgain:
 
 def outputs_of_run(model: str, version: str, predicted: Predicted) -> Iterator[ModelOutput]:
     """Yield the output of each row that a model has answered."""
-    answers = predicted.answers if isinstance(predicted.answers, tuple) else predicted.answers.tolist()
+    column = predicted.answers if isinstance(predicted.answers, tuple) else dense_of(predicted.answers)
+    answers = values_of(column)
     for row, (outcome, answer) in enumerate(zip(predicted.outcomes, answers, strict=True)):
         is_ok = outcome is Outcome.OK
         scores = Tensor.of(predicted.scores[row]) if is_ok and predicted.scores is not None else None

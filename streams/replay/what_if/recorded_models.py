@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from schemas.records import ModelOutput, Outcome, Tensor
+from schemas.records import DENSE, ModelOutput, NamedTensors, Outcome, Tensor, element
 from streams.operators.contract import Predicted
 from streams.replay.untaped.run_again import outputs_of_run
 from streams.testing import ModelBehaviour
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from schemas.records import Input, ModelPredictions, Prediction, Value
+    from schemas.records import Element, Input, ModelPredictions, Prediction, Value
     from streams.operators.contract import Predict
 
 NOT_RECORDED: Final = "the trace does not say what this model answers to this input"
@@ -38,14 +38,14 @@ _KEY_BYTES: Final = 16  # of a digest: among 10^9 inputs no two are taken for on
 
 def key_of(given: Input) -> bytes:
     """Return a digest of an input; a million inputs themselves would take too much memory."""
-    if isinstance(given, Tensor):
+    if isinstance(given, DENSE):
         return blake2b(given.data, digest_size=_KEY_BYTES, person=_form(given.dtype, given.shape)).digest()
     data, form = (given.encode(), b"text") if isinstance(given, str) else (given, b"bytes")
     return blake2b(data, digest_size=_KEY_BYTES, person=form).digest()
 
 
 @lru_cache(256)
-def _form(dtype: str, shape: tuple[int, ...]) -> bytes:
+def _form(dtype: Element, shape: tuple[int, ...]) -> bytes:
     return blake2b(f"{dtype}{shape}".encode(), digest_size=_KEY_BYTES).digest()
 
 
@@ -142,6 +142,10 @@ def _predicted(found: Sequence[ModelOutput | None]) -> Predicted:
 def _column(answers: Sequence[Value | None]) -> tuple[str, ...] | NDArray[np.generic]:
     if any(isinstance(answer, str) for answer in answers):
         return tuple(map(str, answers))
+    named = next((answer for answer in answers if isinstance(answer, NamedTensors)), None)
+    if named is not None:
+        blank = np.zeros((), element(named.dtype))
+        return np.stack([each.numpy() if isinstance(each, NamedTensors) else blank for each in answers])
     return np.array(answers)
 
 

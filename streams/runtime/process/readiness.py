@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 # A role reports each second, by the loop that does all its work.
 SILENT_S: Final = 15.0
 _WAITS: Final = "waits_for{what="
-_NO_STORE: Final = "reaches no store: Redis does not answer; see `skysail doctor`"
+_NO_STORE: Final = "reaches no store of policy states (Redis, a file); see `skysail doctor`"
 # What a role may wait for, by the label of the gauge `waits_for`.
 WAITS_FOR: Final = {
     "models": "waits for its models to be loaded",

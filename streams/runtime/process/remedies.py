@@ -37,7 +37,7 @@ REMEDIES: Final = {
     "refused_total": "if it rises: start more workers of the model, `skysail run --role worker`",
     "resident_bytes": "if it grows without end, what takes it is in figures that end in _bytes",
     "rows_total": "with outcome failed or expired: `skysail model show NAME`",
-    "store_away": "1: start Redis, or see whether this machine reaches it, `skysail doctor`",
+    "store_away": "1: start Redis, or see whether this machine reaches it (or the file): `skysail doctor`",
     "store_blocked_partitions": "above 0: a policy state cannot be read, the learner's log names it",
     "store_failures_total": "if it rises: Redis is away or slow, `skysail doctor`",
     "telemetry_dropped_total": "if it rises: lower telemetry.rate, or see whether the collector takes what comes",

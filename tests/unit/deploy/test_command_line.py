@@ -109,7 +109,7 @@ def test_every_command_of_a_group_explains_itself_with_examples_of_its_own() -> 
         (("load", "run", "loop", "--short"), "peers"),
         (("load", "run", "peers", "--only", "triton"), "has no part triton"),
         (("load", "run", "loop", "--arrivals", "uniform"), "poisson, constant or trace:FILE"),
-        (("feedback", "q1", "--label", '{"a": 1}'), "label:"),
+        (("feedback", "q1", "--label", '{"a": null}'), "label.a:"),
         (("model", "package", "nothing", "p", "--name", "m", "--sample", "[[1]]"), "neither a file nor a function"),
         (("model", "package", "nets:make", "p", "--name", "m", "--sample", "[[1"), "neither a readable .npy"),
         (("demo", "--broker", "nonsense"), "apache, embedded, HOST:PORT"),
@@ -338,8 +338,14 @@ def test_a_pickle_that_holds_no_estimator_is_refused(
     assert str(path) in capsys.readouterr().err
 
 
-def test_samples_are_rows_of_numbers_or_texts() -> None:
-    """Numbers are float32 unless they say otherwise."""
+def test_samples_are_rows_of_numbers_or_texts(tmp_path: Path) -> None:
+    """Numbers are float32 unless they say otherwise; tensors by name are records with a field for each."""
+    np.savez(tmp_path / "rows.npz", left=np.ones((2, 3)), right=np.arange(2, dtype=np.int8))
+    for text in (str(tmp_path / "rows.npz"), '{"left": [[1, 1, 1], [1, 1, 1]], "right": [0, 1]}'):
+        found: Any = sample(text)
+        assert found.shape == (2,)
+        assert found["left"].tolist() == [[1, 1, 1]] * 2
+        assert found["right"].tolist() == [0, 1]
     assert sample("[[1, 2]]").dtype == np.float32
     assert sample('{"values": [[1, 2]], "dtype": "uint8"}').dtype == np.uint8
     assert sample('["a", "b"]') == ["a", "b"]

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
+import sys
+import threading
 import tomllib
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +28,8 @@ SERVICES: dict[str, dict[str, Any]] = yaml.safe_load((ROOT / "deploy/compose.yam
 ]
 WORKERS = [name for name in SERVICES if name.startswith("worker-")]
 RUNNING = [*(role for role in ROLES if role != "worker"), *WORKERS]
-OURS = sorted(SERVICES.keys() - {"kafka", "redis"})
+MONITORING = ROOT / "deploy" / "monitoring"
+OURS = sorted(SERVICES.keys() - {"kafka", "redis", "prometheus", "grafana"})
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
 
@@ -142,3 +148,80 @@ def test_redis_wants_the_password_that_the_roles_say() -> None:
     assert password.startswith("${REDIS_PASSWORD:?")
     assert SERVICES["redis"]["environment"]["REDISCLI_AUTH"] == password
     assert '--requirepass "$$REDISCLI_AUTH"' in SERVICES["redis"]["command"][-1]
+
+
+@pytest.mark.parametrize(("file", "command"), [("rules.yaml", "rules"), ("dashboard.json", "dashboard")])
+def test_prometheus_and_grafana_are_given_what_the_command_prints(file: str, command: str) -> None:
+    """Who changes a panel or a rule writes it again."""
+    printed = CliRunner().invoke(skysail, ["metrics", command]).output
+    written = (MONITORING / file).read_text(encoding="utf-8")
+    assert written == printed, f"run: skysail metrics {command} > deploy/monitoring/{file}"
+
+
+def test_prometheus_scrapes_every_role_where_it_listens() -> None:
+    """By the names of the services, in the job that the rules look for."""
+    (job,) = yaml.safe_load((MONITORING / "prometheus.yaml").read_text(encoding="utf-8"))["scrape_configs"]
+    (found,) = job["dns_sd_configs"]
+    assert job["job_name"] == "skysail"
+    assert set(found["names"]) == set(RUNNING)
+    for name in RUNNING:
+        settings = load(environment=SERVICES[name]["environment"])
+        assert (settings.metrics.host, settings.metrics.port) == ("0.0.0.0", found["port"])
+
+
+def test_every_file_that_is_mounted_is_there() -> None:
+    """Docker would make a folder of its name; and Grafana asks the Prometheus of this file."""
+    for name in ("prometheus", "grafana"):
+        sources = [volume.split(":") for volume in SERVICES[name]["volumes"] if volume.startswith("./")]
+        assert sources
+        for source, _, how in sources:
+            assert (ROOT / "deploy" / source).is_file()
+            assert how == "ro"
+    (source,) = yaml.safe_load((MONITORING / "grafana.yaml").read_text(encoding="utf-8"))["datasources"]
+    assert source["url"] == "http://prometheus:9090"
+    (provider,) = yaml.safe_load((MONITORING / "dashboards.yaml").read_text(encoding="utf-8"))["providers"]
+    folder = provider["options"]["path"]
+    targets = {volume.split(":")[1] for volume in SERVICES["grafana"]["volumes"]}
+    assert f"{folder}/skysail.json" in targets
+    assert SERVICES["grafana"]["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"] in targets
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "healthy"), [("/health", 200, True), ("/health", 503, False), ("/", 200, False)]
+)
+def test_the_image_asks_its_role_whether_it_lives(path: str, status: int, healthy: bool) -> None:
+    """Where it shows figures; anything but a 200 at this path is a fault."""
+
+    class Role(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status if self.path == path else 404)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            """Print nothing."""
+
+    with HTTPServer(("127.0.0.1", 0), Role) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        assert (asked(SKYSAIL_METRICS__PORT=str(server.server_address[1])) == 0) is healthy
+        server.shutdown()
+
+
+def test_a_command_without_figures_is_not_asked() -> None:
+    """Such as the setup, which ends by itself."""
+    assert asked() == 0
+
+
+def asked(**environment: str) -> int:
+    """Run the image's health check as Docker does; returns its exit code."""
+    (found,) = re.findall(r"^HEALTHCHECK .*? CMD (\[.*?\])$", DOCKERFILE.replace("\\\n", ""), re.MULTILINE)
+    _, *words = json.loads(found)
+    return subprocess.run([sys.executable, *words], env=environment, capture_output=True, check=False).returncode
+
+
+def test_the_image_is_small_and_starts_as_its_own_user() -> None:
+    """Two stages: what compiles stays behind. The chart's pods run as the same user."""
+    assert len(re.findall(r"^FROM python:\S+-slim", DOCKERFILE, re.MULTILINE)) == 2
+    assert "COPY --from=build /opt/skysail /opt/skysail" in DOCKERFILE
+    (uid,) = re.findall(r"useradd .*--uid (\d+)", DOCKERFILE)
+    helpers = (ROOT / "deploy/k8s/chart/templates/_helpers.tpl").read_text(encoding="utf-8")
+    assert set(re.findall(r"(?:runAsUser|runAsGroup|fsGroup): (\d+)", helpers)) == {uid}

@@ -9,7 +9,7 @@ import pytest
 
 from deploy.errors import UsageError
 from deploy.state.traffic_split import canaries, check_successor, ended, given, instead, without_canaries
-from schemas.records import Model
+from schemas.records import Model, TensorForm
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -64,7 +64,17 @@ def test_what_gives_another_kind_of_answer_cannot_share_queries() -> None:
         given(version("1"), version("1"), 0.1)
 
 
-@pytest.mark.parametrize("other", [{"shape": (2,)}, {"dtype": "int64"}, {"dtype": None}, {"output": "scores"}])
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"shape": (2,)},
+        {"dtype": "int64"},
+        {"dtype": None},
+        {"output": "scores"},
+        {"dtype": None, "inputs": (TensorForm("a", "float32", (64,)),)},
+        {"output": "tensors", "outputs": (TensorForm("a", "float32"),)},
+    ],
+)
 def test_what_takes_or_gives_something_else_does_not_succeed_unless_forced(other: dict[str, Any]) -> None:
     """What is asked now would be answered by default: the message says both, and what to do."""
     with pytest.raises(UsageError, match=r"digits.* 2 .*1, which serves.*another --name, or .* with --force"):

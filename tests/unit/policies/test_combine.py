@@ -7,7 +7,7 @@ import pytest
 
 from policies.combine import MEAN, MEDIAN, agrees, combine
 from policies.errors import PolicyError
-from schemas.records import Tensor
+from schemas.records import NamedTensors, Tensor
 
 
 def test_vote_goes_to_the_label_with_most_weight() -> None:
@@ -41,6 +41,16 @@ def test_a_lone_answer_is_passed_on_untouched() -> None:
     scores = Tensor.of(np.array([1, 2], np.int8))
     assert combine({}, {3: scores}) == (scores, 1.0)
     assert combine({0: 0.0}, {0: "a"}) == ("a", 1.0)
+
+
+@pytest.mark.parametrize("how", ["weighted_vote", MEAN, MEDIAN])
+def test_named_tensors_are_voted_on(how: str) -> None:
+    """Equal ones count together, and nothing is averaged."""
+    one, other = (NamedTensors.named({"a": np.array([number]), "b": np.zeros(2)}) for number in (1, 2))
+    answer, confidence = combine({0: 0.4, 1: 0.3, 2: 0.3}, {0: one, 1: other, 2: other}, how)
+    assert (answer, confidence) == (other, pytest.approx(0.6))
+    assert agrees(other, answer)
+    assert not agrees(one, answer)
 
 
 def test_numbers_are_averaged_by_weight() -> None:

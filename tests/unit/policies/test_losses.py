@@ -9,7 +9,7 @@ import pytest
 
 from policies.errors import LossError
 from policies.losses import loss
-from schemas.records import Tensor
+from schemas.records import NamedTensors, Tensor, Value
 
 PROBABILITIES = Tensor.of(np.array([0.2, 0.5, 0.3], np.float32))
 CLASSES = ("cat", "dog", "7")
@@ -119,3 +119,49 @@ def test_what_is_said_of_a_label_holds_neither_label_nor_answer(kind: str, answe
     except LossError as error:
         said = str(error)
     assert "4111" not in said
+
+
+SEVERAL = NamedTensors.named({"size": np.array([1.0, 2.0]), "kind": np.array(3)})
+
+
+def said(**label: object) -> NamedTensors:
+    """Make a label that names tensors."""
+    return NamedTensors.named({name: np.asarray(value) for name, value in label.items()})
+
+
+@pytest.mark.parametrize(
+    ("kind", "label", "expected"),
+    [
+        ("absolute", said(size=[1.0, 4.0]), 0.25),  # 0 and 2 apart, of a span of 4
+        ("squared", said(size=[1.0, 4.0]), 0.125),
+        ("absolute", said(size=[1.0, 99.0]), 0.5),  # a number costs 1 at most
+        ("absolute", said(size=[1.0, 4.0], kind=3), 0.125),
+        ("absolute", said(size=[[1.0], [2.0]]), 0.0),
+        ("zero_one", said(kind=3), 0.0),
+        ("zero_one", said(kind=4, size=[1.0, 2.0]), 0.5),
+        ("zero_one", said(size=[1.0, 2.5]), 1.0),
+        ("absolute", Tensor.of(np.array([1.0, 4.0])), 0.25),
+        ("given", 0.3, 0.3),
+    ],
+)
+def test_losses_of_several_tensors_are_those_that_the_label_names(kind: str, label: Value, expected: float) -> None:
+    """Their mean, of each the mean over its numbers; a label without names is about the first."""
+    assert loss(kind, SEVERAL, label, span=4.0) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("kind", "label", "message"),
+    [
+        ("absolute", said(weight=1), "'weight' is no finite tensor of the answer's form: size, kind"),
+        ("absolute", said(size=1), "'size' is no finite"),
+        ("absolute", said(kind=math.nan), "'kind' is no finite"),
+        ("absolute", 3, "'size' is no finite"),
+        ("zero_one", "a", "the label is a text, not a finite number"),
+        ("absolute", None, "the label is nothing"),
+        ("log", said(kind=3), "needs the scores of one model"),
+    ],
+)
+def test_labels_that_do_not_fit_several_tensors_are_refused(kind: str, label: Value | None, message: str) -> None:
+    """Other names, shapes, numbers that are none, texts."""
+    with pytest.raises(LossError, match=message):
+        loss(kind, SEVERAL, label)

@@ -215,7 +215,7 @@ def test_hand_made_bytes_are_read() -> None:
 @pytest.mark.parametrize(
     "value",
     {
-        "a union's branch that is too high": feedback(b"\x0a"),
+        "a union's branch that is too high": feedback(b"\x0c"),
         "a union's branch below zero": feedback(b"\x01"),
         "a union's branch of two bytes": feedback(b"\x80\x01"),
         "a number of eleven bytes": feedback(b"\x02" + b"\xff" * 10 + b"\x01"),

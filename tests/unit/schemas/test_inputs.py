@@ -12,7 +12,8 @@ import pytest
 
 from schemas.errors import SchemaError
 from schemas.inputs import as_features, as_input, as_label, row_text
-from schemas.records import Tensor
+from schemas.records import NamedTensors, Tensor
+from schemas.rows import each_input
 
 
 @pytest.mark.parametrize(
@@ -112,3 +113,33 @@ def test_a_tensor_of_torch_is_an_input_and_a_label(kind: str) -> None:
     row = torch.tensor([0.5, 2.0], dtype=getattr(torch, kind), requires_grad=True)
     assert as_input(row) == Tensor.of(np.array([0.5, 2.0], np.float32))
     assert as_label(row[1]) == 2.0
+
+
+def test_a_mapping_with_an_array_is_named_tensors() -> None:
+    """Arrays, lists, tensors and numbers beside them keep their types, halves aside; without an array it is a row."""
+    given = {"a": np.ones((2, 1), np.float16), "b": [1, 2], "c": 0.5, "d": Tensor.of(np.array([True]))}
+    found = as_input(given)
+    assert isinstance(found, NamedTensors)
+    assert [*found.dtype] == [
+        ("a", "float32", (2, 1)),
+        ("b", "int64", (2,)),
+        ("c", "float64", ()),
+        ("d", "bool", (1,)),
+    ]
+    assert found.lists() == {"a": [[1], [1]], "b": [1, 2], "c": 0.5, "d": [True]}
+    assert as_input(found) is found
+    assert as_label({"b": [1, 2]}) == as_input({"b": [1, 2]})
+    assert as_input({"c": 0.5, "e": "text"}) == '{"c": 0.5, "e": "text"}'
+
+
+@pytest.mark.parametrize("given", [{"a": [1], "b": "text"}, {"a": [[1], [1, 2]]}, {"a": []}, {"": [1]}, {"a": ["x"]}])
+def test_what_are_no_tensors_is_refused(given: Any) -> None:
+    """Texts beside arrays, lists of different lengths, nothing at all, no name."""
+    with pytest.raises(TypeError):
+        as_input(given)
+
+
+def test_arrays_by_name_of_different_lengths_are_no_rows() -> None:
+    """Each row has all of them."""
+    with pytest.raises(TypeError, match="as many rows each"):
+        each_input({"a": [[1], [2]], "b": [1]})

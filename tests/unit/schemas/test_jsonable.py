@@ -116,6 +116,21 @@ def test_scores_are_read() -> None:
     assert label == Tensor.of(np.array([0.25, 0.75], np.float32))
 
 
+def test_named_tensors_are_objects() -> None:
+    """Of lists (float32) or of arrays that say their type, as an input and a label, and back."""
+    document: dict[str, Json] = {"a": [1, 2], "b": {"values": [3], "dtype": "int8"}}
+    query = query_from_json({"query_id": "q", "application": "a", "input": document})
+    assert query.input == feedback_from_json({"query_id": "q", "label": document}).label
+    assert to_json(query)["input"] == {
+        "a": {"dtype": "float32", "shape": [2], "values": [1.0, 2.0]},
+        "b": {"dtype": "int8", "shape": [1], "values": [3]},
+    }
+    with pytest.raises(SchemaError, match=r"input\.b: a string, numbers"):
+        query_from_json({"query_id": "q", "application": "a", "input": {"a": [1], "b": None}})
+    with pytest.raises(SchemaError, match="beside the other tensors"):
+        query_from_json({"query_id": "q", "application": "a", "input": {"a": [1], "b": "x"}})
+
+
 @pytest.mark.parametrize(
     ("document", "message"),
     [

@@ -490,7 +490,9 @@ def test_labels_are_what_a_user_has_at_hand(label: object, expected: object) -> 
 def test_what_is_no_label_is_refused() -> None:
     """At the call, not by the joiner."""
     with pytest.raises(TypeError, match="a label is a number"):
-        as_label({"a": 1})
+        as_label(object())
+    with pytest.raises(TypeError, match="tensor a: numbers are needed"):
+        as_label({"a": "x"})
 
 
 def test_a_list_of_texts_is_called_so() -> None:

@@ -215,12 +215,11 @@ def test_a_classifier_gives_its_scores_where_they_are_few_and_decide(
         RandomForestClassifier(2).fit(X, np.stack([TWO, THREE], axis=1)),
         MultiOutputClassifier(LogisticRegression()).fit(X, np.stack([TWO, THREE], axis=1)),
         MLPClassifier((2,), tol=10.0, max_iter=400, n_iter_no_change=2).fit(X, np.stack([TWO, 1 - TWO], axis=1)),
-        RandomForestRegressor(2).fit(X, X[:, :2]),
     ],
 )
 def test_several_outputs_are_refused_with_what_to_do(tmp_path: Path, estimator: Any) -> None:
     """Whether they are labels or numbers."""
-    with pytest.raises(PackageError, match="package a model for each output, or answer a text with all of them"):
+    with pytest.raises(PackageError, match="with output='tensors' it answers several numbers"):
         package_sklearn(estimator, tmp_path / "p", "toy", "1", X[:5])
 
 
@@ -373,7 +372,7 @@ def test_a_network_with_one_output_has_no_labels(tmp_path: Path, net: Any) -> No
         ("rows.to(torch.int64) + 2**60", "value", "values must be n numbers"),
         ("rows[:, 0].to(torch.int64) + 2**60 + 1", "value", "does not hold 1152921504606846977"),
         ("torch.complex(rows, rows)", "scores", "complex64"),
-        ("(rows, rows)", "scores", "one tensor, not tuple"),
+        ("(rows, rows)", "scores", "the network answers 2 tensors: package it with output='tensors'"),
     ],
 )
 def test_a_network_whose_numbers_would_change_is_refused(

@@ -525,7 +525,7 @@ def test_the_first_of_equal_scores_wins() -> None:
 def test_a_column_of_values_is_taken_as_values() -> None:
     """Networks with one output answer (n, 1)."""
     assert np.asarray(contract.values([[1], [2]]).answers).tolist() == [1.0, 2.0]
-    with pytest.raises(OutputError, match="a text with all of them"):
+    with pytest.raises(OutputError, match="with output='tensors' it answers several numbers"):
         contract.values([[1, 2]])
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from schemas.errors import SchemaError
-from schemas.records import ModelPredictions, Outcome, Tensor
+from schemas.records import ModelPredictions, Outcome, Tensor, dense_of
 from schemas.topics import SHADOWS
 from streams.operators.contract import Emit
 from workers.inputs.columns import Column, stacked
@@ -145,7 +145,7 @@ class DecidedBatch(NamedTuple):
             *identity,
             query_ids=tuple([row.item.query_id for row in self.asked]),
             outcomes=self.outcomes,
-            answers=answers if isinstance(answers, tuple) else Tensor.of(answers),
+            answers=answers if isinstance(answers, tuple) else dense_of(answers),
             scores=None if self.scores is None else Tensor.of(self.scores),
             waited_us=tuple([started_us - at_us if at_us < started_us else 0 for at_us in fetched_us]),
             predict_us=self.predict_us,

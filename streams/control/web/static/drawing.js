@@ -34,6 +34,17 @@ export function spark(series, top = Math.max(...series.filter(value => value !==
   const known = series.filter(value => value !== null);
   svg.append(drawing("title", {}, known.length ? `last 5 minutes, 5 s a point: ${Math.min(...known)} to ${Math.max(...known)}` : "nothing known yet")); return svg;
 }
+// How long answers took: a bar for each span of time, with the objective as a line; what is over it is another colour.
+export function bars({ bounds_ms, shares, objective_ms }, write, width = 120, height = 36) {
+  const svg = drawing("svg", { width, height, role: "img" }), top = Math.max(...shares, 1e-9), wide = width / shares.length;
+  shares.forEach((share, at) => {
+    const high = share ? Math.max(1, share / top * (height - 2)) : 0, late = objective_ms !== null && (bounds_ms[at - 1] ?? 0) >= objective_ms && at > 0;
+    const bar = drawing("rect", { x: (at * wide).toFixed(1), y: (height - high).toFixed(1), width: (wide - 1).toFixed(1), height: high.toFixed(1), class: late ? "late" : "bar" });
+    bar.append(drawing("title", {}, `${percent(share)} ${at < bounds_ms.length ? `within ${write(bounds_ms[at])} ms` : "took longer"}`)); svg.append(bar);
+  });
+  svg.ariaLabel = shares.map((share, at) => share ? `${percent(share)} ${at < bounds_ms.length ? `within ${write(bounds_ms[at])} ms` : "longer"}` : "").filter(Boolean).join(", ");
+  return svg;
+}
 // A mean with its bounds over time. The first quarter may lie outside: little is known then, and the bounds are far apart.
 // `signed`: a difference, with a line at 0.
 export function band(course, signed = false, width = 120, height = 36) {

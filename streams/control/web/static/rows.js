@@ -1,6 +1,6 @@
 // Rows and cards of what is shown.
 import { brief, clock, few, holding, percent, whole } from "./format.js";
-import { band, command, node, spark } from "./drawing.js";
+import { band, bars, command, node, spark } from "./drawing.js";
 import { BESIDE, CANDIDATE, HOST, LIMITS, MODEL, OUT, PARTS, PLACE, SHAPES, STEP, TEXTS, TILES, TIMES, VERSION, belongs, between, named } from "./words.js";
 
 export const shown = (value, write) => value === null || value === undefined ? "–" : write(value);
@@ -46,9 +46,10 @@ export function application(row) {
   const tiles = TILES.map(each => tile({ ...row, latency }, each));
   if (row.serving) tiles.push(node("div", [node("b", row.serving.loss.toFixed(3)), node("small", `mean loss of ${whole(row.serving.answers)} answers since ${clock(row.serving.since_us)}`),
     band(row.serving.course), node("small", `at all times within ${row.serving.lower.toFixed(3)} and ${row.serving.upper.toFixed(3)}`)], "tile"));
+  if (row.times) tiles.push(node("div", [node("b", row.times.objective_ms === null ? "–" : `${few(row.times.objective_ms)}`), node("small", "ms is the objective; answers of the last minute by how long they took"), bars(row.times, brief)], "tile"));
   if (row.coverage) tiles.push(promise(row.coverage));
   const versions = row.models.flatMap(model => model.versions.map(version => ({ ...version, name: model.name })));
-  const tables = [[`Models of ${row.name}`, MODEL, row.models], [`Versions of ${row.name}`, VERSION, versions]].filter(([, , rows]) => rows.length).map(each => table(...each));
+  const tables = [[`Models of ${row.name}`, MODEL, row.models.map(model => ({ ...model, batch: `${shown(model.batch_rows, few)} of ${shown(model.batch_cap, whole)}` }))], [`Versions of ${row.name}`, VERSION, versions]].filter(([, , rows]) => rows.length).map(each => table(...each));
   const notes = [
     ...row.holds.filter(each => each.value).map(each => `${holding(each)} in hand`.replace(/^held /, "")),
     ...(row.sources.length ? [`features are looked up in ${row.sources.map(looked).join(", ")}`] : []),

@@ -4,6 +4,7 @@ import { command, node, spark } from "./drawing.js";
 
 export const share = series => spark(series, 1), lag = series => spark(series, Math.max(100, ...series)); // a few records are no lag
 
+const legs = ({ wait, predict }) => `${wait === null ? "–" : brief(wait)}, ${predict === null ? "–" : brief(predict)}`;
 // What a figure is called, its unit, how it is written, and what it means: the one place for it.
 export const MODEL = [
   ["name", "Model", "", text], ["version", "Version", "", text],
@@ -12,8 +13,9 @@ export const MODEL = [
   ["loss", "Mean loss", "last minute", fixed(3), "where it was asked and feedback came"],
   ["failed", "Failed", "of inputs", percent, "of this application's questions to it: it raised"],
   ["invalid", "Refused", "of inputs", percent, "of this application's questions to it: it does not take such an input"],
-  ["batch_rows", "Batch", "rows", few], ["batch_cap", "Batch cap", "rows", whole], ["queue_rows", "Queue", "rows", whole],
-  ["p50_ms", "Median", "ms, last minute", few, "from being fetched by the worker to being predicted"], ["p99_ms", "99 % within", "ms, last minute", few, "p99"]];
+  ["batch", "Batch", "rows, of at most", text, "the cap is the worker's own choice"], ["queue_rows", "Queue", "rows", whole],
+  ["p50_ms", "Median", "ms", few, "of the last minute, from being fetched by the worker to being predicted"], ["p99_ms", "99 % within", "ms", few, "p99 of the last minute"],
+  ["budget", "Waits, runs", "ms", legs, "what a row that came now would wait for its batch, and what a batch takes"]];
 export const VERSION = [
   ["name", "Model", "", text], ["version", "Version", "", text], ["label", "Label", "", text],
   ["share", "Answers", "of its queries", percent, "a shadow sees every query and answers none"],

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from policies.graph import path
-from schemas.records import ModelOutput, Outcome, Status, Tensor
+from schemas.records import ModelOutput, NamedTensors, Outcome, Status, Tensor
 from streams.operators.selection.answer import answered, reason_of, without
 from streams.operators.selection.graph.inputs import meant
 
@@ -80,6 +80,8 @@ def _outputs(query: Pending, walk: Walk, own: list[StageRow], models: Mapping[st
 
 def plain(answer: Value | None) -> object:
     """Return an answer as JSON has it: null for what is no finite number."""
+    if isinstance(answer, NamedTensors):
+        return {name: plain(Tensor.of(array)) for name, array in answer.arrays().items()}
     if isinstance(answer, Tensor):
         numbers = answer.numpy()
         is_number = np.isfinite(numbers)

@@ -139,8 +139,8 @@ def test_nothing_is_written_where_there_is_nothing(tmp_path: Path) -> None:
         built(tmp_path / "data", answered("q0", 1))
 
 
-def test_the_last_value_of_an_id_counts(tmp_path: Path) -> None:
-    """Whatever its length."""
+def test_the_first_value_of_an_id_counts(tmp_path: Path) -> None:
+    """Whatever its length: who was answered twice has read the first answer, and feedback was joined with it."""
     spill = Spill(tmp_path, "values")
     for query_id, value in (("a", b"1"), ("b", b""), ("a", b"22")):
         spill.put(query_id, value)
@@ -148,4 +148,4 @@ def test_the_last_value_of_an_id_counts(tmp_path: Path) -> None:
     found: dict[str, bytes] = {}
     for number in range(64):
         found |= spill.bucket(number)
-    assert found == {"a": b"22", "b": b""}
+    assert found == {"a": b"1", "b": b""}

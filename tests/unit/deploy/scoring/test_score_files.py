@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from sklearn.linear_model import LinearRegression
 
 from deploy.cli import skysail
+from deploy.errors import UsageError
 from tests.scored import got, put, score
-from workers.packages.packaging import package_function
+from workers.packages.packaging import package_function, package_sklearn
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -116,3 +118,26 @@ def test_fields_are_called_as_one_likes(tmp_path: Path, parity: Path) -> None:
     assert "--field scored_answer=answer" in str(result.exception)
     score(*arguments[1:], "--field", "score=answer", "--restart")
     assert got(tmp_path / "out.jsonl") == [{"a": 1, "b": 2, "answer": "mine", "score": 1}]
+
+
+@pytest.mark.parametrize("kind", [".jsonl", ".csv"])
+def test_several_tensors_are_written_as_json(tmp_path: Path, kind: str) -> None:
+    """A text for each row, of a regression on two targets."""
+    rows = np.random.default_rng(0).normal(size=(20, 2))
+    fitted = LinearRegression().fit(rows, rows @ np.array([[1.0, 3.0], [2.0, 4.0]]))
+    package_sklearn(fitted, tmp_path / "heights", "heights", "1", rows[:5], outputs=("short", "tall"))
+    path = put(tmp_path / "rows.jsonl", [{"a": 1.0, "b": 0.0}, {"a": 0.0, "b": 1.0}])
+    score(path, "--package", tmp_path / "heights", "--input", "a,b", "--out", tmp_path / f"out{kind}")
+    found = [json.loads(row["answer"]) for row in got(tmp_path / f"out{kind}")]
+    assert found == [pytest.approx({"short": 1.0, "tall": 3.0}), pytest.approx({"short": 2.0, "tall": 4.0})]
+
+
+def test_a_model_that_takes_several_tensors_is_for_clients(tmp_path: Path) -> None:
+    """Files have no columns for them; the message says what to do instead."""
+    sample = {"left": np.ones((2, 2), np.float32), "right": np.ones(2, np.float32)}
+    package_function("tests.toys:left_and_right", tmp_path / "p", "pairs", "1", sample, output="tensors")
+    path = put(tmp_path / "rows.jsonl", [{"left": 1.0, "right": 2.0}])
+    asked = ["score", str(path), "--package", str(tmp_path / "p"), "--out", str(tmp_path / "out.jsonl")]
+    result = CliRunner().invoke(skysail, asked)
+    assert isinstance(result.exception, UsageError), result
+    assert "client.predict_many" in str(result.exception)

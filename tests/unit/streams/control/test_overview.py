@@ -12,6 +12,7 @@ from streams.control.figures import Figures, fold, heard_lately
 from streams.control.history import STEP_US, STEPS, History, Key, keys
 from streams.control.page.overview import overview
 from streams.control.page.visibility import DeploymentSettings, Visibility
+from tests.pages import busy_state, now_us
 
 if TYPE_CHECKING:
     from streams.control.page.page_types import Overview
@@ -797,3 +798,15 @@ def test_queries_that_expire_on_arrival_are_told_with_when_they_were_sent() -> N
     (text,) = [text for text in page.texts() if "digits" in text]
     assert "most because they come expired: sent 3.0 s ago by their senders' clocks" in text
     assert page.shown()["applications"][0]["holds"] == []
+
+
+def test_answers_are_shown_by_how_long_they_took_beside_the_objective() -> None:
+    """Cumulative counts become shares of spans; the legs of a model are told beside them."""
+    end = now_us()
+    view = busy_state(end).shown(end)["overview"]
+    (fraud,) = [row for row in view["applications"] if row["name"] == "fraud"]
+    assert fraud["holds"] == []  # an objective is nothing that is held
+    assert fraud["times"]["bounds_ms"] == [5.0, 10.0, 20.0, 40.0]
+    assert fraud["times"]["objective_ms"] == 20.0
+    assert fraud["times"]["shares"] == pytest.approx([0.4, 0.4, 0.12, 0.0, 0.08], abs=1e-3)
+    assert fraud["models"][0]["budget"] == {"wait": 2.4, "predict": 0.9}

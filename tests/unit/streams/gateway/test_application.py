@@ -254,6 +254,15 @@ async def test_personalizer_asks_by_its_own_paths() -> None:
         assert (wrong.status, wrong.json["error"]["code"]) == (400, "BadRequest")
 
 
+async def test_a_reward_is_a_label_for_a_policy_that_learns_one() -> None:
+    """`ridge` is a regression: of a loss alone it learns nothing."""
+    one = Application("shop", ("any",), policy="ridge", loss="given")
+    async with Served(applications=[one]) as there:
+        assert (await there.post("/personalizer/v1.0/events/e1/reward", {"value": 0.25})).status == 204
+        ((feedback, _),) = there.asker.told
+        assert (feedback.label, feedback.loss) == (0.25, 0.75)
+
+
 async def test_metadata_is_that_of_the_models() -> None:
     """Types, shapes and versions, in both protocols; statistics have the one entry that clients insist on."""
     async with Served() as there:

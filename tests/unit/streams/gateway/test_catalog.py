@@ -74,11 +74,12 @@ def test_changes_count_at_once() -> None:
             Application("a", ("x",), "linucb", {"features": 5.0}, sources=(Source("users", 2),)),
             RankingLoop(("x",), 3),
         ),
-        (Application("a", ("x",), "ridge", {"features": 4.0}), RankingLoop(("x",), 4, "rows")),
+        (Application("a", ("x",), "ridge", {"features": 4.0}), RankingLoop(("x",), 4, "rows", is_regression=True)),
         (
             Application("a", ("x",), "ridge", {"features": 4.0}, sources=(Source("items", 4, "candidate"),)),
-            RankingLoop(("x",), 4, "ids"),
+            RankingLoop(("x",), 4, "ids", is_regression=True),
         ),
+        (Application("a", ("x",), "two_speed", {"features": 4.0}), RankingLoop(("x",), 4, "ids")),
         (Application("a", ("x",), "my_pkg.mine:Policy"), RankingLoop(("x",), 0)),
     ],
 )

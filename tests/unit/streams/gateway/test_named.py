@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import orjson
 import pytest
 
-from schemas.records import Status
+from schemas.records import Application, NamedTensors, Status, TensorForm
+from streams.gateway.protocol import described, rows
 from streams.gateway.protocol.values import InputForm, RequestRefusedError
 from streams.gateway.routes import Router
-from tests.unit.streams.gateway.requests import predicted
+from tests.unit.streams.gateway.requests import IRIS, predicted
 from tests.unit.streams.gateway.test_open_inference import answered, parsed, tensor
 
 TEXTS = InputForm(None)
@@ -123,3 +125,88 @@ def _query(at: int) -> Any:
     from schemas.records import Query
 
     return Query(f"q{at}", "iris", "x")
+
+
+FORMS = (TensorForm("INPUT0", "int32", (2,)), TensorForm("INPUT1", "float32", (2,)))
+OUTPUTS = (TensorForm("sum", "float32", (2,)), TensorForm("mean", "float64"))
+TENSORS = InputForm(FORMS, (), OUTPUTS)
+
+
+def answer(*numbers: float) -> NamedTensors:
+    """Return an answer of both outputs."""
+    return NamedTensors.named({"sum": np.array(numbers, np.float32), "mean": np.array(np.mean(numbers))})
+
+
+def test_a_model_of_named_tensors_gets_them() -> None:
+    """In the order of its signature, in the types that came; the worker casts."""
+    swapped = {"inputs": SIMPLE["inputs"][::-1]}
+    for given in (SIMPLE, swapped):
+        first, second = parsed(given, takes=TENSORS).ask.rows
+        assert [(form.name, form.dtype, form.shape) for form in first.dtype] == [
+            ("INPUT0", "int32", (2,)),
+            ("INPUT1", "int32", (2,)),
+        ]
+        assert first.lists() == {"INPUT0": [1, 2], "INPUT1": [5, 6]}
+        assert second.lists() == {"INPUT0": [3, 4], "INPUT1": [7, 8]}
+
+
+@pytest.mark.parametrize(
+    ("inputs", "said"),
+    [
+        (SIMPLE["inputs"][:1], "the inputs INPUT0, INPUT1 are taken, not 'INPUT0'"),
+        ([*SIMPLE["inputs"], tensor([1, 2], [2], name="more")], "not 'INPUT0', 'INPUT1', 'more'"),
+        ([SIMPLE["inputs"][0], tensor([5, 6], [1, 2], name="INPUT1")], "the same number of rows"),
+        ([SIMPLE["inputs"][0], tensor([5, 6], [2, 1], name="INPUT1")], r"FP32\[-1, 2\] is taken"),
+        ([SIMPLE["inputs"][0], tensor(["a"] * 4, [2, 2], "BYTES", "INPUT1")], "numbers are taken, not BYTES"),
+    ],
+)
+def test_tensors_that_do_not_fit_are_refused_by_name(inputs: Any, said: str) -> None:
+    """Too few, too many, other rows, other shapes, texts."""
+    with pytest.raises(RequestRefusedError, match=said) as refused:
+        parsed({"inputs": inputs}, takes=TENSORS)
+    assert refused.value.status == 400
+
+
+def test_tensors_of_answers_are_outputs() -> None:
+    """In their own types, with NaN where a row has no answer; as one answer they are JSON, on request."""
+    reply = answered(parsed(SIMPLE, takes=TENSORS), answer(1, 2), None)
+    told = outputs(reply)
+    assert [*told][:3] == ["sum", "mean", "confidence"]
+    assert told["sum"] == {"name": "sum", "datatype": "FP32", "shape": [2, 2], "data": [1, 2, None, None]}
+    assert told["mean"] == {"name": "mean", "datatype": "FP64", "shape": [2], "data": [1.5, None]}
+    wanted = [{"name": "answer"}, {"name": "mean", "parameters": {"binary_data": True}}]
+    reply = answered(parsed({**SIMPLE, "outputs": wanted}, takes=TENSORS), *[answer(1, 2)] * 2)
+    head = reply.body[: int(dict(reply.headers)[b"inference-header-content-length"])]
+    assert orjson.loads(orjson.loads(head)["outputs"][0]["data"][0]) == {"sum": [1.0, 2.0], "mean": 1.5}
+    assert np.frombuffer(reply.body[len(head) :], "<f8").tolist() == [1.5, 1.5]
+    with pytest.raises(RequestRefusedError, match="no output 'none': there are sum, mean"):
+        parsed({**SIMPLE, "outputs": [{"name": "none"}]}, takes=TENSORS)
+
+
+def test_metadata_lists_named_tensors() -> None:
+    """Those of the inputs, and those of the outputs before the usual ones."""
+    model = replace(IRIS, dtype=None, shape=(), output="tensors", inputs=FORMS, outputs=OUTPUTS)
+    application = Application("iris", ("forest",))
+    assert described.takes(application, [model]) == TENSORS
+    about: Any = described.open_inference(application, [model])
+    assert about["inputs"] == [
+        {"name": "INPUT0", "datatype": "INT32", "shape": [-1, 2]},
+        {"name": "INPUT1", "datatype": "FP32", "shape": [-1, 2]},
+    ]
+    assert about["outputs"][:3] == [
+        {"name": "sum", "datatype": "FP32", "shape": [-1, 2]},
+        {"name": "mean", "datatype": "FP64", "shape": [-1]},
+        {"name": "confidence", "datatype": "FP64", "shape": [-1]},
+    ]
+    assert described.tensorflow(application, [model])
+
+
+def test_rows_as_objects_are_named_tensors_where_these_are_taken() -> None:
+    """At TensorFlow Serving's and MLflow's doors; lists of texts are refused before they are an array."""
+    row = {"INPUT0": [1, 2], "INPUT1": [0.5, 1.5]}
+    (found,) = rows.of_list([row], TENSORS, "instances")
+    assert isinstance(found, NamedTensors)
+    assert found.lists() == row
+    assert rows.of_columns([*row], [[*row.values()]], TENSORS) == (found,)
+    with pytest.raises(RequestRefusedError, match="more than numbers"):
+        rows.of_list([{"INPUT0": ["x" * 99], "INPUT1": [1]}], TENSORS, "instances")

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.records import Query, Status, Tensor
+from streams.control.page.advice import REASONS
 from streams.gateway.protocol import answers, open_inference, tensors
 from streams.gateway.protocol.values import HttpRequest, InputForm, RequestRefusedError
 from tests.unit.streams.gateway.requests import predicted, row
@@ -130,19 +131,43 @@ def test_outputs_come_as_bytes_where_wanted() -> None:
     assert head["outputs"][1]["data"] == [0.5, 0.5]
 
 
-@pytest.mark.parametrize(
-    ("reason", "status"),
-    [("invalid", 400), ("unknown_version", 404), ("overloaded", 503), ("over_limit", 503), ("deadline", 504)],
-)
-def test_no_answer_at_all_is_an_error(reason: str, status: int) -> None:
+WHY = {
+    400: {"invalid_input", "not_ranked", "too_many_features"},
+    404: {"unknown_application", "unknown_version"},
+    502: {"model_failed", "oversized_outputs", "policy_failed", "unknown_model"},
+    503: {"expired_in_queue", "over_limit", "overloaded"},
+    504: {"deadline", "expired", "no_model_in_time"},
+}
+
+
+@pytest.mark.parametrize("status", WHY)
+def test_no_answer_at_all_is_an_error(status: int) -> None:
     """Where no row has an answer, not even a default output; overload says when to come again."""
     asked = parsed({"inputs": [tensor([1] * 4, [1, 4])]})
-    lost = predicted(Query("q", "iris", "x"), None, status=Status.DEFAULT, reason=reason, message="because")
-    with pytest.raises(RequestRefusedError, match="because") as caught:
-        asked.render([lost])
-    assert (caught.value.status, bool(caught.value.retry_s)) == (status, status == 503)
-    found = predicted(Query("q", "iris", "x"), 7, status=Status.DEFAULT, reason=reason)
-    assert asked.render([found]).status == 200  # the application's default output is an answer
+    for reason in WHY[status]:
+        lost = predicted(Query("q", "iris", "x"), None, status=Status.DEFAULT, reason=reason, message="because")
+        with pytest.raises(RequestRefusedError, match="because") as caught:
+            asked.render([lost])
+        assert (caught.value.status, bool(caught.value.retry_s)) == (status, status == 503), reason
+        assert ("more time" in str(caught.value)) == (status == 504), reason
+        found = predicted(Query("q", "iris", "x"), 7, status=Status.DEFAULT, reason=reason)
+        if reason != "unknown_version":
+            assert asked.render([found]).status == 200  # the application's default output is an answer
+
+
+def test_every_reason_that_is_answered_has_a_status() -> None:
+    """The live page explains each reason that selection gives; each has its place here, too."""
+    assert set().union(*WHY.values()) == {*REASONS} - {"low_confidence"}  # which an application asks for
+
+
+def test_a_version_that_does_not_run_is_refused_although_there_is_a_default_output() -> None:
+    """Who asked named the version; another row's answer is still told."""
+    asked = parsed({"inputs": [tensor([1] * 8, [2, 4])]})
+    none = predicted(Query("q", "iris", "x"), -1, status=Status.DEFAULT, reason="unknown_version")
+    with pytest.raises(RequestRefusedError, match="model list") as caught:
+        asked.render([none, none])
+    assert caught.value.status == 404
+    assert asked.render([none, predicted(Query("q", "iris", "x"), 3)]).status == 200
 
 
 @pytest.mark.parametrize(

@@ -184,14 +184,35 @@ def test_personalizer_ranks_candidates_and_leaves_excluded_ones_in_place() -> No
     ]  # fmt: skip
 
 
-def test_features_of_actions_are_rows_that_are_ranked() -> None:
-    """Each action's features and the context's, hashed to the width of the policy."""
-    asked = personalizer.parse(request(RANK), RankingLoop(("m",), 16, "rows"), "new")
+def ranked_rows(context: object, actions: list[dict[str, Any]], width: int = 64) -> Any:
+    """Return the rows of features by which actions are ranked."""
+    body = {"contextFeatures": context, "actions": actions}
+    asked = personalizer.parse(request(body), RankingLoop(("m",), width, "rows"), "new")
     assert isinstance(asked.ask.candidates, Tensor)
-    assert asked.ask.candidates.shape == (2, 16)
-    first, second = asked.ask.candidates.numpy()
-    assert first.sum() == second.sum() == 3.5
-    assert (first != second).any()
+    return asked.ask.candidates.numpy()
+
+
+def test_features_of_actions_are_rows_that_are_ranked() -> None:
+    """Of the context, of each action and its id, and of both together: 2, 2 and 4 here."""
+    rows = ranked_rows([{"day": "monday", "sun": 1}], [{"id": "a", "features": [{"x": 1}]}, {"id": "b"}])
+    assert rows.shape == (2, 64)
+    assert rows.sum(axis=1).tolist() == [2 + 2 + 4, 2 + 1 + 2]
+
+
+def test_what_is_liked_in_the_morning_may_not_be_in_the_evening() -> None:
+    """A regression on the rows tells which action suits which context: what Personalizer is for."""
+    times, actions = ("morning", "evening"), [{"id": "coffee"}, {"id": "wine"}]
+    rows = np.concatenate([ranked_rows([{"time": time}], actions) for time in times])
+    liked = np.array([1.0, 0.0, 0.0, 1.0])
+    found = rows @ np.linalg.lstsq(rows, liked, rcond=None)[0]
+    assert np.abs(found - liked).max() < 0.01
+
+
+def test_so_many_pairs_of_features_as_nobody_has_are_refused() -> None:
+    """Each of the context stands with each of every action."""
+    many = {f"a{number}": number for number in range(4_000)}
+    with pytest.raises(RequestRefusedError, match="131,072 pairs"):
+        ranked_rows(many, [{"id": "a", "features": many}])
 
 
 @pytest.mark.parametrize(
@@ -216,6 +237,8 @@ def test_a_reward_is_a_loss_turned_round() -> None:
     ((feedback, context),) = told.items
     assert (feedback.query_id, feedback.loss, feedback.label, context) == ("e7", 0.25, None, None)
     assert told.reply.status == 204
+    ((both, _),) = personalizer.reward("e7", b'{"value": 0.75}', NOW_US, is_label=True).items
+    assert (both.loss, both.label) == (0.25, 0.75)  # a regression learns the label, all else the loss
     for value in (b"-1", b"1.5", b"null", b'"1"', b"true"):
         with pytest.raises(RequestRefusedError, match=r"from 0 to 1|is a number"):
             personalizer.reward("e7", b'{"value": %s}' % value, NOW_US)

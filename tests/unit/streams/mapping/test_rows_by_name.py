@@ -16,9 +16,10 @@ from sklearn.preprocessing import OneHotEncoder
 from deploy.state.desired import model_record
 from schemas import topics
 from schemas.codec import Codec
-from schemas.records import Application, Input, Outcome, Query, Tensor
+from schemas.records import Application, Input, NamedTensors, Outcome, Prediction, Query, Status, Tensor
 from streams.mapping.errors import MappingError
 from streams.mapping.kernel import TopicMapper
+from streams.mapping.outgoing import row_of
 from streams.mapping.spec import TopicMapping
 from streams.operators.contract import DeadLetter, Emit, Record
 from workers.inputs.rows import predict_rows
@@ -153,3 +154,20 @@ def test_a_column_that_is_not_there_is_told_with_its_path_unless_it_is_optional(
     assert message.startswith("age: there is no such field; there are: id, amount")
     with pytest.raises(MappingError, match="optional: agee: unknown key: did you mean 'age'"):
         TopicMapping.of({"from": {"topic": "orders", "input": columns | {"optional": ["agee"]}}})
+
+
+@pytest.mark.parametrize("given", ["features", ["left", "right"], {"columns": {"left": "l.left", "right": "right"}}])
+def test_lists_by_name_are_named_tensors(given: Any) -> None:
+    """A field that is an object of lists, or several fields of which one is a list."""
+    tensors = {"left": [1.5, 2.0], "right": 3}
+    order = {"id": "o-1", "features": tensors, "l": tensors, **tensors}
+    (found,) = asked(mapper({"input": given}), [order])
+    assert isinstance(found, NamedTensors)
+    assert found.lists() == tensors
+
+
+def test_an_answer_of_several_tensors_is_an_object() -> None:
+    """Of lists, of which a field of what is written may be one."""
+    answer = NamedTensors.named({"boxes": np.ones((1, 2)), "kind": np.array(3)})
+    made = Prediction("q", "a", None, None, Status.COMPLETE, None, answer, 1.0, (), 0, 0, 0, 0)
+    assert row_of(made)["answer"] == {"boxes": [[1, 1]], "kind": 3}

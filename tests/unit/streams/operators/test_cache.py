@@ -5,11 +5,12 @@ from __future__ import annotations
 import gc
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 from policies import draw
 from schemas import topics
-from schemas.records import Outcome, Query, Tensor
+from schemas.records import NamedTensors, Outcome, Query, Tensor
 from schemas.sizes import MAX_BYTES
 from streams.operators.contract import Record
 from streams.operators.selection.cache import ENTRY_BYTES
@@ -67,6 +68,9 @@ def test_identical_queries_in_flight_share_one_model_query() -> None:
         Tensor("int32", (1, 2), row(1.0).data + row(2.0).data),
         Tensor("float32", (1, 2), row(1.0).data + row(3.0).data),
         row(1.0).data + row(2.0).data,
+        NamedTensors.named({"a": np.zeros(2, np.float32), "b": np.zeros(2, np.float32)}),
+        NamedTensors.named({"a": np.zeros(2, np.float32), "c": np.zeros(2, np.float32)}),
+        NamedTensors.named({"a": np.zeros(2, np.float32), "b": np.zeros((2, 1), np.float32)}),
         "text",
         b"text",
     ],
@@ -74,7 +78,9 @@ def test_identical_queries_in_flight_share_one_model_query() -> None:
 def test_inputs_that_differ_in_anything_are_asked(other: Input) -> None:
     """Element type, shape, bytes, and text or raw: all of it is the key."""
     cached = Cached("m")
-    for number, given in enumerate((Tensor("float32", (1, 2), row(1.0).data + row(2.0).data), "other", b"texts")):
+    named = NamedTensors.named({"a": np.zeros(2, np.float32), "b": np.ones(2, np.float32)})
+    seen: tuple[Input, ...] = (Tensor("float32", (1, 2), row(1.0).data + row(2.0).data), "other", b"texts", named)
+    for number, given in enumerate(seen):
         cached.ask(f"seen{number}", given)
         cached.land(f"seen{number}", "m")
     assert cached.ask("a", other) == ["m?a"]

@@ -7,7 +7,7 @@ import pytest
 
 from schemas import topics
 from schemas.codec import Codec
-from schemas.records import Application, Input, Model, ModelQueries, Prediction, Query, Tensor
+from schemas.records import Application, Input, Model, ModelQueries, NamedTensors, Prediction, Query, Tensor
 from streams.operators.contract import DeadLetter, Effects, Emit, FetchStates, Record
 from streams.operators.selection.kernel import Selection, SelectionSettings
 
@@ -56,6 +56,19 @@ def test_a_poll_is_one_record_a_model() -> None:
     assert (first.query_ids, first.reply_partition, len(first.due_us)) == (("q0", "q1"), 0, 2)
     assert isinstance(first.inputs, Tensor)
     assert first.inputs.numpy().tolist() == [[1, 2], [3, 4]]
+
+
+def test_rows_of_named_tensors_are_stacked_by_form() -> None:
+    """Names, types and shapes; a row that is a column has a form of its own, so it shifts no other row."""
+    good = [NamedTensors.named({"a": np.full(2, at, np.float32), "b": np.array(at)}) for at in (1, 2)]
+    other = NamedTensors.named({"a": np.zeros(2, np.float32), "c": np.array(3)})
+    rows = NamedTensors(good[0].dtype, (2,), good[0].data + good[1].data)
+    found = [queries for _, queries in asked(ask(selection("m"), good[0], other, good[1], rows))]
+    assert [queries.query_ids for queries in found] == [("q0", "q2"), ("q1",), ("q3",)]
+    assert isinstance(found[0].inputs, NamedTensors)
+    assert found[0].inputs.lists() == {"a": [[1, 1], [2, 2]], "b": [1, 2]}
+    assert isinstance(found[2].inputs, NamedTensors)
+    assert found[2].inputs.shape == (1, 2)
 
 
 def places(kernel: Selection, polls: int) -> dict[str, set[int]]:

@@ -1153,7 +1153,9 @@ def test_reports_say_what_a_role_waits_for_until_it_is_ready() -> None:
             await elapse(1.5)
             assert hindering(reports) == ["role-1 waits for its models to be loaded"]
             await elapse(3)
-            assert hindering(reports) == ["role-1 reaches no store: Redis does not answer; see `skysail doctor`"]
+            assert hindering(reports) == [
+                "role-1 reaches no store of policy states (Redis, a file); see `skysail doctor`"
+            ]
             store.down = False
             await elapse(3)
             assert (s.loop.ready.is_set(), hindering(reports)) == (True, [])
@@ -1182,7 +1184,9 @@ def test_reports_say_that_the_store_has_gone() -> None:
             store.down = True
             broker.put(*Q, b"0")
             await elapse(3)
-            assert hindering(reports) == ["role-1 reaches no store: Redis does not answer; see `skysail doctor`"]
+            assert hindering(reports) == [
+                "role-1 reaches no store of policy states (Redis, a file); see `skysail doctor`"
+            ]
             store.down = False
             await elapse(5)
             assert hindering(reports) == []

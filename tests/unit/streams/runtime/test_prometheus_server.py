@@ -103,7 +103,7 @@ def test_a_process_is_ready_when_all_its_roles_are_and_says_what_hinders() -> No
         assert status == 503
         assert said.splitlines() == [
             "selection@1 still reads which models and applications there are",
-            "learner@1 reaches no store: Redis does not answer; see `skysail doctor`",
+            "learner@1 reaches no store of policy states (Redis, a file); see `skysail doctor`",
             "worker.svc@1 can load no version of svc: see `skysail model show svc`",
         ]
         assert probed(exporter.port, "/health")[0] == 200

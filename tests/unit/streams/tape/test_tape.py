@@ -168,6 +168,7 @@ PREDICTED = [
     Predicted((Outcome.OK, Outcome.INVALID), np.array([3, 0], np.int32), np.ones((2, 3), np.float32), {1: "shape"}),
     Predicted((Outcome.OK,), ("seven",), None, {}, "it broke", {0: "dear client"}),
     Predicted.failed(2, "gone"),
+    Predicted((Outcome.OK,) * 2, np.array([(1, [0.5, 2.0]), (7, [0.0, 1.0])], [("a", "<i8"), ("é", "<f4", (2,))])),
 ]
 
 

@@ -11,7 +11,7 @@ from streams.runtime.kafka.fast.whole_batches import batch_of, sound_records_of
 from streams.telemetry.context import TraceContext, told
 from streams.telemetry.joins import MOST, AwaitedJoins
 from streams.telemetry.sampling import Sampling
-from streams.telemetry.values import SampledQuery
+from streams.telemetry.values import LegContext, SampledQuery
 from tests.loops import CODEC
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
@@ -96,5 +96,7 @@ def test_awaited_joins_are_bounded() -> None:
     joins = AwaitedJoins(sound_records_of)
     for number in range(MOST + 50):
         place = record(number).position
-        joins.expect(SampledQuery(CONTEXT, place, 1, decided._replace(query_id=f"q-{number}")))
+        joins.expect(
+            SampledQuery(CONTEXT, LegContext(1, number + 1), place, 1, decided._replace(query_id=f"q-{number}"))
+        )
     assert len(joins) == MOST
