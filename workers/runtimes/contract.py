@@ -197,7 +197,7 @@ def _floats(array: NDArray[np.generic], what: str) -> NDArray[np.float64]:
 
 
 def by_name(rows: Any) -> Any:
-    """Return a batch of named tensors as one array (n, *shape) for each, and any other batch as it is."""
+    """Return a batch of named tensors as one array `(n, *shape)` for each, and any other batch as it is."""
     names = rows.dtype.names if isinstance(rows, np.ndarray) else None
     return rows if names is None else {name: np.array(rows[name], order="C") for name in names}
 
@@ -237,7 +237,7 @@ def tensors(raw: object, forms: Sequence[TensorForm], count: int) -> Outputs:
         count: n.
 
     Raises:
-        OutputError: there are others, or one is not (n, *shape) of the numbers that its form says.
+        OutputError: there are others, or one is not `(n, *shape)` of the numbers that its form says.
     """
     found = _arrays(raw, [form.name for form in forms])
     records = np.empty(count, element(tuple(forms)))
