@@ -11,7 +11,7 @@ from skysail import SyncClient
 BOOTSTRAP = os.environ.get("SKYSAIL_KAFKA__BOOTSTRAP", "127.0.0.1:9092")
 PREFIX = os.environ.get("SKYSAIL_PREFIX", "example-canary")
 ROUNDS = 20  # of a hundred queries, at most
-ENOUGH = 90  # answers of version 2, before it is worth asking
+ENOUGH = 70  # answers of version 2, before it is worth asking
 X, y = load_digits(return_X_y=True)
 
 
