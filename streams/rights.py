@@ -21,6 +21,7 @@ ASKER: Final = "asker"
 TEACHER: Final = "teacher"
 READER: Final = "reader"
 OPERATOR: Final = "operator"
+PEOPLE: Final = (ASKER, READER, TEACHER, OPERATOR)
 _CONSUMERS: Final = "consumers."  # groups of `skysail.consume`
 _READS: Final[tuple[Operation, ...]] = ("Read", "Describe")
 _WRITES: Final[tuple[Operation, ...]] = ("Write", "Describe")

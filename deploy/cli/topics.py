@@ -11,7 +11,7 @@ import click
 from deploy.cli.common import VerbGroup, json_option, print_json, with_settings
 from deploy.config import asyncapi
 from deploy.connect.schema_registry import codec_for
-from deploy.state import desired
+from deploy.state import acls, desired
 from deploy.state.topics import check, create, mend, usage
 from deploy.terminal import echo
 from streams.checks import SIZE
@@ -28,6 +28,7 @@ skysail topics create                  create missing topics and partitions
 skysail topics check                   what is wrong and what to do; exit code 1 on a fault
 skysail topics check --mend            set what can be set: sizes, retention, compression, timestamps
 skysail topics usage                   the disk that each topic takes, and how long it keeps what
+skysail topics acl                     who needs which rights, as lines for kafka-acls
 skysail topics asyncapi                topics, records and roles as an AsyncAPI 3 document
 """
 
@@ -131,6 +132,32 @@ def describe_(settings: Settings, *, as_json: bool) -> None:
         print_json(asdict(topology))
     else:
         echo(*describe(topology).split("\n"))
+
+
+@topics.command("acl")
+@click.option(
+    "--as",
+    "form",
+    type=click.Choice(["commands", "json", "redis"]),
+    default="commands",
+    show_default=True,
+    help="Lines for kafka-acls, data for any other tool, or lines for redis-cli.",
+)
+@with_settings
+def acl_(settings: Settings, *, form: str) -> None:  # fmt: skip
+    """Print the rights of each role, of askers, teachers, readers and operators, as they follow from the topology.
+
+    Users are called PREFIX.ROLE. A role of its own user can then do what it is for, and nothing else. For Strimzi:
+    `skysail k8s strimzi`. It needs no broker; models come from the settings.
+    """
+    known = desired.build(settings, dict.fromkeys(settings.models or ("MODEL",)))
+    rights = desired.rights_of(settings, known)
+    if form == "json":
+        print_json(acls.data(rights, settings.prefix))
+    elif form == "redis":
+        echo(*acls.redis_lines(settings.prefix))
+    else:
+        echo(*acls.commands(rights, settings.prefix, settings.kafka.bootstrap))
 
 
 @topics.command("asyncapi")

@@ -11,8 +11,7 @@ from deploy.errors import UsageError
 from deploy.figures import rendered
 from deploy.k8s import strimzi
 from deploy.state import desired
-from streams.mapping.spec import TopicMapping
-from streams.rights import ASKER, OPERATOR, READER, TEACHER, rights
+from streams.rights import PEOPLE
 from streams.topology import host_role, worker_role
 
 if TYPE_CHECKING:
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from deploy.config.settings import Settings
     from streams.topology import Node, Topology
 
-_PEOPLE: Final = (ASKER, READER, TEACHER, OPERATOR)
 # One process each: one shows the page and promotes, one writes one folder, one tells of all queries.
 _ALONE: Final = frozenset({"control", "record", "telemetry"})
 _SECRETS: Final = ("redis.password", "registry.password", "gateway.tokens", "control.tokens", "selection.features_url")
@@ -42,9 +40,8 @@ def values(settings: Settings, given: Mapping[str, Any], text: str) -> dict[str,
     known = dict.fromkeys(settings.models)
     topology = desired.build(settings, known)
     roles = [*_roles(settings, topology)]
-    reads, writes = _outside(settings)
-    of_all = rights(topology, settings.prefix, reads, writes)
-    run = {who: its for who, its in of_all.items() if who in _PEOPLE or who in {role["role"] for role in roles}}
+    of_all = desired.rights_of(settings, topology)
+    run = {who: its for who, its in of_all.items() if who in PEOPLE or who in {role["role"] for role in roles}}
     return {
         "prefix": settings.prefix,
         "settings": text,
@@ -88,7 +85,7 @@ def _roles(settings: Settings, topology: Topology) -> Iterator[dict[str, Any]]:
     for node in topology.nodes:
         kind, _, name = node.role.partition(".")
         is_run = kind in settings.roles or (kind == "host" and "worker" in settings.roles)
-        if is_run and not (kind == "mapping" and not any(_outside(settings))):
+        if is_run and not (kind == "mapping" and not any(map(desired.mapped, settings.applications.values()))):
             yield _role(settings, topology, node, kind, name)
 
 
@@ -111,10 +108,3 @@ def _role(settings: Settings, topology: Topology, node: Node, kind: str, name: s
         "group": start + node.group if scaled else "",
         "topic": start + main if scaled else "",
     }
-
-
-def _outside(settings: Settings) -> tuple[set[str], set[str]]:
-    """Return the topics of others that are read, and those that are written."""
-    mappings = [TopicMapping.parse(desired.mapped(app)) for app in settings.applications.values()]
-    writes = {each.outgoing.form.topic for each in mappings if each.outgoing is not None}
-    return {name for each in mappings for name in each.reads}, writes

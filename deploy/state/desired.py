@@ -30,7 +30,7 @@ from policies.outside import comes_from_outside
 from schemas.errors import DecodeError
 from schemas.records import Application, Model, Source
 from schemas.topics import MODEL_PARTITIONS, MODEL_VERSION, MODELS, QUERIES, check_name, model_queries
-from streams import topology
+from streams import rights, topology
 from streams.checks import Finding
 from streams.mapping.spec import TopicMapping
 from streams.operators.configuration import (
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from deploy.config.settings import ApplicationSettings, Settings
     from schemas.codec import Codec
     from schemas.records import Profile, Service
+    from streams.rights import Right
     from streams.topology import Topology
 
 _log = logging.getLogger(__name__)
@@ -185,6 +186,13 @@ def mapped(app: ApplicationSettings) -> str:
     given = {"from": app.incoming, "to": app.to, "feedback": app.feedback}
     said = {key: value for key, value in given.items() if value}
     return json.dumps(said) if said else ""
+
+
+def rights_of(settings: Settings, topology: Topology) -> Mapping[str, tuple[Right, ...]]:
+    """Return who may do what on Kafka, by principal, others' topics that the mappings name included."""
+    mappings = [TopicMapping.parse(mapped(app)) for app in settings.applications.values()]
+    writes = {each.outgoing.form.topic for each in mappings if each.outgoing is not None}
+    return rights.rights(topology, settings.prefix, {name for each in mappings for name in each.reads}, writes)
 
 
 def asking(application: Application, models: Sequence[str]) -> Application:

@@ -1,0 +1,73 @@
+"""Rights in the forms that others take: lines for `kafka-acls`, plain data, lines for `redis-cli`."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, Any, Final
+
+from streams.rights import OPERATOR
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from streams.rights import Right
+
+_TOOL: Final = "kafka-acls --bootstrap-server {} --command-config admin.properties --add"
+# What every client of Redis sends at the start of a connection, and asks to see whether somebody answers.
+_CONNECTS: Final = ("+hello", "+auth", "+select", "+ping", "+client|setinfo", "+client|setname")
+_READS: Final = ("+hget", "+hmget", "+mget")
+_LEARNS: Final = ("+hget", "+hmget", "+hset", "+hdel", "+get", "+del", "+eval", "+evalsha", "+script|load")
+_LOOKS: Final = ("+@read", "+@write", "+@scripting", "-@dangerous", "+info")
+
+
+def commands(rights: Mapping[str, Iterable[Right]], prefix: str, bootstrap: str) -> Iterator[str]:
+    """Yield a line of a shell for each right; a user is called as the deployment's prefix and the role."""
+    tool = _TOOL.format(shlex.quote(bootstrap))
+    for who, its in rights.items():
+        yield f"# {who}"
+        for right in its:
+            operations = " ".join(f"--operation {operation}" for operation in right.operations)
+            place = "--cluster" if right.resource == "cluster" else f"--{right.resource} {shlex.quote(right.name)}"
+            pattern = " --resource-pattern-type prefixed" if right.is_prefix else ""
+            yield f"{tool} --allow-principal {shlex.quote(f'User:{prefix}.{who}')} {operations} {place}{pattern}"
+
+
+def data(rights: Mapping[str, Iterable[Right]], prefix: str) -> list[dict[str, Any]]:
+    """Return an entry for each right and operation, with the words of Kafka's own API."""
+    return [
+        {
+            "principal": f"User:{prefix}.{who}",
+            "resource_type": right.resource.upper(),
+            "resource_name": right.name or "kafka-cluster",
+            "pattern_type": "PREFIXED" if right.is_prefix else "LITERAL",
+            "operation": operation,
+            "permission": "ALLOW",
+            "host": "*",
+        }
+        for who, its in rights.items()
+        for right in its
+        for operation in right.operations
+    ]
+
+
+def redis_users(prefix: str) -> dict[str, tuple[str, ...]]:
+    """Return the rules of `ACL SETUSER` by user: only selection, the learner and operators need Redis at all.
+
+    Selection reads states and features. The learner writes states by scripts, each over one partition's keys. None
+    reaches the keys of another prefix.
+    """
+    states, features = f"~{{{prefix}:*}}:*", f"~{prefix}:features:*"
+    start = ("reset", "on", "-@all", *_CONNECTS)
+    return {
+        "selection": (*start, states, features, *_READS),
+        "learner": (*start, states, *_LEARNS),
+        OPERATOR: (*start, states, features, *_LOOKS),
+    }
+
+
+def redis_lines(prefix: str) -> Iterator[str]:
+    """Yield a line for `redis-cli` for each user; the password is a variable of the shell, and stands nowhere."""
+    for who, rules in redis_users(prefix).items():
+        variable = f"${who.upper()}_PASSWORD"
+        words = " ".join(shlex.quote(rule) for rule in rules)
+        yield f'redis-cli ACL SETUSER {shlex.quote(f"{prefix}.{who}")} {words} ">{variable}"'
