@@ -12,7 +12,7 @@ from deploy.cli.common import VerbGroup, json_option, print_json, with_settings
 from deploy.config import asyncapi
 from deploy.connect.schema_registry import codec_for
 from deploy.state import acls, desired
-from deploy.state.topics import check, create, mend, usage
+from deploy.state.topics import check, create, lag, mend, usage
 from deploy.terminal import echo
 from streams.checks import SIZE
 from streams.topology import describe
@@ -28,6 +28,7 @@ skysail topics create                  create missing topics and partitions
 skysail topics check                   what is wrong and what to do; exit code 1 on a fault
 skysail topics check --mend            set what can be set: sizes, retention, compression, timestamps
 skysail topics usage                   the disk that each topic takes, and how long it keeps what
+skysail topics lag                     what each role has yet to read, by partition
 skysail topics acl                     who needs which rights, as lines for kafka-acls
 skysail topics asyncapi                topics, records and roles as an AsyncAPI 3 document
 """
@@ -132,6 +133,24 @@ def describe_(settings: Settings, *, as_json: bool) -> None:
         print_json(asdict(topology))
     else:
         echo(*describe(topology).split("\n"))
+
+
+@topics.command("lag")
+@json_option
+@with_settings
+def lag_(settings: Settings, *, as_json: bool) -> None:
+    """Show the partitions that roles have not read to their end, the longest first.
+
+    A partition whose number stays while its end grows is stuck: `skysail tail TOPIC` shows the record at that offset.
+    """
+    known = desired.known_models(settings, codec_for(settings))
+    rows = lag(settings, desired.build(settings, known))
+    if as_json:
+        print_json([row._asdict() | {"unread": row.end - row.at} for row in rows])
+        return
+    for role, topic, number, at, end in rows:
+        echo(f"{end - at:>12,} unread  {role}: {topic}, partition {number}, from offset {at:,}")
+    echo(*([] if rows else ["every partition is read to its end"]))
 
 
 @topics.command("acl")

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from deploy.config.addresses import connection
 from deploy.connect.clients import admin, answering
@@ -44,6 +44,21 @@ class Usage:
     bytes: int
     days: float | None
     most: int | None
+
+
+class Unread(NamedTuple):
+    """One partition of one role that is not read to its end.
+
+    Attributes:
+        at: offset of the next record that the role has yet to finish, as it has committed.
+        end: of the log.
+    """
+
+    role: str
+    topic: str
+    partition: int
+    at: int
+    end: int
 
 
 def partition_counts(settings: Settings, *, outside: bool = False) -> dict[str, int]:
@@ -156,6 +171,24 @@ def usage(settings: Settings) -> list[Usage]:
         for name, topic in found.items()
     ]
     return sorted(rows, key=lambda row: (-row.bytes, row.topic))
+
+
+def lag(settings: Settings, topology: Topology) -> list[Unread]:
+    """Return what each role has yet to read, by partition, the most first; what is read to its end is left out.
+
+    Raises:
+        Unreachable: no broker answers.
+    """
+    client, there, found = admin(settings), partition_counts(settings), list[Unread]()
+    for node in topology.nodes:
+        counts = {f"{settings.prefix}.{name}": there[name] for name in node.consumes if name in there}
+        if not node.group or not counts:
+            continue
+        places = kafka_admin.progress(client, f"{settings.prefix}.{node.group}", counts)
+        for (name, number), (at, end) in places.items():
+            if end > at:
+                found.append(Unread(node.role, name.removeprefix(f"{settings.prefix}."), number, at, end))
+    return sorted(found, key=lambda row: row.at - row.end)
 
 
 def _bound(topic: Found, name: str) -> int | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from click.testing import CliRunner
-from confluent_kafka import Producer
+from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its __all__
     AlterConfigOpType,
     ConfigEntry,
@@ -28,6 +28,7 @@ from deploy.local.admin import admin_client
 from deploy.local.embedded import EmbeddedBroker
 from deploy.state import catalog, desired
 from deploy.state import topics as deployed_topics
+from deploy.state.topics import Unread
 from load.harness.topics import delete
 from schemas import topics
 from schemas.records import Application
@@ -146,6 +147,30 @@ def test_what_a_topic_takes_on_disk_is_told_beside_its_bounds(settings: Settings
 
     told = invoke(asked, tmp_path, "topics", "usage").output
     assert told.splitlines()[1].split() == ["queries", "1.0", "MiB", "30", "d", "8.0", "GiB"]
+
+
+def test_what_a_role_has_yet_to_read_is_told_by_partition(settings: Settings, tmp_path: Path) -> None:
+    """By what its group has committed; what is read to its end is left out."""
+    topology = desired.build(settings, {})
+    deployed_topics.create(settings, topology)
+    assert deployed_topics.lag(settings, topology) == []
+    producer = Producer(librdkafka(settings))
+    for partition, count in ((0, 2), (1, 5)):
+        for _ in range(count):
+            producer.produce(f"{settings.prefix}.{topics.FEEDBACK}", key=b"k", value=b"v", partition=partition)
+    producer.flush(10)
+    place = TopicPartition(f"{settings.prefix}.{topics.FEEDBACK}", 1, 4)
+    group = ConsumerGroupTopicPartitions(f"{settings.prefix}.{topology.node('joiner').group}", [place])
+    client = admin_client(settings.kafka.bootstrap)
+    (done,) = client.alter_consumer_group_offsets([group]).values()
+    done.result(10)
+    assert deployed_topics.lag(settings, topology) == [
+        Unread("joiner", topics.FEEDBACK, 0, 0, 2),
+        Unread("joiner", topics.FEEDBACK, 1, 4, 5),
+    ]
+    assert (
+        "2 unread  joiner: feedback, partition 0, from offset 0" in invoke(settings, tmp_path, "topics", "lag").output
+    )
 
 
 def test_topics_that_were_created_without_settings_are_mended_by_one_command(

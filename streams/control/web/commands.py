@@ -56,6 +56,10 @@ def _letters(query: Mapping[str, str]) -> tuple[str, ...]:
     return ("dlq", "list", "--json", *_options(query, _LETTERS))
 
 
+def _lag(_: Mapping[str, str]) -> tuple[str, ...]:
+    return ("topics", "lag", "--json")
+
+
 def _letter(query: Mapping[str, str]) -> tuple[str, ...]:
     if "place" in query:
         return ("dlq", "show", "--json", "--", _value(query, "place"))
@@ -99,7 +103,7 @@ def _name(given: Mapping[str, str], name: str) -> str:
 
 
 _READING: Final[Mapping[str, Callable[[Mapping[str, str]], tuple[str, ...]]]] = {
-    "/api/story": _story, "/api/context": _context, "/api/letters": _letters, "/api/letter": _letter,
+    "/api/story": _story, "/api/context": _context, "/api/letters": _letters, "/api/letter": _letter, "/api/lag": _lag,
 }  # fmt: skip
 _ACTING: Final[Mapping[str, Callable[[Mapping[str, str]], tuple[str, ...]]]] = {
     "redrive": _redrive, "promote": _promote, "rollback": _rollback,

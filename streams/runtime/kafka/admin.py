@@ -9,7 +9,7 @@ import time
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its __all__
     AlterConfigOpType,
     ConfigEntry,
@@ -101,6 +101,32 @@ def _offsets(client: AdminClient, places: Iterable[TopicPartition], spec: Offset
         except (KafkaException, TimeoutError):
             continue  # without a leader, or no right to look
     return found
+
+
+def progress(client: AdminClient, group: str, counts: Mapping[str, int]) -> dict[tuple[str, int], tuple[int, int]]:
+    """Return how far a group has come, and where the log ends, by topic and partition.
+
+    Where it has committed nothing it stands at the oldest record. A partition without a leader is left out.
+
+    Args:
+        client: of any of the brokers.
+        group: its full name.
+        counts: partitions by full name.
+
+    Raises:
+        BrokerUnavailableError: nobody tells.
+    """
+    asked = ConsumerGroupTopicPartitions(
+        group, [TopicPartition(name, at) for name, n in counts.items() for at in range(n)]
+    )
+    (told,) = client.list_consumer_group_offsets([asked], request_timeout=ANSWER_S).values()
+    try:
+        places = told.result(ANSWER_S).topic_partitions
+    except (KafkaException, TimeoutError) as error:
+        raise BrokerUnavailableError(f"the broker does not tell how far group {group} is: {error}") from error
+    committed = {(place.topic, place.partition): place.offset for place in places}
+    logs = {(name, at): (begin, end) for name, found in _logs(client, counts).items() for at, begin, end in found}
+    return {place: (max(begin, committed.get(place, -1)), end) for place, (begin, end) in logs.items()}
 
 
 def create(

@@ -73,6 +73,11 @@ function redrive(wish) {
 }
 export const lying = fields => into("lying", () => asked("/api/letters", fields), groups);
 export const shown = fields => into("lying", () => asked("/api/letter", fields), letters);
+const UNREAD = [["role", "Role", "", value => value], ["topic", "Topic", "", value => value], ["partition", "Partition", "", whole], ["at", "From", "offset", whole], ["end", "End", "offset", whole], ["unread", "Unread", "records", whole]];
+export function lag() {
+  place("log").hidden = false;
+  return into("log", () => asked("/api/lag", {}), found => found.length ? [table("Partitions that are not read to their end", UNREAD, found)] : [node("p", "every partition is read to its end", "dim")]);
+}
 export function log(process) {
   place("log").hidden = false;
   return into("log", () => asked("/api/log", { process }), found => [node("h3", `Last lines of ${found.process}`), node("pre", found.text || "nothing yet", "log")]);

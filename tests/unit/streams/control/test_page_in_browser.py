@@ -149,6 +149,17 @@ async def test_one_click_leads_from_a_dead_letter_to_its_query_and_a_token_sends
         await _refuses_strangers(address, run)
 
 
+async def test_a_click_tells_which_partition_is_stuck(tmp_path: Path) -> None:
+    """The command is run that an operator would type."""
+    row = {"role": "joiner", "topic": "feedback", "partition": 3, "at": 70, "end": 40_070, "unread": 40_000}
+    end, run = now_us(), NotedCommands({"topics lag": json.dumps([row]).encode()})
+    async with seen(tmp_path, busy_state(end), end, run=run) as (tab, _):
+        await _give_token(tab, "reader-0123456789")
+        await tab.js("document.querySelector('#processes [data-key=lag]').click()")
+        await tab.until("document.getElementById('log').textContent.includes('40,000')")
+    assert run.ran == [("topics", "lag", "--json")]
+
+
 async def _give_token(tab: Tab, token: str) -> None:
     await tab.js(f"document.getElementById('token').value = '{token}'")
     await tab.js("document.getElementById('token-form').requestSubmit()")
