@@ -6,6 +6,7 @@ page is served by the server of the gateway (`streams.control.web`), which is bo
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from dataclasses import dataclass
@@ -200,7 +201,11 @@ def _report(app: faust.App, reports: TopicT, codec: Codec, options: ControlOptio
         for hook in options.hooks:
             hook(found)
         state.sight.sent(found.time_us)
-        await reports.send(key=options.instance.encode(), value=codec.encode(found), partition=0)
+        try:
+            async with asyncio.timeout(REPORT_EVERY_S):  # Faust's producer waits for a broker that is away, for minutes
+                await reports.send(key=options.instance.encode(), value=codec.encode(found), partition=0)
+        except TimeoutError:
+            _log.debug("a report was not taken within %g s; the next one follows", REPORT_EVERY_S)
 
     app.timer(REPORT_EVERY_S, name="report")(report)
 

@@ -92,8 +92,9 @@ class HeldBatches:
         for place in places:
             slots = self._by_place.get(place, {})
             seen = set[int]()
-            for slot in range(since_us // _SLOT_US, min(until_us // _SLOT_US, max(slots, default=0)) + 1):
-                for held in slots.get(slot, ()):
+            # Of the slots that are there: a record's times are what somebody wrote, and may lie an age apart.
+            for slot in sorted(one for one in slots if since_us // _SLOT_US <= one <= until_us // _SLOT_US):
+                for held in slots[slot]:
                     if held.first_us <= until_us and held.last_us >= since_us and id(held) not in seen:
                         seen.add(id(held))
                         yield from self._with(held.fetched, needle)
