@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, TypedDict
 
 from streams.promotion.lifecycle import POLICY
 from streams.promotion.serving_losses import ALPHA
-from streams.promotion.trail import Moment
 
 if TYPE_CHECKING:
     from schemas.records import Promotion
@@ -33,7 +32,7 @@ class CandidateRow(TypedDict):
     upper: float
     cost: float  # errors
     reason: str  # why it is where it is
-    course: list[Moment]  # of the difference
+    course: list[tuple[int, float, float, float]]  # of the difference: time (us), mean, lower, upper
 
 
 class StepRow(TypedDict):
@@ -61,7 +60,7 @@ class ServingRow(TypedDict):
     loss: float  # their mean
     lower: float
     upper: float
-    course: list[Moment]  # of the mean
+    course: list[tuple[int, float, float, float]]  # of the mean: time (us), mean, lower, upper
 
 
 class PromotionRows(TypedDict):
@@ -108,10 +107,9 @@ def _serving(served: Served) -> ServingRow:
     )
 
 
-def _course(trail: Trail) -> list[Moment]:
+def _course(trail: Trail) -> list[tuple[int, float, float, float]]:
     return [
-        Moment(time_us, round(mean, 4), round(lower, 4), round(upper, 4))
-        for time_us, mean, lower, upper in trail.moments
+        (time_us, round(mean, 4), round(lower, 4), round(upper, 4)) for time_us, mean, lower, upper in trail.moments
     ]
 
 
