@@ -11,7 +11,7 @@ from deploy.errors import UsageError
 from deploy.figures import rendered
 from deploy.k8s import strimzi
 from deploy.state import desired
-from streams.rights import PEOPLE
+from streams.rights import OPERATOR, PEOPLE
 from streams.topology import host_role, worker_role
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ def values(settings: Settings, given: Mapping[str, Any], text: str) -> dict[str,
         "roles": roles,
         "topics": strimzi.topics(topology, settings.prefix, settings.replication),
         "users": strimzi.users(run, settings.prefix),
+        "operator": strimzi.short(f"{settings.prefix}.{OPERATOR}"),
         "rules": yaml.safe_load(rendered.rules()),
     }
 

@@ -11,6 +11,7 @@ reports that it is ready when it is in its group and owns partitions. `grouping`
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import signal
@@ -25,7 +26,7 @@ from deploy.config.addresses import connection
 from deploy.config.folder import load_notes
 from deploy.errors import StartError
 from deploy.figures.rendered import targets
-from deploy.local.logs import tail
+from deploy.local.logs import HOMES, tail
 from deploy.local.process import ending
 from deploy.local.supervisor import Child, Supervisor
 from deploy.placement import placement, pooling
@@ -231,6 +232,7 @@ class System:
         children = [self._child(process) for process in planned]
         self._require_ports({child.name for child in children})  # and those of models that were published before
         self._write_targets()
+        self._write_homes()
         reports = KafkaTail(connection(self._settings, "skysail-launch"), (names.REPORTS,))
         await reports.start()
         self._supervisor = Supervisor(children, grace_s=PATIENCE_S)
@@ -330,6 +332,11 @@ class System:
         while fault_of(self._settings.metrics.host, port) and port < LAST_PORT:
             port += 1
         return port
+
+    def _write_homes(self) -> None:
+        """Tell the page which process each instance runs in, and so whose log is its own."""
+        self._logs.mkdir(parents=True, exist_ok=True)
+        (self._logs / HOMES).write_text(json.dumps(self._homes))
 
     def _write_targets(self) -> None:
         """Tell Prometheus where the processes are, in a file that it follows (`file_sd_configs`)."""

@@ -45,7 +45,7 @@ def page_server(settings: Settings, state: ControlState, folder: Path, now_us: C
         status=lambda: state.shown(now_us()),
         charts=lambda minutes, application: state.charts(minutes, application, now_us()),
         is_blind=lambda: state.is_blind(now_us()),
-        rights=PageRights(tokens, shows_records=_is_here(given.host) and not is_guarded(settings)),
+        rights=PageRights(tokens, shows_records=_is_here(given.host) and not given.names and not is_guarded(settings)),
         bodies=Bodies(_BODY_BYTES, _BODIES_BYTES, _WITHIN_S),
         run=commands.run,
         log=commands.log,

@@ -6,12 +6,13 @@ So the page needs none of the clients that commands have, and does what they do,
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import sys
 from typing import TYPE_CHECKING, Final
 
 from deploy.config import configuration
-from deploy.local.logs import tail
+from deploy.local.logs import HOMES, tail
 from deploy.local.process import tethered
 from streams.control.web.application import CommandResult
 from streams.gateway.protocol.values import RequestRefusedError
@@ -61,11 +62,20 @@ class PageCommands:
 
     def log(self, instance: str) -> str | None:
         """Return the last lines of a process's log; None = there is none here."""
-        name = instance.partition("@")[0]
-        if self._logs is None or not name or "/" in name or name.startswith("."):
+        if self._logs is None or not instance or "/" in instance or instance.startswith("."):
             return None
+        name = self._process_of(instance.removesuffix("@1"))  # the first of a role has no number
         file = self._logs / f"{name}.log"
         return tail(file, _LOG_LINES) if file.is_file() else None
+
+    def _process_of(self, instance: str) -> str:
+        """Return the process that an instance runs in, as `skysail run` has written it; by itself it has one."""
+        assert self._logs is not None, "it was looked at before"
+        try:
+            known: dict[str, str] = json.loads((self._logs / HOMES).read_bytes())
+        except (OSError, ValueError):
+            return instance
+        return known.get(instance, instance)
 
     async def _ended(self, words: Sequence[str]) -> CommandResult:
         argv = tethered([sys.executable, "-P", "-m", "deploy.cli", *words])

@@ -386,6 +386,7 @@ def _letters(known: Iterable[Figures], risen: Risen) -> list[LetterRow]:
     return [
         LetterRow(
             topic=topic,
+            lies_with=_lies_with(topic),
             cause=cause,
             minute=risen.get(Key("dead_letters_total", rest=f"{cause} {topic}"), 0.0),
             total=total,

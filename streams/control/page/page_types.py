@@ -147,6 +147,7 @@ class LetterRow(TypedDict):
     """Dead letters of one topic and cause."""
 
     topic: str
+    lies_with: str  # whose letters are in the same topic
     cause: str
     minute: float
     total: float

@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl
 from streams.control.web import commands
 from streams.control.web.files import PAGE, files
 from streams.control.web.host_guard import GUARDING, refused
+from streams.control.web.rights import check_origin
 from streams.gateway.asgi import sent
 from streams.gateway.bodies import GoneError
 from streams.gateway.protocol.values import HttpReply, RequestRefusedError, document, dumped
@@ -123,6 +124,7 @@ class PageApplication:
         if words is None and path != "/api/log":
             raise _no_such_page()
         parts.rights.check_read(headers)
+        check_origin(headers)  # a command costs a core: no other web page starts one
         if words is not None:
             return await self._ran(words)
         said = parts.log(query.get("process", ""))
@@ -152,7 +154,7 @@ class PageApplication:
 
 def _fields(query: bytes) -> dict[str, str]:
     try:
-        return dict(parse_qsl(query.decode("latin-1"), max_num_fields=_MOST_FIELDS))
+        return dict(parse_qsl(query.decode("latin-1"), keep_blank_values=True, max_num_fields=_MOST_FIELDS))
     except ValueError:
         raise RequestRefusedError(400, f"at most {_MOST_FIELDS} fields") from None
 

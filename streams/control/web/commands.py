@@ -17,6 +17,7 @@ _LONGEST: Final = 512  # characters of a value
 _NAME: Final = re.compile(r"[\w.\-@:+]+")
 _LETTERS: Final = ("topic", "cause", "application", "since")
 _MOST_LETTERS: Final = 20  # shown whole at once
+_SWITCHES: Final = ("dry_run", "anew")
 _RATE: Final = 100  # records a second are sent again
 
 
@@ -36,11 +37,22 @@ def acting(wish: Mapping[str, object]) -> tuple[str, ...]:
     Raises:
         RequestRefusedError: there is no such action, or something is missing.
     """
-    said = {str(name): str(value) for name, value in wish.items()}
+    said = {name: _text(name, value) for name, value in wish.items()}
     make = _ACTING.get(said.get("action", ""))
     if make is None:
         raise RequestRefusedError(400, f"`action` is one of {', '.join(sorted(_ACTING))}")
     return make(said)
+
+
+def _text(name: str, value: object) -> str:
+    """Return a field as the commands below take it: text, "" for null, a switch as its name or as nothing."""
+    if name in _SWITCHES:
+        if not isinstance(value, bool):
+            raise RequestRefusedError(400, f"`{name}` is true or false")
+        return name if value else ""
+    if value is not None and not isinstance(value, str):
+        raise RequestRefusedError(400, f"`{name}` is a text")
+    return value or ""
 
 
 def _story(query: Mapping[str, str]) -> tuple[str, ...]:
@@ -67,8 +79,8 @@ def _letter(query: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _redrive(wish: Mapping[str, str]) -> tuple[str, ...]:
-    dry = ("--dry-run",) if wish.get("dry_run") == "True" else ()
-    anew = ("--anew",) if wish.get("anew") == "True" else ()
+    dry = ("--dry-run",) if wish.get("dry_run") else ()
+    anew = ("--anew",) if wish.get("anew") else ()
     common = ("dlq", "redrive", "--json", f"--rate={_RATE}", *dry, *anew)
     if "place" in wish:
         return (*common, "--", _value(wish, "place"))
@@ -85,7 +97,9 @@ def _rollback(wish: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _options(given: Mapping[str, str], names: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(f"--{name}={_value(given, name)}" for name in names if given.get(name))
+    found = tuple(f"--{name}={_value(given, name)}" for name in names if given.get(name))
+    # An application that is given, and is nothing: letters that tell of none. Without it: all.
+    return (*found, "--application=") if "application" in names and given.get("application") == "" else found
 
 
 def _value(given: Mapping[str, str], name: str) -> str:

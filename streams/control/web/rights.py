@@ -57,7 +57,7 @@ class PageRights(NamedTuple):
             )
         if not self._rights(headers) & {ACT, ALL}:
             raise RequestRefusedError(403, "this token is not for actions: its line in control.tokens says `act`")
-        _check_origin(headers)
+        check_origin(headers)
 
     def _rights(self, headers: Mapping[bytes, bytes]) -> frozenset[str]:
         try:
@@ -66,10 +66,14 @@ class PageRights(NamedTuple):
             raise RequestRefusedError(401, "this needs a token, one of control.tokens_file") from None
 
 
-def _check_origin(headers: Mapping[bytes, bytes]) -> None:
-    """Refuse what another web page sends; programs send no `Origin`, and have the token."""
+def check_origin(headers: Mapping[bytes, bytes]) -> None:
+    """Refuse what another web page sends; programs send no `Origin`, nor who typed an address.
+
+    Raises:
+        RequestRefusedError: it comes from elsewhere.
+    """
     origin, site = headers.get(b"origin"), headers.get(b"sec-fetch-site")
-    if site not in {None, b"same-origin"}:
-        raise RequestRefusedError(403, "actions are taken from the page itself, not from other web pages")
+    if site not in {None, b"same-origin", b"none"}:
+        raise RequestRefusedError(403, "commands are taken from the page itself, not from other web pages")
     if origin is not None and urlsplit(origin.decode("latin-1")).netloc.encode("latin-1") != headers.get(b"host"):
-        raise RequestRefusedError(403, "actions are taken from the page itself; a proxy must pass `Host` on")
+        raise RequestRefusedError(403, "commands are taken from the page itself; a proxy must pass `Host` on")

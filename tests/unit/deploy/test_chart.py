@@ -93,7 +93,10 @@ def test_no_pod_has_more_than_it_needs(full: Manifests) -> None:
         assert security["capabilities"] == {"drop": ["ALL"]}
         assert "memory" in container["resources"]["limits"]
         writable = {mount["mountPath"] for mount in container["volumeMounts"] if not mount.get("readOnly")}
-        assert writable - ({"/var/lib/skysail/trace"} if "record" in name else set()) == {"/home/skysail", "/tmp"}
+        assert writable - ({"/var/lib/skysail/trace"} if "record" in name else set()) == {
+            "/home/skysail/.skysail",
+            "/tmp",
+        }
         mounted = {mount["name"] for mount in container["volumeMounts"]}
         assert mounted == {volume["name"] for volume in pod["volumes"]}
 
@@ -191,6 +194,36 @@ def test_other_settings_are_another_setup_and_new_pods(usual: Manifests, tmp_pat
     marks = [of(each, "Deployment")["shop-selection"]["spec"]["template"]["metadata"]["annotations"]["skysail/settings"]
              for each in (usual, other)]  # fmt: skip
     assert marks[0] != marks[1]
+
+
+@pytest.mark.parametrize(
+    "mine", [{"image": {"tag": "9.9"}}, {"redis": {"url": "redis://other:6379/0"}}], ids=["image", "redis"]
+)
+def test_an_upgrade_of_anything_in_the_setup_is_another_job(
+    usual: Manifests, tmp_path: Path, mine: dict[str, Any]
+) -> None:
+    """Kubernetes refuses another pod under the name of a Job that is there; what is done goes after a day."""
+    other = rendered(tmp_path, mine)
+    assert of(usual, "Job").keys() != of(other, "Job").keys()
+    (job,) = of(usual, "Job").values()
+    assert job["spec"]["ttlSecondsAfterFinished"] > 0
+
+
+def test_models_in_the_image_are_not_hidden(usual: Manifests) -> None:
+    """What pods write lies beside them."""
+    for pod in (*of(usual, "Deployment").values(), *of(usual, "Job").values()):
+        (container,) = pod["spec"]["template"]["spec"]["containers"]
+        paths = {mount["mountPath"] for mount in container["volumeMounts"]}
+        assert not any("/home/skysail/models/svc-1".startswith(f"{path}/") for path in paths), paths
+
+
+def test_the_setup_logs_in_as_a_user_that_is_there(tmp_path: Path) -> None:
+    """Also where the prefix is so long that names are cut."""
+    manifests = rendered(tmp_path, {}, prefix="a" * 50)
+    (job,) = of(manifests, "Job").values()
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    (user,) = [one["value"] for one in container["env"] if one["name"].endswith("SASL_PLAIN_USERNAME")]
+    assert user in of(manifests, "KafkaUser")
 
 
 @pytest.mark.parametrize(

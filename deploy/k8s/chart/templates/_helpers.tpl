@@ -85,7 +85,7 @@ capabilities: {drop: [ALL]}
 {{- end }}
 
 {{- define "skysail.mounts" -}}
-- {name: home, mountPath: /home/skysail}
+- {name: home, mountPath: /home/skysail/.skysail}
 - {name: temporary, mountPath: /tmp}
 - {name: settings, mountPath: /home/skysail/skysail.yaml, subPath: skysail.yaml, readOnly: true}
 {{- if .Values.models.volume }}
@@ -154,4 +154,25 @@ securityContext:
   runAsGroup: 10001
   fsGroup: 10001
   seccompProfile: {type: RuntimeDefault}
+{{- end }}
+
+{{/* The pod of the Job that publishes. */}}
+{{- define "skysail.setup" -}}
+{{- $user := .Values.deployment.operator -}}
+metadata:
+  labels: {{- include "skysail.labels" (list . "setup") | nindent 4 }}
+  annotations: {skysail/settings: {{ include "skysail.settings" . | sha256sum }}}
+spec:
+  {{- include "skysail.pod" . | nindent 2 }}
+  restartPolicy: OnFailure
+  containers:
+    - name: setup
+      image: {{ include "skysail.image" . }}
+      imagePullPolicy: {{ .Values.image.pullPolicy }}
+      args: [app, apply]
+      env: {{- include "skysail.environment" (list . $user) | nindent 8 }}
+      resources: {{- toYaml .Values.defaults.resources | nindent 8 }}
+      securityContext: {{- include "skysail.security" . | nindent 8 }}
+      volumeMounts: {{- include "skysail.mounts" . | nindent 8 }}
+  volumes: {{- include "skysail.volumes" (list . $user) | nindent 4 }}
 {{- end }}

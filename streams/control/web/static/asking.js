@@ -13,7 +13,7 @@ async function told(path, options = {}) {
   if (!answer.ok) throw Object.assign(new Error(found.error), { command: found.command });
   return found;
 }
-const asked = (path, fields) => told(`${path}?${new URLSearchParams(Object.entries(fields).filter(([, value]) => value))}`);
+const asked = (path, fields) => told(`${path}?${new URLSearchParams(Object.entries(fields).filter(([name, value]) => value || (name === "application" && value === "")))}`);
 const acted = wish => told("/api/action", { method: "POST", body: JSON.stringify(wish), headers: { "content-type": "application/json" } });
 async function into(id, ask, show) {
   put(id, node("p", "looking …", "dim"));
@@ -48,12 +48,20 @@ export function tell(id, at = "") {
   return into("story", () => asked("/api/story", { id, at }), story);
 }
 
+function context(found) {
+  const stored = found.stored, answers = found.answers.map(record);
+  const facts = [["state", found.state], ["policy", stored?.policy ?? "none is stored: decided as for a new context"], ["lessons", stored ? whole(stored.version) : "0"], ...found.notes.map(note => ["note", note])];
+  const list = node("dl", facts.flatMap(([name, value]) => [node("dt", name), node("dd", String(value))]));
+  const stories = answers.map(one => node("li", [`${time(one.sent_us || one.received_us)} `, button(`story of ${one.query_id}`, () => tell(one.query_id), `story ${one.query_id}`)]));
+  return [list, ...(stories.length ? [node("h3", "Its last answers"), node("ul", stories)] : []), whole_of("all of it", found)];
+}
 const GROUP = [["topic", "Topic", "", value => value], ["cause", "Cause", "", value => value], ["application", "Application", "", value => value], ["letters", "Letters", "", whole], ["redriven", "Sent again", "", whole],
   ["bytes", "Bytes", "", whole], ["oldest", "Oldest", "", value => value], ["newest", "Newest", "", value => value], ["doing", "", "", value => value]];
 function groups(found) {
   if (!found.length) return [node("p", "there are none", "dim")];
   return [table("Dead letters that lie there", GROUP, found.map(one => {
-    const which = { topic: one.topic, cause: one.cause, application: one.application }, key = `${one.topic} ${one.cause} ${one.application}`;
+    const which = { topic: one.topic, cause: one.cause, application: one.application ?? "" }, // "": those that tell of none
+       key = `${one.topic} ${one.cause} ${one.application}`;
     return { ...one, doing: [button("show", () => into("lying", () => asked("/api/letter", which), letters), `show ${key}`), button("would send again", () => redrive({ ...which, dry_run: true }), `dry ${key}`),
       ...(mayAct() ? [button("send again", () => redrive(which), `redrive ${key}`, "act")] : [])] };
   }))];
@@ -85,6 +93,7 @@ export function log(process) {
 
 export function begin() {
   place("ask").onsubmit = event => { event.preventDefault(); tell(place("ask-id").value.trim(), place("ask-at").value.trim()); };
+  place("ask-context").onsubmit = event => { event.preventDefault(); into("story", () => asked("/api/context", { application: place("context-of").value.trim(), context: place("context").value.trim() }), context); };
   place("token-form").onsubmit = event => { event.preventDefault(); token = place("token").value.trim(); place("act").hidden = !token; put("done", node("p", token ? "it is sent with what is asked from now on, until this window is closed" : "no token", "dim")); };
   place("act").onsubmit = event => {
     event.preventDefault(); const action = event.submitter.value, model = place("act-model").value.trim();

@@ -29,7 +29,7 @@ function show(status) {
   const known = [...PROCESS, OFF].filter(([key]) => !FEW_HAVE[key] || view.processes.some(FEW_HAVE[key]));
   const processes = view.processes.filter(row => fits(row.instance)).map(row => ({ ...row, doing: [button("log", () => asking.log(row.instance), `log ${row.instance}`)] }));
   put("processes", table("Processes of this deployment", [...known, ["doing", "", "", value => value]], processes, row => row.silent ? "silent" : ""), button("unread by partition", asking.lag, "lag"));
-  const letters = view.dead_letters.filter(row => fits(row.topic, row.cause)).map(row => ({ ...row, cause: row.cause.replaceAll("_", " "), doing: [button("show", () => asking.shown({ topic: row.topic, cause: row.cause }), `show ${row.topic} ${row.cause}`)] }));
+  const letters = view.dead_letters.filter(row => fits(row.topic, row.cause)).map(row => ({ ...row, cause: row.cause.replaceAll("_", " "), doing: [button("show", () => asking.shown({ topic: row.lies_with, cause: row.cause }), `show ${row.topic} ${row.cause}`)] }));
   put("letters", letters.length ? table("Dead letters since the start of the processes", [...LETTER, ["doing", "", "", value => value]], letters) : node("span", "none since the processes were started ", "dim"),
     button("list all that lie there", () => asking.lying({}), "list letters"));
   charts.choose(rows.map(row => row.name));

@@ -309,7 +309,7 @@ def test_dead_letters_of_the_last_minute_are_told_and_older_ones_only_listed() -
     page.report("joiner@2", {name: 5.0})
     command = "skysail dlq show --topic feedback --cause late"
     assert page.shown()["dead_letters"] == [
-        {"topic": "feedback", "cause": "late", "minute": 2.0, "total": 5.0, "command": command}
+        {"topic": "feedback", "lies_with": "feedback", "cause": "late", "minute": 2.0, "total": 5.0, "command": command}
     ]
     [text] = page.texts()
     assert text.startswith("warn: 2 dead letters in the last minute: feedback, cause late $ skysail dlq show --topic")
@@ -317,6 +317,16 @@ def test_dead_letters_of_the_last_minute_are_told_and_older_ones_only_listed() -
     page.everybody()
     page.report("joiner@2", {name: 5.0})
     assert page.texts() == []
+
+
+def test_letters_of_others_topics_are_shown_from_where_they_lie() -> None:
+    """They share one topic; the page asks for those, as its command does."""
+    page = Page()
+    page.everybody()
+    page.report("mapping@1", {"dead_letters_total{cause=invalid,topic=/orders}": 3.0})
+    (row,) = page.shown()["dead_letters"]
+    assert (row["topic"], row["lies_with"]) == ("/orders", "mapping")
+    assert "--topic mapping" in row["command"]
 
 
 def test_a_lag_that_grows_is_told() -> None:

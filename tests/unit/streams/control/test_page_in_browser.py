@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 import aiohttp
 import pytest
 
+from streams.control.web.commands import acting
+from streams.gateway.protocol.values import RequestRefusedError
 from tests.browser import CHROMIUM, browser
 from tests.pages import TOKENS, NotedCommands, busy_state, empty_state, now_us, page, served
 
@@ -160,6 +162,49 @@ async def test_a_click_tells_which_partition_is_stuck(tmp_path: Path) -> None:
     assert run.ran == [("topics", "lag", "--json")]
 
 
+async def test_a_context_is_shown_with_its_state_and_its_last_answers(tmp_path: Path) -> None:
+    """From there one click leads to a query's story."""
+    answers = [{"record": {"query_id": QUERY, "sent_us": 1}}]
+    stored = {"policy": "exp3", "version": 1_234}
+    said = {"state": "fraud/ann", "notes": [], "stored": stored, "answers": answers}
+    end, run = now_us(), NotedCommands({"story --json --application": json.dumps(said).encode(), **SAID})
+    async with seen(tmp_path, busy_state(end), end, run=run) as (tab, _):
+        await _give_token(tab, "reader-0123456789")
+        await tab.js("document.getElementById('context-of').value = 'fraud'")
+        await tab.js("document.getElementById('context').value = 'ann'")
+        await tab.js("document.getElementById('ask-context').requestSubmit()")
+        await tab.until("document.getElementById('story').textContent.includes('1,234')")
+        assert run.ran[-1] == ("story", "--json", "--application=fraud", "--context=ann")
+        await tab.js("document.querySelector('#story button').click()")
+        await tab.until(f"location.pathname === '/story/{QUERY}'")
+
+
+@pytest.mark.parametrize("application", [None, "fraud"])
+async def test_what_is_sent_again_is_what_the_row_is_about(tmp_path: Path, application: str | None) -> None:
+    """Most letters tell of no application: those alone are meant then, and a dry run sends nothing."""
+    end, run = (
+        now_us(),
+        NotedCommands({**SAID, "dlq list": json.dumps([{**GROUP, "application": application}]).encode()}),
+    )
+    async with seen(tmp_path, busy_state(end), end, run=run) as (tab, _):
+        await tab.js("confirm = () => true")
+        await _give_token(tab, "actor-0123456789")
+        await tab.until("document.querySelector('#letters button') !== null")
+        await tab.js("[...document.querySelectorAll('#letters button')].at(-1).click()")
+        await tab.until("document.querySelector('#lying button.act') !== null")
+        await tab.js("document.querySelector('#lying [data-key^=dry]').click()")
+        await tab.until("document.getElementById('lying').textContent.includes('30 feedback')")
+    assert f"--application={application or ''}" in run.ran[-1]
+    assert "--dry-run" in run.ran[-1]
+
+
+@pytest.mark.parametrize("wrong", [{"dry_run": "true"}, {"dry_run": 1}, {"topic": 7}])
+def test_an_action_is_taken_as_it_is_meant_or_not_at_all(wrong: dict[str, object]) -> None:
+    """A dry run that is taken for a real one would send."""
+    with pytest.raises(RequestRefusedError, match=r"true or false|a text"):
+        acting({"action": "redrive", "topic": "feedback", **wrong})
+
+
 async def _give_token(tab: Tab, token: str) -> None:
     await tab.js(f"document.getElementById('token').value = '{token}'")
     await tab.js("document.getElementById('token-form').requestSubmit()")
@@ -168,6 +213,10 @@ async def _give_token(tab: Tab, token: str) -> None:
 
 async def _refuses_strangers(address: str, run: NotedCommands) -> None:
     """Another page with the right token, and the page with a token that only reads, change nothing."""
+    async with aiohttp.ClientSession(address, headers={"authorization": "Bearer reader-0123456789"}) as session:
+        for headers in ({"sec-fetch-site": "cross-site"}, {"origin": "http://elsewhere.example"}):
+            async with session.get("/api/story?id=x", headers=headers) as reply:
+                assert reply.status == 403  # a picture of another page would start a command each
     before, wish = len(run.ran), {"action": "promote", "model": "forest@2"}
     cases = [
         ("actor", {"origin": "http://elsewhere.example"}),
