@@ -150,7 +150,10 @@ def _reports(state: ControlState, now: int, second: int) -> None:
             f"answer_p50_us{{application={name}}}": 1_400.0,
             f"answer_p99_us{{application={name}}}": 6_100.0,
         }
-    counters["joiner@1"] |= {"dead_letters_total{cause=unmatched,topic=feedback}": float(second // 10)}
+    counters["joiner@1"] |= {
+        "dead_letters_total{cause=unmatched,topic=feedback}": float(second // 10),
+        "dead_letters_total{cause=unreadable,topic=/orders}": 1.0,
+    }
     for model in ("forest", "linear", "svm"):
         name = f"worker.{model}@1"
         counters[name] = {

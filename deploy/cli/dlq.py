@@ -48,7 +48,7 @@ def _wanted(function: Callable[..., None]) -> Callable[..., None]:
     @click.argument("places", nargs=-1, metavar="[TOPIC@OFFSET]...")
     @click.option("--topic", help="Whose records they are: feedback, queries, mapping, ...")
     @click.option("--cause", help="Such as unmatched; `skysail dlq list` shows which there are.")
-    @click.option("--application", help="That they are about, as far as their bytes tell.")
+    @click.option("--application", help="That they are about, as far as their bytes tell; empty: they tell none.")
     @click.option("--since", help="Written so long ago at most: 90s, 30m, 1.5h, 7d.")
     @click.option("--older-than", help="Written so long ago at least.")
     @wraps(function)

@@ -39,7 +39,7 @@ class LettersWanted:
     Attributes:
         topic: whose records they are: `feedback`, `mapping`.
         cause: of all of them.
-        application: that they are about.
+        application: that they are about; "" = those whose bytes tell none.
         since_us: written then or later.
         before_us: written earlier.
         places: these alone, as `feedback@17`.
@@ -65,7 +65,7 @@ class LettersWanted:
             self.cause in {None, letter.cause}
             and self.since_us <= letter.written_us < self.before_us
             and (not self.places or letter.place in self.places)
-            and (self.application is None or application_of_letter(letter, codec) == self.application)
+            and (self.application is None or (application_of_letter(letter, codec) or "") == self.application)
         )
 
 

@@ -45,13 +45,22 @@ def page_server(settings: Settings, state: ControlState, folder: Path, now_us: C
         status=lambda: state.shown(now_us()),
         charts=lambda minutes, application: state.charts(minutes, application, now_us()),
         is_blind=lambda: state.is_blind(now_us()),
-        rights=PageRights(tokens, shows_records=_is_here(given.host) and not given.names and not is_guarded(settings)),
+        rights=PageRights(tokens, shows_records=shows_records(settings)),
         bodies=Bodies(_BODY_BYTES, _BODIES_BYTES, _WITHIN_S),
         run=commands.run,
         log=commands.log,
     )
     place = Listening(given.host, given.port, given.connections, _WITHIN_S, setting="control.connections")
     return GatewayServer(PageApplication(parts), place)
+
+
+def shows_records(settings: Settings) -> bool:
+    """Tell whether records are shown without a token: where nobody but this machine comes, and no log-in guards them.
+
+    A name in `control.names` is a proxy's, through which others come.
+    """
+    given = settings.control
+    return _is_here(given.host) and not given.names and not is_guarded(settings)
 
 
 def _is_here(host: str) -> bool:

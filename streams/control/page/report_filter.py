@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from schemas.records import Report
     from streams.control.figures import Figures
 
-# Words of names, versions, topics and policies, and `(unknown)`; nothing that a shell or a terminal would act on.
-_WORD = re.compile(r"[A-Za-z0-9_.@:+()-]{1,200}", re.ASCII)
+# Words of names, versions, policies, `(unknown)` and topics, of which foreign ones begin with /:
+# nothing that a shell or a terminal would act on.
+_WORD = re.compile(r"/?[A-Za-z0-9_.@:+()-]{1,200}", re.ASCII)
 _METRIC = re.compile(r"[a-z][a-z0-9_]{0,99}", re.ASCII)
 # A deployment that is watched by one page has a few dozen processes.
 MOST_PROCESSES = 256

@@ -151,6 +151,17 @@ async def test_one_click_leads_from_a_dead_letter_to_its_query_and_a_token_sends
         await _refuses_strangers(address, run)
 
 
+async def test_letters_of_own_topics_are_shown_from_where_they_lie(tmp_path: Path) -> None:
+    """There is no topic of dead letters for each of them."""
+    end, run = now_us(), NotedCommands(SAID)
+    async with seen(tmp_path, busy_state(end), end, run=run) as (tab, _):
+        await _give_token(tab, "reader-0123456789")
+        await tab.until("document.querySelector('#letters [data-key^=\"show /orders\"]') !== null")
+        await tab.js("document.querySelector('#letters [data-key^=\"show /orders\"]').click()")
+        await tab.until("document.querySelector('#lying .letter') !== null")
+    assert {"--topic=mapping", "--cause=unreadable"} <= {*run.ran[-1]}
+
+
 async def test_a_click_tells_which_partition_is_stuck(tmp_path: Path) -> None:
     """The command is run that an operator would type."""
     row = {"role": "joiner", "topic": "feedback", "partition": 3, "at": 70, "end": 40_070, "unread": 40_000}
