@@ -9,10 +9,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-HOMES = "processes.json"  # beside the logs: which process each instance runs in
 LIMIT_BYTES = 8 << 20  # of one file; a process keeps two of them at most
 _TAIL_LINES = 12
 _TAIL_BYTES = 1 << 16  # in which the last lines are looked for
+
+
+def homes(folder: Path) -> Path:
+    """Return the file beside a folder of logs that says which process each instance runs in, whose log is its own."""
+    return folder.with_name(f"{folder.name}.json")
 
 
 def size(log: Path) -> int:

@@ -26,7 +26,7 @@ from deploy.config.addresses import connection
 from deploy.config.folder import load_notes
 from deploy.errors import StartError
 from deploy.figures.rendered import targets
-from deploy.local.logs import HOMES, tail
+from deploy.local.logs import homes, tail
 from deploy.local.process import ending
 from deploy.local.supervisor import Child, Supervisor
 from deploy.placement import placement, pooling
@@ -335,8 +335,9 @@ class System:
 
     def _write_homes(self) -> None:
         """Tell the page which process each instance runs in, and so whose log is its own."""
-        self._logs.mkdir(parents=True, exist_ok=True)
-        (self._logs / HOMES).write_text(json.dumps(self._homes))
+        file = homes(self._logs)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(self._homes))
 
     def _write_targets(self) -> None:
         """Tell Prometheus where the processes are, in a file that it follows (`file_sd_configs`)."""

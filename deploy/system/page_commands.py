@@ -12,7 +12,7 @@ import sys
 from typing import TYPE_CHECKING, Final
 
 from deploy.config import configuration
-from deploy.local.logs import HOMES, tail
+from deploy.local.logs import homes, tail
 from deploy.local.process import tethered
 from streams.control.web.application import CommandResult
 from streams.gateway.protocol.values import RequestRefusedError
@@ -72,7 +72,7 @@ class PageCommands:
         """Return the process that an instance runs in, as `skysail run` has written it; by itself it has one."""
         assert self._logs is not None, "it was looked at before"
         try:
-            known: dict[str, str] = json.loads((self._logs / HOMES).read_bytes())
+            known: dict[str, str] = json.loads(homes(self._logs).read_bytes())
         except (OSError, ValueError):
             return instance
         return known.get(instance, instance)

@@ -152,6 +152,8 @@ async def drawn(session: aiohttp.ClientSession, expr: str) -> list[object]:
     """Return the series of an expression now; none while the server starts."""
     try:
         async with session.get("/api/v1/query", params={"query": expr}) as response:
+            if response.status == 503:
+                return []
             answer = await response.json()
     except aiohttp.ClientConnectionError:
         return []

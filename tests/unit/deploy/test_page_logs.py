@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from deploy.config.settings import Settings
-from deploy.local.logs import HOMES
+from deploy.local.logs import homes
 from deploy.system.page_commands import PageCommands
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ def test_each_instance_has_the_log_of_its_process(tmp_path: Path) -> None:
     logs.mkdir()
     for name in ("loop", "worker.svc", "worker.svc@2"):
         (logs / f"{name}.log").write_text(f"of {name}\n")
-    (logs / HOMES).write_text(json.dumps({"joiner": "loop", "worker.svc": "worker.svc"}))
+    homes(logs).write_text(json.dumps({"joiner": "loop", "worker.svc": "worker.svc"}))
     page = PageCommands(Settings.model_validate({"control": {"logs": str(logs)}}), tmp_path)
     assert page.log("joiner@1") == "of loop"
     assert page.log("worker.svc@1") == "of worker.svc"
@@ -27,5 +27,5 @@ def test_each_instance_has_the_log_of_its_process(tmp_path: Path) -> None:
     assert page.log("worker.svc@3") is None
     for outside in ("../secret@1", ".hidden@1", ""):
         assert page.log(outside) is None
-    (logs / HOMES).unlink()
+    homes(logs).unlink()
     assert page.log("worker.svc@1") == "of worker.svc"
