@@ -179,7 +179,11 @@ async def test_a_role_alone_waits_for_its_topics_and_shows_its_figures(
         await asyncio.to_thread(deployed_topics.create, settings, build([]))
         shown = await until_shown(port, COMMON - {"lane_records_total"} | {"feedback_waiting"})
         assert 'instance_name="joiner@7",role="joiner"' in shown["partitions"]
-        assert await probed(port, "/ready") == (200, "ok\n")
+        async with asyncio.timeout(WAIT_S):
+            while (said := await probed(port, "/ready"))[0] != 200:
+                assert said == (503, "joiner@7 has no partitions assigned yet\n")  # its group is forming
+                await asyncio.sleep(0.1)
+        assert said[1] == "ok\n"
         role.send_signal(signal.SIGTERM)
         assert await asyncio.wait_for(role.wait(), WAIT_S) == 0
     finally:
