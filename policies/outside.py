@@ -53,19 +53,19 @@ def is_known(name: str) -> bool:
     return name in _known
 
 
-def forbidden(name: str) -> str:
-    """Return why a policy must not even be imported here; empty = it may be."""
+def forbidden(name: str, what: str = "policy") -> str:
+    """Return why a policy, or a loss, must not even be imported here; empty = it may be."""
     path, colon, _ = name.partition(":")
     if not colon:
         return ""
     try:
         dotted.check(path, name)
     except DottedPathError as error:
-        return f"policy {error}"
+        return f"{what} {error}"
     if _allowed is None or (_allowed and dotted.is_within(name, _allowed)):
         return ""
     within = f"is not within {', '.join(_allowed)}" if _allowed else "is named by a path, which nothing allows here"
-    return f"policy {name} {within}: add {path} to policy_code"
+    return f"{what} {name} {within}: add {path} to policy_code"
 
 
 def refuse(name: str, fault: str) -> None:
