@@ -671,6 +671,7 @@ class Plan(NamedTuple):
     from_us: int = 0  # when hosts follow it: what moves is being loaded until then; 0 = at once
 
 
+LAST_EXIT = "last_exit"  # gauge: how the process of this name before this one ended, where a supervisor has told
 STOPPED = "stopped"  # gauge of the last report of a process that stops by a signal
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 ENVIRONMENT_PREFIX = "SKYSAIL_"
 # Variables with the prefix that are no settings: where the file is, and where downloads are kept.
-OTHER_VARIABLES = frozenset({"SKYSAIL_CONFIG", "SKYSAIL_CACHE", "SKYSAIL_DATA"})
+OTHER_VARIABLES = frozenset({"SKYSAIL_CONFIG", "SKYSAIL_CACHE", "SKYSAIL_DATA", "SKYSAIL_LAST_EXIT"})
 DEFAULT_FILE = Path("skysail.yaml")
 SECRET_WORDS = re.compile(r"passw|passphrase|secret|token|credential|jaas|api[-_]?key", re.IGNORECASE)
 MASK = "********"

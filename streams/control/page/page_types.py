@@ -132,9 +132,13 @@ class ProcessRow(TypedDict):
     instance: str
     role: str
     silent: bool
+    stopped: bool  # in good order, as it said itself
     age_s: float
     up_s: float | None
     restarts: int
+    exit: float | None  # how its predecessor ended: exit status, or minus the signal; None = nobody knows
+    back_s: float | None  # since when it is heard again after a silence
+    away_s: float  # how long that was
     cpu: float | None  # cores
     memory_mb: float | None
     clock_off_ms: float | None  # ahead of its machine's

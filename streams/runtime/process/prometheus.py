@@ -131,6 +131,7 @@ MEANINGS: Final = {
     "label_sets_judged_total": "sets of labels whose true label was told later: held it, or missed it",
     "label_sets_total": "sets of labels answered: some labels, or all since too little is known",
     "labelled": "1 for each label that a version of the model was given",
+    "last_exit": "how the process of this name before this one ended: its exit status, or minus the signal",
     "lag": "records in Kafka that this process has yet to read",
     "looked_up": "1 for each source that an application's features are looked up in",
     "lane_batches_total": "record batches sent to Kafka",
