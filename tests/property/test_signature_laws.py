@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import shutil
 import tempfile
@@ -324,3 +325,53 @@ def test_a_package_without_a_signature_is_refused() -> None:
 def test_the_payload_type_is_what_openssf_says() -> None:
     """Else no other tool reads it."""
     assert parts()["dsseEnvelope"]["payloadType"] == PAYLOAD_TYPE == "application/vnd.in-toto+json"
+
+
+def test_what_is_signed_is_encoded_as_dsse_says() -> None:
+    """With the type and both lengths, so that no other signature of the key means a model."""
+    assert bundle.signed_bytes(b"hello world") == b"DSSEv1 28 application/vnd.in-toto+json 11 hello world"
+
+
+def test_our_key_has_to_have_signed_each_file_and_no_others(made: PrivateKey) -> None:
+    """Although the digest of the manifest alone would do: whoever signs says which files there are."""
+    found = manifests.pinned(MADE / "package")
+    files = {**found.manifest.files, manifests.MANIFEST: found.digest}
+    fewer = {name: digest for name, digest in files.items() if name != "a.bin"}
+    for other in (fewer, {**files, "more.bin": "0" * 64}, {**files, "a.bin": "0" * 64}):
+        assert with_payload(statement.written(SignedFiles("digits@1", other)), made) == "other_files"
+
+
+def test_a_field_that_nobody_knows_is_refused() -> None:
+    """It may mean something that nobody has checked, such as a certificate."""
+    for place in ((), ("verificationMaterial",), ("verificationMaterial", "publicKey"), ("dsseEnvelope",)):
+        found = at = parts()
+        for name in place:
+            at = at[name]
+        at["x509CertificateChain"] = {}
+        assert with_bundle(found) == "unreadable"
+    found = parts()
+    found["dsseEnvelope"]["signatures"][0]["cert"] = ""
+    assert with_bundle(found) == "unreadable"
+
+
+def test_base64_has_one_spelling() -> None:
+    """The last character of 64 bytes has four bits that mean nothing: they are nought."""
+    found = parts()
+    signature = found["dsseEnvelope"]["signatures"][0]
+    last = signature["sig"][85]
+    other = chr(ord(last) + 1)
+    signature["sig"] = f"{signature['sig'][:85]}{other}=="
+    assert base64.b64decode(signature["sig"]) == base64.b64decode(parts()["dsseEnvelope"]["signatures"][0]["sig"])
+    assert with_bundle(found) == "unreadable"
+
+
+def test_a_statement_that_says_nothing_about_whole_files_is_refused(made: PrivateKey) -> None:
+    """Nor one that names a file twice."""
+    payload = json.loads(base64.b64decode(parts()["dsseEnvelope"]["payload"]))
+    payload["predicate"]["serialization"]["method"] = "shards"
+    assert with_payload(json.dumps(payload).encode(), made) == "wrong_kind"
+    digests = ["0" * 64, "1" * 64]
+    twice = json.loads(statement.written(SignedFiles("digits@1", dict(zip("ab", digests, strict=True)))))
+    twice["predicate"]["resources"][0]["name"] = "b"
+    twice["subject"][0]["digest"]["sha256"] = hashlib.sha256(bytes.fromhex("1" * 64)).hexdigest()
+    assert with_payload(json.dumps(twice).encode(), made) == "unreadable"
