@@ -8,7 +8,7 @@ import importlib.util
 from typing import TYPE_CHECKING
 
 from load.scenarios.learning import freshness_tables, learn
-from load.scenarios.operation import hostile, idle, replayed, rollout, takeover
+from load.scenarios.operation import hostile, idle, replayed, rollout, story, takeover
 from load.scenarios.rate import floor, loop, overload, processes
 from load.scenarios.scale import scale_tables
 
@@ -34,6 +34,7 @@ _OWN: tuple[Scenario, ...] = (
     hostile.SCENARIO,
     freshness_tables.SCENARIO,
     idle.SCENARIO,
+    story.SCENARIO,
 )
 
 

@@ -192,7 +192,8 @@ def rights_of(settings: Settings, topology: Topology) -> Mapping[str, tuple[Righ
     """Return who may do what on Kafka, by principal, others' topics that the mappings name included."""
     mappings = [TopicMapping.parse(mapped(app)) for app in settings.applications.values()]
     writes = {each.outgoing.form.topic for each in mappings if each.outgoing is not None}
-    return rights.rights(topology, settings.prefix, {name for each in mappings for name in each.reads}, writes)
+    reads, acts = {name for each in mappings for name in each.reads}, settings.control.tokens is not None
+    return rights.rights(topology, settings.prefix, reads, writes, acts=acts)
 
 
 def asking(application: Application, models: Sequence[str]) -> Application:

@@ -187,6 +187,15 @@ def test_topics_and_users_are_those_of_the_command(usual: Manifests, tmp_path: P
     }
 
 
+def test_control_may_send_letters_again_once_somebody_has_a_token(usual: Manifests, full: Manifests) -> None:
+    """The Secret with the page's tokens is a value of the chart, and so are the rights that come with it."""
+    acls = [of(each, "KafkaUser")["shop-control"]["spec"]["authorization"]["acls"] for each in (usual, full)]
+    before, after = ({one["resource"]["name"]: one["operations"] for one in each} for each in acls)
+    names = {f"shop.{name}" for name in ("queries", "feedback", "queries.dlq", "feedback.dlq", "mapping.dlq")}
+    assert after == before | {name: ["Write"] for name in names}
+    assert not names & before.keys()
+
+
 def test_other_settings_are_another_setup_and_new_pods(usual: Manifests, tmp_path: Path) -> None:
     """A Job cannot be changed, and a pod does not read its settings again."""
     other = rendered(tmp_path, {}, partitions=8)
