@@ -80,7 +80,7 @@ def load_package(
     keys: str = "",
     version: str = "",
 ) -> LoadedModel:
-    """Verify every file of a package, then load it.
+    """Verify every file of a package, then load it; its `runtime.predict_batch(rows)` answers a batch.
 
     Args:
         folder: the package.
