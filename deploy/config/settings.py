@@ -738,13 +738,39 @@ class ApplicationSettings(Section):
         return self
 
 
+class ModelsSection(Section):
+    """Package folders by model name, published at start beside those of `skysail model add`.
+
+    Relative paths start at the folder of the settings file; in the environment they start where the command is started.
+    """
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[Name, Path] = Field(init=False)
+    require_signature: Path | None = None
+    """A folder of public keys (`*.pub`, `*.pem`), such as `keys/`. Only packages that the owner of one of them has
+    signed are deployed and loaded, as they were signed (docs/signing.md). Then an empty `worker.code` or `policy_code`
+    allows no code by a path. Default: no package needs a signature."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _secrets_from_files(cls, data: object) -> object:
+        """Leave the names of models as they are: none holds a secret."""
+        return data
+
+    @property
+    def packages(self) -> dict[str, Path]:
+        """Package folders by model name."""
+        return dict(self.__pydantic_extra__ or {})
+
+
 class Settings(Section):
     """All settings of a deployment."""
 
     policy_code: tuple[Module, ...] = ()
     """Modules and whole packages from which policies may be named by a path, such as `[my_pkg]`. Default: none where
-    `kafka.properties` has a `security_protocol`, else any module outside the standard library. Who may write
-    `applications` runs this code in every role. Entry points of installed packages are always allowed."""
+    `kafka.properties` has a `security_protocol` or `models.require_signature` is set, else any module outside the
+    standard library. Who may write `applications` runs this code in every role. Entry points of installed packages are
+    always allowed."""
     prefix: Name = "skysail"
     """Prefix of topics, groups and Redis keys. Deployments with different prefixes can share brokers and Redis."""
     partitions: Partitions = 4
@@ -798,11 +824,19 @@ class Settings(Section):
     hosts: dict[Name, HostSection] = Field(default_factory=dict)
     """Pools of models that share a process each, by name. `skysail run` makes one by itself, `others`, where more than
     8 models of an application would each get a process (docs/hosts.md)."""
-    models: dict[Name, Path] = Field(default_factory=dict)
-    """Package folders by model name, published at start beside those of `skysail model add`. Relative paths start at
-    the folder of the settings file; in the environment they start where the command is started."""
+    deployed: ModelsSection = Field(default=ModelsSection(), alias="models")
     applications: dict[Name, ApplicationSettings] = Field(default_factory=dict)
     """Applications by name, published at start beside those of `skysail app create`."""
+
+    @property
+    def models(self) -> dict[str, Path]:
+        """Package folders by model name."""
+        return self.deployed.packages
+
+    @property
+    def require_signature(self) -> Path | None:
+        """Where the public keys are that packages have to be signed by; None = they need no signature."""
+        return self.deployed.require_signature
 
     def pool_of(self, model: str) -> str | None:
         """Return the pool in which a model runs; None = in none."""
