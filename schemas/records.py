@@ -414,6 +414,8 @@ class Feedback(NamedTuple):
     label: Value | None = None
     loss: float | None = None  # in [0, 1]
     sent_us: int = 0
+    application: str = ""  # that it may teach; "" = whose the query is
+    teacher: str = ""  # who tells it, as the gateway or the mapping knows; "" = nobody says
 
 
 class KeyedFeedback(NamedTuple):
@@ -427,6 +429,7 @@ class KeyedFeedback(NamedTuple):
     loss: float | None = None  # in [0, 1]
     sent_us: int = 0  # the answer is the last one before
     revises: bool = False  # `context` is a query's id, about which the last record counts
+    teacher: str = ""  # as in `Feedback`
 
 
 class VersionLoss(NamedTuple):
@@ -435,6 +438,14 @@ class VersionLoss(NamedTuple):
     model: str
     version: str
     loss: float  # in [0, 1]; 1 where it gave no answer
+
+
+class TeachingBound(NamedTuple):
+    """How many lessons one teacher, and one context, may give within a minute."""
+
+    teacher: str  # who told it; "" = nobody, or one of those who are not known
+    most: int  # lessons of one teacher; 0 = any number
+    most_context: int  # lessons of one context that teach what all contexts share; 0 = any number
 
 
 class Observation(NamedTuple):
@@ -462,6 +473,7 @@ class Observation(NamedTuple):
     stages: tuple[StageOutput, ...] = ()  # the prediction's
     imputed: tuple[str, ...] = ()  # the prediction's: sources whose running means stood in
     ranked: Ranked | None = None  # the prediction's, without the rows
+    bound: TeachingBound | None = None  # how far it may teach; None = as it stands
 
 
 class Observations(NamedTuple):
@@ -531,6 +543,9 @@ class Application:
     stages: tuple[Stage, ...] = ()  # its graph; without one its models are asked about the query, and nothing else is
     mapping: str = ""  # what it reads and writes of others' topics: `from`, `to`, `feedback` as JSON; "" = nothing
     timings: bool = False  # outputs in its predictions say how long rows waited, and about their batch
+    lessons_per_teacher: int = 0  # in a minute at most; 0 = any number
+    lessons_per_context: int = 0  # in a minute that teach what all contexts share; 0 = any number
+    teachers: tuple[str, ...] = ()  # whose lessons are counted each, all others as one; () = each name counts
 
     @property
     def asks(self) -> tuple[str, ...]:

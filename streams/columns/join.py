@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 # Columns leave later ones to the kernel.
 _LATEST_US: Final = 1 << 62
+_BOUNDED: Final = -1  # kind of the losses of an application whose observations name their teachers
 _TOPICS = (topics.PREDICTIONS, topics.FEEDBACK, topics.OBSERVATIONS)
 
 
@@ -185,7 +186,8 @@ class ColumnJoiner(Behind):
 
     def _owner(self, name: str, text: bytes) -> Owner:
         terms = self._joiner.terms.of(name)
-        kind, tails = KINDS.get(terms.loss, 0), tails_of(self._codec, terms.forget_us)
+        kind = _BOUNDED if terms.is_bounded else KINDS.get(terms.loss, 0)
+        tails = tails_of(self._codec, terms.forget_us)
         return Owner(name, text, terms.window_us, kind, terms.span or 0.0, *tails)
 
 

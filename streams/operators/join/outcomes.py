@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from policies.errors import LossError
 from schemas import topics
@@ -21,7 +21,7 @@ from streams.operators.statistics import Counters
 from streams.topology import state_partition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from schemas.codec import Codec
     from schemas.records import VersionLoss
@@ -37,6 +37,7 @@ NO_ROOM_EARLY = "no prediction with this query id was seen yet, and there is no 
 TOO_LONG = f"its query id has more than {MAX_ID_BYTES} bytes, and such do not wait: ask with shorter ones"
 LATE = "the window had ended before this feedback came"
 AMBIGUOUS = "its query id was asked of two applications, and feedback names ids alone: ask with an id for each"
+_OTHERS = "who told it may teach application {!r:.80}, and its query was asked of {!r:.80}"
 _USUAL_NAME = 128
 # So many are joined together, each step for all of them: short loops stay in the processor's cache. On a shared core a
 # query costs 24 us with 64, 30 with one, and 27 with 250, for which decoded records leave the cache.
@@ -52,8 +53,15 @@ class Match(NamedTuple):
     stored: bytes  # the prediction, as it waits
 
 
+class OtherApplicationError(ValueError):
+    """Feedback of who may teach another application than the one whose query it names."""
+
+
 class LateError(ValueError):
     """Feedback written after the learner had forgotten its query; if joined, it could count twice."""
+
+
+_CAUSES: Final[Mapping[type[Exception], str]] = {LateError: "late", OtherApplicationError: "other_application"}
 
 
 class _Joined(NamedTuple):
@@ -143,11 +151,10 @@ class JoinOutcomes:
         try:
             made = [self._joined_with(one, partition, now_us) for one in matches]
             written = self._written([one.seen for one in made])
-        except (LossError, LateError, DecodeError, SchemaError) as error:
+        except (LossError, LateError, OtherApplicationError, DecodeError, SchemaError) as error:
             self.spans.restore(snapshot)
             if len(matches) == 1:
-                cause = "late" if isinstance(error, LateError) else "invalid_feedback"
-                self.refuse(matches[0].record, cause, str(error), effects)
+                self.refuse(matches[0].record, _CAUSES.get(type(error), "invalid_feedback"), str(error), effects)
                 return
             middle = len(matches) // 2  # nothing was done for any of them yet
             self._join(matches[:middle], partition, now_us, effects)
@@ -183,9 +190,12 @@ class JoinOutcomes:
         Raises:
             LateError: the feedback was written long after the window. Only after an outage such predictions still wait,
                 and earlier joins of them are forgotten.
+            OtherApplicationError: the feedback may teach another application alone.
             LossError, DecodeError: the feedback does not fit, or the prediction is none.
         """
         answered, feedback = self._codec.decode(Prediction, value_of(match.stored)), match.feedback
+        if feedback.application and feedback.application != answered.application:
+            raise OtherApplicationError(_OTHERS.format(feedback.application, answered.application))
         if min(match.record.timestamp_us, now_us) > answered.answered_us + self._memory_us:
             raise LateError(LATE)
         beside = partition.shadows.get(match.query_id)
@@ -193,8 +203,7 @@ class JoinOutcomes:
         terms, classes = self._terms.of(prediction.application), self._configuration.classes
         span = self._span(prediction, feedback, terms) if terms.loss in KINDS else None
         seen = observation(prediction, feedback, terms.loss, classes, match.record.timestamp_us, span)
-        if terms.forget_us and seen is not None:
-            seen = seen._replace(forget_us=terms.forget_us)
+        seen = seen and terms.taught_by(seen, feedback.teacher)
         if not self._configuration.has_shares:
             return _Joined(prediction, (), terms, seen)
         return self._with_versions(answered, feedback, beside, terms, seen)
@@ -251,13 +260,13 @@ class JoinOutcomes:
         """Return the effects of a window's end without feedback."""
         answered = self._codec.decode(Prediction, value)
         prediction = completed(answered, side_outputs)
-        window_us, _, default_loss, _, forget_us = self._terms.of(prediction.application)
+        terms = self._terms.of(prediction.application)
+        window_us, default_loss = terms.window_us, terms.default_loss
         # For one more window, late feedback is distinguished from unknown.
         until_us = max(prediction.answered_us + 2 * window_us, now_us + window_us)
         partition.ended.put(Ending.OVER, prediction.query_id, until_us, seconds(now_us))
         seen = default_observation(prediction, default_loss, prediction.answered_us + window_us)
-        if seen is not None and forget_us:
-            seen = seen._replace(forget_us=forget_us)
+        seen = seen and terms.taught_by(seen, None)
         self._counters["unjoined_total", "application", prediction.application] += 1
         if seen is None:
             return Skip((position,), "no_feedback")
