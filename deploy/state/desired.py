@@ -26,6 +26,7 @@ from deploy.state.traffic_split import (
     without_canaries,
 )
 from policies import registry
+from policies.loss_rules import written
 from policies.outside import comes_from_outside
 from schemas.errors import DecodeError
 from schemas.records import Application, Model, Source
@@ -166,6 +167,8 @@ def _fields(name: str, app: ApplicationSettings, profiles: Mapping[str, Profile]
     fields = app.model_dump(exclude={"rate", "stages", "incoming", "to", "feedback"})
     sources = tuple([Source(**source.model_dump()) for source in app.sources])
     fields |= {"sources": sources, "stages": graphs.staged(name, app, profiles), "mapping": mapped(app)}
+    loss = written(app.loss)
+    fields |= {"loss": loss.text, "span": app.span if loss.span is None else loss.span}
     return fields | registry.recorded(app.policy, fields["parameters"])
 
 

@@ -110,10 +110,10 @@ class GatewayApplication:
             return self._open(route), False
         parts = self._parts
         grant = parts.tokens.grant(headers)
+        if route.what == "applications":
+            return self._list(grant.applications), False
         name = route.application or self._only(grant.applications)
         may(grant.applications, name)
-        if route.what == "activate":
-            return HttpReply(b"", 204), False
         if route.version == _LATEST:
             route = self._latest(route, name)
         if route.what in _ABOUT:
@@ -202,12 +202,21 @@ class GatewayApplication:
         told = {"ready": True} if not why else {"ready": False, "reason": f"the gateway {WAITS_FOR[why]}"}
         return HttpReply(dumped(told), 503 if why else 200)
 
+    def _list(self, allowed: frozenset[str]) -> HttpReply:
+        """Return the applications that a token is for, each with whether a model of it is deployed."""
+        catalog = self._parts.catalog
+        known = {name: one for name, one in sorted(catalog.applications.items()) if {ALL, name} & allowed}
+        told = [{"name": name, "ready": bool(catalog.models(one))} for name, one in known.items()]
+        return HttpReply(dumped({"models": told}))
+
     def _about(self, route: Route, name: str) -> HttpReply:
         catalog = self._parts.catalog
         application = catalog.application(name)
         models = catalog.models(application)
         if route.version and route.version not in {*described.versions(models), *_labels(models)}:
             raise RequestRefusedError(404, f"application {name} has no version {route.version!r:.80}")
+        if route.what == "activate":  # of Personalizer's: it changes nothing
+            return HttpReply(b"", 204)
         if route.what == "model_ready":
             return HttpReply(dumped({"name": name, "ready": bool(models)}), 200 if models else 503)
         if route.what == "stats":
@@ -246,7 +255,7 @@ class GatewayApplication:
             raise RequestRefusedError(403, "web pages may not ask: name the page's origin in `gateway.origins`")
 
 
-_ABOUT: Final = frozenset({"model_ready", "metadata", "stats", "tensorflow_metadata", "tensorflow_status"})
+_ABOUT: Final = frozenset({"activate", "model_ready", "metadata", "stats", "tensorflow_metadata", "tensorflow_status"})
 _TEACHING: Final = frozenset({"reward", "feedback"})
 _PARSERS: Final[Mapping[str, Callable[[HttpRequest], ParsedRequest]]] = {
     "infer": open_inference.parse, "predict": tensorflow.parse, "invocations": mlflow.parse,

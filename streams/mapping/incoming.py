@@ -88,7 +88,7 @@ def feedback_of(row: Row, application: str, told: IncomingFeedback, record: Reco
     value = None if label is None else _label(label)
     sent_us = record.timestamp_us if told.sent is None else time_us(told.sent, told.sent.of(row))
     teacher = record.topic.removeprefix(topics.OUTSIDE)
-    made: Feedback | KeyedFeedback = Feedback(query_id, value, loss, sent_us, application, teacher)
+    made: Feedback | KeyedFeedback = Feedback(query_id, value, loss, sent_us, None, application, teacher)
     if told.replaces:
         made = KeyedFeedback("", application, query_id, 0, value, loss, sent_us, revises=True, teacher=teacher)
     elif told.within_us:

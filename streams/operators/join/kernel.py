@@ -15,6 +15,7 @@ a million predictions in less than 700 MB. Feedback may come first, twice, late 
     of who may teach another one      dead letter, cause `other_application`; the prediction waits on
     without room to wait              dead letter, cause `over_limit`; after a restart, as if joined before
     label or loss of the wrong type   dead letter, cause `invalid_feedback`; the prediction waits on
+    a label that is no class          dead letter, cause `unknown_label`; likewise
     by context and time               becomes feedback by id, or none: `keyed`
     that may be corrected             becomes feedback when its window is nearly over: `revised`
 

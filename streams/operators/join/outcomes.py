@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from policies.errors import LossError
+from policies.errors import LossError, UnknownLabelError
+from policies.loss_rules import rule
 from schemas import topics
 from schemas.errors import DecodeError, SchemaError
 from schemas.framing import peek_texts
@@ -14,14 +15,14 @@ from schemas.records import Feedback, Observation, Observations, Prediction
 from streams.operators.contract import DeadLetter, Emit, Position, Record, Skip
 from streams.operators.ids import seconds
 from streams.operators.join.buffer import MAX_ID_BYTES, Ending, is_long, position_of, value_of
-from streams.operators.join.observation import KINDS, ErrorSpans, default_observation, observation, output_loss
+from streams.operators.join.observation import ErrorSpans, default_observation, observation, output_loss
 from streams.operators.join.shadows import VersionLosses
 from streams.operators.late_outputs import completed
 from streams.operators.statistics import Counters
 from streams.topology import state_partition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from schemas.codec import Codec
     from schemas.records import VersionLoss
@@ -59,9 +60,6 @@ class OtherApplicationError(ValueError):
 
 class LateError(ValueError):
     """Feedback written after the learner had forgotten its query; if joined, it could count twice."""
-
-
-_CAUSES: Final[Mapping[type[Exception], str]] = {LateError: "late", OtherApplicationError: "other_application"}
 
 
 class _Joined(NamedTuple):
@@ -154,7 +152,7 @@ class JoinOutcomes:
         except (LossError, LateError, OtherApplicationError, DecodeError, SchemaError) as error:
             self.spans.restore(snapshot)
             if len(matches) == 1:
-                self.refuse(matches[0].record, _CAUSES.get(type(error), "invalid_feedback"), str(error), effects)
+                self.refuse(matches[0].record, _cause(error), str(error), effects)
                 return
             middle = len(matches) // 2  # nothing was done for any of them yet
             self._join(matches[:middle], partition, now_us, effects)
@@ -201,12 +199,26 @@ class JoinOutcomes:
         beside = partition.shadows.get(match.query_id)
         prediction = completed(answered, beside)
         terms, classes = self._terms.of(prediction.application), self._configuration.classes
-        span = self._span(prediction, feedback, terms) if terms.loss in KINDS else None
+        span = self._span(prediction, feedback, terms) if rule(terms.loss).has_span else None
         seen = observation(prediction, feedback, terms.loss, classes, match.record.timestamp_us, span)
-        seen = seen and terms.taught_by(seen, feedback.teacher)
+        if seen is not None:
+            seen = self._with_terms(seen, feedback, terms, span)
         if not self._configuration.has_shares:
             return _Joined(prediction, (), terms, seen)
         return self._with_versions(answered, feedback, beside, terms, seen)
+
+    def _with_terms(self, seen: Observation, feedback: Feedback, terms: JoinTerms, span: float | None) -> Observation:
+        """Return an observation with what its application's terms make of it.
+
+        Raises:
+            UnknownLabelError: nobody was right, and the label is no class of any of the application's models.
+            LossError: the weight is not one that the application takes.
+        """
+        self._terms.check_label(seen)
+        worth, weight = rule(terms.loss).worth(span or terms.span), terms.part_of(feedback.weight)
+        if worth is not None or weight is not None:
+            seen = seen._replace(worth=worth, weight=weight)
+        return terms.taught_by(seen, feedback.teacher)
 
     def _with_versions(
         self,
@@ -266,7 +278,9 @@ class JoinOutcomes:
         until_us = max(prediction.answered_us + 2 * window_us, now_us + window_us)
         partition.ended.put(Ending.OVER, prediction.query_id, until_us, seconds(now_us))
         seen = default_observation(prediction, default_loss, prediction.answered_us + window_us)
-        seen = seen and terms.taught_by(seen, None)
+        if seen is not None:
+            worth, weight = rule(terms.loss).worth(terms.span), terms.part_of(None)
+            seen = terms.taught_by(seen._replace(worth=worth, weight=weight), None)
         self._counters["unjoined_total", "application", prediction.application] += 1
         if seen is None:
             return Skip((position,), "no_feedback")
@@ -342,6 +356,15 @@ class JoinOutcomes:
     def _emitted(self, state: str, value: bytes, completes: tuple[Position, ...]) -> Emit:
         partition, key = _route(state, self._partitions)
         return Emit(topics.OBSERVATIONS, partition, key, value, completes)
+
+
+def _cause(error: Exception) -> str:
+    """Return why feedback is a dead letter."""
+    if isinstance(error, LateError):
+        return "late"
+    if isinstance(error, OtherApplicationError):
+        return "other_application"
+    return "unknown_label" if isinstance(error, UnknownLabelError) else "invalid_feedback"
 
 
 @lru_cache(maxsize=65_536)

@@ -54,6 +54,8 @@ APPLICATIONS = (
     Application("all", MODELS, "exp4", window_s=20.0),
     Application("means", MODELS, "exp4", loss="absolute", window_s=20.0, combine="mean"),
     Application("told", MODELS, "exp4", loss="given", window_s=20.0, per_context=True),
+    Application("priced", MODELS, "exp4", loss='{"cost":{"*":{"one":3,"*":1}},"unit":"EUR"}', window_s=20.0),
+    Application("weighed", MODELS, "exp3", window_s=20.0, max_weight=4.0),
     Application("limited", MODELS, "exp3", window_s=20.0, default_loss=0.5, lessons_per_teacher=2, teachers=("web",)),
     Application("limits", MODELS, "exp3", loss="given", window_s=20.0, default_loss=0.5, lessons_per_context=2),
 )
@@ -117,9 +119,17 @@ class World:
 
     def configuration(self) -> list[Record]:
         """Return the applications."""
+        labels = [one for answer in ANSWERS[:6] for one in (answer, _other(answer, self.random))]  # not 5
+        classes = tuple([str(label) for label in labels])
+        models = [
+            Model(name, "1", "sklearn", "path", "digest", "label", "float64", (2,), classes, partitions=1)
+            for name in MODELS
+        ]
+        named = [(topics.APPLICATIONS, one.name, one) for one in APPLICATIONS]
+        named += [(topics.MODELS, one.name, one) for one in models]
         return [
-            Record(topics.APPLICATIONS, 0, at, self.now_us, one.name.encode(), CODEC.encode(one))
-            for at, one in enumerate(APPLICATIONS)
+            Record(topic, 0, at, self.now_us, name.encode(), CODEC.encode(one))
+            for at, (topic, name, one) in enumerate(named)
         ]
 
     def prediction(self) -> Prediction:
@@ -240,7 +250,8 @@ class World:
                 loss = draw.choice((0.0, 0.5, 1.0, -0.0, None, 1.5) if odd else (0.0, 0.5, 1.0))
             label = None if loss is not None and not (odd and draw.random() < 0.2) else label
             its = draw.choice(("", said.application, *(("digits", "nobody") if odd else ())))
-            feedback = Feedback(said.query_id, label, loss, self.now_us, its, draw.choice(("", "web", "é" * 200)))
+            who = its, draw.choice(("", "web", "é" * 200))
+            feedback = Feedback(said.query_id, label, loss, self.now_us, None, *who)
             value: bytes | None = CODEC.encode(feedback)
             if odd and draw.random() < 0.1:
                 value = self.spoilt(value)

@@ -209,7 +209,7 @@ def test_a_record_that_tells_the_truth_becomes_feedback_in_the_partition_of_its_
     told = {"order": {"id": "o-1", "user": "ann"}, "is_fraud": True}
     emit, skip = made.on_records([given("chargebacks", told), given("chargebacks", {**told, "is_fraud": None})], NOW)
     assert isinstance(emit, Emit)
-    assert CODEC.decode(Feedback, emit.value) == Feedback("o-1", 1, None, NOW - 5, "fraud", "chargebacks")
+    assert CODEC.decode(Feedback, emit.value) == Feedback("o-1", 1, None, NOW - 5, None, "fraud", "chargebacks")
     assert emit[:3] == (topics.FEEDBACK, partition_of(b"ann", 4), b"ann")
     assert emit.headers == ()
     assert isinstance(skip, Skip)
