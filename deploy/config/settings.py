@@ -748,6 +748,15 @@ class ApplicationSettings(Section):
         return self
 
 
+class ClientQuota(Section):
+    """How much one user of Kafka may write and read; beyond it the broker lets him wait, and nobody else."""
+
+    write_kib: float | None = Field(default=None, gt=0)
+    """KiB a second that he may write: queries, feedback. Default: any amount."""
+    read_kib: float | None = Field(default=None, gt=0)
+    """KiB a second that he may read: answers. Default: any amount."""
+
+
 class Settings(Section):
     """All settings of a deployment."""
 
@@ -791,6 +800,10 @@ class Settings(Section):
     profile: Path | None = None
     """A folder in which each process writes, when it exits, where its CPU time went. It costs about 1 % of that
     time."""
+    quotas: dict[Name, ClientQuota] = Field(default_factory=dict)
+    """By user without the prefix, such as `{asker: {write_kib: 512}, teacher: {write_kib: 64}}`: for
+    `skysail topics quotas` and users on Kubernetes, so that no client fills the log or starves others. An asker and a
+    teacher of each application of yours can have users of their own."""
     kafka: Kafka = Kafka()
     store: StoreSection = StoreSection()
     redis: Redis = Redis()
