@@ -6,6 +6,7 @@ What is expected comes from the page's table, which people write, and not from t
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -58,6 +59,8 @@ if TYPE_CHECKING:
 
     from deploy.local.redis import RedisServer
     from tests.deployments import Deployed
+
+_log = logging.getLogger(__name__)
 
 PAGE = (Path(__file__).parents[2] / "docs" / "security.md").read_text(encoding="utf-8")
 OWN, OTHER = "north", "south"
@@ -343,9 +346,7 @@ async def test_two_tenants_serve_at_once_and_a_flood_of_one_client_waits(
         least_s = FLOOD_KIB / QUOTA_KIB - 12.0
         took_s = await flood
         assert took_s >= least_s > free_s
-        print(
-            f"a flood of {FLOOD_KIB} KiB took {free_s:.1f} s, with the quota {took_s:.1f}; {answered} answers meanwhile"
-        )
+        _log.warning("%d KiB took %.1f s, with the quota %.1f, and %d answers", FLOOD_KIB, free_s, took_s, answered)
         assert answered > 10
 
 
