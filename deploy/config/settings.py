@@ -468,7 +468,8 @@ class GatewaySection(Section):
     that the token is for, or that there is."""
     tokens: SecretStr | None = None
     """Who may ask what; better `tokens_file`, the path of a file with a line for each token:
-    `TOKEN APPLICATION[,APPLICATION...]`, or `TOKEN *` for all. It is read when the gateway starts."""
+    `TOKEN APPLICATION[,APPLICATION...]`, or `TOKEN *` for all, and `as NAME` behind it for who teaches by that token.
+    It is read when the gateway starts."""
     certificate: Path | None = None
     """A PEM file with the certificate (and its chain): then it speaks TLS alone."""
     key: Path | None = None
@@ -704,6 +705,15 @@ class ApplicationSettings(Section):
     """A topic of yours that gets its answers, such as `{topic: orders.scored, fields: {score: answer}, keep: all}`."""
     feedback: tuple[dict[str, Any], ...] = ()
     """Topics of yours that tell what was right, such as `[{topic: chargebacks, id: order_id, label: is_fraud}]`."""
+    lessons_per_teacher: int = Field(default=0, ge=0)
+    """How many lessons a minute one teacher may give: a token of the gateway, or a topic of yours. Further ones are in
+    the log and counted, and teach nothing ([security.md](security.md#what-one-teacher-can-move)). 0 = any number."""
+    lessons_per_context: int = Field(default=0, ge=0)
+    """How many lessons a minute of one context (user, session, region) teach what all contexts share. Further ones
+    teach the context's own state alone, if it has one. 0 = any number."""
+    teachers: tuple[str, ...] = ()
+    """The teachers that `lessons_per_teacher` counts each by itself; all others together are one. By default every name
+    counts, so nobody but the gateway and the mapping may have the right to write `feedback`."""
     timings: bool = False
     """Whether each output in its predictions says how long the row waited, how long its batch took and how many rows
     it had (`prediction.outputs[0].predict_us`). Where models run inside selection, such queries are decided in Python,
@@ -763,6 +773,15 @@ class ModelsSection(Section):
         return dict(self.__pydantic_extra__ or {})
 
 
+class ClientQuota(Section):
+    """How much one user of Kafka may write and read; beyond it the broker lets him wait, and nobody else."""
+
+    write_kib: float | None = Field(default=None, gt=0)
+    """KiB a second that he may write: queries, feedback. Default: any amount."""
+    read_kib: float | None = Field(default=None, gt=0)
+    """KiB a second that he may read: answers. Default: any amount."""
+
+
 class Settings(Section):
     """All settings of a deployment."""
 
@@ -807,6 +826,10 @@ class Settings(Section):
     profile: Path | None = None
     """A folder in which each process writes, when it exits, where its CPU time went. It costs about 1 % of that
     time."""
+    quotas: dict[Name, ClientQuota] = Field(default_factory=dict)
+    """By user without the prefix, such as `{asker: {write_kib: 512}, teacher: {write_kib: 64}}`: for
+    `skysail topics quotas` and users on Kubernetes, so that no client fills the log or starves others. An asker and a
+    teacher of each application of yours can have users of their own."""
     kafka: Kafka = Kafka()
     store: StoreSection = StoreSection()
     redis: Redis = Redis()

@@ -141,6 +141,7 @@ KINDS: Final = (
 # Not for readers: they are caught where they are raised, or are another library's.
 SILENT: Final = frozenset(
     {"AssertionError", "AttributeError", "IndexError", "KeyError", "LateError", "ModuleNotFoundError", "OSError"}
+    | {"OtherApplicationError"}
     | {"KafkaConnectionError", "NodeNotReadyError", "_ChecksumError", "GoneError", "StopIteration"}
 )
 CAUSES: Final = {
@@ -153,6 +154,7 @@ CAUSES: Final = {
     "invalid_feedback": "its label or loss is of the wrong type: send the type that the model answers",
     "late": "it came after the application's window: raise `window_s`, or send feedback sooner",
     "not_keyed": "feedback by key for an application that names none: set its `feedback` with `key` and `within`",
+    "other_application": "it came by a token or a mapping of another application: its id is one of that one, too",
     "over_limit": "there was no room to wait: raise `joiner.waiting_mib` or `joiner.early_mib`, or send less",
     "oversized": "larger than `max_input_kib` allows: raise it, or send the input's address",
     "refused": "Kafka does not take it: see the message, then `skysail topics check --mend`",

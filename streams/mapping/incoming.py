@@ -87,11 +87,12 @@ def feedback_of(row: Row, application: str, told: IncomingFeedback, record: Reco
         raise MappingError("loss", f"is {loss:g}: a loss lies between 0 and 1")
     value = None if label is None else _label(label)
     sent_us = record.timestamp_us if told.sent is None else time_us(told.sent, told.sent.of(row))
-    made: Feedback | KeyedFeedback = Feedback(query_id, value, loss, sent_us)
+    teacher = record.topic.removeprefix(topics.OUTSIDE)
+    made: Feedback | KeyedFeedback = Feedback(query_id, value, loss, sent_us, None, application, teacher)
     if told.replaces:
-        made = KeyedFeedback("", application, query_id, 0, value, loss, sent_us, revises=True)
+        made = KeyedFeedback("", application, query_id, 0, value, loss, sent_us, revises=True, teacher=teacher)
     elif told.within_us:
-        made = KeyedFeedback("", application, key, told.within_us, value, loss, sent_us)
+        made = KeyedFeedback("", application, key, told.within_us, value, loss, sent_us, teacher=teacher)
     return Made(key.encode(errors="surrogatepass"), made)
 
 
@@ -110,7 +111,9 @@ def withdrawal_of(application: str, told: IncomingFeedback, record: Record) -> M
         query_id = _text("key", record.key.decode())
     except UnicodeDecodeError as error:
         raise MappingError("key", f"is no text: {error}") from error
-    return Made(record.key, KeyedFeedback("", application, query_id, 0, None, None, record.timestamp_us, revises=True))
+    told_us, teacher = record.timestamp_us, record.topic.removeprefix(topics.OUTSIDE)
+    taken_back = KeyedFeedback("", application, query_id, 0, None, None, told_us, revises=True, teacher=teacher)
+    return Made(record.key, taken_back)
 
 
 def _text(name: str, value: Any) -> str:

@@ -13,6 +13,7 @@ from schemas.records import OtherState, PolicyState
 from streams.operators.cold_start import for_all, is_forgotten, started, states_of
 from streams.operators.ids import SeenIds
 from streams.operators.label_sets import covered
+from streams.operators.learn.bounds import LessonCounts, Reach
 from streams.operators.policy_state import MOST_OTHERS, adopted, numbers
 
 if TYPE_CHECKING:
@@ -178,12 +179,14 @@ class Folding:
         self.changed: dict[str, PolicyState] = {}
         self.numbers = 0
 
-    def take(self, seen: Observation, timestamp_us: int) -> None:
-        """Fold one observation, with its record's timestamp; the states that it teaches are there.
+    def take(self, seen: Observation, timestamp_us: int, reach: Reach = Reach.ALL) -> None:
+        """Fold one observation, with its record's timestamp and reach; the states that it teaches are there.
 
         Raises:
             PolicyError: it cannot be; the states stay.
         """
+        if reach is Reach.NOTHING:
+            return
         if seen.context is None:  # one state to teach, as `taught` would say
             name = seen.decision.state
             if name != self._name:
@@ -192,7 +195,7 @@ class Folding:
             self._fold.take(seen, timestamp_us)
         else:
             self.settle()
-            for name, state in taught(self._states, seen, timestamp_us, self._window_us).items():
+            for name, state in taught(self._states, seen, timestamp_us, self._window_us, reach).items():
                 self.put(name, state)
 
     def settle(self) -> None:
@@ -209,7 +212,11 @@ class Folding:
 
 
 def taught(
-    states: Mapping[str, PolicyState | None], seen: Observation, timestamp_us: int, window_us: int
+    states: Mapping[str, PolicyState | None],
+    seen: Observation,
+    timestamp_us: int,
+    window_us: int,
+    reach: Reach = Reach.ALL,
 ) -> dict[str, PolicyState]:
     """Return the states that an observation changes, by name, as they are after it.
 
@@ -218,10 +225,13 @@ def taught(
         seen: the observation.
         timestamp_us: its record's.
         window_us: of the learner.
+        reach: how far it teaches.
 
     Raises:
         PolicyError: as `Fold.take`.
     """
+    if reach is Reach.NOTHING:
+        return {}
     own, *others = states_of(seen)
     common = states.get(others[0]) if others else None
     before = states.get(own)
@@ -230,7 +240,7 @@ def taught(
     mine = Fold(before, window_us, common)
     mine.take(seen, timestamp_us)
     found = {own: mine.state}
-    if others and (after := _common_after(common, seen, timestamp_us, window_us)) is not None:
+    if others and reach is Reach.ALL and (after := _common_after(common, seen, timestamp_us, window_us)) is not None:
         found[others[0]] = after
     return found
 
@@ -256,11 +266,12 @@ def fold(log: Iterable[tuple[int, Observation]], window_us: int) -> dict[str, Po
         log: every observation of the partition in order, with its record's timestamp (us).
         window_us: the learner's window of query ids.
     """
-    seen_ids = SeenIds(window_us)
+    seen_ids, counts = SeenIds(window_us), LessonCounts()
     states: dict[str, PolicyState] = {}
     for timestamp_us, seen in log:
+        reach = counts.reach(seen, timestamp_us)
         if seen_ids.add(seen.query_id, timestamp_us):
-            states.update(taught(states, seen, timestamp_us, window_us))
+            states.update(taught(states, seen, timestamp_us, window_us, reach))
     return states
 
 

@@ -66,6 +66,7 @@ MEANINGS: Final = {
     "dead_letters_total": "records that could not be used and are kept with their cause",
     "decided_without_state_total": "queries decided before their policy's state had been read",
     "deployed": "1 for each application, with its policy",
+    "bounded_lessons_total": "lessons beyond what one teacher or context may give in a minute, by whose bound it was",
     "duplicate_observations_total": "observations that were learnt before and are skipped",
     "estimated_wait_seconds": "seconds that a row which came to the model's worker now would wait for its batch",
     "failed_outputs_total": "an application's questions that a model refused for their input, or failed on",

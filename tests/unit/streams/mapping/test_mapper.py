@@ -209,7 +209,7 @@ def test_a_record_that_tells_the_truth_becomes_feedback_in_the_partition_of_its_
     told = {"order": {"id": "o-1", "user": "ann"}, "is_fraud": True}
     emit, skip = made.on_records([given("chargebacks", told), given("chargebacks", {**told, "is_fraud": None})], NOW)
     assert isinstance(emit, Emit)
-    assert CODEC.decode(Feedback, emit.value) == Feedback("o-1", 1, None, NOW - 5)
+    assert CODEC.decode(Feedback, emit.value) == Feedback("o-1", 1, None, NOW - 5, None, "fraud", "chargebacks")
     assert emit[:3] == (topics.FEEDBACK, partition_of(b"ann", 4), b"ann")
     assert emit.headers == ()
     assert isinstance(skip, Skip)
@@ -316,7 +316,7 @@ def test_feedback_by_key_and_time_names_no_query() -> None:
     assert isinstance(emit, Emit)
     assert emit[:3] == (topics.FEEDBACK, partition_of(b"ann", 4), b"ann")
     assert CODEC.decode(KeyedFeedback, emit.value) == KeyedFeedback(
-        "", "fraud", "ann", 1_800_000_000, None, 0.0, 1_700_000_000_000_000
+        "", "fraud", "ann", 1_800_000_000, None, 0.0, 1_700_000_000_000_000, teacher="clicks"
     )
 
 
@@ -367,7 +367,7 @@ def test_feedback_that_may_be_corrected_is_told_and_taken_back(value: Any, label
     assert isinstance(emit, Emit)
     assert emit[:3] == (topics.FEEDBACK, partition_of(b"o-1", 4), b"o-1")
     assert CODEC.decode(KeyedFeedback, emit.value) == KeyedFeedback(
-        "", "fraud", "o-1", 0, label, None, NOW - 5, revises=True
+        "", "fraud", "o-1", 0, label, None, NOW - 5, revises=True, teacher="chargebacks"
     )
 
 
