@@ -8,8 +8,10 @@ import pytest
 
 from policies.loss_rules import written
 from schemas import topics
+from schemas.records import KeyedFeedback
 from streams.operators.contract import StateKey
 from streams.operators.learn.fold import fold
+from streams.operators.statistics import Losses
 from tests.loops import CODEC, KEPT, Loop, digits, version
 
 FRAUD = written({"cost": {"fraud": {"ok": 40}, "ok": {"fraud": 1}}, "unit": "EUR"}).text
@@ -107,3 +109,60 @@ def test_states_are_a_fold_of_the_log_alone() -> None:
         judged(loop, label)
     folded = fold(loop.observations(), KEPT[0])
     assert {StateKey(0, name): state for name, state in folded.items()} == loop.driver.store.states
+
+
+def weighed(policy: str, *told: tuple[object, float | None], **changes: object) -> Loop:
+    """Return a loop that was told labels with weights, of which the largest is 4."""
+    loop = Loop({"good": lambda _: 7, "bad": lambda _: 3}, digits(policy=policy, max_weight=4.0, **changes))
+    for label, weight in told:
+        judged(loop, label, weight=weight)
+    return loop
+
+
+def test_a_weight_is_a_part_of_the_largest_one() -> None:
+    """Without one it is 1; the observation says the part, from which states follow."""
+    loop = weighed("exp4", (7, 4.0), (3, 2.0), (7, None))
+    assert [seen.weight for _, seen in loop.observations()] == [1.0, 0.5, 0.25]
+    folded = fold(loop.observations(), KEPT[0])
+    assert {StateKey(0, name): state for name, state in folded.items()} == loop.driver.store.states
+
+
+@pytest.mark.parametrize("weight", [0.0, -1.0, 4.5, 1e300])
+def test_a_weight_that_the_application_does_not_take_is_refused(weight: float) -> None:
+    """Nothing is learnt from it; what is not finite cannot be written."""
+    loop = weighed("exp4", (7, weight))
+    assert [cause for cause, _ in loop.dead(topics.FEEDBACK)] == ["invalid_feedback"]
+    assert not loop.observations()
+
+
+def test_a_policy_that_does_not_weigh_is_taught_smaller_losses() -> None:
+    """So losses stay in [0, 1], and what matters little costs little."""
+    loop = weighed("tests.unit.policies.test_weights:Plain", (3, 2.0))
+    (state,) = loop.driver.store.states.values()
+    assert state is not None
+    assert state.values == (0.5,)
+    assert [seen.losses for _, seen in loop.observations()] == [(1.0, None)]
+
+
+def test_figures_count_what_weighs_less_in_part() -> None:
+    """So their means are weighted means, also of costs."""
+    loop, counted = frauds(max_weight=4.0), Losses()
+    judged(loop, "fraud", weight=4.0)
+    judged(loop, "ok", weight=1.0)
+    counted.add(seen for _, seen in loop.observations())
+    found = counted.rendered()
+    assert found["model_losses_total{application=digits,model=bad}"] == 1.25
+    assert found["model_loss_total{application=digits,model=bad}"] == 1.0
+    assert found["model_cost_total{application=digits,model=bad}"] == 40.0
+    assert found["model_cost_total{application=digits,model=good}"] == 0.25
+
+
+def test_feedback_that_is_held_keeps_its_weight() -> None:
+    """What may be corrected until its window is nearly over, and what is about a context's last answer."""
+    loop = Loop({"good": lambda _: 7, "bad": lambda _: 3}, digits(policy="single", max_weight=4.0, window_s=20.0))
+    query_id = loop.query()
+    loop.driver.run(0.1)
+    told = KeyedFeedback("", "digits", query_id, 0, 7, None, loop.driver.now_us, revises=True, weight=2.0)
+    loop.driver.produce(topics.FEEDBACK, 0, CODEC.encode(told), query_id.encode())
+    loop.driver.run(25)
+    assert [seen.weight for _, seen in loop.observations()] == [0.5]
