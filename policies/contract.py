@@ -96,7 +96,7 @@ class Policy(Protocol):
         ...
 
 
-class Weighing(Policy, Protocol):
+class LessonWeighing(Policy, Protocol):
     """A policy that counts a lesson of weight w, in (0, 1], as that part of one.
 
     So w copies of a lesson and one that is w times as heavy teach alike, and whatever holds for losses in [0, 1] holds
@@ -288,7 +288,7 @@ def has_shared_prior(policy: Policy) -> TypeGuard[SharedPrior]:
     return hasattr(policy, "start")
 
 
-def is_weighing(policy: Policy) -> TypeGuard[Weighing]:
+def is_weighing(policy: object) -> TypeGuard[LessonWeighing]:
     """Tell whether a policy counts parts of lessons; for others the losses become smaller instead."""
     return getattr(getattr(policy, "policy", policy), "weighs", False) is True
 

@@ -30,7 +30,7 @@ SAMPLES: Final = {
 }
 
 
-class Judged(NamedTuple):
+class JudgedPairs(NamedTuple):
     """What became of the pairs of one kind: the cost of each, or why the first has none."""
 
     pairs: Sequence[Pair]
@@ -38,7 +38,7 @@ class Judged(NamedTuple):
     fault: str = ""
 
 
-def judged(judge: Judge, pairs: Sequence[Pair]) -> Judged:
+def judged(judge: Judge, pairs: Sequence[Pair]) -> JudgedPairs:
     """Return the costs of pairs; what a stranger's code raises or returns wrongly ends it."""
     costs = []
     for label, answer in pairs:
@@ -46,18 +46,18 @@ def judged(judge: Judge, pairs: Sequence[Pair]) -> Judged:
             costs.append(float(judge(label, answer)))
         except BaseException as error:  # noqa: BLE001 - whatever a stranger's code does
             pass_on_interrupt(error)
-            return Judged(pairs, tuple(costs), f"label {label!r:.40}, answer {answer!r:.40}: {told(error)}")
-    return Judged(pairs, tuple(costs))
+            return JudgedPairs(pairs, tuple(costs), f"label {label!r:.40}, answer {answer!r:.40}: {told(error)}")
+    return JudgedPairs(pairs, tuple(costs))
 
 
-def taken(judge: Judge, pairs: Sequence[Pair] = ()) -> dict[str, Judged]:
+def taken(judge: Judge, pairs: Sequence[Pair] = ()) -> dict[str, JudgedPairs]:
     """Return the kinds that a loss takes, of those that are tried; of none, all with their faults."""
     tried = {"given": pairs} if pairs else SAMPLES
     found = {kind: judged(judge, each) for kind, each in tried.items()}
     return {kind: one for kind, one in found.items() if not one.fault} or found
 
 
-def verdicts(judge: Judge, found: dict[str, Judged], span: float) -> Iterator[LawVerdict]:
+def verdicts(judge: Judge, found: dict[str, JudgedPairs], span: float) -> Iterator[LawVerdict]:
     """Yield what becomes of each promise; a fault of None = nothing can be said.
 
     Args:
@@ -86,7 +86,7 @@ def verdicts(judge: Judge, found: dict[str, Judged], span: float) -> Iterator[La
         yield LawVerdict("Costs are told apart within the span.", "")
 
 
-def cut(found: dict[str, Judged], span: float) -> int:
+def cut(found: dict[str, JudgedPairs], span: float) -> int:
     """Return how many costs are above the span, and count as 1."""
     return sum(cost > span for one in found.values() for cost in one.costs)
 
@@ -101,7 +101,7 @@ def _form(judge: Judge) -> str:
     return ""
 
 
-def _again(judge: Judge, found: dict[str, Judged]) -> str:
+def _again(judge: Judge, found: dict[str, JudgedPairs]) -> str:
     for one in found.values():
         for pair, first, second in zip(one.pairs, one.costs, judged(judge, one.pairs).costs, strict=False):
             if first != second:
@@ -109,7 +109,7 @@ def _again(judge: Judge, found: dict[str, Judged]) -> str:
     return ""
 
 
-def _untouched(judge: Judge, found: dict[str, Judged]) -> str:
+def _untouched(judge: Judge, found: dict[str, JudgedPairs]) -> str:
     for one in found.values():
         for pair in one.pairs:
             before = pickle.dumps(pair)

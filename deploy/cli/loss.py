@@ -20,7 +20,7 @@ from policies.laws import LawVerdict
 
 if TYPE_CHECKING:
     from deploy.config.settings import Settings
-    from policies.loss_laws import Judge, Judged
+    from policies.loss_laws import Judge, JudgedPairs
 
 EXAMPLES = """\
 skysail loss check my_pkg.losses:cost                        the module is installed, or in this folder
@@ -82,7 +82,7 @@ def check(settings: Settings, path: str, *, span: float, pairs: Path | None, as_
 
 
 def _tell(
-    path: str, said: list[LawVerdict], found: dict[str, Judged], span: float, took_us: float, *, as_json: bool
+    path: str, said: list[LawVerdict], found: dict[str, JudgedPairs], span: float, took_us: float, *, as_json: bool
 ) -> None:
     broken, cut = sum(bool(verdict.fault) for verdict in said), loss_laws.cut(found, span)
     if as_json:
@@ -115,7 +115,7 @@ def _read(file: Path) -> list[tuple[Any, Any]]:
     return found
 
 
-def _elsewhere(path: str, pairs: list[tuple[Any, Any]], found: dict[str, Judged]) -> str:
+def _elsewhere(path: str, pairs: list[tuple[Any, Any]], found: dict[str, JudgedPairs]) -> str:
     """Return what a process with another order of sets says otherwise."""
     seed = "1" if os.environ.get("PYTHONHASHSEED") != "1" else "2"
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PYTHONHASHSEED": seed}
@@ -130,7 +130,7 @@ def _elsewhere(path: str, pairs: list[tuple[Any, Any]], found: dict[str, Judged]
     return "" if said == here else "it says other costs there: it depends on the order of a set, or on the process"
 
 
-def _took_us(judge: Judge, found: dict[str, Judged]) -> float:
+def _took_us(judge: Judge, found: dict[str, JudgedPairs]) -> float:
     pairs = [pair for one in found.values() for pair in one.pairs]
     begun, rows = time.perf_counter(), 0
     while (took_s := time.perf_counter() - begun) < _ROUNDS_S:

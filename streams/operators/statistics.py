@@ -276,15 +276,15 @@ class Losses:
             for application, latest in self._full.items()
             if len(latest) >= _TELLING
         }
-        for (application, *model), cost in self._costs.items():
-            labels = ("application", application, *(("model", *model) if model else ()))
+        for (name, *model), cost in self._costs.items():
+            labels = ("application", name, *(("model", *model) if model else ()))
             found[render(("model_cost_total" if model else "cost_total", *labels))] = cost
         for application, (loss, count) in self._served.items():
             found[render(("loss_total", "application", application))] = loss
             found[render(("losses_total", "application", application))] = count
         for application, models in self._models.items():
-            for model, (loss, count) in models.items():
-                labels = ("application", application, "model", model)
+            for each, (loss, count) in models.items():
+                labels = ("application", application, "model", each)
                 found[render(("model_loss_total", *labels))] = loss
                 found[render(("model_losses_total", *labels))] = count
         return found

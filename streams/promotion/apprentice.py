@@ -27,6 +27,7 @@ from policies.estimators.sequence import ConfidenceSequence
 from streams.operators.cold_start import lesson, started
 from streams.operators.configuration import HEDGE, apprentice
 from streams.operators.learn.fold import checked, taught
+from streams.operators.weighing import weighed
 from streams.promotion.evidence import Totals
 from streams.promotion.serving_losses import served_loss
 
@@ -81,7 +82,7 @@ class ApprenticeEvidence:
         try:
             checked(its)
             if seen.decision.policy == self._incumbent:
-                self._judge(seen)
+                self._judge(weighed(seen))
             states = taught(self._states, its, timestamp_us, self._window_us)
         except PolicyError:
             return  # it is no lesson for the learner either

@@ -6,15 +6,19 @@ from dataclasses import replace
 
 import pytest
 
-from policies.loss_rules import written
+from policies.loss_rules import rule, written
 from schemas import topics
-from schemas.records import KeyedFeedback
+from schemas.records import Decision, JoinStatus, KeyedFeedback, Observation, VersionLoss
 from streams.operators.contract import StateKey
 from streams.operators.learn.fold import fold
 from streams.operators.statistics import Losses
+from streams.operators.weighing import in_one_unit, weighed
+from streams.promotion.versions import VersionEvidence
 from tests.loops import CODEC, KEPT, Loop, digits, version
 
 FRAUD = written({"cost": {"fraud": {"ok": 40}, "ok": {"fraud": 1}}, "unit": "EUR"}).text
+DECISION = Decision((0,), 0, "digits", "exp3()", ("a", "b"), (0.5, 0.5))
+OBSERVED = Observation("q", "digits", None, DECISION, (0.5, None), 0.5, 1, JoinStatus.JOINED, 1, 2)
 CAREFUL, BLIND = (lambda _: "fraud"), (lambda _: "ok")
 
 
@@ -88,6 +92,7 @@ def test_a_learnt_span_says_what_an_error_of_it_costs() -> None:
         judged(loop, 10.0)
     for _, seen in loop.observations():
         assert seen.span is not None
+        assert seen.worth is not None
         assert seen.worth == pytest.approx(4 * seen.span)
         costs = [(loss or 0.0) * seen.worth for loss in seen.losses]
         assert costs == pytest.approx([1.0, min(12.0, 4 * seen.span)])
@@ -111,7 +116,7 @@ def test_states_are_a_fold_of_the_log_alone() -> None:
     assert {StateKey(0, name): state for name, state in folded.items()} == loop.driver.store.states
 
 
-def weighed(policy: str, *told: tuple[object, float | None], **changes: object) -> Loop:
+def heavy(policy: str, *told: tuple[object, float | None], **changes: object) -> Loop:
     """Return a loop that was told labels with weights, of which the largest is 4."""
     loop = Loop({"good": lambda _: 7, "bad": lambda _: 3}, digits(policy=policy, max_weight=4.0, **changes))
     for label, weight in told:
@@ -121,7 +126,7 @@ def weighed(policy: str, *told: tuple[object, float | None], **changes: object) 
 
 def test_a_weight_is_a_part_of_the_largest_one() -> None:
     """Without one it is 1; the observation says the part, from which states follow."""
-    loop = weighed("exp4", (7, 4.0), (3, 2.0), (7, None))
+    loop = heavy("exp4", (7, 4.0), (3, 2.0), (7, None))
     assert [seen.weight for _, seen in loop.observations()] == [1.0, 0.5, 0.25]
     folded = fold(loop.observations(), KEPT[0])
     assert {StateKey(0, name): state for name, state in folded.items()} == loop.driver.store.states
@@ -130,14 +135,14 @@ def test_a_weight_is_a_part_of_the_largest_one() -> None:
 @pytest.mark.parametrize("weight", [0.0, -1.0, 4.5, 1e300])
 def test_a_weight_that_the_application_does_not_take_is_refused(weight: float) -> None:
     """Nothing is learnt from it; what is not finite cannot be written."""
-    loop = weighed("exp4", (7, weight))
+    loop = heavy("exp4", (7, weight))
     assert [cause for cause, _ in loop.dead(topics.FEEDBACK)] == ["invalid_feedback"]
     assert not loop.observations()
 
 
 def test_a_policy_that_does_not_weigh_is_taught_smaller_losses() -> None:
     """So losses stay in [0, 1], and what matters little costs little."""
-    loop = weighed("tests.unit.policies.test_weights:Plain", (3, 2.0))
+    loop = heavy("tests.unit.policies.test_weights:Plain", (3, 2.0))
     (state,) = loop.driver.store.states.values()
     assert state is not None
     assert state.values == (0.5,)
@@ -166,3 +171,30 @@ def test_feedback_that_is_held_keeps_its_weight() -> None:
     loop.driver.produce(topics.FEEDBACK, 0, CODEC.encode(told), query_id.encode())
     loop.driver.run(25)
     assert [seen.weight for _, seen in loop.observations()] == [0.5]
+
+
+def test_the_cheaper_version_is_found_by_cost_where_the_other_is_right_more_often() -> None:
+    """Candidate and incumbent saw the same queries; the candidate raises false alarms, and misses no fraud."""
+    priced, plain = VersionEvidence("m", "2", "1"), VersionEvidence("m", "2", "1")
+    for number in range(400):
+        is_fraud, is_alarm = number % 20 == 0, number % 5 == 1
+        candidate, incumbent = ("fraud" if is_fraud or is_alarm else "ok"), "ok"
+        label = "fraud" if is_fraud else "ok"
+        for evidence, text in ((priced, FRAUD), (plain, "zero_one")):
+            losses = [rule(text).loss(answer, label) for answer in (candidate, incumbent)]
+            versions = (VersionLoss("m", "2", losses[0]), VersionLoss("m", "1", losses[1]))
+            evidence.take(OBSERVED._replace(query_id=f"q{number}", versions=versions))
+    assert priced.evidence(0.05).difference > 0.0 > plain.evidence(0.05).difference
+
+
+def test_who_judges_sees_losses_by_weight_and_in_one_unit() -> None:
+    """The heaviest counts whole; a loss of half the worth is half as large."""
+    seen = [
+        OBSERVED._replace(losses=(1.0, None), loss=1.0, worth=worth, weight=weight)
+        for worth, weight in ((40.0, 0.5), (20.0, 0.5), (40.0, 0.25))
+    ]
+    found, worth = in_one_unit(seen)
+    assert ([one.losses for one in found], worth) == ([(1.0, None), (0.5, None), (0.5, None)], 40.0)
+    assert in_one_unit([seen[0], OBSERVED])[1] is None
+    assert weighed(seen[2]).loss == 0.25
+    assert weighed(OBSERVED) is OBSERVED
