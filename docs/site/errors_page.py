@@ -100,7 +100,7 @@ KINDS: Final = (
     ),
     Kind(
         "Records and schemas",
-        ("DecodeError", "SchemaError", "OversizedError", "RegistryError", "InflationError"),
+        ("DecodeError", "SchemaError", "OversizedError", "RegistryError", "InflationError", "UnknownLabelError"),
         "Bytes that are no record became a dead letter: `skysail dlq show PLACE`. A value that fits no schema is the"
         " sender's to mend; of a registry, look at `registry` in the settings.",
     ),

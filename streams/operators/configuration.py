@@ -233,6 +233,8 @@ def apprentice(spec: str) -> Policy:
         )
     if is_stepwise(policy):
         raise PolicyError(f"{policy.name} asks again by what is answered: what that would have cost is not in the log")
+    if hasattr(policy, "features_of"):
+        raise PolicyError(f"{policy.name} makes its features of the inputs, and the log of another policy has none")
     return policy
 
 
