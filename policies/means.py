@@ -27,8 +27,6 @@ class Averages:
         """Return counts and sums of zero."""
         return (0.0,) * (2 * arms)
 
-    weighs: ClassVar[bool] = True
-
     def observed(
         self, state: State, arms: int, losses: Sequence[float | None], of: Iterable[int], weight: float = 1.0
     ) -> State:
@@ -65,6 +63,8 @@ class Averaging(Averages, OneArm):
     """Part of the policies that ask one arm and compare average losses: only asked arms count."""
 
     __slots__ = ()
+
+    weighs: ClassVar[bool] = True
 
     def observe(self, state: State, arms: int, lesson: Lesson) -> State:
         """Count the known losses of the chosen arms."""
