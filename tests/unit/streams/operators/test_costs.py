@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from random import Random
 
 import pytest
 
@@ -13,6 +14,7 @@ from streams.operators.contract import StateKey
 from streams.operators.learn.fold import fold
 from streams.operators.statistics import Losses
 from streams.operators.weighing import in_one_unit, weighed
+from streams.promotion.serving_losses import ServingLosses
 from streams.promotion.versions import VersionEvidence
 from tests.loops import CODEC, KEPT, Loop, digits, version
 
@@ -116,6 +118,21 @@ def test_states_are_a_fold_of_the_log_alone() -> None:
     assert {StateKey(0, name): state for name, state in folded.items()} == loop.driver.store.states
 
 
+@pytest.mark.parametrize(("loss", "max_weight"), [(FRAUD, 1.0), ("zero_one", 4.0)])
+def test_columns_leave_what_has_a_unit_or_a_weight_to_the_kernel(loss: str, max_weight: float) -> None:
+    """Also where feedback tells the loss itself: the observation says the worth, or the part."""
+    changes = {"policy": "exp3", "loss": loss, "max_weight": max_weight, "window_s": 20.0}
+    loop = Loop({"good": CAREFUL, "bad": BLIND}, digits(**changes), packed=Random(1), columns=True)
+    for _ in range(10):
+        asked = [loop.query() for _ in range(3)]
+        loop.driver.run(1.0)
+        for query_id in asked:
+            loop.feedback(query_id, loss=0.5)
+        loop.driver.run(1.0)
+    expected = (40.0, None) if loss == FRAUD else (None, 0.25)
+    assert [(seen.worth, seen.weight) for _, seen in loop.observations()] == [expected] * 30
+
+
 def heavy(policy: str, *told: tuple[object, float | None], **changes: object) -> Loop:
     """Return a loop that was told labels with weights, of which the largest is 4."""
     loop = Loop({"good": lambda _: 7, "bad": lambda _: 3}, digits(policy=policy, max_weight=4.0, **changes))
@@ -156,6 +173,8 @@ def test_figures_count_what_weighs_less_in_part() -> None:
     judged(loop, "ok", weight=1.0)
     counted.add(seen for _, seen in loop.observations())
     found = counted.rendered()
+    served = [(seen.loss or 0.0, seen.weight or 0.0) for _, seen in loop.observations()]
+    assert found["cost_total{application=digits}"] == sum(40.0 * loss * weight for loss, weight in served) > 0.0
     assert found["model_losses_total{application=digits,model=bad}"] == 1.25
     assert found["model_loss_total{application=digits,model=bad}"] == 1.0
     assert found["model_cost_total{application=digits,model=bad}"] == 40.0
@@ -198,3 +217,21 @@ def test_who_judges_sees_losses_by_weight_and_in_one_unit() -> None:
     assert in_one_unit([seen[0], OBSERVED])[1] is None
     assert weighed(seen[2]).loss == 0.25
     assert weighed(OBSERVED) is OBSERVED
+
+
+def test_promotion_and_what_serves_go_by_weights() -> None:
+    """A candidate that errs more often, but never where it matters, is the better one."""
+    evidence, serving = VersionEvidence("m", "2", "1"), ServingLosses()
+    for number in range(600):
+        is_heavy = number % 3 == 0
+        versions = (VersionLoss("m", "2", float(not is_heavy)), VersionLoss("m", "1", float(is_heavy)))
+        weight = 1.0 if is_heavy else 0.1
+        seen = OBSERVED._replace(query_id=f"q{number}", versions=versions, weight=weight, loss=float(is_heavy))
+        evidence.take(seen)
+        serving.observe(seen, number)
+    assert evidence.evidence(0.05).lower > 0.0
+    assert serving.applications["digits"].losses.mean == pytest.approx(1 / 3)
+    light = OBSERVED._replace(weight=0.1, loss=1.0, query_id="light")
+    for _ in range(600):
+        serving.observe(light, 600)
+    assert serving.applications["digits"].losses.mean == pytest.approx((1 / 3 + 0.1) / 2)
