@@ -169,6 +169,14 @@ def unit_of(text: str) -> str:
         return ""
 
 
+def kind_named(text: str) -> str:
+    """Return the kind of a rule; empty = there is no such rule."""
+    try:
+        return rule(text).kind
+    except PolicyError:
+        return ""
+
+
 def fault(text: str) -> str:
     """Return what speaks against a rule, empty = nothing; what it names of somebody's own is imported."""
     try:

@@ -133,6 +133,16 @@ def test_columns_leave_what_has_a_unit_or_a_weight_to_the_kernel(loss: str, max_
     assert [(seen.worth, seen.weight) for _, seen in loop.observations()] == [expected] * 30
 
 
+def test_a_told_loss_has_a_price_and_a_label_is_no_loss() -> None:
+    """`given` with what a loss of 1 costs takes losses alone."""
+    loop = Loop({"good": CAREFUL, "bad": BLIND}, digits(policy="single", loss='{"given":12,"unit":"EUR"}'))
+    judged(loop, 1)
+    assert [cause for cause, _ in loop.dead(topics.FEEDBACK)] == ["invalid_feedback"]
+    loop.feedback("q1", loss=0.5)
+    loop.driver.run(0.1)
+    assert [(seen.losses, seen.worth) for _, seen in loop.observations()] == [((0.5, None), 12.0)]
+
+
 def heavy(policy: str, *told: tuple[object, float | None], **changes: object) -> Loop:
     """Return a loop that was told labels with weights, of which the largest is 4."""
     loop = Loop({"good": lambda _: 7, "bad": lambda _: 3}, digits(policy=policy, max_weight=4.0, **changes))
