@@ -84,7 +84,14 @@ def summary(found: ChangeComparison, application: str, changes: Sequence[str], t
 
 def rows(given: Mapping[str, Any]) -> list[tuple[str, ...]]:
     """Return the table: a figure, its value in each column, and what the change adds."""
-    figures = [("error", "{:.4f}"), ("defaults", "{:.2%}"), ("p50_ms", "{:.1f}"), ("p99_ms", "{:.1f}")]
+    is_priced = any(given[column]["cost"] is not None for column in COLUMNS)
+    figures = [
+        ("error", "{:.4f}"),
+        *([("cost", "{:,.2f}")] if is_priced else []),
+        ("defaults", "{:.2%}"),
+        ("p50_ms", "{:.1f}"),
+        ("p99_ms", "{:.1f}"),
+    ]
     found = [_row(name, form, [given[column][name] for column in COLUMNS]) for name, form in figures]
     models = sorted({model for column in COLUMNS for model in given[column]["shares"]})
     return found + [

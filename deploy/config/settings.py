@@ -786,8 +786,8 @@ class Settings(Section):
     """All settings of a deployment."""
 
     policy_code: tuple[Module, ...] = ()
-    """Modules and whole packages from which policies may be named by a path, such as `[my_pkg]`. Default: none where
-    `kafka.properties` has a `security_protocol` or `models.require_signature` is set, else any module outside the
+    """Modules and whole packages from which policies and losses may be named by a path, such as `[my_pkg]`. Default:
+    none where `kafka.properties` has a `security_protocol` or `models.require_signature` is set, else any module outside the
     standard library. Who may write `applications` runs this code in every role. Entry points of installed packages are
     always allowed."""
     prefix: Name = "skysail"

@@ -85,14 +85,19 @@ def feedback_of(row: Row, application: str, told: IncomingFeedback, record: Reco
         return None
     if loss is not None and not 0.0 <= (loss := _number("loss", loss)) <= 1.0:
         raise MappingError("loss", f"is {loss:g}: a loss lies between 0 and 1")
+    weight = None if told.weight is None else told.weight.of(row)
+    if weight is not None and not (weight := _number("weight", weight)) > 0.0:
+        raise MappingError("weight", f"is {weight:g}: a weight is above 0")
     value = None if label is None else _label(label)
     sent_us = record.timestamp_us if told.sent is None else time_us(told.sent, told.sent.of(row))
     teacher = record.topic.removeprefix(topics.OUTSIDE)
-    made: Feedback | KeyedFeedback = Feedback(query_id, value, loss, sent_us, None, application, teacher)
+    made: Feedback | KeyedFeedback = Feedback(query_id, value, loss, sent_us, weight, application, teacher)
     if told.replaces:
-        made = KeyedFeedback("", application, query_id, 0, value, loss, sent_us, revises=True, teacher=teacher)
+        made = KeyedFeedback(
+            "", application, query_id, 0, value, loss, sent_us, revises=True, weight=weight, teacher=teacher
+        )
     elif told.within_us:
-        made = KeyedFeedback("", application, key, told.within_us, value, loss, sent_us, teacher=teacher)
+        made = KeyedFeedback("", application, key, told.within_us, value, loss, sent_us, weight=weight, teacher=teacher)
     return Made(key.encode(errors="surrogatepass"), made)
 
 

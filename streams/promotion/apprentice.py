@@ -28,6 +28,7 @@ from streams.operators.cold_start import lesson, started
 from streams.operators.configuration import HEDGE, apprentice
 from streams.operators.learn.bounds import LessonCounts
 from streams.operators.learn.fold import checked, taught
+from streams.operators.weighing import weighed
 from streams.promotion.evidence import Totals
 from streams.promotion.serving_losses import served_loss
 
@@ -83,7 +84,7 @@ class ApprenticeEvidence:
         try:
             checked(its)
             if seen.decision.policy == self._incumbent:
-                self._judge(seen)
+                self._judge(weighed(seen))
             states = taught(self._states, its, timestamp_us, self._window_us, reach)
         except PolicyError:
             return  # it is no lesson for the learner either

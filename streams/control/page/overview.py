@@ -216,6 +216,7 @@ def _application(name: str, gauges: _Gauges, history: History, now_us: int) -> A
         sources=[_source(source, risen) for source in sorted(gauges.sources.get(name, ()))],
         joined=_rounded(risen.get(Key("joined_total", name), 0.0) / seconds),
         loss=_loss(risen, name),
+        cost=_cost(risen, name),
         coverage=_coverage(name, gauges, history, now_us),
         p50_ms=gauges.largest("answer_p50_us", name, scale=1e-3) if answers else None,
         p99_ms=gauges.largest("answer_p99_us", name, scale=1e-3) if answers else None,
@@ -274,6 +275,7 @@ def _model(application: str, name: str, gauges: _Gauges, risen: Risen, history: 
         share=_asked(risen, application, name),
         weight=gauges.largest("policy_weight", application, name),
         loss=_mean(risen, "model_loss_total", "model_losses_total", application, name),
+        cost=_cost(risen, application, name),
         failed=_failed(risen, application, name, "failed"),
         invalid=_failed(risen, application, name, "invalid"),
         batch_rows=_rounded(rows / risen[batches]) if risen.get(batches) else None,
@@ -436,6 +438,15 @@ def _failed(risen: Risen, application: str, model: str, outcome: str) -> float |
 
 def _loss(risen: Risen, application: str) -> float | None:
     return _mean(risen, "loss_total", "losses_total", application)
+
+
+def _cost(risen: Risen, application: str, model: str = "") -> float | None:
+    """Return what 1,000 answers have cost, in the unit of the application's loss; None where it has none."""
+    of = "model_" if model else ""
+    if Key(f"{of}cost_total", application, model) not in risen:
+        return None
+    mean = _mean(risen, f"{of}cost_total", f"{of}losses_total", application, model)
+    return None if mean is None else _rounded(1_000 * mean)
 
 
 def _mean(risen: Risen, total: str, count: str, application: str, model: str = "") -> float | None:

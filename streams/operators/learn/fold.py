@@ -7,6 +7,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, TypeVar
 
 from policies import calibration, registry
+from policies.contract import is_weighing
 from policies.errors import PolicyError
 from policies.lessons import Lesson
 from schemas.records import OtherState, PolicyState
@@ -288,7 +289,7 @@ def _learnt(policy: Policy, spec: str, seen: Observation, arms: tuple[str, ...],
     Raises:
         PolicyError: it cannot learn from it.
     """
-    decision, lesson = seen.decision, _lesson(seen)
+    decision, lesson = seen.decision, _lesson(seen, is_weighing=is_weighing(policy))
     names, count = decision.arms, len(decision.arms)
     try:
         if arms != names:
@@ -306,18 +307,21 @@ def _learnt(policy: Policy, spec: str, seen: Observation, arms: tuple[str, ...],
     return values
 
 
-def _lesson(seen: Observation) -> Lesson:
-    """Return what an observation teaches a policy."""
-    decision = seen.decision
+def _lesson(seen: Observation, *, is_weighing: bool) -> Lesson:
+    """Return what an observation teaches a policy; to one that does not weigh, lighter lessons cost less."""
+    decision, losses, weight = seen.decision, seen.losses, 1.0 if seen.weight is None else seen.weight
+    if weight != 1.0 and not is_weighing:
+        losses, weight = tuple([None if loss is None else weight * loss for loss in losses]), 1.0
     lesson = Lesson(
         decision.chosen,
         decision.propensities,
-        seen.losses,
+        losses,
         decision.features,
         seen.answers,
         seen.steps,
         seen.scores,
         seen.label,
+        weight,
     )
     return _of_stable(lesson, decision.stable) if decision.stable else lesson
 
@@ -399,6 +403,8 @@ def checked(seen: Observation) -> Policy:
     for loss in losses:
         if loss is not None and not 0.0 <= loss <= 1.0:
             raise _fault(seen)
+    if seen.weight is not None and not 0.0 < seen.weight <= 1.0:
+        raise _fault(seen)
     if (made := seen.label_set) is not None and not all(map(_is_share, made.weights)):
         raise _fault(seen)
     if seen.confidence is not None and not 0.0 <= seen.confidence <= 1.0:
@@ -420,8 +426,8 @@ def _fault(seen: Observation) -> PolicyError:
     if not all(map(_is_share, (*decision.propensities, *decision.stable, *seen.losses, *weights))):
         return PolicyError("propensities, also of versions, losses and weights of labels lie in [0, 1]")
     steps = [share for step in seen.steps for share in (step.probability, step.confidence)]
-    if not all(map(_is_share, (seen.confidence, *steps))):
-        return PolicyError("confidences, and probabilities of steps, lie in [0, 1]")
+    if not all(map(_is_share, (seen.confidence, seen.weight, *steps))) or seen.weight == 0.0:
+        return PolicyError("confidences, weights and probabilities of steps lie in [0, 1], weights above 0")
     for word, column in (("answers", seen.answers), ("scores", seen.scores), ("versions", decision.stable or None)):
         if column is not None and len(column) != count:
             return PolicyError(f"{count} arms, {len(column)} {word}")

@@ -74,7 +74,14 @@ def test_a_model_has_its_share_weight_loss_and_batches() -> None:
         failed = {f"failed_outputs_total{{{labels},outcome=failed}}": moment * 3}
         page.report("selection@1", dict.fromkeys(asked, moment * 30) | failed | {f"policy_weight{{{labels}}}": 0.75})
         page.report(
-            "learner@1", {f"model_loss_total{{{labels}}}": moment, f"model_losses_total{{{labels}}}": moment * 4}
+            "learner@1",
+            {
+                **{
+                    f"model_{name}_total{{{labels}}}": moment * rise
+                    for name, rise in (("loss", 1), ("losses", 4), ("cost", 40))
+                },
+                **{f"{name}_total{{application=digits}}": moment * rise for name, rise in (("loss", 1), ("losses", 5))},
+            },
         )
         page.report(
             "worker.svc@1",
@@ -91,6 +98,7 @@ def test_a_model_has_its_share_weight_loss_and_batches() -> None:
     page.report("selection@1", {"deployed{application=digits,policy=exp3}": 1.0, f"policy_weight{{{labels}}}": 0.75})
     svc, tree = page.shown()["applications"][0]["models"]
     assert (svc["share"], svc["weight"], svc["loss"], svc["failed"]) == (0.5, 0.75, 0.25, 0.1)
+    assert (svc["cost"], page.shown()["applications"][0]["cost"]) == (10_000.0, None)
     assert (svc["batch_rows"], svc["batch_cap"], svc["queue_rows"], svc["p99_ms"], svc["version"]) == (
         12,
         16,

@@ -227,6 +227,19 @@ def test_a_loss_is_counted_from_the_row() -> None:
     assert letter.message.startswith("loss: is 5: a loss lies between 0 and 1")
 
 
+@pytest.mark.parametrize(("key", "more"), [("id", {}), ("id", {"replaces": True}), ("key", {"within": "30m"})])
+def test_a_weight_is_counted_from_the_row(key: str, more: dict[str, object]) -> None:
+    """Above 0, or it is a dead letter; of feedback on an id, corrected or not, and by key."""
+    mapping = {"feedback": {"topic": "clicks", key: "id", "label": "is_fraud", "weight": "amount / 100", **more}}
+    rows = [{"id": "q", "is_fraud": 1, "amount": 250}, {"id": "q", "is_fraud": 1, "amount": 0}]
+    emit, letter = mapper(fraud=mapping).on_records([given("clicks", row) for row in rows], NOW)
+    assert isinstance(emit, Emit)
+    record: type = KeyedFeedback if more else Feedback
+    assert CODEC.decode(record, emit.value).weight == 2.5
+    assert isinstance(letter, DeadLetter)
+    assert letter.message.startswith("weight: is 0: a weight is above 0")
+
+
 def test_it_reads_what_is_mapped_and_predictions_where_they_go_elsewhere() -> None:
     """As applications come and go; the set is the same object until it changes."""
     made = mapper(fraud=FRAUD)
