@@ -787,9 +787,9 @@ class Settings(Section):
 
     policy_code: tuple[Module, ...] = ()
     """Modules and whole packages from which policies and losses may be named by a path, such as `[my_pkg]`. Default:
-    none where `kafka.properties` has a `security_protocol` or `models.require_signature` is set, else any module outside the
-    standard library. Who may write `applications` runs this code in every role. Entry points of installed packages are
-    always allowed."""
+    none where `kafka.properties` has a `security_protocol` or `models.require_signature` is set, else any module
+    outside the standard library. Who may write `applications` runs this code in every role. Entry points of installed
+    packages are always allowed."""
     prefix: Name = "skysail"
     """Prefix of topics, groups and Redis keys. Deployments with different prefixes can share brokers and Redis."""
     partitions: Partitions = 4
