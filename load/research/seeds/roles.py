@@ -18,7 +18,7 @@ from streams.operators.join.kernel import Joiner
 from streams.operators.learn.kernel import Learner
 from streams.operators.selection.kernel import Selection
 from streams.runtime.kafka.fast.whole_batches import records_of
-from streams.runtime.role.definition import Ports, Role
+from streams.runtime.role.definition import Ports, Rhythm, Role
 from streams.runtime.role.local import Local, LocalCodec
 from streams.runtime.role.loop import RoleLoop
 from streams.tape.about import about_inside, about_joiner, about_learner, about_selection
@@ -62,6 +62,13 @@ _COLUMNAR = 0.5
 _AT_ONCE, _WHOLE = 0.8, 0.95
 
 
+# Most processes poll again when something has happened, or after so long; the others as often as they would on a broker.
+_PARKED, _PARKED_S = 0.9, 5.0
+# Nobody reads the reports but the law of what is left in memory.
+_REPORT_S = 30.0
+_COMMIT_S = (0.5, 2.0, 4.0)
+
+
 class Runnable(Protocol):
     """A role."""
 
@@ -89,6 +96,11 @@ class Builder:
         self._codec = codec
         self._store = store
         self._joiner = joiner
+        self._rhythm = Rhythm(Random(f"rhythm {plan.seed}").choice(_COMMIT_S), _REPORT_S)  # noqa: S311
+
+    def parks_s(self, name: str) -> float:
+        """Draw how long polls of a process wait where nothing happens: mostly for long."""
+        return _PARKED_S if Random(f"parks {name} {self._plan.seed}").random() < _PARKED else 0.0  # noqa: S311
 
     def build(self, role: str, process: Process, hook: MetricsHook) -> Runnable:
         """Return a role for a process that has just begun."""
@@ -201,6 +213,7 @@ class Builder:
             written=partial(SimulatedBroadcast, process, (topics.OBSERVATIONS,)) if node.role == "joiner" else None,
             hooks=(hook,),
             features=self._features(process) if node.role == "selection" else None,
+            rhythm=self._rhythm,
         )
 
     def _features(self, process: Process) -> SimulatedFeatures:

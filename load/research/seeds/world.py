@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import logging
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -84,6 +84,12 @@ def simulate(
         logging.disable(logging.NOTSET)
 
 
+@cache
+def _codec() -> Codec:
+    """Return the codec of all deployments: to make one takes a second of them."""
+    return Codec()
+
+
 class World:
     """A deployment, its clients, and its faults."""
 
@@ -99,7 +105,7 @@ class World:
         self._digest = hashlib.blake2b(digest_size=8)
         self._tell = tell
         self._joiner = joiner
-        self._codec = Codec()
+        self._codec = _codec()
         models = plan.models
         hosts = {POOL: models} if plan.host is not None else {}
         self._topology = topology.build(models, PARTITIONS, dict.fromkeys(models, PARTITIONS), hosts=hosts)
