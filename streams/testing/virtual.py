@@ -96,6 +96,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         if not ready:
             self._jump()
         for _ in range(len(ready)):
+            if not ready:
+                return  # a process was halted in this turn, and what it was to do is put away
             handle = ready.popleft()
             if not handle.cancelled():
                 handle._run()  # noqa: SLF001 - of asyncio, as its own loops do

@@ -33,6 +33,8 @@ _OUTSIDE = 0.4
 _DRAWING = (*_APPRENTICES, "ucb1")
 _VOTES = ("exp4", "class_vote")
 _VOLLEYS = (1, 5, 30)
+# The share of processes that poll when something has happened, which costs a simulation little; how often roles commit.
+_PARKED, _COMMIT_S = 0.9, (0.5, 2.0, 4.0)
 # The traffic is over after this share of a plan's time, so that the last faults meet what is left of it.
 _TRAFFIC = 0.85
 # One in so many seeds has an outage that is longer than most people try.
@@ -125,6 +127,9 @@ class Plan:
         slow: the share of batches for which versions beside the first take longer than anybody waits.
         is_at_once: all models that answer labels are inside and mostly answer at once; clients ask oddly.
         flipped: the share of the batches read of which a bit is another than was written.
+        parked: the share of the processes that poll when something has happened; the others poll as often as they would
+            on a broker.
+        commit_s: how often roles commit.
     """
 
     seed: int
@@ -142,6 +147,8 @@ class Plan:
     slow: float = 0.0
     is_at_once: bool = False
     flipped: float = 0.0
+    parked: float = 0.0
+    commit_s: float = 0.5
 
     @property
     def tolerance_us(self) -> int:
@@ -239,6 +246,8 @@ def plan(seed: int, minutes: float | None = None, processes: str = "each") -> Pl
         host=host,
         changes=changes,
         slow=slow,
+        parked=_PARKED,
+        commit_s=Random(f"commits {seed}").choice(_COMMIT_S),  # noqa: S311
     )
     if is_at_once:
         return _answering_at_once(at_once, made)

@@ -62,11 +62,10 @@ _COLUMNAR = 0.5
 _AT_ONCE, _WHOLE = 0.8, 0.95
 
 
-# Most processes poll again when something has happened, or after so long; the others as often as they would on a broker.
-_PARKED, _PARKED_S = 0.9, 5.0
+# A process that parks polls again when something has happened, or after so long.
+_PARKED_S = 5.0
 # Nobody reads the reports but the law of what is left in memory.
 _REPORT_S = 30.0
-_COMMIT_S = (0.5, 2.0, 4.0)
 
 
 class Runnable(Protocol):
@@ -96,11 +95,11 @@ class Builder:
         self._codec = codec
         self._store = store
         self._joiner = joiner
-        self._rhythm = Rhythm(Random(f"rhythm {plan.seed}").choice(_COMMIT_S), _REPORT_S)  # noqa: S311
+        self._rhythm = Rhythm(plan.commit_s, _REPORT_S)
 
     def parks_s(self, name: str) -> float:
-        """Draw how long polls of a process wait where nothing happens: mostly for long."""
-        return _PARKED_S if Random(f"parks {name} {self._plan.seed}").random() < _PARKED else 0.0  # noqa: S311
+        """Draw how long polls of a process wait where nothing happens."""
+        return _PARKED_S if Random(f"parks {name} {self._plan.seed}").random() < self._plan.parked else 0.0  # noqa: S311
 
     def build(self, role: str, process: Process, hook: MetricsHook) -> Runnable:
         """Return a role for a process that has just begun."""

@@ -111,6 +111,8 @@ def small(seed: int, length_s: float, rate: float, *faults: Fault) -> Plan:
         replicas={role: 1 for role in given.replicas if role not in map(worker_role, COMPUTING)},
         faulty=0.0,
         joiner=JoinerSettings(2, window_us=5_000_000, early_us=2_000_000),
+        parked=0.0,
+        commit_s=0.5,
         bursts=(Burst(2.0, min(length_s - 5, 115.0), rate),),
     )
 
