@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
 from functools import cache, partial
 from random import Random
 from typing import TYPE_CHECKING
@@ -29,7 +30,7 @@ from streams.testing.stores import SharedStore
 from streams.testing.virtual import VirtualClock, later
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from load.research.seeds.laws import Violation
     from load.research.seeds.plan import Configure, Plan
@@ -52,6 +53,8 @@ class Outcome:
         by_columns: of these, those that came in finished batches.
         violations: of the laws.
         digest: of all that was written; the same on each run.
+        faults: that were caused, by kind.
+        cpu_s: that it took, where somebody has measured it.
     """
 
     seed: int
@@ -61,6 +64,8 @@ class Outcome:
     by_columns: int
     violations: tuple[Violation, ...]
     digest: str
+    faults: Mapping[str, int] = field(default_factory=dict)
+    cpu_s: float = 0.0
 
 
 def simulate(
@@ -143,6 +148,7 @@ class World:
             self.broker.batched[topics.PREDICTIONS],
             tuple(violations),
             self._digest.hexdigest(),
+            Counter(fault.kind for fault in self.plan.faults),
         )
 
     def note(self, what: str) -> None:

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from streams.runtime.stores.base import StatesRead
     from streams.tape.calls import RecordRun
 
-LEARNT_TWICE = (36,)  # seeds of `busy_learners`
-STORED_WRONG = (7, 11)  # others: somebody reads what a former owner has stored, before the new one stores its own
+LEARNT_TWICE = (9,)  # seeds of `busy_learners`
+STORED_WRONG = (7, 14)  # others: somebody reads what a former owner has stored, before the new one stores its own
 IDLE = {
     "a transaction's end": Fault(20.0, "transaction", target="queries-0"),
     "retention": Fault(10.0, "overtaken", 20.0, "worker.good"),
@@ -136,7 +136,15 @@ def halted_joiner() -> Plan:
     replicas = {**given.replicas, "joiner": 1}
     settings = replace(plan(1).joiner, predictions=10_000, feedback=10_000)
     return replace(
-        given, applications=applications, faults=halts, replicas=replicas, joiner=settings, faulty=0.0, changes=()
+        given,
+        applications=applications,
+        faults=halts,
+        replicas=replicas,
+        joiner=settings,
+        faulty=0.0,
+        changes=(),
+        parked=0.0,
+        commit_s=0.5,
     )
 
 
