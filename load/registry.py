@@ -8,7 +8,7 @@ import importlib.util
 from typing import TYPE_CHECKING
 
 from load.scenarios.learning import freshness_tables, learn
-from load.scenarios.operation import hostile, idle, replayed, rollout, takeover
+from load.scenarios.operation import hostile, idle, matrix, replayed, rollout, story, takeover
 from load.scenarios.rate import floor, loop, overload, processes
 from load.scenarios.scale import scale_tables
 
@@ -32,8 +32,10 @@ _OWN: tuple[Scenario, ...] = (
     takeover.SCENARIO,
     scale_tables.SCENARIO,
     hostile.SCENARIO,
+    matrix.SCENARIO,
     freshness_tables.SCENARIO,
     idle.SCENARIO,
+    story.SCENARIO,
 )
 
 

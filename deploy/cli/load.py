@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from deploy.cli.common import VerbGroup, json_option, print_json, print_table
-from deploy.cli.load_stage import launcher, open_brokers
+from deploy.cli.load_stage import launcher, open_brokers, open_redis
 from deploy.errors import UsageError
 from deploy.local.redis import RedisServer
 from deploy.local.services import APACHE, open_broker
@@ -149,6 +149,8 @@ def run(
         nightly=nightly,
         processes=processes,
         brokers=open_brokers,
+        redis=open_redis,
+        out=out,
     )
     try:
         result, services = _measure(scenario, broker, redis_url, stage)

@@ -11,24 +11,35 @@ from deploy.config.settings import Settings
 from deploy.connect.schema_registry import codec_for
 from deploy.local.cluster import KafkaCluster
 from deploy.local.process import free_port
+from deploy.local.redis import RedisServer
 from deploy.system.launch import System
 from load.harness.system import Brokers
 from schemas import topics as names
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Iterator, Mapping
     from pathlib import Path
 
-    from load.harness.system import Deployment, Launch
+    from load.harness.system import Deployment, Launch, RedisService
     from schemas.records import Application
 
 
 @contextmanager
-def open_brokers(count: int, *, tls: bool = False) -> Iterator[Brokers]:
+def open_brokers(
+    count: int, *, tls: bool = False, through: Mapping[int, int] | None = None, bench: bool = True
+) -> Iterator[Brokers]:
     """Start brokers for load scenarios: an implementation of `load.harness.system.OpenBrokers`."""
-    with KafkaCluster(count, tls=tls) as cluster:
+    with KafkaCluster(count, tls=tls, bench=bench, through=through) as cluster:
         kafka = cluster.secure if tls else {"bootstrap": cluster.bootstrap}
-        yield Brokers(cluster.bootstrap, kafka, cluster.pids, cluster.logs)
+        nodes = {f"broker@{number}": node for number, node in enumerate(cluster.nodes, start=1)}
+        yield Brokers(cluster.bootstrap, kafka, cluster.pids, cluster.logs, nodes)
+
+
+@contextmanager
+def open_redis(replica_of: RedisService | None = None) -> Iterator[RedisService]:
+    """Start a Redis for load scenarios: an implementation of `load.harness.system.OpenRedis`."""
+    with RedisServer(replica_of=replica_of.url if replica_of is not None else "") as server:
+        yield server
 
 
 def launcher(bootstrap: str, redis_url: str, folder: Path) -> Launch:

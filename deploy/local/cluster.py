@@ -23,6 +23,7 @@ from deploy.local.process import free_port
 from deploy.local.properties import HOST
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from types import TracebackType
 
 REPLICATION: Final = 3
@@ -36,19 +37,23 @@ class KafkaCluster:
         nodes: how many.
         tls: whether each has a second listener, with TLS.
         bench: for measurements, as `ApacheKafka` has it.
+        through: ports that clients are told instead, by the port that a node listens on: of a proxy.
     """
 
-    def __init__(self, nodes: int, *, tls: bool = False, bench: bool = True) -> None:
+    def __init__(
+        self, nodes: int, *, tls: bool = False, bench: bool = True, through: Mapping[int, int] | None = None
+    ) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="skysail-cluster-")
         self._certificate = _self_made(Path(self._folder.name)) if tls else None
         controllers, cluster = [free_port() for _ in range(nodes)], new_cluster()
         voters = ",".join(f"{number}@{HOST}:{port}" for number, port in enumerate(controllers, start=1))
         self._secure_ports = [free_port() for _ in range(nodes)]
         self.nodes: list[ApacheKafka] = []
-        for number, controller in enumerate(controllers, start=1):
-            port = free_port()
+        ports = [*(through or {})] or [free_port() for _ in range(nodes)]
+        for number, (controller, port) in enumerate(zip(controllers, ports, strict=True), start=1):
             own = {"node.id": str(number), "controller.quorum.voters": voters, **_replicated(nodes)}
             own |= self._listeners(port, controller, self._secure_ports[number - 1])
+            own |= _told(port, controller, through[port]) if through else {}
             node = ApacheKafka(
                 port=port, heap_mb=_HEAP_MB, bench=bench, properties=own, controller_port=controller, cluster=cluster
             )
@@ -109,6 +114,17 @@ class KafkaCluster:
             "ssl.truststore.type": "PEM",
             "ssl.truststore.location": str(self._certificate),
         }
+
+
+def _told(port: int, controller: int, door: int) -> dict[str, str]:
+    """Return the properties of a node whose clients come through another port; nodes speak to each other directly."""
+    own = free_port()
+    return {
+        "listeners": f"PLAINTEXT://{HOST}:{port},NODES://{HOST}:{own},CONTROLLER://{HOST}:{controller}",
+        "advertised.listeners": f"PLAINTEXT://{HOST}:{door},NODES://{HOST}:{own}",
+        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,NODES:PLAINTEXT",
+        "inter.broker.listener.name": "NODES",
+    }
 
 
 def _replicated(nodes: int) -> dict[str, str]:

@@ -19,6 +19,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
+from urllib.parse import urlsplit
 
 import redis
 from redis.backoff import NoBackoff
@@ -67,10 +68,20 @@ def find_redis() -> RedisBinary:
 
 
 class RedisServer(LocalServer):
-    """A redis-server as a child process; appends every write to a file that is synced every second."""
+    """A redis-server as a child process; appends every write to a file that is synced every second.
+
+    Args:
+        data: as `LocalServer` has it.
+        port: as `LocalServer` has it.
+        replica_of: URL of another one that it follows until it is told not to; its password is that one's.
+    """
 
     name: ClassVar[str] = "redis"
     start_timeout_s: ClassVar[float] = 20.0
+
+    def __init__(self, data: Path | None = None, *, port: int = 0, replica_of: str = "") -> None:
+        super().__init__(data, port=port)
+        self._followed = urlsplit(replica_of) if replica_of else None
 
     @property
     def address(self) -> str:
@@ -88,7 +99,7 @@ class RedisServer(LocalServer):
         file = self.data / PASSWORD_FILE
         if not file.exists():
             with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as made:
-                made.write(secrets.token_hex(16))
+                made.write((self._followed.password if self._followed else None) or secrets.token_hex(16))
         return file.read_text(encoding="ascii")
 
     @property
@@ -108,6 +119,8 @@ class RedisServer(LocalServer):
             "daemonize": "no",
             "requirepass": self.password,
         }
+        if self._followed is not None:
+            options |= {"replicaof": f"{HOST} {self._followed.port}", "masterauth": self.password}
         lines = [f"{key} {value}" for key, value in options.items()]
         lines += [f'rename-command {command} ""' for command in FORBIDDEN]
         configuration = self.data / "redis.conf"  # a file: command lines are shown to everybody

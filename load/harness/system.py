@@ -94,6 +94,41 @@ class Launch(Protocol):
         ...
 
 
+class Service(Protocol):
+    """A broker or a Redis that can be broken: what is on its disk stays, and it comes back at the same address."""
+
+    @property
+    def pid(self) -> int | None:
+        """The process while it runs."""
+        ...
+
+    @property
+    def data(self) -> Path:
+        """Its folder on disk."""
+        ...
+
+    def start(self) -> object:
+        """Start it and wait until it answers."""
+        ...
+
+    def kill(self) -> None:
+        """End it as `kill -9` does."""
+        ...
+
+    def restart(self) -> None:
+        """Stop it in an orderly way and start it again."""
+        ...
+
+
+class RedisService(Service, Protocol):
+    """A Redis that can be broken."""
+
+    @property
+    def url(self) -> str:
+        """Where clients connect, with the password."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Brokers:
     """A cluster of brokers that runs.
@@ -103,29 +138,60 @@ class Brokers:
         kafka: what the setting `kafka` has to be for roles that use them.
         pids: process ids by broker.
         logs: of each broker, the folder with a folder for each of its partitions.
+        nodes: the brokers themselves, by name.
     """
 
     bootstrap: str
     kafka: Mapping[str, object]
     pids: Mapping[str, int]
     logs: tuple[Path, ...]
+    nodes: Mapping[str, Service] = field(default_factory=dict)
 
 
 class OpenBrokers(Protocol):
     """Starts brokers beside the stage's own; on exit they and their data are gone."""
 
-    def __call__(self, count: int, *, tls: bool = False) -> AbstractContextManager[Brokers]:
-        """Return so many brokers as a context, to which roles connect with TLS or without."""
+    def __call__(
+        self, count: int, *, tls: bool = False, through: Mapping[int, int] | None = None, bench: bool = True
+    ) -> AbstractContextManager[Brokers]:
+        """Return so many brokers as a context.
+
+        Args:
+            count: how many.
+            tls: whether roles connect to them with TLS.
+            through: ports of a proxy by the ports that the brokers are to listen on: clients are told the former.
+            bench: a steady rate, not a quick start.
+        """
         ...
 
 
-def no_brokers(count: int, *, tls: bool = False) -> AbstractContextManager[Brokers]:
+class OpenRedis(Protocol):
+    """Starts a Redis beside the stage's own; on exit it and its data are gone."""
+
+    def __call__(self, replica_of: RedisService | None = None) -> AbstractContextManager[RedisService]:
+        """Return a Redis as a context: one of its own, or one that follows another."""
+        ...
+
+
+def no_brokers(
+    count: int, *, tls: bool = False, through: Mapping[int, int] | None = None, bench: bool = True
+) -> AbstractContextManager[Brokers]:
     """Refuse to start brokers, where nobody has said how.
 
     Raises:
         LookupError: always.
     """
-    raise LookupError(f"this stage starts no brokers; {count} were wanted{' with TLS' if tls else ''}")
+    wanted = f"{count} were wanted{' with TLS' if tls else ''}, at the ports {through or 'any'}, bench {bench}"
+    raise LookupError(f"this stage starts no brokers; {wanted}")
+
+
+def no_redis(replica_of: RedisService | None = None) -> AbstractContextManager[RedisService]:
+    """Refuse to start a Redis, where nobody has said how.
+
+    Raises:
+        LookupError: always.
+    """
+    raise LookupError(f"this stage starts no Redis{', also none that follows another' if replica_of else ''}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +215,8 @@ class Stage:
         processes: which roles share one, where a scenario can run several ways: `each`, `shared`, or `hosted` for
             models in a host.
         brokers: starts brokers, where a scenario wants some of its own.
+        redis: starts a Redis, where a scenario wants one of its own.
+        out: where results are written; a scenario that takes long writes there as it goes.
     """
 
     bootstrap: str
@@ -165,6 +233,8 @@ class Stage:
     nightly: bool = False
     processes: str = "each"
     brokers: OpenBrokers = no_brokers
+    redis: OpenRedis = no_redis
+    out: Path | None = None
     redis_url: str = field(default="", repr=False)  # a password may be in it
 
     @property

@@ -4,19 +4,25 @@ Identities, each by query id:
 
     asked                      = answered
     garbage                    = dead letters
-    feedback on a decision     = learnt
+    feedback on a decision     = learnt, or told after its window and a dead letter, never both
+    feedback on nobody's query = dead letters
+    windows without feedback   = default losses
+    replies over HTTP          = answered
     lessons of a stored state  = distinct observed queries that teach it
     stored bytes               = bytes of the offline fold of the log
+    offsets of every group     = ends of what it reads
+
+What is there twice is no fault as long as it counts once: `doubled` counts it.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from schemas.codec import Codec
-from schemas.records import PolicyState
+from schemas.records import JoinStatus, PolicyState
 from streams.operators.learn.fold import fold
 
 if TYPE_CHECKING:
@@ -56,6 +62,14 @@ class RunEvidence:
         stored: the policy states by partition, for every partition there is.
         dead: values of all dead letters of all topics; one may be there twice.
         window_us: of the learner's memory of ids.
+        perhaps: ids of queries that were sent and never acknowledged: they may be there, or not.
+        late: ids whose feedback was told after the window.
+        stray: ids of feedback, told of queries that nobody asked.
+        expired: ids of an application with a default loss that were told nothing, and whose window is long over.
+        refused: ids of the feedback among the dead letters; the others are in `dead`.
+        replied: ids of the queries that were answered over HTTP.
+        behind: records that a group had not committed in time, by group and partition.
+        unrecorded: records of a topic that a trace of it lacks, by topic.
     """
 
     asked: frozenset[str]
@@ -66,34 +80,72 @@ class RunEvidence:
     stored: Mapping[int, Stored]
     dead: Sequence[bytes]
     window_us: int
+    perhaps: frozenset[str] = frozenset()
+    late: frozenset[str] = frozenset()
+    stray: frozenset[str] = frozenset()
+    expired: frozenset[str] = frozenset()
+    refused: frozenset[str] = frozenset()
+    replied: frozenset[str] = frozenset()
+    behind: Mapping[str, int] = field(default_factory=dict)
+    unrecorded: Mapping[str, int] = field(default_factory=dict)
 
 
 def faults(evidence: RunEvidence) -> list[str]:
     """Return one sentence for each thing that is wrong; none if nothing was lost and nothing counted twice."""
-    return [*_unanswered(evidence), *_mislearnt(evidence), *_misstored(evidence)]
+    seen = _first_observations(evidence)
+    return [
+        *_unanswered(evidence),
+        *_mislearnt(evidence, seen),
+        *_miscounted(evidence, seen),
+        *_misstored(evidence),
+        *_left_behind(evidence),
+    ]
+
+
+def doubled(evidence: RunEvidence) -> dict[str, int]:
+    """Return how many predictions and observations there are beyond one of each id: what a crash may repeat."""
+    observed = [observation.query_id for log in evidence.log.values() for _, observation in log.observations]
+    ids = {"predictions": [each.query_id for each in evidence.predictions], "observations": observed}
+    return {kind: len(found) - len({*found}) for kind, found in ids.items()}
 
 
 def _unanswered(evidence: RunEvidence) -> Iterator[str]:
     answered = {prediction.query_id for prediction in evidence.predictions}
     dead = set(evidence.dead)
     yield from _some(evidence.asked - answered, "queries have no answer")
-    yield from _some(answered - evidence.asked, "answers to nobody's query")
+    yield from _some(answered - evidence.asked - evidence.perhaps, "answers to nobody's query")
+    yield from _some(evidence.replied - answered, "replies over HTTP without an answer")
     yield from _some(evidence.garbage - dead, "pieces of garbage are no dead letters")
     yield from _some(dead - evidence.garbage, "good records are dead letters")
 
 
-def _mislearnt(evidence: RunEvidence) -> Iterator[str]:
+def _first_observations(evidence: RunEvidence) -> dict[str, Observation]:
+    """Return the first observation of each query: the one that counts."""
+    seen = [observation for log in evidence.log.values() for _, observation in log.observations]
+    return {observation.query_id: observation for observation in reversed(seen)}
+
+
+def _mislearnt(evidence: RunEvidence, seen: Mapping[str, Observation]) -> Iterator[str]:
     """Compare learnt observations with feedback; feedback joins the first answer to its query."""
     first = {prediction.query_id: prediction for prediction in reversed(evidence.predictions)}
     decided = {query_id for query_id, prediction in first.items() if prediction.decision is not None}
-    seen = [observation for log in evidence.log.values() for _, observation in log.observations]
-    learnt = {observation.query_id for observation in seen}
-    wrong = {o.query_id for o in seen if o.query_id in evidence.told and o.label != evidence.told[o.query_id]}
-    yield from _some(evidence.told.keys() & decided - learnt, "feedbacks were not learnt")
-    yield from _some(learnt - evidence.told.keys(), "lessons without feedback")
+    joined = {query_id for query_id, its in seen.items() if its.status is JoinStatus.JOINED}
+    told, in_time = evidence.told, evidence.told.keys() - evidence.late
+    wrong = {query_id for query_id in joined & told.keys() if seen[query_id].label != told[query_id]}
+    settled = joined | (evidence.refused & evidence.late)
+    yield from _some((told.keys() & decided) - settled - (seen.keys() & in_time), "feedbacks were not learnt")
+    yield from _some(joined - told.keys(), "lessons without feedback")
+    yield from _some(seen.keys() & in_time - joined, "feedbacks came in time, and a default loss was learnt")
+    yield from _some(joined & evidence.refused, "feedbacks were learnt and are dead letters, too")
+    yield from _some(evidence.refused & in_time - joined, "feedbacks that came in time are dead letters")
+    yield from _some(evidence.stray - evidence.refused, "feedbacks on nobody's query are no dead letters")
+    yield from _some(evidence.expired & decided - seen.keys(), "windows without feedback taught no default loss")
     yield from _some(wrong, "lessons have another label than their feedback")
-    # Counted without the fold, which might be wrong in the same way as the learner.
-    taught = Counter(name for observation in {o.query_id: o for o in seen}.values() for name in _states(observation))
+
+
+def _miscounted(evidence: RunEvidence, seen: Mapping[str, Observation]) -> Iterator[str]:
+    """Count lessons without the fold, which might be wrong in the same way as the learner."""
+    taught = Counter(name for observation in seen.values() for name in _states(observation))
     stored = Counter[str]()
     for of_partition in evidence.stored.values():
         for name, value in of_partition.states.items():
@@ -117,6 +169,15 @@ def _misstored(evidence: RunEvidence) -> Iterator[str]:
         yield from _some(different, f"states of partition {number} are not the fold of the log")
         if stored.offset != log.end:
             yield f"partition {number} is stored up to offset {stored.offset}, its log ends at {log.end}"
+
+
+def _left_behind(evidence: RunEvidence) -> Iterator[str]:
+    for place, count in sorted(evidence.behind.items()):
+        if count:
+            yield f"{place} is {count} records behind"
+    for topic, count in sorted(evidence.unrecorded.items()):
+        if count:
+            yield f"the trace lacks {count} records of {topic}"
 
 
 def _some(found: set[str] | set[bytes] | frozenset[str] | frozenset[bytes], what: str) -> Iterator[str]:

@@ -11,7 +11,7 @@ import pytest
 from schemas.codec import Codec
 from schemas.records import Decision, JoinStatus, ModelOutput, Observation, Outcome, PolicyState, Prediction, Status
 from streams.operators.learn.fold import fold
-from streams.testing.validator import ObservationLog, RunEvidence, Stored, faults
+from streams.testing.validator import ObservationLog, RunEvidence, Stored, doubled, faults
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -139,6 +139,80 @@ OTHER_LABEL = ObservationLog([*LOG.observations[:4], (4, observation(IDS[4], 1))
 )
 def test_every_fault_is_seen(evidence: RunEvidence, sentence: str) -> None:
     """Each is planted alone; the bits of one float count, too."""
+    assert sentence in faults(evidence)
+
+
+def default(query_id: str) -> Observation:
+    """Return what is learnt where a window ends without feedback."""
+    losses = (1.0, None)
+    return Observation(query_id, "sums", None, DECISION, losses, 1.0, None, JoinStatus.DEFAULT, 0, 0)
+
+
+# Of six queries one was told too late and is a dead letter, one was told nothing; one more was never acknowledged.
+RICH_LOG = ObservationLog([*LOG.observations[:3], (3_000_000, default(IDS[3])), (4_000_000, default(IDS[4]))], 5)
+RICH = replace(
+    CLEAN,
+    told=dict.fromkeys((*IDS[:4], IDS[5]), 0),
+    predictions=[*CLEAN.predictions, prediction("lost-ack")],
+    log={0: RICH_LOG},
+    stored={0: stored(RICH_LOG), 1: Stored(None, {})},
+    perhaps=frozenset({"lost-ack", "never-came"}),
+    late=frozenset({IDS[3]}),
+    stray=frozenset({"stray"}),
+    expired=frozenset({IDS[4], IDS[5]}),
+    refused=frozenset({IDS[3], "stray"}),
+    replied=frozenset({IDS[0]}),
+    behind={"joiner at feedback-0": 0},
+    unrecorded={"queries": 0},
+)
+
+
+def relogged(*observations: tuple[int, Observation]) -> RunEvidence:
+    """Return the evidence with another log, whose fold is stored."""
+    log = ObservationLog(observations, len(observations))
+    return replace(RICH, log={0: log}, stored={0: stored(log), 1: Stored(None, {})})
+
+
+def test_feedback_has_one_of_four_ends() -> None:
+    """Joined; a dead letter after its window, or of nobody's query; and a window that nobody told anything."""
+    assert faults(RICH) == []
+    assert doubled(RICH) == {"predictions": 0, "observations": 0}
+
+
+def test_late_feedback_may_be_joined_where_its_window_was_held_open() -> None:
+    """After an outage the joiner reads feedback before it ends windows; then it is no dead letter."""
+    joined = relogged(*RICH_LOG.observations[:3], (3, observation(IDS[3])), (4, default(IDS[4])))
+    assert faults(replace(joined, refused=frozenset({"stray"}))) == []
+
+
+def test_what_is_doubled_is_counted() -> None:
+    """The crash matrix shows how often a crash made something again."""
+    again = relogged(*RICH_LOG.observations, RICH_LOG.observations[0], RICH_LOG.observations[0])
+    twice = replace(again, predictions=[*RICH.predictions, RICH.predictions[0]])
+    assert faults(twice) == []
+    assert doubled(twice) == {"predictions": 1, "observations": 2}
+
+
+@pytest.mark.parametrize(
+    ("evidence", "sentence"),
+    [
+        (replace(RICH, perhaps=frozenset()), "1 answers to nobody's query, e.g. 'lost-ack'"),
+        (replace(RICH, replied=frozenset({"r"})), "1 replies over HTTP without an answer, e.g. 'r'"),
+        (replace(RICH, refused=frozenset({"stray"})), "1 feedbacks were not learnt, e.g. 'q3'"),
+        (replace(RICH, refused=frozenset({IDS[3]})), "1 feedbacks on nobody's query are no dead letters, e.g. 'stray'"),
+        (replace(RICH, late=frozenset()), "1 feedbacks came in time, and a default loss was learnt, e.g. 'q3'"),
+        (replace(RICH, late=frozenset()), "1 feedbacks that came in time are dead letters, e.g. 'q3'"),
+        (
+            replace(RICH, refused=RICH.refused | {IDS[0]}),
+            "1 feedbacks were learnt and are dead letters, too, e.g. 'q0'",
+        ),
+        (relogged(*RICH_LOG.observations[:4]), "1 windows without feedback taught no default loss, e.g. 'q4'"),
+        (replace(RICH, behind={"joiner at feedback-0": 3}), "joiner at feedback-0 is 3 records behind"),
+        (replace(RICH, unrecorded={"queries": 2}), "the trace lacks 2 records of queries"),
+    ],
+)
+def test_every_fault_of_harsher_runs_is_seen(evidence: RunEvidence, sentence: str) -> None:
+    """Each is planted alone."""
     assert sentence in faults(evidence)
 
 

@@ -1,0 +1,84 @@
+"""What a run left behind: the topics from their start, the store as it is, and what was acknowledged."""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import redis
+
+from load.harness.wire import Wire
+from load.matrix.setting import JOINER, KINDS, PARTITIONS, WINDOW_S
+from schemas import topics
+from schemas.codec import Codec
+from schemas.records import Feedback, Observation, Observations, Prediction
+from streams.runtime.stores.base import unstamped
+from streams.runtime.stores.redis import OFFSET_FIELD
+from streams.testing.validator import ObservationLog, RunEvidence, Stored
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from load.harness.wire import Arrival
+    from load.matrix.broken import Place
+
+_CODEC = Codec()
+_CIRCLE = (topics.QUERIES, topics.MODEL_PREDICTIONS, topics.PREDICTIONS, topics.OBSERVATIONS)
+
+
+def collected(place: Place, behind: Mapping[str, int]) -> RunEvidence:
+    """Return what there is at this moment."""
+    known = place.traffic.acknowledged
+    letters = [topics.dead_letters(name) for name in (*_CIRCLE, *map(topics.model_queries, place.models))]
+    refused = topics.dead_letters(topics.FEEDBACK)
+    found = _read(place, (topics.PREDICTIONS, topics.OBSERVATIONS, refused, *letters))
+    over_s = time.monotonic() - 2 * WINDOW_S
+    over = {name for name, answered_s in known.never.items() if answered_s < over_s}
+    return RunEvidence(
+        asked=frozenset(known.asked),
+        garbage=frozenset(known.garbage),
+        told=dict(known.told),
+        predictions=[_CODEC.decode(Prediction, each.value) for each in found[topics.PREDICTIONS]],
+        log=_log(found[topics.OBSERVATIONS]),
+        stored=_stored(place),
+        dead=[each.value or b"" for name in letters for each in found[name]],
+        window_us=JOINER.memory_us,
+        perhaps=frozenset(known.perhaps),
+        late=frozenset(known.late),
+        stray=frozenset(known.stray),
+        expired=frozenset(name for name in over if KINDS[int(name[1:]) % len(KINDS)].has_default_loss),
+        refused=frozenset(_CODEC.decode(Feedback, each.value).query_id for each in found[refused]),
+        behind=behind,
+    )
+
+
+def _read(place: Place, names: Sequence[str]) -> dict[str, list[Arrival]]:
+    found: dict[str, list[Arrival]] = {name: [] for name in names}
+    with closing(Wire(place.bootstrap, place.prefix)) as wire:
+        wire.follow(names, from_start=True)
+        for arrival in wire.written():
+            found[arrival.topic].append(arrival)
+    return found
+
+
+def _log(arrivals: Sequence[Arrival]) -> dict[int, ObservationLog]:
+    seen: dict[int, list[tuple[int, Observation]]] = {}
+    ends: dict[int, int] = {}
+    for arrival in arrivals:
+        items = _CODEC.decode(Observations, arrival.value).items
+        seen.setdefault(arrival.partition, []).extend((arrival.timestamp_us, each) for each in items)
+        ends[arrival.partition] = ends.get(arrival.partition, 0) + 1
+    return {number: ObservationLog(seen[number], ends[number]) for number in seen}
+
+
+def _stored(place: Place) -> dict[int, Stored]:
+    """Read Redis without the store that wrote it."""
+    found = {}
+    with redis.Redis.from_url(place.redis.url) as client:
+        for number in range(PARTITIONS):
+            states: dict[bytes, bytes] = client.hgetall(f"{{{place.prefix}:{number}}}:states")
+            offset = states.pop(OFFSET_FIELD.encode(), b"").partition(b":")[0]
+            held = {name.decode(): unstamped(value) for name, value in states.items()}
+            found[number] = Stored(int(offset) if offset else None, held)
+    return found

@@ -1,0 +1,82 @@
+"""How far the groups of a deployment are behind, as the brokers say."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final
+
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # not in its __all__
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_ANSWER_S: Final = 10.0
+_LOOK_S: Final = 0.25
+
+
+class Groups:
+    """The groups of the roles, and what each reads.
+
+    Args:
+        bootstrap: of the brokers.
+        prefix: of the deployment.
+        reads: topics by group, both without the prefix.
+    """
+
+    def __init__(self, bootstrap: str, prefix: str, reads: Mapping[str, tuple[str, ...]]) -> None:
+        self._bootstrap = bootstrap
+        self._admin = self._connected()
+        self._prefix = prefix
+        self._reads = reads
+        names = {f"{prefix}.{topic}" for each in reads.values() for topic in each}
+        listed = self._admin.list_topics(timeout=_ANSWER_S).topics
+        self._places = {name: [TopicPartition(name, number) for number in listed[name].partitions] for name in names}
+
+    def ends(self) -> dict[tuple[str, int], int]:
+        """Return the next offset of every partition that is read."""
+        places = [place for each in self._places.values() for place in each]
+        asked = {place: OffsetSpec.latest() for place in places}  # type: ignore[no-untyped-call]
+        found = self._admin.list_offsets(asked, request_timeout=_ANSWER_S)
+        return {(place.topic, place.partition): future.result().offset for place, future in found.items()}
+
+    def behind(self, ends: Mapping[tuple[str, int], int]) -> dict[str, int]:
+        """Return how many records each group has not committed of those before these offsets, where there are any."""
+        found = {}
+        for group, read in self._reads.items():
+            committed = self._committed(group)
+            for place in (place for topic in read for place in self._places[f"{self._prefix}.{topic}"]):
+                at = place.topic, place.partition
+                if (left := ends[at] - max(0, committed.get(at, 0))) > 0:
+                    found[f"{group} at {place.topic.removeprefix(self._prefix + '.')}-{place.partition}"] = left
+        return found
+
+    def caught_up(self, patience_s: float, without: str = "") -> dict[str, int]:
+        """Wait until all groups have committed what there was at first; returns what is left after the patience.
+
+        Args:
+            patience_s: how long to wait.
+            without: what begins so does not count.
+        """
+        end_s, ends, left = time.monotonic() + patience_s, None, dict[str, int]()
+        while time.monotonic() < end_s:
+            try:
+                ends = ends or self.ends()
+                left = self.behind(ends)
+            except KafkaException as error:
+                left = {f"not known ({error.args[0].str()})": 1}
+                self._admin = self._connected()  # it asks by the leaders that it knows, and learns no others
+            left = {place: count for place, count in left.items() if not without or not place.startswith(without)}
+            if not left:
+                return {}
+            time.sleep(_LOOK_S)
+        return left
+
+    def _connected(self) -> AdminClient:
+        return AdminClient({"bootstrap.servers": self._bootstrap, "log_level": 0})
+
+    def _committed(self, group: str) -> dict[tuple[str, int], int]:
+        asked = ConsumerGroupTopicPartitions(f"{self._prefix}.{group}")
+        (future,) = self._admin.list_consumer_group_offsets([asked], request_timeout=_ANSWER_S).values()
+        places = future.result().topic_partitions or ()
+        return {(place.topic, place.partition): place.offset for place in places}

@@ -1,0 +1,197 @@
+"""The one runner: progress, a blow, service again, nobody behind; row after row, then the validator.
+
+A row's blow comes only when what was asked since the last one is answered completely in every partition.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from load.harness import topics as made
+from load.harness.progress import say
+from load.matrix.broken import Place
+from load.matrix.evidence import collected
+from load.matrix.groups import Groups
+from load.matrix.services import BROKERS
+from load.matrix.setting import KINDS, WINDOW_S, deployment
+from load.matrix.traffic import Traffic
+from schemas import topics
+from streams.testing.validator import doubled, faults
+from streams.topology import host_role, worker_role
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+
+    from load.harness.system import Stage
+    from load.matrix.broken import Broken
+
+_LOOK_S: Final = 0.1
+SERVED_S: Final = 90.0  # after a blow, on a busy machine
+LAG_S: Final = 60.0
+_WAITING: Final = f"joiner at {topics.PREDICTIONS}"  # predictions wait for their feedback, and are committed after that
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row as it was run.
+
+    Attributes:
+        name: of the row.
+        part: that it belongs to.
+        blow_s: how long the blow took.
+        served_s: from its end until all partitions were answered completely again.
+        caught_up_s: from its end until all groups had committed what there was then.
+        complete: share of the queries asked meanwhile whose answers are complete.
+        ended: processes that ended beside those that were ended, and how often.
+        faults: what is wrong, in sentences.
+    """
+
+    name: str
+    part: str
+    blow_s: float
+    served_s: float
+    caught_up_s: float
+    complete: float
+    ended: dict[str, int]
+    faults: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What the validator says of a deployment after its rows."""
+
+    rows: tuple[Row, ...]
+    faults: tuple[str, ...]
+    doubled: dict[str, int]
+    counts: dict[str, int]
+
+    def series(self) -> list[dict[str, Any]]:
+        """Return the rows as plain values."""
+        return [asdict(row) for row in self.rows]
+
+
+async def struck(stage: Stage, name: str, rows: Sequence[Broken], rate: float) -> Judged:
+    """Run rows one after the other on one deployment, and judge what is left.
+
+    Args:
+        stage: where.
+        name: of the deployment.
+        rows: in order.
+        rate: queries a second.
+    """
+    async with placed(stage, name, rate) as (place, groups):
+        done = []
+        for number, row in enumerate(rows, start=1):
+            done.append(its := await _row(place, groups, row))
+            say("matrix", f"{number} of {len(rows)}, {_line(its)}")
+        return await _judged(place, groups, done)
+
+
+@asynccontextmanager
+async def placed(stage: Stage, name: str, rate: float) -> AsyncIterator[tuple[Place, Groups]]:
+    """Start three brokers, Redis, the roles and the traffic, for the time of a block."""
+    folder = stage.folder / name
+    folder.mkdir()
+    with stage.brokers(BROKERS, bench=False) as brokers, stage.redis() as redis:
+        asked = deployment(made.new_prefix("matrix"), folder, brokers.bootstrap, redis.url, BROKERS)
+        async with stage.launch(asked) as system:
+            traffic = Traffic(brokers.bootstrap, asked.prefix, KINDS, rate, 2 * WINDOW_S + 5)
+            place = Place(asked.prefix, brokers.bootstrap, system, brokers, redis, traffic, tuple(asked.models))
+            groups = await asyncio.to_thread(Groups, brokers.bootstrap, asked.prefix, reads(asked.models))
+            traffic.start()
+            say("matrix", f"{name}: {len(system.pids)} processes on {BROKERS} brokers are up")
+            try:
+                yield place, groups
+            finally:
+                await asyncio.to_thread(traffic.stop)
+
+
+def reads(models: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Return what each group has to commit."""
+    models = sorted(models)
+    held = tuple(topics.model_queries(model) for model in models if model.startswith("held-"))
+    workers = {worker_role(model): (topics.model_queries(model),) for model in models if not model.startswith("held-")}
+    return {
+        "selection": (topics.QUERIES, topics.MODEL_PREDICTIONS),
+        "joiner": (topics.PREDICTIONS, topics.FEEDBACK),
+        "learner": (topics.OBSERVATIONS,),
+        host_role("small"): held,
+        **workers,
+    }
+
+
+async def _row(place: Place, groups: Groups, row: Broken) -> Row:
+    """Run one row."""
+    found = []
+    if not await _until(partial(place.traffic.serves, place.traffic.sent), SERVED_S):
+        found.append(f"no progress within {SERVED_S:g} s before it")
+    before, since, began_s = dict(place.system.restarts), place.traffic.sent, time.monotonic()
+    try:
+        await row.blow(place)
+    except Exception as error:  # noqa: BLE001 - the system is being broken: whatever is raised is a finding
+        found.append(f"{type(error).__name__}: {error}")
+    blow_s, over, over_s = time.monotonic() - began_s, place.traffic.sent, time.monotonic()
+    caught_up = asyncio.create_task(_caught_up(groups, over_s))
+    served_s = await _until(partial(place.traffic.serves, over), SERVED_S)
+    if not served_s:
+        found.append(f"not served again within {SERVED_S:g} s")
+    caught_up_s, behind = await caught_up
+    found += [f"{where} is {count} records behind after {LAG_S:g} s" for where, count in behind.items()]
+    expected = {place.process(role) for role in row.ends}
+    restarts = {name: count - before.get(name, 0) for name, count in place.system.restarts.items()}
+    ended = {name: count - (name in expected) for name, count in restarts.items() if count > (name in expected)}
+    complete = place.traffic.share_complete(since, place.traffic.sent)
+    return Row(row.name, row.part, blow_s, served_s, caught_up_s, complete, ended, tuple(found))
+
+
+async def _caught_up(groups: Groups, since_s: float) -> tuple[float, dict[str, int]]:
+    behind = await asyncio.to_thread(groups.caught_up, LAG_S, _WAITING)
+    return time.monotonic() - since_s, behind
+
+
+async def _until(condition: Callable[[], bool], patience_s: float) -> float:
+    """Wait for a condition; returns how long that took, 0 where it did not come true."""
+    began_s = time.monotonic()
+    while not condition():
+        if time.monotonic() - began_s > patience_s:
+            return 0.0
+        await asyncio.sleep(_LOOK_S)
+    return max(1e-3, time.monotonic() - began_s)
+
+
+async def _judged(place: Place, groups: Groups, rows: Sequence[Row]) -> Judged:
+    """Ask no more, wait for the last truth, and let the validator judge until it finds nothing, a minute at most."""
+    traffic = place.traffic
+    await asyncio.to_thread(traffic.enough)
+    await _until(traffic.settled, LAG_S + 2 * SERVED_S)
+    end_s = time.monotonic() + LAG_S
+    behind = await asyncio.to_thread(groups.caught_up, WINDOW_S + LAG_S)
+    while True:
+        evidence = await asyncio.to_thread(collected, place, behind)
+        if not (found := faults(evidence)) or time.monotonic() > end_s:
+            break
+        await asyncio.sleep(2)
+    known = traffic.acknowledged
+    counts = {
+        "queries": len(known.asked),
+        "garbage": len(known.garbage),
+        "feedback": len(known.told) + len(known.stray),
+        "answered": len({each.query_id for each in evidence.predictions}),
+        "joined": sum(len(log.observations) for log in evidence.log.values()),
+        "dead_letters": len(evidence.refused) + len({*evidence.dead}),
+        "unacknowledged": len(known.perhaps),
+        "records_behind": sum(behind.values()),
+    }
+    return Judged(tuple(rows), tuple(found), doubled(evidence), counts)
+
+
+def _line(row: Row) -> str:
+    ended = f", ended {row.ended}" if row.ended else ""
+    wrong = "".join(f"; {fault}" for fault in row.faults)
+    times = f"served after {row.served_s:.1f} s, caught up after {row.caught_up_s:.1f} s"
+    return f"{row.name}: {row.blow_s:.1f} s, {times}, {row.complete:.1%} complete{ended}{wrong}"

@@ -1,0 +1,270 @@
+"""Load for a deployment that is being broken: queries and feedback of every kind, and what was acknowledged of them.
+
+A thread of its own asks at a steady rate and tells the truth of what is answered. Times are planned, not kept: what
+cannot be sent while brokers are away is sent after it.
+
+    of 50 queries     44 are told at once, one of them in two records of the same bytes; one is asked twice
+                       2 are told when their window is long over, and 2 never
+                       1 is garbage, and 1 is nobody's: feedback on a query that was not asked
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from contextlib import closing
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+
+from schemas import topics
+from schemas.codec import Codec
+from schemas.errors import DecodeError
+from schemas.records import Feedback, Prediction, Query, Status, Tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+EVERY: Final = 50
+GARBAGE, STRAY, TWICE_ASKED, TWICE_TOLD = 49, 48, 47, 46
+NEVER, LATE = (44, 45), (42, 43)
+VALUES: Final = 16
+_USERS: Final = 12
+_TICK_S: Final = 0.02
+_CATCH_UP: Final = 200  # queries sent in one go after an outage
+_FLUSH_S: Final = 60.0
+_METADATA_S: Final = 10.0
+_CLEAN: Final = 60  # answers that show that all partitions are served
+_GOOD: Final = 0.9
+
+
+class Kind(NamedTuple):
+    """An application that is asked, and whether its queries have a context."""
+
+    application: str
+    has_context: bool
+    has_default_loss: bool
+
+
+class Acknowledged(NamedTuple):
+    """What the brokers have taken, by id; `perhaps` is what they may have, `never` when nothing was told (s)."""
+
+    asked: set[str]
+    garbage: set[bytes]
+    told: dict[str, int]
+    late: set[str]
+    stray: set[str]
+    never: dict[str, float]
+    perhaps: set[str]
+
+
+class Traffic:
+    """Asks and tells until it is stopped.
+
+    Args:
+        bootstrap: of the brokers.
+        prefix: of the deployment.
+        kinds: the applications, asked in turn.
+        rate: queries a second.
+        late_s: after an answer feedback is surely late then.
+
+    Attributes:
+        sent: numbers up to this one were handed to the client.
+        first: status of the first answer to each query, by number.
+        latencies_ms: of each first answer, from when it was meant to be sent.
+    """
+
+    def __init__(self, bootstrap: str, prefix: str, kinds: tuple[Kind, ...], rate: float, late_s: float) -> None:
+        self.sent = 0
+        self.first: dict[int, Status] = {}
+        self.latencies_ms: list[float] = []
+        self.acknowledged = Acknowledged(set(), set(), {}, set(), set(), {}, set())
+        self.failure: BaseException | None = None
+        self._kinds = kinds
+        self._bootstrap, self._prefix = bootstrap, prefix
+        self._codec = Codec()
+        self._rate = rate
+        self._late_s = late_s
+        self._partition_of: dict[int, int] = {}
+        self._due: deque[tuple[float, int]] = deque()  # late feedback
+        self._is_asking, self._is_running = True, True
+        self._all_sent = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="traffic", daemon=True)
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "acks": "all",
+                "enable.idempotence": True,
+                "linger.ms": 5,
+                "partitioner": "murmur2_random",
+                "delivery.timeout.ms": 180_000,
+                "log_level": 0,
+            }
+        )
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def enough(self) -> None:
+        """Ask no more; returns when all that was sent is acknowledged, or given up."""
+        self._is_asking = False
+        self._all_sent.wait(_FLUSH_S + _METADATA_S)
+
+    def stop(self) -> None:
+        """End."""
+        self._is_asking = self._is_running = False
+        self._thread.join()
+
+    def settled(self) -> bool:
+        """Whether every acknowledged query is answered; what would be told late is told no more."""
+        self._due.clear()
+        return len(self.first) >= len(self.acknowledged.asked)
+
+    def serves(self, since: int) -> bool:
+        """Whether what was asked after the first `since` numbers is answered completely, in every partition."""
+        recent = [number for number in range(since, self.sent) if self.first.get(number) is not None][-_CLEAN:]
+        complete = [number for number in recent if self.first[number] is Status.COMPLETE]
+        there = {self._partition_of[number] for number in complete}
+        return len(recent) == _CLEAN and len(complete) >= _GOOD * _CLEAN and there >= {*self._partition_of.values()}
+
+    def share_complete(self, since: int, until: int) -> float:
+        """Return which part of the answers to these numbers was complete."""
+        found = [self.first[number] for number in range(since, until) if number in self.first]
+        return sum(status is Status.COMPLETE for status in found) / max(1, len(found))
+
+    # ------------------------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            with closing(_reader(self._bootstrap, f"{self._prefix}.{topics.PREDICTIONS}")) as reader:
+                self._start_s, self._start_us = time.monotonic(), time.time_ns() // 1000
+                while self._is_running:
+                    if self._is_asking:
+                        self._ask()
+                    elif not self._all_sent.is_set():
+                        self._producer.flush(_FLUSH_S)
+                        self._all_sent.set()
+                    self._take(reader)
+                    self._tell_late()
+                    self._producer.poll(0)
+                self._producer.flush(_FLUSH_S)
+        except BaseException as error:
+            self.failure = error
+            raise
+
+    def _ask(self) -> None:
+        due = int((time.monotonic() - self._start_s) * self._rate)
+        for number in range(self.sent, min(due, self.sent + _CATCH_UP)):
+            self._send(number, self._start_us + int(number / self._rate * 1e6))
+            self.sent = number + 1
+
+    def _send(self, number: int, sent_us: int) -> None:
+        known, turn = self.acknowledged, number % EVERY
+        name = f"q{number}"
+        if turn == GARBAGE:
+            value = f"garbage {number}".encode()
+            self._put(topics.QUERIES, name.encode(), value, partial(known.garbage.add, value))
+        elif turn == STRAY:
+            stray = Feedback(f"stray{number}", label=1, sent_us=sent_us)
+            self._put(topics.FEEDBACK, b"stray", self._codec.encode(stray), partial(known.stray.add, stray.query_id))
+        else:
+            query = self.query(number, sent_us)
+            for _ in range(2 if turn == TWICE_ASKED else 1):
+                key = (query.context or name).encode()
+                known.perhaps.add(name)
+                self._put(topics.QUERIES, key, self._codec.encode(query), partial(self._asked, name))
+
+    def query(self, number: int, sent_us: int) -> Query:
+        """Return the query of a number."""
+        kind = self._kinds[number % len(self._kinds)]
+        context = f"user-{number // len(self._kinds) % _USERS}" if kind.has_context else None
+        row = Tensor.of(np.full(1, number % VALUES, np.float32))
+        return Query(f"q{number}", kind.application, row, context, sent_us)
+
+    def _asked(self, name: str) -> None:
+        self.acknowledged.asked.add(name)
+        self.acknowledged.perhaps.discard(name)
+
+    def _put(self, topic: str, key: bytes, value: bytes, taken: Callable[[], object]) -> None:
+        def delivered(error: object, _message: object) -> None:
+            if error is None:
+                taken()
+
+        while True:
+            try:
+                self._producer.produce(f"{self._prefix}.{topic}", value, key, on_delivery=delivered)
+            except BufferError:
+                self._producer.poll(0.05)
+            else:
+                return
+
+    def _take(self, reader: Consumer) -> None:
+        for message in reader.consume(500, _TICK_S):
+            if message.error() is not None:
+                continue  # brokers are away: it goes on by itself
+            try:
+                prediction = self._codec.decode(Prediction, message.value() or b"")
+            except DecodeError:
+                continue
+            name = prediction.query_id
+            if name[:1] == "q" and name[1:].isdigit() and int(name[1:]) not in self.first:
+                self._answered(int(name[1:]), prediction, message.partition() or 0)
+
+    def _answered(self, number: int, prediction: Prediction, partition: int) -> None:
+        self.first[number] = prediction.status
+        self._partition_of[number] = partition
+        meant_us = self._start_us + int(number / self._rate * 1e6)
+        self.latencies_ms.append((time.time_ns() // 1000 - meant_us) / 1e3)
+        turn = number % EVERY
+        if turn in NEVER:
+            self.acknowledged.never[prediction.query_id] = time.monotonic()
+        elif turn in LATE:
+            self._due.append((time.monotonic() + self._late_s, number))
+        else:
+            self._tell(number, 2 if turn == TWICE_TOLD else 1)
+
+    def _tell_late(self) -> None:
+        while self._due and self._due[0][0] <= time.monotonic():
+            _, number = self._due.popleft()
+            self.acknowledged.late.add(f"q{number}")
+            self._tell(number, 1)
+
+    def _tell(self, number: int, times: int) -> None:
+        query, known = self.query(number, 0), self.acknowledged
+        feedback = Feedback(query.query_id, label=truth(number), sent_us=time.time_ns() // 1000)
+        key, value = (query.context or query.query_id).encode(), self._codec.encode(feedback)
+        for _ in range(times):
+            self._put(topics.FEEDBACK, key, value, partial(known.told.__setitem__, query.query_id, truth(number)))
+
+
+def truth(number: int) -> int:
+    """Return what was right: the row, in one of five cases another one."""
+    return number % VALUES + (number // VALUES % 5 == 0)
+
+
+def _reader(bootstrap: str, topic: str) -> Consumer:
+    """Return a reader of all partitions from their start."""
+    reader = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "matrix",
+            "group.protocol": "classic",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "log_level": 0,
+        }
+    )
+    end_s = time.monotonic() + 3 * _METADATA_S
+    while True:
+        try:
+            partitions: Mapping[int, object] = reader.list_topics(topic, timeout=_METADATA_S).topics[topic].partitions
+        except KafkaException:
+            if time.monotonic() > end_s:
+                raise
+        else:
+            reader.assign([TopicPartition(topic, number, 0) for number in partitions])
+            return reader
