@@ -149,7 +149,7 @@ class FakeBroker:
         return [(topic, number) for number in range(self.partitions.get(topic, 1))]
 
     def wait(self, partitions: Collection[TopicPartition]) -> asyncio.Future[bool]:
-        """Return what is done, with True, when one of these partitions has got a record; who waits no more forgets it."""
+        """Return what is done, with True, when one of these partitions has got a record; see `forget`."""
         future = asyncio.get_running_loop().create_future()
         for partition in partitions:
             self._waiting[partition][future] = None

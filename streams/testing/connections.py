@@ -120,7 +120,6 @@ class Process:
             if not self.fuse:
                 self.blown()
 
-
     def _answer(self, answer: asyncio.Future[_T], result: _T) -> None:
         if not answer.done():
             answer.set_result(result)

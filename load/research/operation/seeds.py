@@ -109,6 +109,7 @@ def gather(hours: float, file: Path = FILE) -> list[Outcome]:
     Every kind of deployment gets as much CPU as the others.
     """
     outcomes: list[Outcome] = []
+    commit = _commit()
     workers = len(os.sched_getaffinity(0))
     with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), max_tasks_per_child=20) as pool:
         while sum(outcome.simulated_s for outcome in outcomes) < 3_600 * hours:
@@ -116,23 +117,22 @@ def gather(hours: float, file: Path = FILE) -> list[Outcome]:
             ran = [*pool.map(partial(judged, processes=kind), range(first, first + 2 * workers))]
             for outcome in ran:
                 tell(outcome, kind)
-            write([*read(file), piece(kind, _commit(), first, ran)], file)
+            write([*read(file), piece(kind, commit, first, ran)], file)
             outcomes += ran
             print(f"{kind} {first} to {ran[-1].seed}: {total(read(file))}", flush=True)
     return outcomes
 
 
 def _commit() -> str:
-    """Return the commit of the program; with a + where it was changed since."""
+    """Return the commit of the program, with a + where anything but the file of pieces was changed since."""
+    commit = _git("rev-parse", "--short=12", "HEAD").stdout.strip()
+    is_changed = _git("diff", "--quiet", "HEAD", "--", ":/", f":(top,exclude)*/{FILE.name}").returncode
+    return f"{commit}+" if commit and is_changed else commit or "unknown"
+
+
+def _git(*words: str) -> subprocess.CompletedProcess[str]:
     folder = Path(__file__).parent
-    said = subprocess.run(
-        ("git", "describe", "--always", "--abbrev=12", "--dirty=+", "--exclude=*"),  # noqa: S607 - whichever there is
-        cwd=folder,
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-    return said.stdout.strip() or "unknown"
+    return subprocess.run(("git", *words), cwd=folder, check=False, capture_output=True, text=True)  # noqa: S603 - ours
 
 
 def tell(outcome: Outcome, processes: str) -> None:
