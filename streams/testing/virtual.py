@@ -40,14 +40,16 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     deployment is some hundred thousand turns.
     """
 
-    _ready: deque[asyncio.Handle]  # of asyncio's base loop
+    _ready: deque[asyncio.Handle]  # of asyncio's base loop, as is what follows
+    _process_events: Callable[[list[tuple[selectors.SelectorKey, int]]], None]
 
     def __init__(self) -> None:
         self._now_s = 0.0
         self._halted: dict[object, list[asyncio.Handle]] = {}
         self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
         self._number = 0
-        super().__init__(_Nothing())
+        self._nothing = _Nothing()
+        super().__init__(self._nothing)
 
     def time(self) -> float:
         """Return the virtual time (s)."""
@@ -92,7 +94,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """Do what is ready; if nothing is, jump to the next timer."""
         ready = self._ready
         if not ready:
-            self._process_events(self._selector.select())
+            self._process_events(self._nothing.select())
         if not ready:
             self._jump()
         for _ in range(len(ready)):

@@ -132,7 +132,8 @@ def _commit() -> str:
 
 def _git(*words: str) -> subprocess.CompletedProcess[str]:
     folder = Path(__file__).parent
-    return subprocess.run(("git", *words), cwd=folder, check=False, capture_output=True, text=True)  # noqa: S603 - ours
+    asked = ("git", *words)
+    return subprocess.run(asked, cwd=folder, check=False, capture_output=True, text=True)  # noqa: S603 - words of ours
 
 
 def tell(outcome: Outcome, processes: str) -> None:

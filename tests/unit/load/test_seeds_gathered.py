@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
 
-from load.research.operation.seeds import LAWS
 from load.research.seeds.gathered import FILE, WAYS, Piece, due, joined, piece, read, total, write
-from load.research.seeds.laws import Violation
+from load.research.seeds.laws import LAWS, Violation
 from load.research.seeds.plan import CALM, plan
 from load.research.seeds.world import Outcome
 
@@ -75,7 +75,7 @@ def test_the_file_of_this_repository_is_sound() -> None:
     """No seed counts twice, and what is found is of a law that there is."""
     for way in WAYS:
         its = [each for each in read(FILE) if each.way == way]
-        assert all(one.end <= other.first for one, other in zip(its, its[1:], strict=False))
+        assert all(one.end <= other.first for one, other in pairwise(its))
     assert joined(read(FILE)) == read(FILE)
     assert {law for each in read(FILE) for law in each.violations} <= {*LAWS}
 
@@ -85,8 +85,6 @@ def test_a_calm_deployment_has_few_queries_and_as_many_faults(seed: int) -> None
     """Of hours, in which bursts are minutes apart."""
     its = plan(seed)
     assert its.length_s >= 4 * 3_600
-    gaps_s = [
-        after.at_s - before.at_s - before.for_s for before, after in zip(its.bursts, its.bursts[1:], strict=False)
-    ]
+    gaps_s = [after.at_s - before.at_s - before.for_s for before, after in pairwise(its.bursts)]
     assert min(gaps_s) >= 60
     assert len(its.faults) / its.length_s > 1 / 300
