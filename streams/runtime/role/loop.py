@@ -63,8 +63,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-COMMIT_S = 0.5
-REPORT_S = 1.0
 NOTHING_MORE: Final[Mapping[str, float]] = MappingProxyType({})
 BACKOFF_S = 0.5
 # How long a role waits for the policy states that its configuration names before it takes queries. A store that is slow
@@ -293,7 +291,7 @@ class RoleLoop:
     async def _commit_regularly(self) -> None:
         """Commit twice a second, and look whether the consumer lives."""
         while True:
-            await asyncio.sleep(COMMIT_S)
+            await asyncio.sleep(self._ports.rhythm.commit_s)
             if self._joined:
                 await self._rebalance.commit()
                 if self._kernel.needs().is_told_unread:
@@ -316,7 +314,7 @@ class RoleLoop:
 
     async def _report_regularly(self) -> None:
         while True:
-            await asyncio.sleep(REPORT_S)
+            await asyncio.sleep(self._ports.rhythm.report_s)
             self._report()
 
     def _report(self) -> None:
