@@ -9,6 +9,7 @@ import pytest
 
 from load.hostile.batches import lz4_with_a_wrong_checksum
 from streams.runtime.corrupt import CorruptBatch
+from streams.runtime.errors import LogSetBackError
 from tests.batches import TWO, AnswerColumn, batch, bomb, compressed, with_checksum
 from tests.kafka import put_batch
 from tests.ports import joined, play
@@ -140,6 +141,30 @@ def test_records_that_were_deleted_unread_are_passed(place: Place) -> None:
         await member.read_count(4)
         assert member.offsets() == [5, 6, 5, 6]
         await member.read(lambda: not member.consumer.vitals().lag and not member.consumer.unread())
+        await member.consumer.stop(3)
+
+    play(place, act)
+
+
+def test_a_topic_that_was_made_anew_is_read_from_its_beginning_and_its_reader_is_told(place: Place) -> None:
+    """It has to start over there: offsets that it knows as complete are other records now. Its neighbour goes on."""
+
+    async def act(place: Place) -> None:
+        await place.topics({"in": 1, "out": 1})
+        await place.write("in", 0, numbered(5))
+        await place.write("out", 0, numbered(1))
+        member = await joined(place, ("in", "out"))
+        await member.read_count(6)
+        await place.make_anew("in")
+        await place.write("in", 0, numbered(3, 100))
+        await place.write("out", 0, numbered(1, 1))
+        with pytest.raises(LogSetBackError, match="in-0 at 0: below what was read before") as told:
+            await member.read(lambda: False)
+        assert told.value.starts == {("in", 0): 0}
+        member.consumer.seek(("in", 0), 0)
+        await member.read_count(10)
+        assert member.offsets() == [*range(5), 0, 1, 2]
+        assert [record.offset for record in member.records if record.topic == "out"] == [0, 1]
         await member.consumer.stop(3)
 
     play(place, act)

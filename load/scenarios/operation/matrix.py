@@ -63,9 +63,9 @@ def chosen(only: Sequence[str], *, is_short: bool) -> dict[str, list[Broken]]:
 
 
 def _repeated(rows: Iterable[Broken]) -> list[Broken]:
-    """Return each row as often as it is to be run, in rounds."""
+    """Return each row as often as it is to be run, in rounds; what is run once comes in the last one."""
     rows = [*rows]
-    return [row for turn in range(max(row.times for row in rows)) for row in rows if turn < row.times]
+    return [row for left in range(max(row.times for row in rows), 0, -1) for row in rows if left <= row.times]
 
 
 def _figures(its: Judged) -> dict[str, float]:
