@@ -33,8 +33,14 @@ _RECORDED = (topics.QUERIES, topics.PREDICTIONS, topics.FEEDBACK, topics.OBSERVA
 _CIRCLE = (topics.QUERIES, topics.MODEL_PREDICTIONS, topics.PREDICTIONS, topics.OBSERVATIONS)
 
 
-def collected(place: Place, behind: Mapping[str, int]) -> RunEvidence:
-    """Return what there is at this moment."""
+def collected(place: Place, behind: Mapping[str, int], *, is_lossy: bool = False) -> RunEvidence:
+    """Return what there is at this moment.
+
+    Args:
+        place: where.
+        behind: what groups have not committed.
+        is_lossy: records were taken away.
+    """
     known = place.traffic.acknowledged
     letters = [topics.dead_letters(name) for name in (*_CIRCLE, *map(topics.model_queries, place.models))]
     refused = topics.dead_letters(topics.FEEDBACK)
@@ -57,6 +63,7 @@ def collected(place: Place, behind: Mapping[str, int]) -> RunEvidence:
         refused=frozenset(_CODEC.decode(Feedback, each.value).query_id for each in found[refused]),
         replied=frozenset(place.door.replied),
         behind=behind,
+        is_lossy=is_lossy,
         unrecorded=_unrecorded(place.trace, {name: found[name] for name in _RECORDED}),
     )
 

@@ -16,7 +16,7 @@ from load.harness import topics as made
 from load.harness.http import free_port
 from load.harness.progress import say
 from load.harness.proxy import Proxy
-from load.matrix.broken import Place
+from load.matrix.broken import VANISHED, Place
 from load.matrix.door import Door
 from load.matrix.evidence import collected
 from load.matrix.groups import Groups
@@ -92,7 +92,7 @@ async def struck(stage: Stage, name: str, rows: Sequence[Broken], rate: float) -
         for number, row in enumerate(rows, start=1):
             done.append(its := await _row(place, groups, row))
             say("matrix", f"{number} of {len(rows)}, {_line(its)}")
-        return await _judged(place, groups, done)
+        return await _judged(place, groups, done, is_lossy=any(row.part == VANISHED for row in rows))
 
 
 @asynccontextmanager
@@ -200,7 +200,7 @@ async def _until_thread(condition: Callable[[], bool], patience_s: float) -> boo
     return is_true
 
 
-async def _judged(place: Place, groups: Groups, rows: Sequence[Row]) -> Judged:
+async def _judged(place: Place, groups: Groups, rows: Sequence[Row], *, is_lossy: bool) -> Judged:
     """Ask no more, wait for the last truth, and let the validator judge until it finds nothing, a minute at most."""
     traffic = place.traffic
     await asyncio.to_thread(traffic.enough)
@@ -208,7 +208,7 @@ async def _judged(place: Place, groups: Groups, rows: Sequence[Row]) -> Judged:
     end_s = time.monotonic() + LAG_S
     behind = await asyncio.to_thread(groups.caught_up, WINDOW_S + LAG_S)
     while True:
-        evidence = await asyncio.to_thread(collected, place, behind)
+        evidence = await asyncio.to_thread(collected, place, behind, is_lossy=is_lossy)
         if not (found := faults(evidence)) or time.monotonic() > end_s:
             break
         await asyncio.sleep(2)

@@ -97,7 +97,6 @@ class Traffic:
             {
                 "bootstrap.servers": bootstrap,
                 "acks": "all",
-                "enable.idempotence": True,
                 "linger.ms": 5,
                 "partitioner": "murmur2_random",
                 "delivery.timeout.ms": 180_000,
