@@ -32,16 +32,22 @@ class Door:
         self.perhaps: set[str] = set()
         self.replied_s = 0.0
         self._port, self._application = port, application
+        self._task: asyncio.Task[None] | None = None
 
     @asynccontextmanager
     async def asking(self) -> AsyncIterator[None]:
         """Ask for the time of a block."""
-        task = asyncio.create_task(self._ask())
+        self._task = asyncio.create_task(self._ask())
         try:
             yield
         finally:
-            task.cancel()
-            await asyncio.wait([task])
+            await self.enough()
+
+    async def enough(self) -> None:
+        """Ask no more."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
 
     async def _ask(self) -> None:
         number = 0

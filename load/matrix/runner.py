@@ -203,6 +203,7 @@ async def _until_thread(condition: Callable[[], bool], patience_s: float) -> boo
 async def _judged(place: Place, groups: Groups, rows: Sequence[Row], *, is_lossy: bool) -> Judged:
     """Ask no more, wait for the last truth, and let the validator judge until it finds nothing, a minute at most."""
     traffic = place.traffic
+    await place.door.enough()
     await asyncio.to_thread(traffic.enough)
     await _until(traffic.settled, LAG_S + 2 * SERVED_S)
     end_s = time.monotonic() + LAG_S
