@@ -63,6 +63,10 @@ class Row:
     ended: dict[str, int]
     faults: tuple[str, ...]
 
+    def plain(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        return asdict(self)
+
 
 @dataclass(frozen=True, slots=True)
 class Judged:
@@ -75,7 +79,7 @@ class Judged:
 
     def series(self) -> list[dict[str, Any]]:
         """Return the rows as plain values."""
-        return [asdict(row) for row in self.rows]
+        return [row.plain() for row in self.rows]
 
 
 async def struck(stage: Stage, name: str, rows: Sequence[Broken], rate: float) -> Judged:
@@ -90,9 +94,9 @@ async def struck(stage: Stage, name: str, rows: Sequence[Broken], rate: float) -
     async with placed(stage, name, rate) as (place, groups):
         done = []
         for number, row in enumerate(rows, start=1):
-            done.append(its := await _row(place, groups, row))
+            done.append(its := await run_row(place, groups, row))
             say("matrix", f"{number} of {len(rows)}, {_line(its)}")
-        return await _judged(place, groups, done, is_lossy=any(row.part == VANISHED for row in rows))
+        return await judged(place, groups, done, is_lossy=any(row.part == VANISHED for row in rows))
 
 
 @asynccontextmanager
@@ -151,7 +155,7 @@ def reads(models: Iterable[str]) -> dict[str, tuple[str, ...]]:
     }
 
 
-async def _row(place: Place, groups: Groups, row: Broken) -> Row:
+async def run_row(place: Place, groups: Groups, row: Broken) -> Row:
     """Run one row."""
     found = []
     if not await _until(partial(place.traffic.serves, place.traffic.sent), SERVED_S):
@@ -200,7 +204,7 @@ async def _until_thread(condition: Callable[[], bool], patience_s: float) -> boo
     return is_true
 
 
-async def _judged(place: Place, groups: Groups, rows: Sequence[Row], *, is_lossy: bool) -> Judged:
+async def judged(place: Place, groups: Groups, rows: Sequence[Row], *, is_lossy: bool) -> Judged:
     """Ask no more, wait for the last truth, and let the validator judge until it finds nothing, a minute at most."""
     traffic = place.traffic
     await place.door.enough()
