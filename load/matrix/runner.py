@@ -82,7 +82,9 @@ class Judged:
         return [row.plain() for row in self.rows]
 
 
-async def struck(stage: Stage, name: str, rows: Sequence[Broken], rate: float) -> Judged:
+async def struck(
+    stage: Stage, name: str, rows: Sequence[Broken], rate: float, *, brokers: int = BROKERS, is_patient: bool = True
+) -> Judged:
     """Run rows one after the other on one deployment, and judge what is left.
 
     Args:
@@ -90,29 +92,33 @@ async def struck(stage: Stage, name: str, rows: Sequence[Broken], rate: float) -
         name: of the deployment.
         rows: in order.
         rate: queries a second.
+        brokers: how many, and copies of each topic.
+        is_patient: whether the last windows are waited for, too.
     """
-    async with placed(stage, name, rate) as (place, groups):
+    async with placed(stage, name, rate, brokers) as (place, groups):
         done = []
         for number, row in enumerate(rows, start=1):
             done.append(its := await run_row(place, groups, row))
             say("matrix", f"{number} of {len(rows)}, {_line(its)}")
-        return await judged(place, groups, done, is_lossy=any(row.part == VANISHED for row in rows))
+        return await judged(
+            place, groups, done, is_lossy=any(row.part == VANISHED for row in rows), is_patient=is_patient
+        )
 
 
 @asynccontextmanager
-async def placed(stage: Stage, name: str, rate: float) -> AsyncIterator[tuple[Place, Groups]]:
-    """Start three brokers, two Redis, the proxy before them, the roles and the traffic, for the time of a block."""
+async def placed(stage: Stage, name: str, rate: float, count: int = BROKERS) -> AsyncIterator[tuple[Place, Groups]]:
+    """Start brokers, two Redis, the proxy before them, the roles and the traffic, for the time of a block."""
     folder = stage.folder / name
     folder.mkdir()
-    ports = [free_port() for _ in range(BROKERS)]
+    ports = [free_port() for _ in range(count)]
     with ExitStack() as undo:
         redis = undo.enter_context(stage.redis())
         second = undo.enter_context(stage.redis(redis))
         proxy = undo.enter_context(Proxy([*ports, port(redis.url)]))
-        brokers = undo.enter_context(stage.brokers(BROKERS, bench=False, through={p: proxy.doors[p] for p in ports}))
+        brokers = undo.enter_context(stage.brokers(count, bench=False, through={p: proxy.doors[p] for p in ports}))
         bootstrap = ",".join(f"127.0.0.1:{proxy.doors[its]}" for its in ports)
         store = redis.url.replace(f":{port(redis.url)}/", f":{proxy.doors[port(redis.url)]}/")
-        asked = deployment(made.new_prefix("matrix"), folder, bootstrap, store, BROKERS)
+        asked = deployment(made.new_prefix("matrix"), folder, bootstrap, store, count)
         async with stage.launch(asked) as system:
             traffic = Traffic(bootstrap, asked.prefix, KINDS, rate, 2 * WINDOW_S + 5)
             door = Door(port_of(asked, "gateway"), KINDS[0].application)
@@ -132,7 +138,7 @@ async def placed(stage: Stage, name: str, rate: float) -> AsyncIterator[tuple[Pl
                 second,
             )
             groups = await asyncio.to_thread(Groups, bootstrap, asked.prefix, reads(asked.models))
-            say("matrix", f"{name}: {len(system.pids)} processes on {BROKERS} brokers are up")
+            say("matrix", f"{name}: {len(system.pids)} processes on {count} brokers are up")
             traffic.start()
             try:
                 async with door.asking():
@@ -204,14 +210,17 @@ async def _until_thread(condition: Callable[[], bool], patience_s: float) -> boo
     return is_true
 
 
-async def judged(place: Place, groups: Groups, rows: Sequence[Row], *, is_lossy: bool) -> Judged:
+async def judged(
+    place: Place, groups: Groups, rows: Sequence[Row], *, is_lossy: bool, is_patient: bool = True
+) -> Judged:
     """Ask no more, wait for the last truth, and let the validator judge until it finds nothing, a minute at most."""
     traffic = place.traffic
     await place.door.enough()
     await asyncio.to_thread(traffic.enough)
     await _until(traffic.settled, LAG_S + 2 * SERVED_S)
     end_s = time.monotonic() + LAG_S
-    behind = await asyncio.to_thread(groups.caught_up, WINDOW_S + LAG_S)
+    without = "" if is_patient else _WAITING
+    behind = await asyncio.to_thread(groups.caught_up, WINDOW_S + LAG_S, without)
     while True:
         evidence = await asyncio.to_thread(collected, place, behind, is_lossy=is_lossy)
         if not (found := faults(evidence)) or time.monotonic() > end_s:

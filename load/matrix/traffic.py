@@ -198,6 +198,8 @@ class Traffic:
                 self._producer.produce(f"{self._prefix}.{topic}", value, key, on_delivery=delivered)
             except BufferError:
                 self._producer.poll(0.05)
+            except KafkaException:  # the topic is not there now: it was not sent
+                return
             else:
                 return
 
