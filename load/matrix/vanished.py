@@ -73,8 +73,8 @@ def _shorten(folder: Path) -> None:
 
 async def _grown(place: Place, topic: str) -> None:
     """Somebody adds partitions to a topic."""
-    name = f"{place.prefix}.{topic}"
-    for future in _admin(place).create_partitions([NewPartitions(name, 6)]).values():
+    admin, name = _admin(place), f"{place.prefix}.{topic}"  # kept while it works
+    for future in admin.create_partitions([NewPartitions(name, 6)]).values():
         await asyncio.to_thread(future.result, _ANSWER_S)
 
 
