@@ -2,7 +2,7 @@
 
     from skysail import Client, package_sklearn
 
-Everything else may change without notice.
+`python -m skysail VERB` is the command line of this Python. Everything else may change without notice.
 """
 
 from importlib.util import find_spec
@@ -78,3 +78,8 @@ __all__ = [
     "package_torch",
     "package_xgboost",
 ]
+
+if __name__ == "__main__":  # `python -m skysail`: a notebook's Python need not have the command on its path
+    from deploy.cli import main
+
+    main()

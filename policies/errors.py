@@ -2,6 +2,7 @@
 
 PolicyError        configuration or caller: unknown name, unknown or impossible parameter; never worth a retry
 └── LossError      bad input: this label cannot be compared with this answer; the record is a dead letter
+    └── UnknownLabelError    the label is no class that there is
 """
 
 from __future__ import annotations
@@ -22,6 +23,10 @@ class PolicyError(ValueError):
 
 class LossError(PolicyError):
     """A label that does not fit the answer or the kind of loss."""
+
+
+class UnknownLabelError(LossError):
+    """A label that is no class, of the costs or of the models: a slip, from which nothing is to be learnt."""
 
 
 def require(holds: bool, message: str) -> None:

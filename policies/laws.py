@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from itertools import chain, product
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
+import numpy as np
+
 from policies.contract import PLAIN, Situation
 from policies.draw import uniform
 from policies.errors import PolicyError
 from policies.lessons import Lesson
 from policies.registry import parse, spec
-from schemas.records import ModelOutput, Outcome
+from schemas.records import ModelOutput, Outcome, Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -259,6 +261,54 @@ def _situations(policy: Policy) -> None:
         _require(ask(PLAIN) == policy.propensities(state, arms), "without features it is not as `propensities`")
 
 
+def _votes(policy: Policy) -> None:
+    for arms in (2, 3):
+        for state in _states(policy, arms):
+            weigh = policy.vote_weights(state, arms)  # type: ignore[attr-defined]  # it has one
+            for answers in ({0: 7}, {0: "x", 1: None}, dict.fromkeys(range(arms), 0.5)):
+                found = weigh(answers)
+                _require(found.keys() == answers.keys(), f"{answers} have the weights {found}")
+                _require(weigh(answers) == found, "the same answers gave other weights")
+
+
+def _asks_again(policy: Policy) -> None:
+    said = [ModelOutput("m", "1", Outcome.OK, 7, scores) for scores in (None, *_SCORES)]
+    for arms, output in product(ARMS, said):
+        for state in _states(policy, arms):
+            steps = policy.steps(state, arms)  # type: ignore[attr-defined]  # it has them
+            asked, first = tuple(steps.first), policy.propensities(state, arms)
+            _require(
+                {arm for arm, share in enumerate(first) if share} == {*asked},
+                f"{arms} arms: it asks {asked} first, where propensities are {first}",
+            )
+            while (ask := steps.after(asked, dict.fromkeys(asked, output))) is not None:
+                again = steps.after(asked, dict.fromkeys(asked, output))
+                _require(again == ask, "the same answers gave another question")
+                _require(not {*asked} & {*ask.arms}, f"{arms} arms: it asks {ask.arms} after {asked}")
+                asked += tuple(ask.arms)
+
+
+def _reads(policy: Policy) -> None:
+    random, width = _Draws(11), int(getattr(policy, "items", 0) or getattr(policy, "features", 1))
+    features = tuple([random.random() for _ in range(int(getattr(policy, "features", 0)))])
+    for arms in (1, 3):
+        for state in _states(policy, arms):
+            answers = policy.reading(state, arms)  # type: ignore[attr-defined]  # it has one
+            computed = {arm: _numbers([random.random() for _ in range(width)]) for arm in range(arms)}
+            found = answers(computed, features, 0.4)
+            _require(answers(computed, features, 0.4) == found, "the same features gave another answer")
+            _require(answers({}, features, 0.4).answer is None, "it answers though no model has computed anything")
+            ranked = answers.rank(_numbers([[0.5] * width, [0.25] * width]), 2, 0.4)
+            if ranked is not None:
+                _require(ranked.shares[ranked.best[0]] > 0.0, f"{ranked.best} stands first at no probability")
+
+
+def _numbers(values: Sequence[object]) -> Tensor:
+    return Tensor.of(np.array(values, np.float64))
+
+
+_SCORES: Final = tuple(_numbers(scores) for scores in ([1.0, 0.0], [0.5, 0.5], [0.7, 0.3]))
+
 LAWS: Final = (
     Law("The state's length depends on the number of arms alone.", _lengths),
     Law("Propensities are probabilities that sum to 1 at least, none below the floor.", _propensities),
@@ -276,4 +326,7 @@ LAWS: Final = (
     Law("With other parameters it goes on from a state that decides.", _adopt, "adopt"),
     Law("It answers whatever models answer, with a confidence in [0, 1].", _combine, "combine"),
     Law("With features, propensities are as without: exact, and the same each time.", _situations, "propensities_in"),
+    Law("By what is answered each answer has a weight, the same each time.", _votes, "vote_weights"),
+    Law("It asks no arm twice, and first those that have a propensity.", _asks_again, "steps"),
+    Law("Its state answers from what models compute, the same each time; from nothing, nothing.", _reads, "reading"),
 )

@@ -7,6 +7,9 @@
     log         (probabilities)     label               min(1, -ln p(label) / ln 10^6)
     given       any                 the loss itself     the label
 
+These are the losses that have a name alone. What mistakes cost beyond them, and in which unit, is said by a rule:
+`policies.loss_rules`.
+
 Of an answer of several tensors a label names some: the loss is the mean of theirs, and of a tensor the mean over its
 numbers; `zero_one` costs 1 unless all of its numbers are right. A label without names is about the first tensor.
 
@@ -17,8 +20,9 @@ it is the column's index.
 
 from __future__ import annotations
 
+from functools import partial
 from math import isfinite, log, prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -32,9 +36,11 @@ if TYPE_CHECKING:
 
     from schemas.records import Value
 
+    Floats = NDArray[np.float64]
+
 # A probability below this costs the full loss of 1: one confident error may not outweigh everything else learnt, and
 # bounded losses are what the policies are made for. At 1e-6 a coin toss (p = 0.5) costs 0.05.
-_SMALLEST_PROBABILITY = 1e-6
+SMALLEST_PROBABILITY: Final = 1e-6
 # Scores of float32 models add up to 1 only so closely.
 _SUM_TOLERANCE = 1e-3
 
@@ -64,45 +70,61 @@ def loss(
     if kind not in _KINDS:
         raise LossError(f"unknown loss {kind!r}; known: {', '.join(_KINDS)}")
     if isinstance(answer, NamedTensors) and kind != "given":
-        return _of_tensors(kind, answer, label, span)
+        if kind == "log":
+            raise LossError("loss `log` needs the scores of one model, and the answer has several tensors")
+        return of_tensors(answer, label, partial(_apart, kind, span))
     return _KINDS[kind](answer, label, scores, classes, span)
 
 
-def _of_tensors(kind: str, answer: NamedTensors, label: Value | None, span: float) -> float:
-    if kind == "log":
-        raise LossError("loss `log` needs the scores of one model, and the answer has several tensors")
+def of_tensors(answer: NamedTensors, label: Value | None, judge: Callable[[Floats, Floats], float]) -> float:
+    """Return the mean of what the tensors cost that a label names.
+
+    Args:
+        answer: several tensors.
+        label: what is true of some of them, or of the first.
+        judge: returns the loss of a tensor's numbers, given those that are true.
+
+    Raises:
+        LossError: the label names none of them, or has another form.
+    """
     given, told = answer.arrays(), _told(answer, label)
     losses = []
     for name, true in told.items():
         if name not in given or given[name].size != true.size or not np.isfinite(true).all():
             raise LossError(f"the label's {name!r:.40} is no finite tensor of the answer's form: {', '.join(given)}")
-        apart = np.minimum(1.0, np.abs(given[name].astype(np.float64).ravel() - true.astype(np.float64).ravel()) / span)
-        losses.append(float(apart.any() if kind == "zero_one" else (apart if kind == "absolute" else apart**2).mean()))
+        losses.append(judge(given[name].astype(np.float64).ravel(), true.astype(np.float64).ravel()))
     return sum(losses) / len(losses)
+
+
+def _apart(kind: str, span: float, given: Floats, true: Floats) -> float:
+    apart = np.minimum(1.0, np.abs(given - true) / span)
+    return float(apart.any() if kind == "zero_one" else (apart if kind == "absolute" else apart**2).mean())
 
 
 def _told(answer: NamedTensors, label: Value | None) -> Mapping[str, NDArray[np.generic]]:
     """Return what a label says of the tensors of an answer, by name."""
     if isinstance(label, NamedTensors):
         return label.arrays()
-    return {answer.dtype[0].name: label.numpy() if isinstance(label, Tensor) else np.array(_number(label, "label"))}
+    return {answer.dtype[0].name: label.numpy() if isinstance(label, Tensor) else np.array(number(label, "label"))}
 
 
 def _zero_one(answer: Value | None, label: Value | None, _: Tensor | None, classes: Sequence[str], __: float) -> float:
     if isinstance(answer, Tensor):
         return float(_column(label, answer, classes) != int(answer.numpy().argmax()))
-    known = _label(label)
+    known = label_of(label)
     if answer is None or isinstance(answer, str) != isinstance(known, str):
-        raise LossError(f"the label is {_kind(label)}, the answer {_kind(answer)}; send a label of the answer's type")
+        raise LossError(
+            f"the label is {kind_of(label)}, the answer {kind_of(answer)}; send a label of the answer's type"
+        )
     return float(answer != known)
 
 
 def _absolute(answer: Value | None, label: Value | None, _: Tensor | None, __: Sequence[str], span: float) -> float:
-    return min(1.0, abs(_number(answer, "answer") - _number(label, "label")) / span)
+    return min(1.0, abs(number(answer, "answer") - number(label, "label")) / span)
 
 
 def _squared(answer: Value | None, label: Value | None, _: Tensor | None, __: Sequence[str], span: float) -> float:
-    return min(1.0, abs(_number(answer, "answer") - _number(label, "label")) / span) ** 2
+    return min(1.0, abs(number(answer, "answer") - number(label, "label")) / span) ** 2
 
 
 def _log(answer: Value | None, label: Value | None, scores: Tensor | None, classes: Sequence[str], _: float) -> float:
@@ -114,11 +136,11 @@ def _log(answer: Value | None, label: Value | None, scores: Tensor | None, class
     if not (probabilities.min() >= 0.0 and abs(probabilities.sum() - 1.0) <= _SUM_TOLERANCE):
         raise LossError("the scores are not probabilities; end the model with a softmax, or use zero_one")
     probability = 0.0 if column is None else float(probabilities[column])
-    return min(1.0, max(0.0, log(max(probability, _SMALLEST_PROBABILITY)) / log(_SMALLEST_PROBABILITY)))
+    return min(1.0, max(0.0, log(max(probability, SMALLEST_PROBABILITY)) / log(SMALLEST_PROBABILITY)))
 
 
 def _given(_: Value | None, label: Value | None, __: Tensor | None, ___: Sequence[str], ____: float) -> float:
-    value = _number(label, "loss")
+    value = number(label, "loss")
     if not 0.0 <= value <= 1.0:
         raise LossError(f"loss {value} is not in [0, 1]; scale it before sending")
     return value
@@ -136,33 +158,48 @@ _KINDS: Mapping[str, Callable[[Value | None, Value | None, Tensor | None, Sequen
 LOSSES = tuple(_KINDS)
 
 
-def _number(value: Value | None, what: str) -> float:
+def number(value: Value | None, what: str) -> float:
+    """Return a finite number.
+
+    Raises:
+        LossError: it is none.
+    """
     if not isinstance(value, int | float) or not isfinite(value):
-        raise LossError(f"the {what} is {_kind(value)}, not a finite number")
+        raise LossError(f"the {what} is {kind_of(value)}, not a finite number")
     return float(value)
 
 
-def _kind(value: Value | None) -> str:
+def kind_of(value: Value | None) -> str:
     """Say what a value is, and not which: messages go into dead letters and logs, which others may read."""
     if isinstance(value, int | float):
         return "a number" if isfinite(value) else "an infinite or undefined number"
     return "nothing" if value is None else "a text" if isinstance(value, str) else "a tensor or several"
 
 
-def _label(value: Value | None) -> int | float | str:
+def class_text(value: float | str) -> str:
+    """Return a label as classes are named: as text."""
+    return value if isinstance(value, str) else f"{value:.17g}"
+
+
+def label_of(value: Value | None) -> int | float | str:
+    """Return a text or a finite number.
+
+    Raises:
+        LossError: it is neither.
+    """
     if isinstance(value, str):
         return value
-    return value if isinstance(value, int) else _number(value, "label")
+    return value if isinstance(value, int) else number(value, "label")
 
 
 def _column(label: Value | None, scores: Tensor, classes: Sequence[str]) -> int | None:
     """Return the score's index that the label names; None if it names a class the model does not know."""
-    known = _label(label)
+    known = label_of(label)
     width = prod(scores.shape)
     if width == 0:
         raise LossError("there are no scores; the model must give one for each class")
     if classes:
-        text = known if isinstance(known, str) else f"{known:.17g}"
+        text = class_text(known)
         if len(classes) != width:
             raise LossError(f"{width} scores for {len(classes)} classes; package the model with the classes it scores")
         return classes.index(text) if text in classes else None

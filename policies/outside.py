@@ -17,19 +17,20 @@ from inspect import Parameter, signature
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Final
 
-from policies import dotted
+from policies import dotted, guarded
 from policies.dotted import DottedPathError
 from policies.errors import PolicyError
 from policies.foreign import pass_on_interrupt, told
+from schemas.inputs import MAX_FEATURES
 from schemas.records import NamedTensors, Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import TypeGuard
 
-    from policies.contract import Situation, State
+    from policies.contract import Situation, State, VoteWeights
     from policies.lessons import Lesson
-    from schemas.records import ModelOutput, Value
+    from schemas.records import Input, ModelOutput, Value
 
 GROUP: Final = "skysail.policies"
 NEEDED: Final = ("init", "propensities", "select", "observe")
@@ -52,19 +53,19 @@ def is_known(name: str) -> bool:
     return name in _known
 
 
-def forbidden(name: str) -> str:
-    """Return why a policy must not even be imported here; empty = it may be."""
+def forbidden(name: str, what: str = "policy") -> str:
+    """Return why a policy, or a loss, must not even be imported here; empty = it may be."""
     path, colon, _ = name.partition(":")
     if not colon:
         return ""
     try:
         dotted.check(path, name)
     except DottedPathError as error:
-        return f"policy {error}"
+        return f"{what} {error}"
     if _allowed is None or (_allowed and dotted.is_within(name, _allowed)):
         return ""
     within = f"is not within {', '.join(_allowed)}" if _allowed else "is named by a path, which nothing allows here"
-    return f"policy {name} {within}: add {path} to policy_code"
+    return f"{what} {name} {within}: add {path} to policy_code"
 
 
 def refuse(name: str, fault: str) -> None:
@@ -164,45 +165,26 @@ class Outside:
         return found(self)
 
     def _call(self, method: str, *given: object) -> Any:
-        try:
-            return getattr(self.policy, method)(*given)
-        except PolicyError:
-            raise
-        except BaseException as error:  # whatever a stranger's code does
-            pass_on_interrupt(error)
-            raise PolicyError(f"{self.name}.{method} fails: {told(error)}") from error
+        return guarded.called(self._of(method), getattr(self.policy, method), *given)
+
+    def _of(self, method: str) -> str:
+        return f"{self.name}.{method}"
 
     def _state(self, method: str, *given: object) -> State:
-        values = self._call(method, *given)
-        try:
-            state = tuple([float(value) for value in values])
-        except BaseException as error:  # noqa: BLE001 - whatever a stranger's values do when they are read
-            pass_on_interrupt(error)
-            raise PolicyError(f"{self.name}.{method} returned {_short(values)}; a state is a tuple of floats") from None
+        values, what = self._call(method, *given), self._of(method)
+        state = guarded.read(what, values, "a tuple of floats", lambda found: tuple([float(one) for one in found]))
         if len(state) > _MOST_VALUES or not all(map(isfinite, state)):
-            raise PolicyError(f"{self.name}.{method}: a state has at most {_MOST_VALUES} numbers, all finite")
+            raise PolicyError(f"{what}: a state has at most {_MOST_VALUES} numbers, all finite")
         return state
 
-    def _shares(self, method: str, values: Any, arms: int) -> tuple[float, ...]:
-        try:
-            shares = tuple([float(value) for value in values])
-        except BaseException as error:  # noqa: BLE001 - whatever a stranger's values do when they are read
-            pass_on_interrupt(error)
-            raise PolicyError(
-                f"{self.name}.{method} returned {_short(values)}; it is one number for each arm"
-            ) from None
-        if len(shares) != arms or not all(0.0 <= share <= 1.0 + 1e-9 for share in shares):
-            raise PolicyError(f"{self.name}.{method} returned {_short(values)}; it is {arms} numbers in [0, 1]")
-        return tuple([min(share, 1.0) for share in shares])
+    def _shares(self, method: str, values: object, arms: int) -> tuple[float, ...]:
+        return guarded.shares_of(self._of(method), values, arms)
 
-    def _arms(self, values: Any, arms: int) -> tuple[int, ...]:
-        try:
-            chosen = tuple(sorted({int(value) for value in values}))
-        except BaseException as error:  # noqa: BLE001 - whatever a stranger's values do when they are read
-            pass_on_interrupt(error)
-            chosen = ()
+    def _arms(self, values: object, arms: int) -> tuple[int, ...]:
+        what, should = self._of("select"), f"at least one of 0 to {arms - 1}"
+        chosen = guarded.read(what, values, should, lambda found: tuple(sorted({int(arm) for arm in found})))
         if not chosen or chosen[0] < 0 or chosen[-1] >= arms:
-            raise PolicyError(f"{self.name}.select returned {_short(values)}; it is at least one of 0 to {arms - 1}")
+            raise PolicyError(f"{what} returned {guarded.short(values)}; it is {should}")
         return chosen
 
 
@@ -210,39 +192,57 @@ def _start(self: Outside) -> Callable[[State, int], State]:
     return lambda state, arms: self._state("start", state, arms)
 
 
-def _combine(self: Outside) -> Callable[[State, int, Mapping[int, ModelOutput]], tuple[Value | None, float]]:
-    def combine(state: State, arms: int, outputs: Mapping[int, ModelOutput]) -> tuple[Value | None, float]:
-        made = self._call("combine", state, arms, outputs)
-        try:
-            answer, confidence = made
-            confidence = float(confidence)
-        except BaseException as error:  # noqa: BLE001 - whatever a stranger's values do when they are read
-            pass_on_interrupt(error)
-            raise PolicyError(
-                f"{self.name}.combine returned {_short(made)}; it is an answer and a confidence"
-            ) from None
+def _combine(self: Outside) -> Callable[..., tuple[Value | None, float]]:
+    what, should = self._of("combine"), "an answer and a confidence"
+    sees = len(signature(self.policy.combine).parameters) > 3
+
+    def combine(
+        state: State, arms: int, outputs: Mapping[int, ModelOutput], features: tuple[float, ...] = ()
+    ) -> tuple[Value | None, float]:
+        made = self._call("combine", state, arms, outputs, *([features] if sees else []))
+        answer, confidence = guarded.read(what, made, should, lambda pair: (pair[0], *map(float, pair[1:])))
         if not 0.0 <= confidence <= 1.0 or not isinstance(answer, int | float | str | Tensor | NamedTensors | None):
-            raise PolicyError(f"{self.name}.combine returned {_short(made)}: no answer, or a confidence not in [0, 1]")
+            raise PolicyError(f"{what} returned {guarded.short(made)}: no answer, or a confidence not in [0, 1]")
         return answer, confidence
 
     return combine
 
 
 def _propensities_in(self: Outside) -> Callable[[State, int], Callable[[Situation], tuple[float, ...]]]:
+    what = self._of("propensities_in")
+
     def propensities_in(state: State, arms: int) -> Callable[[Situation], tuple[float, ...]]:
         ask = self._call("propensities_in", state, arms)
-
-        def shares(situation: Situation) -> tuple[float, ...]:
-            try:
-                found = ask(situation)
-            except BaseException as error:  # whatever a stranger's code does
-                pass_on_interrupt(error)
-                raise PolicyError(f"{self.name}.propensities_in fails: {told(error)}") from error
-            return self._shares("propensities_in", found, arms)
-
-        return shares
+        return lambda situation: guarded.shares_of(what, guarded.called(what, ask, situation), arms)
 
     return propensities_in
+
+
+def _features_of(self: Outside) -> Callable[[Input], tuple[float, ...]]:
+    """Return what makes features of a query's input, which the policy is given as an array, arrays by name, or text."""
+    what, should = self._of("features_of"), f"at most {MAX_FEATURES} finite numbers"
+
+    def features_of(given: Input) -> tuple[float, ...]:
+        row = given.arrays() if isinstance(given, NamedTensors) else given
+        found = self._call("features_of", row.numpy() if isinstance(row, Tensor) else row)
+        features = guarded.read(what, found, should, lambda values: tuple([float(value) for value in values]))
+        if len(features) > MAX_FEATURES or not all(map(isfinite, features)):
+            raise PolicyError(f"{what} returned {guarded.short(found)}; it is {should}")
+        return features
+
+    return features_of
+
+
+def _vote_weights(self: Outside) -> Callable[[State, int], VoteWeights]:
+    return lambda state, arms: guarded.votes(self._of("vote_weights"), self._call("vote_weights", state, arms))
+
+
+def _steps(self: Outside) -> Callable[[State, int], guarded.GuardedSteps]:
+    return lambda state, arms: guarded.GuardedSteps(self._of("steps"), self._call("steps", state, arms), arms)
+
+
+def _reading(self: Outside) -> Callable[[State, int], guarded.GuardedRead]:
+    return lambda state, arms: guarded.reading(self._of("reading"), self._call("reading", state, arms), arms)
 
 
 _MORE: Final[Mapping[str, Callable[[Outside], Any]]] = {
@@ -251,6 +251,12 @@ _MORE: Final[Mapping[str, Callable[[Outside], Any]]] = {
     "propensities_in": _propensities_in,
     "uses": lambda self: self.policy.uses,
     "features": lambda self: self.policy.features,
+    "features_of": _features_of,
+    "vote_weights": _vote_weights,
+    "steps": _steps,
+    "reading": _reading,
+    "chooses": lambda self: self.policy.chooses,
+    "items": lambda self: self.policy.items,
 }
 
 
@@ -282,7 +288,9 @@ def outside(name: str, parameters: Mapping[str, Any]) -> Outside:
         raise
     except BaseException as error:  # whatever a stranger's code does
         pass_on_interrupt(error)
-        raise PolicyError(f"policy {name} cannot be made of {_short(dict(parameters))}: {told(error)}") from error
+        raise PolicyError(
+            f"policy {name} cannot be made of {guarded.short(dict(parameters))}: {told(error)}"
+        ) from error
     defaults = {key: one.default for key, one in takes.items() if one.default is not Parameter.empty}
     try:
         written = json.dumps({**defaults, **parameters}, sort_keys=True, separators=(",", ":"), allow_nan=False)
@@ -322,11 +330,3 @@ def _entry(name: str) -> object:
         raise PolicyError(
             f"policy {name}, the entry point of an installed package, cannot be imported: {told(error)}"
         ) from error
-
-
-def _short(value: object) -> str:
-    try:
-        text = f"{value!r}"
-    except BaseException as error:  # noqa: BLE001 - a stranger's `__repr__`
-        text = f"{type(value).__name__} ({told(error)})"
-    return text if len(text) <= 100 else f"{text[:100]}..."

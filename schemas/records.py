@@ -414,6 +414,7 @@ class Feedback(NamedTuple):
     label: Value | None = None
     loss: float | None = None  # in [0, 1]
     sent_us: int = 0
+    weight: float | None = None  # how much it counts, above 0 and at most the application's `max_weight`; None = 1
 
 
 class KeyedFeedback(NamedTuple):
@@ -427,6 +428,7 @@ class KeyedFeedback(NamedTuple):
     loss: float | None = None  # in [0, 1]
     sent_us: int = 0  # the answer is the last one before
     revises: bool = False  # `context` is a query's id, about which the last record counts
+    weight: float | None = None  # as of `Feedback`
 
 
 class VersionLoss(NamedTuple):
@@ -462,6 +464,8 @@ class Observation(NamedTuple):
     stages: tuple[StageOutput, ...] = ()  # the prediction's
     imputed: tuple[str, ...] = ()  # the prediction's: sources whose running means stood in
     ranked: Ranked | None = None  # the prediction's, without the rows
+    worth: float | None = None  # what a loss of 1 costs, in the unit of the application's loss; None = it has none
+    weight: float | None = None  # the part of a full lesson that it is, in (0, 1]; None = 1
 
 
 class Observations(NamedTuple):
@@ -511,14 +515,14 @@ class Application:
     per_context: bool = False  # one policy state per context instead of one for the application
     slo_ms: float = 100.0
     default_output: Value | None = None
-    loss: str = "zero_one"  # zero_one | absolute | squared | log | given
+    loss: str = "zero_one"  # a name, a JSON object with a rule, or a dotted path: see `policies.loss_rules`
     window_s: float = 600.0  # how long feedback is waited for
     default_loss: float | None = None  # learnt when the window ends without feedback; None = learn nothing
     combine: str = "weighted_vote"  # weighted_vote | mean | median
     confidence_floor: float = 0.0  # in [0, 1]: below it the answer is the default output; 0 = never
     missing: str = "leave_out"  # leave_out | running_mean: the substitute for a model that has not answered in time
     max_slo_ms: float | None = None  # the longest objective that a query may ask for; None = ten times slo_ms
-    span: float | None = None  # of `absolute` and `squared`: the error that costs 1; None = learnt from the errors seen
+    span: float | None = None  # of numbers: the error that costs 1; None = learnt, or as the loss says
     apprentice: str = ""  # a policy that learns along, as `policies.registry.spec()` writes it; "" = none
     spread: bool = False  # whether the contexts lie in all partitions of `observations`, instead of one
     forget_s: float | None = None  # a context that was taught nothing for longer starts anew; None = never
@@ -531,6 +535,9 @@ class Application:
     stages: tuple[Stage, ...] = ()  # its graph; without one its models are asked about the query, and nothing else is
     mapping: str = ""  # what it reads and writes of others' topics: `from`, `to`, `feedback` as JSON; "" = nothing
     timings: bool = False  # outputs in its predictions say how long rows waited, and about their batch
+    max_weight: float = (
+        1.0  # the largest weight of feedback; a lesson of this weight counts whole, of a smaller in part
+    )
 
     @property
     def asks(self) -> tuple[str, ...]:

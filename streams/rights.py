@@ -23,6 +23,7 @@ READER: Final = "reader"
 OPERATOR: Final = "operator"
 PEOPLE: Final = (ASKER, READER, TEACHER, OPERATOR)
 _CONSUMERS: Final = "consumers."  # groups of `skysail.consume`
+_SENT_AGAIN: Final = (topics.QUERIES, topics.FEEDBACK)  # from the page; also what `mapping` makes of others' records
 _READS: Final[tuple[Operation, ...]] = ("Read", "Describe")
 _WRITES: Final[tuple[Operation, ...]] = ("Write", "Describe")
 
@@ -43,7 +44,7 @@ class Right:
 
 
 def rights(
-    topology: Topology, prefix: str, reads: Iterable[str] = (), writes: Iterable[str] = ()
+    topology: Topology, prefix: str, reads: Iterable[str] = (), writes: Iterable[str] = (), *, acts: bool = False
 ) -> Mapping[str, tuple[Right, ...]]:
     """Return the rights of everybody, by principal: the topology's roles, askers, teachers, readers, operators.
 
@@ -52,6 +53,7 @@ def rights(
         prefix: of its topics and groups.
         reads: topics of others that the role `mapping` reads, in full.
         writes: topics of others that it writes.
+        acts: whether somebody may act on the page: `control` then sends letters again.
     """
     start = f"{prefix}."
     found = {node.role: (*_common(start), *_own(topology, node, start)) for node in topology.nodes}
@@ -59,7 +61,18 @@ def rights(
     outside += [Right("topic", name, _WRITES) for name in sorted(writes)]
     if outside:
         found["mapping"] += tuple(outside)
+    if acts:
+        found["control"] += acting(prefix)
     return found | _people(start)
+
+
+def acting(prefix: str) -> tuple[Right, ...]:
+    """Return what `control` needs so that `send again` on the page works: what is sent, and the receipts of it.
+
+    Letters of other topics are for operators: who may write `predictions` or `observations` forges what is learnt.
+    """
+    receipts = map(topics.dead_letters, (*_SENT_AGAIN, topics.MAPPING))
+    return tuple(Right("topic", f"{prefix}.{name}", ("Write",)) for name in (*_SENT_AGAIN, *receipts))
 
 
 def _common(start: str) -> tuple[Right, ...]:

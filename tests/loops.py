@@ -273,9 +273,11 @@ class Loop:
         value = CODEC.encode(Features(values)) if values else None
         self.driver.produce(topics.FEATURES, 0, value, topics.feature_key(source, key).encode())
 
-    def feedback(self, query_id: str, label: Value | None = None, loss: float | None = None) -> None:
+    def feedback(
+        self, query_id: str, label: Value | None = None, loss: float | None = None, weight: float | None = None
+    ) -> None:
         """Send feedback now."""
-        feedback = Feedback(query_id, label, loss, self.driver.now_us)
+        feedback = Feedback(query_id, label, loss, self.driver.now_us, weight)
         self.driver.produce(topics.FEEDBACK, 0, CODEC.encode(feedback), query_id.encode())
 
     def predictions(self) -> list[Prediction]:

@@ -20,7 +20,7 @@ from streams.gateway.tokens import BearerTokens
 from streams.runtime.process.host_names import names
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
 TOKENS = "reader-0123456789 read\nactor-0123456789 act\n"
 
@@ -53,7 +53,7 @@ class NotedCommands:
 def page(
     state: ControlState,
     *,
-    run: NotedCommands | None = None,
+    run: Callable[[Sequence[str]], Awaitable[CommandResult]] | None = None,
     tokens: str = "",
     shows_records: bool = True,
     clock: Callable[[], int] = now_us,

@@ -3,17 +3,23 @@
 with SecureKafka(folder) as broker:
     broker.logged_in     SASL_SSL: settings for `kafka`, with a user's password in a file
     broker.certified     SSL: the same with a client's certificate instead
+    broker.grant(...)    makes a user with rights; broker.login(user), broker.certificate(user): its settings
+    broker.seen()        what the broker's authorizer was asked, and what it said
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import trustme
 from confluent_kafka.admin import (
     AclBinding,
+    AclBindingFilter,
+    AclOperation,
     AclPermissionType,
     ResourcePatternType,
+    ResourceType,
     ScramCredentialInfo,
     ScramMechanism,
     UserScramCredentialUpsertion,
@@ -23,18 +29,43 @@ from cryptography.hazmat.primitives import serialization
 from deploy.local.admin import admin_client
 from deploy.local.apache import ApacheKafka
 from deploy.local.process import free_port
-from deploy.local.properties import HOST
+from deploy.local.properties import HOST, LOG4J2
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from confluent_kafka.admin import AclOperation, ResourceType
+    from streams.rights import Right
 
 USER = "role"
 # Nothing that a shell, a YAML file, a Java properties file or a URL would leave as it is.
 PASSWORD = "pass word'\"#%&=:;,\\{}$"
 _ITERATIONS = 4096
+# Every question to the authorizer and its answer, in a file of its own.
+_AUDIT = """
+appender.a.type=File
+appender.a.name=A
+appender.a.fileName={file}
+appender.a.layout.type=PatternLayout
+appender.a.layout.pattern=%m%n
+logger.a.name=kafka.authorizer.logger
+logger.a.level=debug
+logger.a.additivity=false
+logger.a.appenderRef.a.ref=A
+"""
+_ASKED = re.compile(
+    r"Principal = User:(?P<user>.+) is (?P<said>Allowed|Denied) operation = (?P<operation>\w+) from host = \S+"
+    r" on resource = (?P<resource>\w+):LITERAL:(?P<name>\S+)"
+)
+
+
+class Asked(NamedTuple):
+    """What somebody wanted to do, as the broker's authorizer was asked."""
+
+    user: str
+    operation: str  # READ, WRITE, DESCRIBE_CONFIGS, ...
+    resource: str  # Topic, Group, Cluster, TransactionalId
+    name: str
 
 
 class SecureKafka(ApacheKafka):
@@ -61,6 +92,42 @@ class SecureKafka(ApacheKafka):
         client = admin_client(self.bootstrap)
         for done in client.alter_user_scram_credentials([user]).values():
             done.result(10)
+
+    def grant(self, user: str, rights: Iterable[Right]) -> None:
+        """Create a user with these rights, or give it more."""
+        info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, _ITERATIONS)
+        news = [UserScramCredentialUpsertion(user, info, PASSWORD.encode())]
+        client = admin_client(self.bootstrap)
+        asked = client.alter_user_scram_credentials(news), client.create_acls([*bindings(user, rights)])
+        for done in (done for each in asked for done in each.values()):
+            done.result(10)
+
+    def revoke(self, user: str, rights: Iterable[Right]) -> None:
+        """Take rights from a user."""
+        client = admin_client(self.bootstrap)
+        for done in client.delete_acls([*bindings(user, rights, AclBindingFilter)]).values():
+            assert done.result(10), "there was such a right"
+
+    def login(self, user: str) -> dict[str, Any]:
+        """Settings for a connection with a user's password."""
+        its = self.logged_in
+        return {**its, "properties": {**its["properties"], "sasl_plain_username": user}}
+
+    def certificate(self, user: str) -> dict[str, Any]:
+        """Settings for a connection with a certificate, which the broker takes for this user's."""
+        file = self._folder / f"{user}.pem"
+        if not file.exists():
+            self._write_certificate(file, f"{user}@example.org", user)
+        its = self.certified
+        return {**its, "properties": {**its["properties"], "ssl_certfile": str(file), "ssl_keyfile": str(file)}}
+
+    def seen(self, said: str = "Allowed") -> set[Asked]:
+        """Return what was allowed, or `Denied`, since the broker began."""
+        text = (self._folder / "audit.log").read_text(encoding="utf-8")
+        found = (_ASKED.search(line) for line in text.splitlines())
+        return {
+            Asked(*one.group("user", "operation", "resource", "name")) for one in found if one and one["said"] == said
+        }
 
     def allow(self, kind: ResourceType, prefix: str, operations: Iterable[AclOperation]) -> None:
         """Give the user rights on all topics or groups of a prefix."""
@@ -97,9 +164,18 @@ class SecureKafka(ApacheKafka):
         (self._folder / "password").write_text(f"{PASSWORD}\n", encoding="utf-8")
         self.authority.cert_pem.write_to_path(str(self._folder / "authority.pem"))
         for name, identity in (("server", HOST), ("client", "client@example.org")):
-            issued = self.authority.issue_cert(identity)
-            chain = b"".join(blob.bytes() for blob in issued.cert_chain_pems)
-            (self._folder / f"{name}.pem").write_bytes(_pkcs8(issued.private_key_pem.bytes()) + chain)
+            self._write_certificate(self._folder / f"{name}.pem", identity)
+
+    def _write_certificate(self, file: Path, identity: str, name: str | None = None) -> None:
+        issued = self.authority.issue_cert(identity, common_name=name)
+        chain = b"".join(blob.bytes() for blob in issued.cert_chain_pems)
+        file.write_bytes(_pkcs8(issued.private_key_pem.bytes()) + chain)
+
+    def _java(self) -> list[str]:
+        found = super()._java()
+        audit = _AUDIT.format(file=self._folder / "audit.log")
+        (self.data / "log4j2.properties").write_text(LOG4J2 + audit, encoding="utf-8")
+        return found
 
     def _listeners(self) -> dict[str, str]:
         secure = "".join(f",{name}://{HOST}:{port}" for name, port in self._ports.items())
@@ -113,6 +189,8 @@ class SecureKafka(ApacheKafka):
             "ssl.truststore.type": "PEM",
             "ssl.truststore.location": str(self._folder / "authority.pem"),
             "listener.name.mutual.ssl.client.auth": "required",
+            # The common name alone is who it is; a certificate without one stays what it says of itself.
+            "listener.name.mutual.ssl.principal.mapping.rules": r"RULE:^.*CN=([\w.-]+).*$/$1/,DEFAULT",
             "sasl.enabled.mechanisms": "SCRAM-SHA-512",
             # What has ACLs is for those alone that they name, and for whoever comes over the plain listener.
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
@@ -122,6 +200,19 @@ class SecureKafka(ApacheKafka):
                 "org.apache.kafka.common.security.scram.ScramLoginModule required;"
             ),
         }
+
+
+def bindings(
+    user: str, rights: Iterable[Right], make: type[AclBinding | AclBindingFilter] = AclBinding
+) -> Iterable[AclBinding]:
+    """Yield rights as Kafka's API has them."""
+    for right in rights:
+        kind = ResourceType["BROKER" if right.resource == "cluster" else right.resource.upper()]
+        pattern = ResourcePatternType.PREFIXED if right.is_prefix else ResourcePatternType.LITERAL
+        for operation in right.operations:
+            done = AclOperation[re.sub(r"(?<=[a-z])(?=[A-Z])", "_", operation).upper()]
+            who = f"User:{user}", "*", done, AclPermissionType.ALLOW
+            yield make(kind, right.name or "kafka-cluster", pattern, *who)
 
 
 def _pkcs8(key: bytes) -> bytes:

@@ -36,7 +36,10 @@ def path_of(function: object) -> str:
     """
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
     if module == "__main__" and isinstance(name, str):
-        why = f"{name} is defined in the script that runs, which workers cannot import: move it into a module beside"
+        why = (
+            f"{name} is defined in the script or notebook that runs, which workers cannot import: move it into a module"
+            " beside"
+        )
     elif not isinstance(module, str) or not isinstance(name, str) or "<" in name or "." in name:
         why = f"{name or type(function).__name__} is not defined at the top of a module: define a function there"
     elif getattr(sys.modules.get(module), name, None) is not function:

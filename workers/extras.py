@@ -17,6 +17,7 @@ EXTRAS: Mapping[str, str] = {
     "authlib": "registry",
     "click": "cli",
     "confluent_kafka": "cli",
+    "cryptography": "signing",
     "faust": "control",
     "fsspec": "references",
     "google": "protobuf",

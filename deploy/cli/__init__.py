@@ -69,7 +69,7 @@ VERBS = {
     "trace": Entry("deploy.cli.trace", "Show what a recorded trace holds; make one of other data."),
     "replay": Entry("deploy.cli.replay", "Ask a deployment again what was recorded."),
     "evaluate": Entry(
-        "deploy.cli.evaluate", "Say what another policy would have cost, from a trace or a running deployment.", "bench"
+        "deploy.cli.evaluate", "Say what another policy would have cost, from a trace or a running deployment."
     ),
     "config": Entry("deploy.cli.config", "Show the settings in force, and explain every key."),
     "simulate": Entry("deploy.cli.simulate", "Predict what a deployment would do: how many workers are enough."),

@@ -20,6 +20,7 @@ from deploy.errors import UsageError
 from deploy.state import catalog, desired
 from deploy.terminal import echo
 from policies import registry
+from policies.loss_rules import rule, written
 from policies.outside import is_outside
 from schemas.records import Application, Model
 from schemas.topics import MODEL_VERSION
@@ -46,6 +47,7 @@ EXAMPLES = """\
 skysail app create digits models=svc,forest
 skysail app create digits models=svc,forest policy=exp3 parameters.eta=0.1 slo_ms=50 default_output=0
 skysail app set digits models=svc,forest,tree --json
+skysail app set cards loss='{cost: {fraud: {ok: 40}, ok: {fraud: 1}}, unit: EUR}'
 skysail app set digits models=svc,forest@nightly       forest answers in the version that has this label
 skysail app apply                      the models and applications of the settings file
 skysail app list
@@ -305,6 +307,8 @@ def _changed(record: Application, changes: Iterable[str]) -> Application:
             given[key.removeprefix(PARAMETER)] = text
         else:
             fields[key] = _field(key, text)
+    if "loss" in fields:
+        fields |= _loss(fields["loss"], record, is_span_given="span" in fields)
     name = fields.get("policy", record.policy)
     is_own = is_outside(name)
     parameters = registry.parameters_of(record)
@@ -325,10 +329,21 @@ def _field(key: str, text: str) -> Any:
     value = "" if kind == "str" and text in {"", UNSET} else yaml.safe_load(text)
     if kind.startswith("float") and value is not None:
         return _value(key, text, float)
+    if key == "loss" and isinstance(value, dict):
+        return value
     if kind in {"str", "bool"} and type(value).__name__ != kind:
         message = f"{key} must be a {kind}, not {text!r}"
         raise UsageError(message)
     return value
+
+
+def _loss(given: object, record: Application, *, is_span_given: bool) -> dict[str, Any]:
+    """Return the fields of a loss; a span that another kind of loss had is not its own."""
+    loss = written(given)
+    if loss.span is not None:
+        return {"loss": loss.text, "span": loss.span}
+    is_other = rule(loss.text).kind != rule(record.loss).kind
+    return {"loss": loss.text} if is_span_given or not is_other else {"loss": loss.text, "span": None}
 
 
 def _value(key: str, text: str, kind: type[float]) -> float:

@@ -11,7 +11,6 @@ from deploy.cli.common import Verb, json_option, print_json, print_table, with_s
 from deploy.connect.schema_registry import codec_for
 from deploy.errors import UsageError
 from deploy.evaluation import words
-from deploy.evaluation.page import page
 from deploy.evaluation.reading import live, recorded
 from deploy.terminal import echo
 from policies.estimators.estimate import LEAST_EFFECTIVE
@@ -85,6 +84,8 @@ def evaluate(
     least = 0.0 if force else LEAST_EFFECTIVE
     found = judged(past, policy, window, alpha=alpha, seed=seed, least=least, is_known_alone=known_features)
     if html is not None:
+        from deploy.evaluation.page import page  # its plots need matplotlib, which the figures do without
+
         html.write_text(page(found), encoding="utf-8")
     if as_json:
         print_json(words.as_json(found))

@@ -11,6 +11,7 @@ import click
 from deploy.cli import going_back, packing
 from deploy.cli import promote as promotions
 from deploy.cli.common import VerbGroup, json_option, print_json, with_settings
+from deploy.cli.signing import key_type, keygen, sign_command, verify
 from deploy.cli.versions import print_columns, print_package, print_timings, print_versions
 from deploy.cli.watch import watch
 from deploy.connect.schema_registry import codec_for
@@ -25,6 +26,7 @@ from schemas.topics import MODEL_VERSION
 from streams.promotion.lifecycle import VERSION
 from workers import manifest as manifests
 from workers.packages.conversion import CONVERSIONS
+from workers.packages.signing.signed import keys_module, sign
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -53,6 +55,7 @@ skysail model package cats.safetensors models/cats-1 --name cats --sample rows.n
 skysail model package forest.joblib models/forest-1 --name forest --sample rows.npy --trust-pickle SHA256
 skysail model package forest.joblib models/forest-2 --name forest --version 2 --sample rows.npy --warm-up traces/monday
 skysail model package --mlflow mlruns/0/abc/artifacts/model models/churn-1 --name churn
+skysail model sign models/forest-1 --key release.key    it was made by you: see also keygen, verify and package --sign
 skysail model add models/forest-1      deploy it
 skysail model add models/forest-2      a new version takes over; no query is lost or late
 skysail model add models/forest-2 --share 0.1     it answers a tenth of the queries, the present version the rest
@@ -148,15 +151,18 @@ def model() -> None:
     help="Up to 1,000 rows that every process has answered before it takes queries: a file as for --sample, or the"
     " folder of a recorded trace, of which the last queries count; `none` keeps none.  [default: the sample]",
 )
+@click.option("--sign", "key", type=key_type, help="A private key, which signs the package: see `skysail model sign`.")
 @json_option
-def package(places: Sequence[str], sample: str | None, *, mlflow: Path | None, as_json: bool, **options: Any) -> None:
+def package(
+    places: Sequence[str], sample: str | None, *, mlflow: Path | None, key: Path | None, as_json: bool, **options: Any
+) -> None:
     """Package SOURCE into FOLDER, and try it on the sample.
 
     SOURCE is a function `module:name`; the state of a torch network (.safetensors, or .pt with --trust-pickle); an ONNX
     graph (.onnx); or a fitted estimator saved with joblib or pickle (with --trust-pickle). Modules are also searched
     for in the current folder. With --mlflow the folder says what the model is; its pickles need --trust-pickle, too.
     """
-    folder = Path(places[-1])
+    folder, private = Path(places[-1]), None if key is None else keys_module().read_private(key)
     rows = None if sample is None else packing.sample(sample)
     if len(places) != (2 if mlflow is None else 1):
         raise click.UsageError("give SOURCE and FOLDER, or --mlflow PATH and FOLDER")
@@ -167,10 +173,12 @@ def package(places: Sequence[str], sample: str | None, *, mlflow: Path | None, a
     else:
         manifest = packing.package(places[0], folder, rows, **options)
     digest = manifests.digest(folder)
+    if private is not None:
+        sign(folder, private)
     if as_json:
         print_json(asdict(manifest) | {"folder": str(folder), "digest": digest})
         return
-    echo(f"packaged {manifest} in {folder}, digest {digest}")
+    echo(f"packaged {manifest} in {folder}, digest {digest}{'' if key is None else f', signed with {key}'}")
     conversion = manifest.options.get("conversion")
     if conversion is not None:
         _print_conversion(conversion)
@@ -410,7 +418,8 @@ def _use(settings: Settings, name: str, version: str, *, as_json: bool) -> None:
         echo(f"to go back: skysail {way_back(before, now)}")
 
 
-model.add_command(watch)
+for command in (watch, keygen, sign_command, verify):
+    model.add_command(command)
 
 
 @model.command()

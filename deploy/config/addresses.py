@@ -55,7 +55,7 @@ def _local_password(url: str) -> str:
     """Return the password of the Redis that `skysail redis start` has started from this folder, if it is this one."""
     try:
         remembered = json.loads(plain.content(STATE / "redis.json", _STATE_BYTES))
-        is_it = urlsplit(str(remembered["address"]))[:2] == urlsplit(url)[:2]
+        is_it = urlsplit(str(remembered["address"]))[:2] == urlsplit(url.replace("//localhost:", "//127.0.0.1:"))[:2]
         return plain.content(STATE / "redis" / PASSWORD_FILE, _STATE_BYTES).decode("ascii") if is_it else ""
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return ""

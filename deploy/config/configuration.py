@@ -157,11 +157,23 @@ def _from_folder(data: dict[str, object], folder: Path) -> dict[str, object]:
     models = data.get("models")
     if not isinstance(models, dict):
         return data
-    paths = {
-        name: str((folder / Path(path).expanduser()).resolve()) if isinstance(path, str) else path
-        for name, path in models.items()
-    }
-    return {**data, "models": paths}
+    return {**data, "models": {name: _place(name, path, folder) for name, path in models.items()}}
+
+
+def _place(name: object, path: object, folder: Path) -> object:
+    """Return where a package lies; an address would be taken for a folder of an odd name.
+
+    Raises:
+        SettingsError: it is one.
+    """
+    if not isinstance(path, str):
+        return path
+    if "://" in path:
+        raise SettingsError(
+            f"models.{name}: {path.partition('://')[0]}://… is an address, and a package is a folder: copy it to this"
+            " machine, or mount what holds it (docs/kubernetes.md, where models come from)"
+        )
+    return str((folder / Path(path).expanduser()).resolve())
 
 
 def _complaint(error: yaml.MarkedYAMLError) -> str:

@@ -103,6 +103,9 @@ def _is_redis_url(url: str) -> bool:
     return parts.scheme in {"redis", "rediss"} and port != 0 and "@" not in parts.path + parts.query + parts.fragment
 
 
+_NAMED_LOSSES = ("zero_one", "absolute", "squared", "log", "given")  # `policies.losses.LOSSES`, without NumPy
+
+
 class Section(BaseModel):
     """A frozen group of settings that refuses unknown keys and reads `*_file` secrets."""
 
@@ -652,11 +655,18 @@ class ApplicationSettings(Section):
     `slo_ms`."""
     default_output: int | float | str | None = None
     """The answer if no model has one."""
-    loss: Literal["zero_one", "absolute", "squared", "log", "given"] = "zero_one"
-    """How an answer's loss (0 to 1) follows from the label. With `given` the feedback states the loss."""
+    loss: str | dict[str, Any] = "zero_one"
+    """How an answer's loss (0 to 1) follows from the label: `zero_one`, `absolute`, `squared`, `log`, or `given`, with
+    which the feedback states the loss. Or what mistakes cost: `{cost: {fraud: {ok: 40}, ok: {fraud: 1}}, unit: EUR}`,
+    `{quantile: 0.9, span: [0, 300]}`, `{asymmetric: {over: 1, under: 4}, span: 50}`, `{relative: true}`, or a function
+    of yours, `my_pkg.losses:cost` ([losses.md](losses.md))."""
     span: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    """For the losses `absolute` and `squared`: the error that costs 1, in the unit of the answers. Larger errors cost
-    1, too. By default it is learnt: nine of ten recent errors lie below it."""
+    """For losses of numbers: the error that costs 1, in the unit of the answers. Larger errors cost 1, too. By default
+    it is learnt: nine of ten recent errors lie below it. Of `relative` it is 1, the whole label, and of a function of
+    yours the cost that counts as 1, by default 1. It may stand in `loss`, too."""
+    max_weight: float = Field(default=1.0, gt=0, le=1e6)
+    """The largest `weight` that feedback may have. A lesson of this weight counts whole, one of weight 1 as its part
+    1 / `max_weight`. Feedback of a larger weight is refused."""
     window_s: float = Field(default=600.0, gt=0)
     """How long a prediction waits for feedback; at most `joiner.window_s`."""
     default_loss: float | None = Field(default=None, ge=0, le=1)
@@ -706,6 +716,17 @@ class ApplicationSettings(Section):
     def _reads_schemas(cls, given: Any) -> Any:
         """Put schemas in the place of their files."""
         return tuple(map(with_schema, given)) if isinstance(given, tuple) else with_schema(given)
+
+    @model_validator(mode="after")
+    def _costs(self) -> Self:
+        """Check what mistakes cost; nothing of somebody's own is imported."""
+        if isinstance(self.loss, dict) or self.loss not in _NAMED_LOSSES:
+            from policies.loss_rules import written  # with NumPy, which `skysail --help` does without
+
+            span = written(self.loss).span
+            if None not in (span, self.span) and span != self.span:
+                raise ValueError(f"span is {self.span:g}, and {span:g} in loss: say it once")
+        return self
 
     @model_validator(mode="after")
     def _maps(self) -> Self:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 API: Final = "kafka.strimzi.io/v1"
 MOST_NAME: Final = 40  # characters; a chart's release stands before it, and a label has 63
 _HASH: Final = 8
+NOBODY: Final[Mapping[str, Iterable[Right]]] = MappingProxyType({})
 
 
 def short(name: str) -> str:
@@ -37,9 +39,21 @@ def topics(topology: Topology, prefix: str, replicas: int) -> list[dict[str, Any
     ]
 
 
-def users(rights: Mapping[str, Iterable[Right]], prefix: str) -> list[dict[str, Any]]:
-    """Return each principal with its rights, as `KafkaUser` has them."""
-    return [{"name": short(f"{prefix}.{who}"), "acls": [*map(_acl, its)]} for who, its in rights.items()]
+def users(
+    rights: Mapping[str, Iterable[Right]], prefix: str, acting: Mapping[str, Iterable[Right]] = NOBODY
+) -> list[dict[str, Any]]:
+    """Return each principal with its rights, as `KafkaUser` has them.
+
+    Args:
+        rights: by principal.
+        prefix: of their names.
+        acting: further ones by principal, as soon as somebody has a token for the page: the chart knows.
+    """
+    return [
+        {"name": short(f"{prefix}.{who}"), "acls": [*map(_acl, its)]}
+        | ({"acting": [*map(_acl, acting[who])]} if who in acting else {})
+        for who, its in rights.items()
+    ]
 
 
 def resources(values: Mapping[str, Any], cluster: str, namespace: str | None = None) -> Iterator[dict[str, Any]]:

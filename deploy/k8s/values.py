@@ -11,7 +11,7 @@ from deploy.errors import UsageError
 from deploy.figures import rendered
 from deploy.k8s import strimzi
 from deploy.state import desired
-from streams.rights import OPERATOR, PEOPLE
+from streams.rights import OPERATOR, PEOPLE, acting
 from streams.topology import host_role, worker_role
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def values(settings: Settings, given: Mapping[str, Any], text: str) -> dict[str,
         "settings": text,
         "roles": roles,
         "topics": strimzi.topics(topology, settings.prefix, settings.replication),
-        "users": strimzi.users(run, settings.prefix),
+        "users": strimzi.users(run, settings.prefix, {"control": acting(settings.prefix)}),
         "operator": strimzi.short(f"{settings.prefix}.{OPERATOR}"),
         "rules": yaml.safe_load(rendered.rules()),
     }

@@ -76,7 +76,8 @@ def shown(console: Console | None) -> Iterator[Progress]:
     if console is None:
         yield Silent()
         return
-    if not console.is_terminal:
+    # A notebook and some services of CI force colours on every program; a file or a pipe stays one all the same.
+    if not console.is_terminal or not console.file.isatty():
         yield Shown(console, None)
         return
     with console.status("starting") as status:

@@ -26,6 +26,7 @@ from deploy.state.traffic_split import (
     without_canaries,
 )
 from policies import registry
+from policies.loss_rules import written
 from policies.outside import comes_from_outside
 from schemas.errors import DecodeError
 from schemas.records import Application, Model, Source
@@ -166,6 +167,8 @@ def _fields(name: str, app: ApplicationSettings, profiles: Mapping[str, Profile]
     fields = app.model_dump(exclude={"rate", "stages", "incoming", "to", "feedback"})
     sources = tuple([Source(**source.model_dump()) for source in app.sources])
     fields |= {"sources": sources, "stages": graphs.staged(name, app, profiles), "mapping": mapped(app)}
+    loss = written(app.loss)
+    fields |= {"loss": loss.text, "span": app.span if loss.span is None else loss.span}
     return fields | registry.recorded(app.policy, fields["parameters"])
 
 
@@ -192,7 +195,8 @@ def rights_of(settings: Settings, topology: Topology) -> Mapping[str, tuple[Righ
     """Return who may do what on Kafka, by principal, others' topics that the mappings name included."""
     mappings = [TopicMapping.parse(mapped(app)) for app in settings.applications.values()]
     writes = {each.outgoing.form.topic for each in mappings if each.outgoing is not None}
-    return rights.rights(topology, settings.prefix, {name for each in mappings for name in each.reads}, writes)
+    reads, acts = {name for each in mappings for name in each.reads}, settings.control.tokens is not None
+    return rights.rights(topology, settings.prefix, reads, writes, acts=acts)
 
 
 def asking(application: Application, models: Sequence[str]) -> Application:

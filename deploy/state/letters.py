@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import KafkaError, Producer, TopicPartition
 
 from deploy.connect.clients import TIMEOUT_S, admin, librdkafka
 from deploy.errors import DeployError, UsageError
@@ -127,6 +127,7 @@ class LetterSender:
     rate: float
     sent: int = 0
     _failures: list[str] = field(default_factory=list)
+    _unsaid: set[str] = field(default_factory=set)  # why receipts were not taken
     _taken: dict[str, list[int]] = field(default_factory=dict)
     _next_s: float = 0.0
     _producer: Producer = field(init=False)
@@ -147,13 +148,14 @@ class LetterSender:
             self._producer.poll(left_s)  # meanwhile it sends
         self._next_s += 1 / self.rate
 
-        def delivered(error: object, _message: object) -> None:
+        name = f"{self.settings.prefix}.{emit.topic}"
+
+        def delivered(error: KafkaError | None, _message: object) -> None:
             if error is None:
                 self._taken.setdefault(letter.topic, []).append(letter.offset)
             else:
-                self._failures.append(f"{letter.place}: {error}")
+                self._failures.append(f"{letter.place}: {_why(error, name)}")
 
-        name = f"{self.settings.prefix}.{emit.topic}"
         self._producer.produce(name, emit.value, emit.key, emit.partition, delivered, headers=list(emit.headers))
         self.sent += 1
         if self.sent % RECEIPT_LETTERS == 0:
@@ -167,16 +169,34 @@ class LetterSender:
         """
         silent = self._producer.flush(TIMEOUT_S)
         self._write_receipts()
+        if self._unsaid:
+            raise DeployError(
+                f"letters were sent again, but there is no receipt of it, so the next time they are sent once more:"
+                f" {'; '.join(sorted(self._unsaid)[:3])}"
+            )
         if silent or self._failures:
             why = "; ".join(self._failures[:3]) or "the broker does not answer"
             raise DeployError(f"{silent + len(self._failures)} letters were not sent again: {why}")
 
     def _write_receipts(self) -> None:
         for topic, offsets in self._taken.items():
+            name = f"{self.settings.prefix}.{topic}"
+
+            def written(error: KafkaError | None, _message: object, name: str = name) -> None:
+                if error is not None:
+                    self._unsaid.add(_why(error, name))
+
             for header in receipts(offsets):
-                self._producer.produce(f"{self.settings.prefix}.{topic}", b"", None, 0, headers=[header])
+                self._producer.produce(name, b"", None, 0, written, headers=[header])
         self._taken.clear()
         self._producer.flush(TIMEOUT_S)
+
+
+def _why(error: KafkaError, topic: str) -> str:
+    """Return why the broker did not take a record, and which right that takes."""
+    if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+        return f"this user has no right Write on topic {topic}: `skysail topics acl` prints who needs which"
+    return f"{error} (topic {topic})"
 
 
 def purge(settings: Settings, ends: Mapping[str, int]) -> None:

@@ -88,6 +88,12 @@ KINDS: Final = (
         " `skysail model show FOLDER` checks a package. [Runtimes](runtimes.md) shows each kind.",
     ),
     Kind(
+        "Signed packages",
+        ("SignatureError",),
+        "Nothing was loaded, and the version before goes on. Sign the package as the message says, or copy it again;"
+        " `skysail model verify FOLDER --keys KEYS` checks it. [Signed packages](signing.md) explains each reason.",
+    ),
+    Kind(
         "Inputs",
         ("InputError", "UnreadableError", "WebError"),
         "The query's input is not what the model takes, or lies elsewhere than `worker.references` allows. `skysail"
@@ -95,7 +101,7 @@ KINDS: Final = (
     ),
     Kind(
         "Records and schemas",
-        ("DecodeError", "SchemaError", "OversizedError", "RegistryError", "InflationError"),
+        ("DecodeError", "SchemaError", "OversizedError", "RegistryError", "InflationError", "UnknownLabelError"),
         "Bytes that are no record became a dead letter: `skysail dlq show PLACE`. A value that fits no schema is the"
         " sender's to mend; of a registry, look at `registry` in the settings.",
     ),

@@ -11,12 +11,13 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 from policies import registry
+from policies.losses import LOSSES
 from schemas import topics
 from streams.columns.batches import records as records_of
 from streams.columns.batches import written
 from streams.columns.behind import Behind, unpacked
 from streams.columns.figures import figures
-from streams.columns.join_forms import ENDED_US, EXAMPLES, are_cut, join_forms, tails_of
+from streams.columns.join_forms import ENDED_US, EXAMPLES, are_cut, join_forms, tails_of, written_labels
 from streams.columns.joining import KINDS, TEACHES, Joining, Owner
 from streams.operators.contract import NONE_UNREAD, Batch, EmitBatch
 from streams.operators.ids import seconds
@@ -185,8 +186,11 @@ class ColumnJoiner(Behind):
 
     def _owner(self, name: str, text: bytes) -> Owner:
         terms = self._joiner.terms.of(name)
-        kind, tails = KINDS.get(terms.loss, 0), tails_of(self._codec, terms.forget_us)
-        return Owner(name, text, terms.window_us, kind, terms.span or 0.0, *tails)
+        is_plain = terms.loss in LOSSES and terms.max_weight == 1.0
+        kind = KINDS.get(terms.loss, 0) if is_plain else KINDS[""]
+        labels = written_labels(self._joiner.terms.labels_of(name))
+        tails = tails_of(self._codec, terms.forget_us)
+        return Owner(name, text, terms.window_us, kind, terms.span or 0.0, labels, *tails)
 
 
 def _teaches(policy: str, asked: int) -> int:

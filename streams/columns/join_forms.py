@@ -28,10 +28,14 @@ from schemas.records import (
 from schemas.wire import write_long
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from schemas.codec import Codec
 
 # Marks: no other field has them.
 _SPAN = 1.2345678e-200
+_LONG, _TEXT = write_long(1), write_long(3)  # branches of a label
+_MOST_LONG = 1 << 63
 _BEGUN_US, _ENDED_US = 1_234_567_890_123_457, 1_234_567_890_654_000
 
 
@@ -77,6 +81,17 @@ def tails_of(codec: Codec, forget_us: int) -> tuple[bytes, bytes, bytes]:
     ]
     before, _, behind = spanned.partition(struct.pack("<d", _SPAN))
     return tail, before, behind
+
+
+def written_labels(classes: Iterable[str]) -> frozenset[bytes]:
+    """Return the labels that name these classes, as feedback has them: texts, and whole numbers where they are such."""
+    found = set()
+    for name in classes:
+        text = name.encode(errors="surrogatepass")
+        found.add(_TEXT + write_long(len(text)) + text)
+        if name.removeprefix("-").isdecimal() and str(int(name)) == name and abs(int(name)) < _MOST_LONG:
+            found.add(_LONG + write_long(int(name)))
+    return frozenset(found)
 
 
 def are_cut(codec: Codec) -> bool:

@@ -12,7 +12,16 @@ TEACHES: Mapping[str, int]
 
 class Owner:
     def __init__(
-        self, name: str, text: bytes, window_us: int, kind: int, span: float, tail: bytes, before: bytes, behind: bytes
+        self,
+        name: str,
+        text: bytes,
+        window_us: int,
+        kind: int,
+        span: float,
+        labels: frozenset[bytes],
+        tail: bytes,
+        before: bytes,
+        behind: bytes,
     ) -> None: ...
 
 class Joining:

@@ -49,6 +49,7 @@ cdef enum Loss:
     ZERO_ONE = 1
     ABSOLUTE = 2
     SQUARED = 3
+    PRICED = 4  # with costs in a unit, or by weight: the kernel's, however they are told
 
 cdef object _new = tuple.__new__  # of a named tuple: a third of what its own takes
 
@@ -58,7 +59,7 @@ cdef enum:  # what an observation holds
     ANSWERS = 2  # and what each model has answered
 
 TEACHES = {"": <int>MORE, "losses": <int>LOSSES, "answers": <int>ANSWERS}
-KINDS = {"zero_one": <int>ZERO_ONE, "absolute": <int>ABSOLUTE, "squared": <int>SQUARED}
+KINDS = {"zero_one": <int>ZERO_ONE, "absolute": <int>ABSOLUTE, "squared": <int>SQUARED, "": <int>PRICED}
 cdef int64_t SECOND_US = 1000000
 cdef int64_t LATEST_US = <int64_t>1 << 61  # times beyond are the kernel's to judge
 
@@ -87,14 +88,15 @@ cdef class Owner:
     cdef bytes tail, before, behind
     cdef int64_t window_us
     cdef int kind
+    cdef frozenset labels  # that name classes, as feedback has them; none = they are not known
     cdef double span, learnt  # the error that costs 1, where it is given; as it is learnt, in a chunk
     cdef int64_t held  # records in the room, at the begin of a run
     cdef int64_t count, large  # of records in a run, as it goes; of more than the usual size
     cdef bint is_met, is_learning
 
     def __init__(
-        self, str name not None, bytes text not None, int64_t window_us, int kind, double span, bytes tail not None,
-        bytes before not None, bytes behind not None,
+        self, str name not None, bytes text not None, int64_t window_us, int kind, double span,
+        frozenset labels not None, bytes tail not None, bytes before not None, bytes behind not None,
     ):
         """Say how an application's predictions wait.
 
@@ -102,14 +104,15 @@ cdef class Owner:
             name: of the application.
             text: the same as bytes.
             window_us: how long they wait.
-            kind: of loss, one of `KINDS`; 0 = another one.
+            kind: of loss, one of `KINDS`; 0 = another one, whose labels are the kernel's.
             span: the error that costs 1; 0 = it is learnt.
+            labels: that name classes of its models, as feedback has them; none = any label does.
             tail: what stands behind the times of its observations, without a span.
             before: the same up to a span.
             behind: and from there on.
         """
         self.name, self.text, self.window_us, self.kind, self.span = name, text, window_us, kind, span
-        self.tail, self.before, self.behind = tail, before, behind
+        self.labels, self.tail, self.before, self.behind = labels, tail, before, behind
 
 
 cdef class Lane:
@@ -546,6 +549,7 @@ cdef class Joining:
         else:
             expect(&place, NOTHING)
         read_long(&place)  # when it was sent
+        expect(&place, NOTHING)  # no weight
         if place.bad or place.at != place.end or not 0.0 <= loss <= 1.0:
             return UNUSUAL
         key, query_id = hashed(name), as_str(name)
@@ -626,6 +630,8 @@ cdef class Joining:
             loss = _loss(owner.kind, found.answer, label, span)
             for index in range(found.count):
                 costs[index] = _loss(owner.kind, found.outputs[index].answer, label, span)
+            if owner.labels and _are_wrong(loss, costs, found.count) and as_bytes(label) not in owner.labels:
+                return self._leave(found.application, "label")
         else:
             for index in range(found.count):
                 costs[index] = loss if _are_alike(found.outputs[index].answer, found.answer) else NAN
@@ -882,6 +888,8 @@ cdef inline bint _are_judged(const Predicted* found, int kind, uint8_t told) noe
     """Tell whether a label of this branch, or the loss itself, says what each answer costs."""
     cdef int64_t index
     cdef uint8_t answered
+    if kind == PRICED:
+        return False
     for index in range(found.count):
         answered = found.outputs[index].kind
         if told == NOTHING and answered != found.kind and answered != TEXT and found.kind != TEXT:
@@ -894,6 +902,15 @@ cdef inline bint _are_judged(const Predicted* found, int kind, uint8_t told) noe
 cdef inline bint _are_alike(Text one, Text other) noexcept:
     """Tell whether two answers are the same, which are both of one branch or not both numbers."""
     return same(one, other) or one.at[0] == other.at[0] == DOUBLE and _number(one) == _number(other)
+
+
+cdef inline bint _are_wrong(double loss, const double* costs, int64_t count) noexcept:
+    """Tell whether neither what was answered nor any model was right."""
+    cdef int64_t index
+    for index in range(count):
+        if costs[index] == 0.0:
+            return False
+    return loss != 0.0
 
 
 cdef inline int64_t _place_of(const Predicted* found, Text model) noexcept:

@@ -9,6 +9,7 @@ import numpy as np
 from policies import registry
 from policies.cascade import ASKED
 from policies.contract import Situation, is_choosing, is_contextual, is_stepwise
+from policies.outside import comes_from_outside
 from streams.evaluation.errors import EvaluationError
 from streams.evaluation.items import Choosing
 from streams.evaluation.replayed_states import fold_along
@@ -64,6 +65,11 @@ def candidate(text: str) -> JudgedPolicy:
     policy = registry.parse(f"{name}({parameters})" if is_short else text)
     if is_choosing(policy):
         return Choosing(policy)
+    if is_stepwise(policy) and comes_from_outside(policy):
+        raise EvaluationError(
+            f"{policy.name} asks again by what is answered, which observations do not hold: replay the queries with it"
+            f" instead (`skysail replay FOLDER --offline --set policy={policy.name}`)"
+        )
     if policy.full_information or (is_contextual(policy) and policy.uses != "features"):
         raise EvaluationError(
             f"{policy.name} asks all models and combines their answers, which observations do not hold: replay the"
@@ -145,6 +151,11 @@ class Learning:
             state = policy.extend(state, held.arms, arms)
         if is_stepwise(policy):
             return _served(policy.steps(state, len(arms)), seen)
+        if hasattr(policy, "features_of") and not seen.decision.features:
+            raise EvaluationError(
+                f"{policy.name} makes its features of the inputs, and the log of another policy has none: replay the"
+                f" queries with it instead (`skysail replay FOLDER --offline --set policy={policy.name}`)"
+            )
         if is_contextual(policy):
             within: Callable[[Situation], tuple[float, ...]] = policy.propensities_in(state, len(arms))
             return within(Situation(seen.decision.features))

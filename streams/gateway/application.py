@@ -110,6 +110,8 @@ class GatewayApplication:
             return self._open(route), False
         parts = self._parts
         allowed = parts.tokens.applications(headers)
+        if route.what == "applications":
+            return self._list(allowed), False
         name = route.application or self._only(allowed)
         may(allowed, name)
         if route.version == _LATEST:
@@ -197,6 +199,13 @@ class GatewayApplication:
         why = self._parts.hindrance
         told = {"ready": True} if not why else {"ready": False, "reason": f"the gateway {WAITS_FOR[why]}"}
         return HttpReply(dumped(told), 503 if why else 200)
+
+    def _list(self, allowed: frozenset[str]) -> HttpReply:
+        """Return the applications that a token is for, each with whether a model of it is deployed."""
+        catalog = self._parts.catalog
+        known = {name: one for name, one in sorted(catalog.applications.items()) if {ALL, name} & allowed}
+        told = [{"name": name, "ready": bool(catalog.models(one))} for name, one in known.items()]
+        return HttpReply(dumped({"models": told}))
 
     def _about(self, route: Route, name: str) -> HttpReply:
         catalog = self._parts.catalog

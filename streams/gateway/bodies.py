@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from streams.gateway.protocol.values import RequestRefusedError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Coroutine, Mapping
     from typing import Self
 
     from streams.gateway.asgi import Receive
+
+R = TypeVar("R")
 
 _WINDOWS: Final = {b"gzip": 31, b"deflate": 47}  # of zlib: 47 finds out which header there is
 RETRY_S: Final = 1
@@ -142,3 +144,26 @@ class Bodies:
         if not unpacking.eof:
             raise RequestRefusedError(400, "the body ends within its compressed data")
         return found
+
+
+async def while_asked(work: Coroutine[Any, Any, R], receive: Receive) -> R:
+    """Return what becomes of work that is worth doing only while somebody waits for it; the body has been read.
+
+    Raises:
+        GoneError: who asked has hung up; the work was cancelled, and has ended.
+    """
+    working, leaving = asyncio.ensure_future(work), asyncio.ensure_future(_left(receive))
+    try:
+        await asyncio.wait([working, leaving], return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            return working.result()
+        raise GoneError
+    finally:
+        for task in (working, leaving):
+            task.cancel()
+        await asyncio.wait([working, leaving])
+
+
+async def _left(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -38,6 +38,7 @@ _TABLE: Final[tuple[tuple[str, re.Pattern[str], str, str], ...]] = tuple(
         ("GET", r"/v2/health/live", "open_inference", "live"),
         ("GET", r"/v2/health/ready", "open_inference", "ready"),
         ("GET", r"/v2/?", "open_inference", "server"),
+        ("GET", r"/v2/models/?", "own", "applications"),
         ("GET", rf"{_V2}/ready", "open_inference", "model_ready"),
         ("GET", rf"{_V2}/stats", "open_inference", "stats"),
         ("GET", _V2, "open_inference", "metadata"),
@@ -51,6 +52,7 @@ _TABLE: Final[tuple[tuple[str, re.Pattern[str], str, str], ...]] = tuple(
         ("GET", r"/openapi\.json", "own", "openapi"),
     )
 )
+_NOWHERE: Final = "no such path: GET /v2/models lists applications, GET /openapi.json all paths (docs/gateway.md)"
 # Routes remembered, and the longest: there are few applications, and a stranger's paths do not fill memory.
 _KNOWN, _LONGEST = 4_096, 256
 
@@ -99,4 +101,4 @@ def _find(method: str, path: str) -> Route:
     if others:
         allow = ", ".join(sorted(others | ({"HEAD"} if "GET" in others else set())))
         raise RequestRefusedError(405, f"{method} is not for this path: {' or '.join(sorted(others))} is", allow=allow)
-    raise RequestRefusedError(404, "no such path: see docs/gateway.md; GET /v2 says what is served")
+    raise RequestRefusedError(404, _NOWHERE)

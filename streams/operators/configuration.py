@@ -12,7 +12,8 @@ from policies.combine import COMBINES, VOTE
 from policies.contract import is_answering, is_choosing, is_stepwise, ranks_by
 from policies.errors import PolicyError, require
 from policies.graph import faults
-from policies.losses import LOSSES
+from policies.loss_rules import fault as fault_of_loss
+from policies.loss_rules import rule
 from policies.outside import comes_from_outside
 from schemas import topics
 from schemas.errors import DecodeError
@@ -21,7 +22,7 @@ from schemas.records import Application, Model
 from streams.topology import SPREAD, TOGETHER, application_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from policies.contract import Policy
     from schemas.codec import Codec
@@ -39,6 +40,8 @@ MAX_WINDOW_S = 604_800.0
 # An objective longer than the retention of the models' topics is invalid.
 MAX_SLO_MS = 3_600_000.0
 _ROUNDED = 1e-6
+# With a larger one a usual lesson would teach next to nothing.
+MOST_WEIGHT = 1e6
 # The longest objective of a query, in objectives of its application, unless that sets one: patience costs the others.
 MOST_OBJECTIVES = 10.0
 
@@ -67,13 +70,14 @@ GRAPH, CASCADE, HEDGE = "graph", "cascade", "hedge"
 class Configuration:
     """Follows the topics `applications` and `models`."""
 
-    __slots__ = ("_codec", "applications", "classes", "has_shares", "models")
+    __slots__ = ("_by_model", "_codec", "applications", "classes", "has_shares", "models")
 
     def __init__(self, codec: Codec) -> None:
         self._codec = codec
         self.applications: dict[str, Deployed] = {}
         self.models: dict[str, Model] = {}
         self.classes: dict[str, tuple[str, ...]] = {}  # by MODEL@VERSION
+        self._by_model: dict[str, dict[str, tuple[str, ...]]] = {}  # the same, by model and version
         self.has_shares = False  # whether a model runs in more than one version
 
     def on_record(self, record: Record) -> None:
@@ -122,6 +126,17 @@ class Configuration:
 
     def _note_classes(self, model: Model) -> None:
         self.classes[topics.model_version(model.name, model.version)] = model.classes
+        self._by_model.setdefault(model.name, {})[model.version] = model.classes
+
+    def classes_of(self, models: Iterable[str]) -> frozenset[str]:
+        """Return the classes of all versions of some models, as text; none where one does not say which it has."""
+        found: set[str] = set()
+        for name in models:
+            versions = self._by_model.get(name, {}).values()
+            if not versions or not all(versions):
+                return frozenset()
+            found.update(*versions)
+        return frozenset(found)
 
 
 def apprentice_of(application: Application, policy: Policy) -> str:
@@ -169,7 +184,8 @@ def check_tensors(application: Application, policy: Policy, models: Mapping[str,
         " `single` or `exp3`, or package one tensor as `scores` or `value`",
     )
     require(not application.coverage, f"{answers}, and coverage is of labels: leave it out")
-    require(application.loss != "log", f"{answers}, and the loss `log` is of one model's scores: take another")
+    kind = rule(application.loss).kind
+    require(kind not in ("log", "cost"), f"{answers}, and the loss `{kind}` is of one model's classes: take another")
 
 
 def check_ranking(application: Application, policy: Policy) -> None:
@@ -217,6 +233,8 @@ def apprentice(spec: str) -> Policy:
         )
     if is_stepwise(policy):
         raise PolicyError(f"{policy.name} asks again by what is answered: what that would have cost is not in the log")
+    if hasattr(policy, "features_of"):
+        raise PolicyError(f"{policy.name} makes its features of the inputs, and the log of another policy has none")
     return policy
 
 
@@ -249,7 +267,6 @@ def check(application: Application) -> None:
     default_loss, floor = application.default_loss, application.confidence_floor
     longest_ms = application.max_slo_ms
     faults = {
-        f"its loss {application.loss!r} is none of {', '.join(LOSSES)}": application.loss not in LOSSES,
         f"its name has a '{TOGETHER}' or '{SPREAD}', which separate application and context": (
             application_of(application.name) != application.name
         ),
@@ -270,7 +287,10 @@ def check(application: Application) -> None:
     faults["coverage is of labels, and combine takes answers for numbers"] = (
         bool(coverage) and application.combine != VOTE
     )
-    span, forget_s = application.span, application.forget_s
+    span, forget_s, max_weight = application.span, application.forget_s, application.max_weight
+    if fault := fault_of_loss(application.loss):
+        faults[fault] = True
+    faults[f"max_weight is {max_weight}; make it positive, at most {MOST_WEIGHT:g}"] = not 0 < max_weight <= MOST_WEIGHT
     faults |= dict.fromkeys(_faulty(application.sources), True)
     faults[f"forget_s is {forget_s}; make it positive"] = forget_s is not None and not 0 < forget_s < inf
     faults[f"span is {span}; make it a positive number"] = span is not None and not 0 < span < inf

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from policies import conformal
 from policies.contract import OwnAnswer
+from policies.errors import PolicyError
 from policies.label_weights import label_weights
 from schemas.records import LabelSet, Outcome
 
@@ -61,7 +62,10 @@ def _votes(
         return {}
     if callable(weights):
         answers = {output.model: output.answer for output in prediction.outputs}
-        return weights({arm: answers.get(decision.arms[arm]) for arm in decision.chosen})
+        try:
+            return weights({arm: answers.get(decision.arms[arm]) for arm in decision.chosen})
+        except PolicyError:  # of a policy from outside
+            return {}
     return {arm: weights[arm] for arm in decision.chosen}
 
 

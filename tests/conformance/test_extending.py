@@ -17,6 +17,8 @@ from policies import outside, registry
 from policies.errors import PolicyError
 from policies.laws import LAWS, verdicts
 from schemas.records import PolicyState
+from streams.evaluation.candidate import candidate
+from streams.evaluation.errors import EvaluationError
 from streams.operators.learn.fold import fold
 from streams.operators.policy_state import state_of
 from tests.loops import Loop, digits
@@ -88,7 +90,8 @@ def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
     package.mkdir()
     (package / "__init__.py").touch()
     (package / "mine.py").write_text(block("extending.md", 1))
-    (package / "model.py").write_text(block("extending.md", 2))
+    (package / "text.py").write_text(block("extending.md", 2))
+    (package / "model.py").write_text(block("extending.md", 3))
     (package / "matrix.py").write_text('"""Runs a matrix' + after("runtimes.md", '"""Runs a matrix'))
     (package / "words.py").write_text(WORDS)
     monkeypatch.chdir(tmp_path)
@@ -108,7 +111,7 @@ def test_the_policy_of_the_page_obeys_every_law() -> None:
     said = CliRunner().invoke(command, ["check", NAME])
     assert said.exit_code == 0, said.output
     assert said.output.count("\n") == len(LAWS) + 1
-    assert f"{NAME}(gamma=0.1): 14 laws hold, 0 are broken, 2 do not apply (-)" in said.output
+    assert f"{NAME}(gamma=0.1): 14 laws hold, 0 are broken, 5 do not apply (-)" in said.output
 
 
 def test_a_broken_law_is_told_with_what_was_found() -> None:
@@ -143,6 +146,32 @@ def test_a_policy_makes_the_answer_itself() -> None:
     loop.driver.run(seconds=0.2)
     (prediction,) = loop.predictions()
     assert (prediction.answer, prediction.confidence) == ("2 say 1", 0.75)
+
+
+def test_a_policy_sees_the_input_and_the_log_has_what_it_made_of_it() -> None:
+    """What it learns by is in the log: the decision, the observation, and so the state that is folded of them."""
+    loop = Loop({"a": lambda _: 1, "b": lambda _: 2}, loop_application("own_pkg.text:ByText", ("a", "b")), [])
+    loop.query("q", input="help!! " * 20)
+    loop.query("r", input="calm", features=(0.5, 0.5))
+    loop.driver.run(seconds=0.2)
+    loop.feedback("q", label=1)
+    loop.driver.run(seconds=0.2)
+    seen = {prediction.query_id: prediction.decision.features for prediction in loop.predictions()}
+    assert seen == {"q": (1.4, 40.0), "r": (0.5, 0.5)}
+    ((_, observation),) = loop.observations()
+    assert observation.decision.features == (1.4, 40.0)
+
+
+def test_a_policy_that_makes_features_is_not_judged_by_a_log_without_them() -> None:
+    """It would be judged by zeros."""
+    loop = Loop({"a": lambda _: 1, "b": lambda _: 2}, loop_application("exp3", ("a", "b")), [])
+    loop.query("q")
+    loop.driver.run(seconds=0.2)
+    loop.feedback("q", label=1)
+    loop.driver.run(seconds=0.2)
+    log = [seen for _, seen in loop.observations()]
+    with pytest.raises(EvaluationError, match="makes its features of the inputs"):
+        candidate("own_pkg.text:ByText").propensities(log, log, ("a", "b"))
 
 
 def test_a_policy_that_fails_costs_its_own_query_alone() -> None:
@@ -190,8 +219,8 @@ def test_code_that_is_not_here_or_not_allowed_is_refused_with_the_remedy() -> No
 
 def test_a_model_class_gets_its_files_and_is_shown_in_few_lines(own_folder: Path) -> None:
     """Fewer than 25 of them; and `worker.code` says whether it may be named."""
-    assert len([line for line in block("extending.md", 2).splitlines() if line.strip()]) < 25
-    exec(block("extending.md", 3).replace("my_pkg", "own_pkg"), {})
+    assert len([line for line in block("extending.md", 3).splitlines() if line.strip()]) < 25
+    exec(block("extending.md", 4).replace("my_pkg", "own_pkg"), {})
     folder = own_folder / "packages/digits/1"
     loaded = load_package(folder, code=("own_pkg",))
     rows = np.eye(3, 64, dtype=np.float32)

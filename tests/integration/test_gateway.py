@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import shutil
+import subprocess
+import sys
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 import numpy as np
 import pytest
+import yaml
 
 from deploy.local.process import free_port
 from schemas import topics
@@ -100,20 +104,43 @@ async def test_in_one_process_with_the_loop(
         assert all(await asyncio.gather(*map(one, range(ROWS))))
 
 
+def of_the_page(kind: str) -> list[str]:
+    """Return the blocks of docs/gateway.md in one language."""
+    return re.findall(rf"```{kind}\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+
+
+def packaged_as_the_page_says(folder: Path) -> dict[str, Any]:
+    """Save and run the programs that the page has somebody save; returns the settings, with the packages' folders."""
+    for program in of_the_page("python"):
+        name = program.splitlines()[0].removeprefix("# ")
+        if name.endswith(".py"):
+            (folder / name).write_text(program, encoding="utf-8")
+            here = os.environ | {"PYTHONPATH": str(PAGE.parents[1])}
+            subprocess.run([sys.executable, name], cwd=folder, env=here, check=True)
+    first, all_of_them = [yaml.safe_load(block) for block in of_the_page("yaml") if "models:" in block]
+    for part in ("models", "applications", "gateway"):
+        assert first[part].items() <= all_of_them[part].items()
+    all_of_them["models"] = {name: folder / path for name, path in all_of_them["models"].items()}
+    return dict(all_of_them)
+
+
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not on this machine")
-async def test_the_examples_of_the_page_are_answered(
-    kafka: Broker, redis_server: RedisServer, prefix: str, tmp_path: Path
+async def test_the_page_is_enough_for_somebody_with_curl(
+    kafka: Broker, redis_server: RedisServer, prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each command of docs/gateway.md, as it stands there, from top to bottom."""
-    sample = np.ones((2, 4), dtype=np.float32)
-    toys = {"forest": Toy("tests.toys:parity", sample), "net": Toy("tests.toys:contrary", sample)}
-    applications = {"iris": {"models": [*toys], "slo_ms": PATIENT_MS}}
-    blocks = re.findall(r"```sh\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
-    assert len(blocks) >= 5
-    async with served(kafka, redis_server.url, prefix, tmp_path, models=toys, applications=applications) as (
-        there,
-        session,
-    ):
+    """Each program, setting and command of docs/gateway.md as it stands there, from top to bottom."""
+    said_there = packaged_as_the_page_says(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{PAGE.parents[1]}")  # `sums:both` lies beside
+    monkeypatch.syspath_prepend(tmp_path)
+    blocks = of_the_page("sh")
+    assert len(blocks) >= 7
+    shape = {
+        "models": said_there["models"],
+        "applications": {name: one | {"slo_ms": PATIENT_MS} for name, one in said_there["applications"].items()},
+        "gateway": {"application": said_there["gateway"]["application"]},
+        "processes": "shared",  # two of its models import scikit-learn
+    }
+    async with served(kafka, redis_server.url, prefix, tmp_path, **shape) as (there, session):
         script = "set -e\n" + "echo\n".join(blocks)
         script = script.replace("127.0.0.1:8080", f"127.0.0.1:{there.settings.gateway.port}")
         script = script.replace("curl -s ", "curl -sS --fail-with-body ")
@@ -122,7 +149,14 @@ async def test_the_examples_of_the_page_are_answered(
         )
         said = (await process.communicate())[0].decode()
         assert process.returncode == 0, said
-        for shown in ('"model_name":"iris"', '"taken":2', '"predictions":[', '"rewardActionId":"'):
+        for shown in (
+            '{"name":"iris","ready":true}',
+            '"predictions":[0]',
+            '{"name":"OUTPUT0","datatype":"FP32","shape":[1,2],"data":[11.0,22.0]}',
+            '"model_name":"iris"',
+            '"taken":2',
+            '"rewardActionId":"',
+        ):
             assert shown in said
 
         def learnt() -> list[float | None]:

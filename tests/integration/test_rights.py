@@ -11,38 +11,28 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.error import HTTPError
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
 import numpy as np
 import pytest
-from confluent_kafka.admin import (
-    AclBinding,
-    AclOperation,
-    AclPermissionType,
-    ResourcePatternType,
-    ResourceType,
-    ScramCredentialInfo,
-    ScramMechanism,
-    UserScramCredentialUpsertion,
-)
 
 from deploy.config.addresses import connection
 from deploy.config.settings import Settings
 from deploy.connect.clients import properties
 from deploy.connect.schema_registry import codec_for
 from deploy.errors import MissingError
-from deploy.local.admin import admin_client
 from deploy.local.process import free_port
+from deploy.state.desired import rights_of
 from schemas import topics
-from schemas.records import Status
-from streams.rights import ASKER, OPERATOR, TEACHER, Right, rights
+from schemas.records import Feedback, Status
+from streams.rights import ASKER, OPERATOR, TEACHER, acting
 from streams.topology import build
 from tests.deployments import PATIENT_MS, PatientClient, Toy, Watch
-from tests.secure import PASSWORD, SecureKafka
+from tests.secure import SecureKafka
 from workers.packages.packaging import package_function
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from deploy.local.redis import RedisServer
 
@@ -59,6 +49,17 @@ ROLES = {
 }
 COMMAND = [sys.executable, "-P", "-m", "deploy.cli"]
 APP = "app"  # asks and teaches
+TOKEN = "0123456789abcdef-acts"
+# What a role may write and has no reason to in such a run: it reads nothing bad, nobody records or maps, no model runs
+# inside selection, no features and no candidate are there.
+IDLE = {
+    "selection": {"model-predictions", "shadows", "calls", "features"},
+    "worker.parity": {"shadows"},
+    "joiner": {"feedback", "calls"},
+    "learner": {"calls"},
+    "control": {"promotions", "plan", "applications", "models", "queries"},
+    "gateway": {"queries", "feedback"},
+}
 
 
 @pytest.fixture(scope="module")
@@ -71,29 +72,6 @@ def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureKafka]:
         pytest.skip(f"no Apache Kafka: {error}")
     yield server
     server.stop()
-
-
-def allow(server: SecureKafka, user: str, its: Iterable[Right]) -> None:
-    """Create a user with these rights."""
-    client = admin_client(server.bootstrap)
-    info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
-    news = [UserScramCredentialUpsertion(user, info, PASSWORD.encode())]
-    acls = [
-        AclBinding(
-            ResourceType["BROKER" if right.resource == "cluster" else right.resource.upper()],
-            right.name or "kafka-cluster",
-            ResourcePatternType.PREFIXED if right.is_prefix else ResourcePatternType.LITERAL,
-            f"User:{user}",
-            "*",
-            AclOperation[{"DescribeConfigs": "DESCRIBE_CONFIGS"}.get(operation, operation.upper())],
-            AclPermissionType.ALLOW,
-        )
-        for right in its
-        for operation in right.operations
-    ]
-    asked = [*client.alter_user_scram_credentials(news).values(), *client.create_acls(acls).values()]
-    for done in asked:
-        done.result(10)
 
 
 def as_user(user: str) -> dict[str, str]:
@@ -134,26 +112,27 @@ def stop(process: subprocess.Popen[bytes]) -> None:
 async def test_every_role_works_under_a_user_of_its_own(
     closed: SecureKafka, redis_server: RedisServer, prefix: str, tmp_path: Path
 ) -> None:
-    """Asked, answered, told, learnt and shown; nobody is refused anything."""
-    found = rights(build(["parity"]), prefix)
-    for user in (*ROLES, OPERATOR):
-        allow(closed, user, found[user])
-    allow(closed, APP, (*found[ASKER], *found[TEACHER]))
+    """Asked, answered, told, learnt and shown; a letter is sent again from the page; nobody is refused anything."""
     package_function(PARITY.function, tmp_path / "parity", "parity", "1", PARITY.sample)
     given: dict[str, Any] = {
         "prefix": prefix,
         "kafka": closed.logged_in,
         "redis": {"url": redis_server.url},
         "models": {"parity": str(tmp_path / "parity")},
-        "control": {"port": free_port()},
+        "control": {"port": free_port(), "tokens": f"{TOKEN} act"},
+        "joiner": {"early_s": 0.2},
         "gateway": {"port": free_port()},
         "applications": {"sums": {"models": ["parity"], "slo_ms": PATIENT_MS, "default_output": -1}},
     }
     file = tmp_path / "skysail.yaml"
     file.write_text(json.dumps(given), encoding="utf-8")
-    set_up(file)
     settings = Settings.model_validate(given)
-    app = Settings.model_validate(given | {"kafka": login(closed, APP)})
+    found = rights_of(settings, build(["parity"]))
+    for user in (*ROLES, OPERATOR):
+        closed.grant(user, found[user])
+    closed.grant(APP, (*found[ASKER], *found[TEACHER]))
+    set_up(file)
+    app = Settings.model_validate(given | {"kafka": closed.login(APP)})
     eyes = Settings.model_validate(given | {"kafka": {"bootstrap": closed.bootstrap}})
     codec = codec_for(settings)
     with ExitStack() as undo:
@@ -161,7 +140,9 @@ async def test_every_role_works_under_a_user_of_its_own(
         for user, port in ports.items():
             undo.callback(stop, start(user, file, port))
         async with (
-            Watch(connection(eyes), (topics.OBSERVATIONS, topics.REPORTS), codec) as watch,
+            Watch(
+                connection(eyes), (topics.OBSERVATIONS, topics.REPORTS, topics.dead_letters(topics.FEEDBACK)), codec
+            ) as watch,
             PatientClient(app.kafka.bootstrap, prefix, properties(app), codec=codec) as client,
         ):
             await watch.until(lambda: watch.reports().keys() >= ROLES.keys(), "a report of every role", 120)
@@ -172,12 +153,39 @@ async def test_every_role_works_under_a_user_of_its_own(
             for user, port in ports.items():
                 assert await asyncio.to_thread(probed, port, "/health") == 200, user
                 assert await asyncio.to_thread(probed, port, "/ready") == 200, user
+            await client.send_feedback([(Feedback("nobody", label=1), None)])
+            await watch.until(lambda: watch.dead(topics.FEEDBACK), "a dead letter")
+            sent = await asyncio.to_thread(sent_again, settings, topics.FEEDBACK)
+            assert (sent["said"]["sent"], sent["said"]["refused"]) == ({"feedback": 1}, {}), sent
+            await watch.until(lambda: len(watch.dead(topics.FEEDBACK)) == 2, "the same letter, once more")
+            for name, lost in (
+                (topics.dead_letters(topics.FEEDBACK), "no receipt"),
+                (topics.FEEDBACK, "not sent again"),
+            ):
+                closed.revoke("control", [right for right in acting(prefix) if right.name == f"{prefix}.{name}"])
+                refused = await asyncio.to_thread(sent_again, settings, topics.FEEDBACK)
+                assert lost in refused["error"], refused
+                assert f"no right Write on topic {prefix}.{name}:" in refused["error"], refused
     for user in ROLES:
         said = (tmp_path / f"{user}.log").read_text(encoding="utf-8")
         assert "uthoriz" not in said, said
+    assert {one for one in closed.seen("Denied") if one.user in ROLES and one.user != "control"} == set()
+    for user, idle in IDLE.items():
+        did = {one.name for one in closed.seen() if (one.user, one.operation, one.resource) == (user, "WRITE", "Topic")}
+        may = {right.name for right in found[user] if right.resource == "topic" and "Write" in right.operations}
+        letters = {name for name in may - did if name.endswith(".dlq")}
+        assert may - did - letters == {f"{prefix}.{name}" for name in idle}, user
+        assert did <= may, user
 
 
-def login(server: SecureKafka, user: str) -> dict[str, Any]:
-    """Return settings for `kafka` of a user."""
-    its = server.logged_in
-    return {**its, "properties": {**its["properties"], "sasl_plain_username": user}}
+def sent_again(settings: Settings, topic: str) -> dict[str, Any]:
+    """Have the page send all letters of a topic again."""
+    wish = json.dumps({"action": "redrive", "topic": topic}).encode()
+    headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
+    place = f"http://127.0.0.1:{settings.control.port}/api/action"
+    try:
+        with urlopen(Request(place, wish, headers), timeout=120) as reply:
+            told: dict[str, Any] = json.load(reply)
+    except HTTPError as error:
+        told = json.load(error)
+    return told

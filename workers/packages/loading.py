@@ -76,7 +76,7 @@ def load_package(
     cache: DiskCache | None = None,
     root: str = "",
 ) -> LoadedModel:
-    """Verify every file of a package, then load it.
+    """Verify every file of a package, then load it; its `runtime.predict_batch(rows)` answers a batch.
 
     Args:
         folder: the package.

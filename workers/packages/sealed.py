@@ -52,7 +52,7 @@ class Opened(Mapping[str, bytes]):
         digest, cache = self._manifest.files[name], self._cache
         if cache is not None and (kept := cache.get(digest)) is not None:
             return kept
-        with _opened(self._folder, name) as file:
+        with opened(self._folder, name) as file:
             content = file.read()
         _check(self._folder, self._manifest, name, hashlib.sha256(content).hexdigest())
         if cache is not None:
@@ -75,7 +75,7 @@ def verify(folder: Path, manifest: Manifest) -> None:
         PackageError: as `sealed`.
     """
     for name in manifest.files:
-        with _opened(folder, name) as file:
+        with opened(folder, name) as file:
             _check(folder, manifest, name, hashlib.file_digest(file, "sha256").hexdigest())
 
 
@@ -87,7 +87,7 @@ def contents(folder: Path, names: Iterable[str]) -> Mapping[str, bytes]:
     """
     found = {}
     for name in names:
-        with _opened(folder, name) as file:
+        with opened(folder, name) as file:
             found[name] = file.read()
     return found
 
@@ -100,7 +100,12 @@ def _check(folder: Path, manifest: Manifest, name: str, found: str) -> None:
         )
 
 
-def _opened(folder: Path, name: str) -> BufferedReader:
+def opened(folder: Path, name: str) -> BufferedReader:
+    """Open a file of a package; a link is not followed.
+
+    Raises:
+        PackageError: it is missing, or no plain file.
+    """
     try:
         number = os.open(folder / name, _FLAGS)
     except FileNotFoundError as error:

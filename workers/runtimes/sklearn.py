@@ -6,9 +6,11 @@ several workers fight for the cores. With one thread the order of a sum never ch
 
 from __future__ import annotations
 
+import io
 import pickle
 import threading
 from contextlib import contextmanager
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -115,13 +117,32 @@ def save(estimator: object, folder: Path, *, allow_pickle: bool) -> str:
         PackageError: it needs a type that is not trusted.
     """
     if allow_pickle:
-        (folder / PICKLE_FILE).write_bytes(pickle.dumps(estimator, protocol=5))
+        (folder / PICKLE_FILE).write_bytes(_pickled(estimator))
         return PICKLE_FILE
     content = _skops().dumps(estimator)
     with _hinting(estimator):
         _check_types(content)
     (folder / SKOPS_FILE).write_bytes(content)
     return SKOPS_FILE
+
+
+class _Elsewhere(pickle.Pickler):
+    """Pickles what other processes can load: a pickle names code, and workers have no script or notebook."""
+
+    def reducer_override(self, obj: object) -> Any:
+        """Refuse classes and functions of the program that runs; leave the rest as it is."""
+        if getattr(obj, "__module__", None) == "__main__" and isinstance(obj, type | FunctionType):
+            raise PackageError(
+                f"the estimator needs {obj.__qualname__}, which is defined in the script or notebook that runs: workers"
+                " cannot import it; move it into a module beside, and import it from there"
+            )
+        return NotImplemented
+
+
+def _pickled(estimator: object) -> bytes:
+    content = io.BytesIO()
+    _Elsewhere(content, protocol=5).dump(estimator)
+    return content.getvalue()
 
 
 @contextmanager

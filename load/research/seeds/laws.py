@@ -53,7 +53,7 @@ _WAITING = (
     "features_waiting",
 )
 # Why feedback in time may be a dead letter: its prediction was not there yet, it is damaged, there was no room.
-_EXCUSES = ("unmatched", "invalid_feedback", "over_limit")
+_EXCUSES = ("unmatched", "invalid_feedback", "unknown_label", "over_limit")
 
 
 class Violation(NamedTuple):

@@ -12,7 +12,7 @@ from streams.control.web.files import PAGE, files
 from streams.control.web.host_guard import GUARDING, refused
 from streams.control.web.rights import check_origin
 from streams.gateway.asgi import sent
-from streams.gateway.bodies import GoneError
+from streams.gateway.bodies import GoneError, while_asked
 from streams.gateway.protocol.values import HttpReply, RequestRefusedError, document, dumped
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class PageApplication:
             if reply is None and path == "/api/action":
                 reply = await self._acted(method, headers, receive)
             elif reply is None:
-                reply = await self._read(method, path, _fields(scope["query_string"]), headers)
+                reply = await self._read(method, path, _fields(scope["query_string"]), headers, receive)
         except RequestRefusedError as fault:
             reply = _written(fault)
         except GoneError:
@@ -97,12 +97,12 @@ class PageApplication:
         await sent(send, reply, keeps=keeps, has_body=method != "HEAD")
 
     async def _read(
-        self, method: str, path: str, query: Mapping[str, str], headers: Mapping[bytes, bytes]
+        self, method: str, path: str, query: Mapping[str, str], headers: Mapping[bytes, bytes], receive: Receive
     ) -> HttpReply:
         if method not in {"GET", "HEAD"}:
             raise RequestRefusedError(405, f"{method} is not for this path: GET is", allow="GET, HEAD")
         if path.startswith("/api/"):
-            return await self._told(path, query, headers)
+            return await self._told(path, query, headers, receive)
         if path == "/health":  # a restart of this process would mend nothing where Kafka does not answer
             return HttpReply(dumped({"status": "ok", "kafka": "does not answer" if self._parts.is_blind() else "ok"}))
         is_page = path == "/" or path.startswith(_SHOWN)  # of one query, of one dead letter
@@ -112,7 +112,9 @@ class PageApplication:
             raise _no_such_page()
         return found
 
-    async def _told(self, path: str, query: Mapping[str, str], headers: Mapping[bytes, bytes]) -> HttpReply:
+    async def _told(
+        self, path: str, query: Mapping[str, str], headers: Mapping[bytes, bytes], receive: Receive
+    ) -> HttpReply:
         parts = self._parts
         if path == "/api/status":
             return HttpReply(dumped(parts.status()))
@@ -126,7 +128,7 @@ class PageApplication:
         parts.rights.check_read(headers)
         check_origin(headers)  # a command costs a core: no other web page starts one
         if words is not None:
-            return await self._ran(words)
+            return await while_asked(self._ran(words), receive)
         said = parts.log(query.get("process", ""))
         if said is None:
             raise RequestRefusedError(404, "no log of that process is on this machine; see where its role was started")

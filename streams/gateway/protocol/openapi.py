@@ -48,6 +48,7 @@ OPERATIONS: Final = (
     PathEntry("get", "/v2/health/live", "live", "open_inference", "Whether the gateway runs", gives="Live"),
     PathEntry("get", "/v2/health/ready", "ready", "open_inference", "Whether it can ask", gives="Ready", unready=True),
     PathEntry("get", "/v2", "server", "open_inference", "Name, version and extensions", gives="Server"),
+    PathEntry("get", "/v2/models", "applications", "own", "What may be asked", gives="Applications"),
     PathEntry("get", _MODEL, "metadata", "open_inference", "Inputs and outputs", gives="Metadata"),
     PathEntry("get", f"{_MODEL}/ready", "model_ready", "open_inference", "Whether it is deployed", gives="ModelReady"),
     PathEntry("get", f"{_MODEL}/stats", "stats", "open_inference", "Counts", gives="Statistics"),
@@ -146,6 +147,7 @@ SCHEMAS: Final[Mapping[str, Any]] = {
     "Ready": _record("ready", ready={"type": "boolean"}, reason=_TEXT),
     "ModelReady": _record("name ready", name=_TEXT, ready={"type": "boolean"}),
     "Server": _record("name version extensions", name=_TEXT, version=_TEXT, extensions=_TEXTS),
+    "Applications": _record("models", models=_list("ModelReady")),
     "Described": _record(
         "name datatype shape",
         name=_TEXT, datatype=_DATATYPE, shape={"type": "array", "items": {"type": "integer", "minimum": -1}},

@@ -145,7 +145,9 @@ def check_form(shape: tuple[int, ...], dtype: str, wanted: tuple[int, ...], what
     """
     if [size for size in shape if size != 1] != [size for size in wanted if size != 1]:
         taken = f"{NAMES[dtype]}{[-1, *wanted]}"
-        raise RequestRefusedError(400, f"{what}: {taken} is taken, with a row a query; a row is {list(shape)}")
+        raise RequestRefusedError(
+            400, f"{what}: {taken} is taken, with a row a query; a row is {list(shape) or 'one value'}"
+        )
 
 
 def to_bytes(datatype: str, values: Sequence[Any] | NDArray[np.generic]) -> bytes:

@@ -14,6 +14,7 @@ a million predictions in less than 700 MB. Feedback may come first, twice, late 
     on an id of two applications      dead letter, cause `ambiguous_id`; neither prediction waits any more
     without room to wait              dead letter, cause `over_limit`; after a restart, as if joined before
     label or loss of the wrong type   dead letter, cause `invalid_feedback`; the prediction waits on
+    a label that is no class          dead letter, cause `unknown_label`; likewise
     by context and time               becomes feedback by id, or none: `keyed`
     that may be corrected             becomes feedback when its window is nearly over: `revised`
 

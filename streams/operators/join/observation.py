@@ -16,7 +16,7 @@ from policies import registry
 from policies.confidence import own_confidence
 from policies.contract import is_answer_aware, is_choosing
 from policies.errors import LossError, PolicyError
-from policies.losses import loss
+from policies.loss_rules import rule
 from policies.outside import comes_from_outside
 from schemas import topics
 from schemas.records import JoinStatus, Observation, Outcome, Tensor, answered_item
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from schemas.records import Decision, Feedback, ModelOutput, Prediction, Value
 
-KINDS = frozenset(("absolute", "squared"))
 # Not 0.95: a bad model that is only tried now and then must not set the scale of the good ones' losses.
 _QUANTILE = 0.9
 # With a tenth, it follows a change by a factor of ten within some 25 errors, and moves by 1 % if errors stay below it.
@@ -125,7 +124,7 @@ def observation(
     Args:
         prediction: the answer, with every asked model's output.
         feedback: the true label, or the loss of the served answer.
-        kind: of loss, as the application says.
+        kind: of loss, as the application says: a text that `policies.loss_rules.rule` reads.
         classes: class names by `MODEL@VERSION`, for the log loss of scores.
         feedback_us: event time of the feedback.
         span: the error that costs 1, of losses that have one; None = 1.
@@ -278,7 +277,7 @@ def _served_loss(
         return None
     if prediction.first and prediction.outputs:  # of candidates: what was expected of the one that stood first
         return _loss(kind, prediction.outputs[0].answer, feedback.label, span=span)
-    if kind == "log":
+    if rule(kind).of_scores:
         agreeing = [o for o in prediction.outputs if o.scores is not None and o.answer == prediction.answer]
         return _of_output(agreeing[0], feedback.label, kind, classes, span) if agreeing else None
     return _loss(kind, prediction.answer, feedback.label, span=span)
@@ -315,7 +314,7 @@ def _arm_loss(
     alike = bool(prediction.first) or output.answer == prediction.answer
     if feedback.loss is not None:
         return feedback.loss if alike else None
-    if alike and kind != "log" and not isinstance(output.answer, Tensor):
+    if alike and not rule(kind).of_scores and not isinstance(output.answer, Tensor):
         return served  # the same answer costs the same, where scores and their classes do not count
     return _of_output(output, feedback.label, kind, classes, span)
 
@@ -335,4 +334,4 @@ def _loss(
     classes: Sequence[str] = (),
     span: float | None = None,
 ) -> float:
-    return loss(kind, answer, label, scores, classes, span=1.0 if span is None else span)
+    return rule(kind).loss(answer, label, scores, classes, 1.0 if span is None else span)

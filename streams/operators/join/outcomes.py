@@ -6,7 +6,8 @@ from collections import Counter
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from policies.errors import LossError
+from policies.errors import LossError, UnknownLabelError
+from policies.loss_rules import rule
 from schemas import topics
 from schemas.errors import DecodeError, SchemaError
 from schemas.framing import peek_texts
@@ -14,7 +15,7 @@ from schemas.records import Feedback, Observation, Observations, Prediction
 from streams.operators.contract import DeadLetter, Emit, Position, Record, Skip
 from streams.operators.ids import seconds
 from streams.operators.join.buffer import MAX_ID_BYTES, Ending, is_long, position_of, value_of
-from streams.operators.join.observation import KINDS, ErrorSpans, default_observation, observation, output_loss
+from streams.operators.join.observation import ErrorSpans, default_observation, observation, output_loss
 from streams.operators.join.shadows import VersionLosses
 from streams.operators.late_outputs import completed
 from streams.operators.statistics import Counters
@@ -146,8 +147,7 @@ class JoinOutcomes:
         except (LossError, LateError, DecodeError, SchemaError) as error:
             self.spans.restore(snapshot)
             if len(matches) == 1:
-                cause = "late" if isinstance(error, LateError) else "invalid_feedback"
-                self.refuse(matches[0].record, cause, str(error), effects)
+                self.refuse(matches[0].record, _cause(error), str(error), effects)
                 return
             middle = len(matches) // 2  # nothing was done for any of them yet
             self._join(matches[:middle], partition, now_us, effects)
@@ -191,13 +191,26 @@ class JoinOutcomes:
         beside = partition.shadows.get(match.query_id)
         prediction = completed(answered, beside)
         terms, classes = self._terms.of(prediction.application), self._configuration.classes
-        span = self._span(prediction, feedback, terms) if terms.loss in KINDS else None
+        span = self._span(prediction, feedback, terms) if rule(terms.loss).has_span else None
         seen = observation(prediction, feedback, terms.loss, classes, match.record.timestamp_us, span)
-        if terms.forget_us and seen is not None:
-            seen = seen._replace(forget_us=terms.forget_us)
+        if seen is not None:
+            seen = self._with_terms(seen, feedback, terms, span)
         if not self._configuration.has_shares:
             return _Joined(prediction, (), terms, seen)
         return self._with_versions(answered, feedback, beside, terms, seen)
+
+    def _with_terms(self, seen: Observation, feedback: Feedback, terms: JoinTerms, span: float | None) -> Observation:
+        """Return an observation with what its application's terms make of it.
+
+        Raises:
+            UnknownLabelError: nobody was right, and the label is no class of any of the application's models.
+            LossError: the weight is not one that the application takes.
+        """
+        self._terms.check_label(seen)
+        worth, weight = rule(terms.loss).worth(span or terms.span), terms.part_of(feedback.weight)
+        if worth is None and weight is None and not terms.forget_us:
+            return seen
+        return seen._replace(forget_us=terms.forget_us, worth=worth, weight=weight)
 
     def _with_versions(
         self,
@@ -251,13 +264,15 @@ class JoinOutcomes:
         """Return the effects of a window's end without feedback."""
         answered = self._codec.decode(Prediction, value)
         prediction = completed(answered, side_outputs)
-        window_us, _, default_loss, _, forget_us = self._terms.of(prediction.application)
+        terms = self._terms.of(prediction.application)
+        window_us, default_loss = terms.window_us, terms.default_loss
         # For one more window, late feedback is distinguished from unknown.
         until_us = max(prediction.answered_us + 2 * window_us, now_us + window_us)
         partition.ended.put(Ending.OVER, prediction.query_id, until_us, seconds(now_us))
         seen = default_observation(prediction, default_loss, prediction.answered_us + window_us)
-        if seen is not None and forget_us:
-            seen = seen._replace(forget_us=forget_us)
+        if seen is not None:
+            worth, weight = rule(terms.loss).worth(terms.span), terms.part_of(None)
+            seen = seen._replace(forget_us=terms.forget_us, worth=worth, weight=weight)
         self._counters["unjoined_total", "application", prediction.application] += 1
         if seen is None:
             return Skip((position,), "no_feedback")
@@ -333,6 +348,13 @@ class JoinOutcomes:
     def _emitted(self, state: str, value: bytes, completes: tuple[Position, ...]) -> Emit:
         partition, key = _route(state, self._partitions)
         return Emit(topics.OBSERVATIONS, partition, key, value, completes)
+
+
+def _cause(error: Exception) -> str:
+    """Return why feedback is a dead letter."""
+    if isinstance(error, LateError):
+        return "late"
+    return "unknown_label" if isinstance(error, UnknownLabelError) else "invalid_feedback"
 
 
 @lru_cache(maxsize=65_536)

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from policies.errors import LossError, UnknownLabelError
+from policies.loss_rules import rule
+from policies.losses import class_text
 from schemas import topics
 from streams.operators.ids import SECOND_US
 
 if TYPE_CHECKING:
+    from schemas.records import Observation
     from streams.operators.configuration import Configuration, Deployed
     from streams.operators.contract import Record
 
@@ -17,10 +21,11 @@ class JoinTerms(NamedTuple):
 
     Attributes:
         window_us: how long feedback is waited for.
-        loss: the kind of loss by which feedback is judged.
+        loss: the rule by which feedback is judged, as `policies.loss_rules` reads it.
         default_loss: the loss of a window that ends without feedback; None = no observation.
         span: the error that costs 1, of losses that have one; None = it is learnt.
         forget_us: after how long without a lesson a context starts anew; 0 = never.
+        max_weight: the largest weight of feedback.
     """
 
     window_us: int
@@ -28,6 +33,21 @@ class JoinTerms(NamedTuple):
     default_loss: float | None
     span: float | None = None
     forget_us: int = 0
+    max_weight: float = 1.0
+
+    def part_of(self, weight: float | None) -> float | None:
+        """Return which part of a full lesson feedback of a weight is; None = all of it.
+
+        Raises:
+            LossError: it is no weight of this application.
+        """
+        if weight is None:
+            return None if self.max_weight == 1.0 else 1.0 / self.max_weight
+        if not 0.0 < weight <= self.max_weight:
+            raise LossError(
+                f"weight {weight:g} is not above 0 and at most {self.max_weight:g}, the application's max_weight"
+            )
+        return weight / self.max_weight
 
 
 class ApplicationTerms:
@@ -40,7 +60,16 @@ class ApplicationTerms:
         memory_us: applications removed longer ago are forgotten, whatever their windows.
     """
 
-    __slots__ = ("_configuration", "_early_us", "_longest_us", "_memory_us", "_removed", "_terms", "_unknown")
+    __slots__ = (
+        "_configuration",
+        "_early_us",
+        "_labels",
+        "_longest_us",
+        "_memory_us",
+        "_removed",
+        "_terms",
+        "_unknown",
+    )
 
     def __init__(self, configuration: Configuration, longest_us: int, early_us: int, memory_us: int) -> None:
         self._configuration = configuration
@@ -49,11 +78,46 @@ class ApplicationTerms:
         self._memory_us = memory_us
         self._removed: dict[str, tuple[Deployed, int]] = {}  # applications, and until when their last windows run
         self._terms: dict[str, JoinTerms] = {}
+        self._labels: dict[str, frozenset[str]] = {}  # of applications, as far as they were asked for
         self._unknown = JoinTerms(longest_us, "zero_one", None)
 
     def of(self, application: str) -> JoinTerms:
         """Return the terms of an application."""
         return self._terms.get(application, self._unknown)
+
+    def labels_of(self, application: str) -> frozenset[str]:
+        """Return the classes of an application whose labels are classes of its models, as text.
+
+        There are none where a model does not say which it has, or the loss does not compare labels with classes.
+        """
+        found = self._labels.get(application)
+        if found is None:
+            found = self._labels[application] = self._classes_of(application)
+        return found
+
+    def check_label(self, seen: Observation) -> None:
+        """Refuse the label of an observation that is no class of any model.
+
+        Where a model was right, or a loss was told, there is nothing to check.
+
+        Raises:
+            UnknownLabelError: it is none.
+        """
+        label = seen.label
+        if label is None or seen.loss == 0.0 or seen.first or 0.0 in seen.losses:
+            return
+        classes = self.labels_of(seen.application)
+        if classes and isinstance(label, int | float | str) and class_text(label) not in classes:
+            raise UnknownLabelError(
+                f"the label is none of the {len(classes)} classes of the models of {seen.application}: send one of"
+                " them, as they were packaged"
+            )
+
+    def _classes_of(self, application: str) -> frozenset[str]:
+        deployed = self._configuration.applications.get(application)
+        if deployed is None or rule(deployed.application.loss).kind not in ("zero_one", "log"):
+            return frozenset()
+        return self._configuration.classes_of(deployed.application.models)
 
     def on_record(self, record: Record, now_us: int) -> None:
         """Take configuration; the terms of a removed application hold until its last window has ended.
@@ -64,6 +128,7 @@ class ApplicationTerms:
         applications = self._configuration.applications
         name = (record.key or b"").decode(errors="replace")
         before = applications.get(name) if record.topic == topics.APPLICATIONS else None
+        self._labels.clear()
         self._configuration.on_record(record)
         if before is not None and record.value is None:
             last_us = int(before.application.window_s * SECOND_US) + self._early_us
@@ -86,4 +151,6 @@ class ApplicationTerms:
     def _of(self, deployed: Deployed) -> JoinTerms:
         application = deployed.application
         window_us = min(int(application.window_s * SECOND_US), self._longest_us)
-        return JoinTerms(window_us, application.loss, application.default_loss, application.span, deployed.forget_us)
+        span = rule(application.loss).span if application.span is None else application.span
+        known = application.loss, application.default_loss, span
+        return JoinTerms(window_us, *known, deployed.forget_us, application.max_weight)

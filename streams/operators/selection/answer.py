@@ -42,6 +42,7 @@ _NOT_IN_TIME = (
 _LABELS = 1_000  # different ones that are counted, for each model
 _LONGEST = 256  # characters of one: a model may answer what a client has written
 
+POLICY_FAILED = "policy_failed"  # somebody's own policy has raised, or said what cannot be
 EXPIRED = "expired"  # why a query is answered by default whose time was over when it came
 RECONSTRUCTED = "reconstructed"  # why an answer is partial that took a decoded output for a missing one
 
@@ -145,13 +146,32 @@ def predicted(
         classes: names of the models' items, by `MODEL@VERSION`.
         models: that are deployed, by name.
     """
-    if reason is None and (read := query.read) is not None:
-        return _read(query, read, now_us, classes, models)
-    if reason is None and query.is_alone and not (query.is_stepwise or isinstance(query.weights, OwnAnswer)):
-        only = query.outputs.get(query.models[0])
-        if only is not None and only.outcome is Outcome.OK:
+    if reason is None and query.follow_up is not None and query.follow_up.has_failed:
+        reason = POLICY_FAILED
+    try:
+        if reason is None and (read := query.read) is not None:
+            return _read(query, read, now_us, classes, models)
+        if reason is None and (only := _only(query)) is not None:
             return _of_one(query, only, now_us)
-    outputs = _asked(query, models)
+        return _of_asked(query, now_us, reason, substitutes, _asked(query, models))
+    except PolicyError:
+        default = query.application.default_output if query.application else None
+        outputs = tuple(_asked(query, models).values())
+        return answered(query, now_us, Status.DEFAULT, POLICY_FAILED, default, 0.0, outputs)
+
+
+def _only(query: Pending) -> ModelOutput | None:
+    """Return the output of the one model that was asked, where it is the answer; else None."""
+    if not query.is_alone or query.is_stepwise or isinstance(query.weights, OwnAnswer):
+        return None
+    found = query.outputs.get(query.models[0])
+    return found if found is not None and found.outcome is Outcome.OK else None
+
+
+def _of_asked(
+    query: Pending, now_us: int, reason: str | None, substitutes: Substitutes, outputs: dict[int, ModelOutput]
+) -> Prediction:
+    """Make the answer of all outputs that were asked for, by arm."""
     usable = {arm: output for arm, output in outputs.items() if output.outcome is Outcome.OK or output.reconstructed}
     application = query.application
     answer: Value | None
@@ -159,11 +179,7 @@ def predicted(
         if application.missing == RUNNING_MEAN:
             substitutes.learn(application.name, usable.values())
             outputs = outputs if query.is_stepwise else substitutes.fill(application.name, outputs)
-        try:
-            answer, confidence = _answer(query.weights, outputs, usable, application.combine)
-        except PolicyError:
-            failed = application.default_output, 0.0, tuple(outputs.values())
-            return answered(query, now_us, Status.DEFAULT, "policy_failed", *failed)
+        answer, confidence = _answer(query.weights, outputs, usable, application.combine)
         if query.follow_up is not None and query.is_stepwise:
             confidence = query.follow_up.confidence(usable, confidence)
         elif query.is_alone and not isinstance(query.weights, OwnAnswer):
@@ -336,10 +352,14 @@ def ranked(query: Pending, arms: Arms, now_us: int) -> Prediction | None:
     lookups, rows = query.lookups, query.candidates
     if arms.read is None or lookups is None or not isinstance(rows, Tensor):
         return None
-    found = arms.read.rank(rows, lookups.top, uniform(query.query_id, "rank"))
+    try:
+        found = arms.read.rank(rows, lookups.top, uniform(query.query_id, "rank"))
+    except PolicyError as error:
+        query.message = query.message or str(error)
+        return None
     if found is None:
         return None
-    query.decision = arms.choices[0].decision._replace(chosen=(0,), features=query.features)
+    query.decision = arms.any_decision._replace(chosen=(0,), features=query.features)
     output = ModelOutput(arms.names[0], "", Outcome.OK, found.answer, Tensor.of(rows.numpy()[found.best[0]]))
     best = Tensor.of(np.array(found.best, np.int64))
     made = answered(query, now_us, Status.COMPLETE, None, best, found.confidence, (output,))

@@ -159,11 +159,13 @@ class FollowUp:
         is_part: its answer is a part of another query's.
         taken: what has been decided after the first question.
         copies: of models that were asked the same twice, which of both answers has come and was none.
+        has_failed: a policy of somebody's own could not say what it asks next.
     """
 
     __slots__ = ("asker", "right")
 
     is_part = False
+    has_failed = False
     taken: tuple[Step, ...] = ()
     copies: Mapping[str, set[bool]] = MappingProxyType({})
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from policies.contract import Situation, chooses_among, is_contextual
 from policies.draw import uniform
+from policies.errors import PolicyError
 from schemas.records import ModelPredictions, outputs_of
 from streams.operators.configuration import CASCADE, GRAPH, HEDGE, asks_more
 from streams.operators.contract import Skip
@@ -24,6 +25,7 @@ from streams.operators.selection.combiner import Combiner
 from streams.operators.selection.dispatch import canary_shares, named, with_versions
 from streams.operators.selection.graph.stages import Stages
 from streams.operators.selection.questions import Questions
+from streams.operators.selection.state_view import UNDECIDED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -160,7 +162,7 @@ class Serving:
 
     def _choice(self, query: Pending, arms: Arms, now_us: int) -> tuple[Decision | None, tuple[str, ...]]:
         """Draw the models of a query with a situation or a named version of its own."""
-        if query.features or arms.propensities_in is not None:
+        if query.features or arms.goes_by_query:
             decision, models = self._in_situation(query, arms, now_us)
         else:
             decision, models = arms.decide(uniform(query.query_id))
@@ -174,6 +176,11 @@ class Serving:
 
     def _in_situation(self, query: Pending, arms: Arms, now_us: int) -> ArmChoice:
         """Draw by the situation that the arms' policy uses; latencies are watched once a policy uses them."""
+        if arms.features_of is not None and not query.features and query.input is not None:
+            try:
+                query.features = arms.features_of(query.input)
+            except PolicyError:
+                return UNDECIDED
         situation = Situation(query.features)
         if is_contextual(arms.policy) and arms.policy.uses == "latencies":
             latencies, left_us = self.combiner.watch_latencies(), query.until_us - now_us

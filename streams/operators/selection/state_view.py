@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from policies.conformal import Aim
     from policies.contract import Policy, Read, Situation, State, Steps, VoteWeights
     from policies.outside import Outside
-    from schemas.records import Application, PolicyState
+    from schemas.records import Application, Input, PolicyState
     from streams.operators.configuration import Deployed
 
 # Memory of an entry beside its name and its state's numbers, and of each number: in the state, in the values worked out
@@ -77,6 +77,7 @@ class Arms:
         read: what the state answers, for a policy whose state does; else None.
         confidences: how often each arm is right, for a policy that asks one; else None. See `policies.calibration`.
         aim: how sets of labels are made, for an application that promises coverage; else None.
+        features_of: makes features of an input, for a policy that sees it; None = it goes by those that clients send.
     """
 
     policy: Policy
@@ -92,6 +93,17 @@ class Arms:
     read: Read | None = None
     confidences: State | None = None
     aim: Aim | None = None
+    features_of: Callable[[Input], tuple[float, ...]] | None = None
+
+    @property
+    def any_decision(self) -> Decision:
+        """A decision in this state; who has chosen what otherwise than by it says so in its place."""
+        return self.choices[0].decision
+
+    @property
+    def goes_by_query(self) -> bool:
+        """Whether what is decided depends on the query's situation or input."""
+        return self.propensities_in is not None or self.features_of is not None
 
     def decide(self, u: float) -> ArmChoice:
         """Return the choice for a uniform draw in [0, 1): ask all arms, or one by inverse CDF."""
@@ -177,6 +189,7 @@ def with_aim(arms: Arms, application: Application, state: PolicyState | None = N
     return replace(arms, aim=conformal.aim(application.coverage, () if state is None else state.coverage))
 
 
+UNDECIDED = ArmChoice(cast("Decision", None), ())  # a policy of somebody's own has failed
 _NO_DECISION = Decision((), 0, "", "", (), ())
 
 
@@ -194,23 +207,33 @@ class OutsideArms(Arms):
     known: Decision = _NO_DECISION
     fault: str = ""
 
+    @property
+    def any_decision(self) -> Decision:
+        """A decision in this state."""
+        return self.known
+
     def decide(self, u: float) -> ArmChoice:
         """Return the choice for a uniform draw; of no model, if the policy fails."""
         return self.decide_in(PLAIN, u)[0]
 
     def decide_in(self, situation: Situation, u: float) -> tuple[ArmChoice, tuple[float, ...] | VoteWeights]:
         """Return the choice in a situation, and the weights for that choice."""
-        policy, shares, weights = self.policy, self.known.propensities, self.votes
+        policy, shares = self.policy, self.known.propensities
+        weights: Any = self.votes
         if self.fault:
-            return _UNDECIDED, weights
+            return UNDECIDED, weights
         try:
-            if self.propensities_in is not None:
+            if self.steps is not None:
+                chosen = self.steps.first
+            elif self.propensities_in is not None:
                 shares = self.propensities_in(situation)
                 chosen = systematic(shares, u)
             else:
                 chosen = policy.select(self.values, len(self.names), u)
         except PolicyError:
-            return _UNDECIDED, weights
+            return UNDECIDED, weights
+        if situation.features and isinstance(weights, OwnAnswer):
+            weights = OwnAnswer(partial(cast("Any", weights.combine), features=situation.features))
         decision = self.known._replace(chosen=chosen, propensities=shares, features=situation.features)
         return _choice(decision), weights
 
@@ -223,27 +246,34 @@ def outside_arms(
     state = state_of(state, spec)
     values: State = ()
     shares = weights = (1.0 / count,) * count
-    in_situation, fault, version = None, "", 0
+    in_situation, steps, read, votes, fault, version = None, None, None, None, "", 0
     try:
         values = policy.init(count) if state is None else state.values
         if state is not None:
             values, version = policy.extend(values, state.arms, names), state.version
         shares, weights = policy.propensities(values, count), policy.weights(values, count)
-        if is_contextual(cast("Policy", policy)):
-            in_situation = policy.propensities_in(values, count)
+        in_situation = policy.propensities_in(values, count) if is_contextual(cast("Policy", policy)) else None
+        steps = policy.steps(values, count) if is_stepwise(cast("Policy", policy)) else None
+        read = policy.reading(values, count) if is_answering(cast("Policy", policy)) else None
+        votes = _own_votes(policy, values, count, steps)
     except PolicyError as error:
         fault = str(error)
-    votes: Any = weights if not hasattr(policy, "combine") else OwnAnswer(partial(policy.combine, values, count))
     known = Decision((), version, name, spec, names, shares, (), apprentice)
     most = most_features(cast("Policy", policy)) if in_situation is not None else None
     return OutsideArms(
-        cast("Policy", policy), names, (), weights, votes, (), in_situation,
-        MAX_FEATURES if most is None else most, apprentice, None, None, _confidences(spec, names, state),
-        None, values, known, fault,
+        cast("Policy", policy), names, (), weights, weights if votes is None else votes, (), in_situation,
+        MAX_FEATURES if most is None else most, apprentice, steps, read, _confidences(spec, names, state),
+        None, getattr(policy, "features_of", None), values, known, fault,
     )  # fmt: skip
 
 
-_UNDECIDED = ArmChoice(cast("Decision", None), ())
+def _own_votes(policy: Outside, values: State, count: int, steps: Steps | None) -> Any:
+    """Return what else than weights of arms makes an answer: itself, or weights by what is answered; None = nothing."""
+    if hasattr(policy, "combine"):
+        return OwnAnswer(partial(policy.combine, values, count))
+    if steps is not None:
+        return steps.votes
+    return policy.vote_weights(values, count) if is_answer_aware(cast("Policy", policy)) else None
 
 
 def _choice(decision: Decision) -> ArmChoice:

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from deploy.cli import skysail
 from deploy.config.configuration import load
-from tests.manifests import CHART, check, render
+from tests.manifests import CHART, check, helm, render
 from tests.unit.deploy.test_k8s_values import SETTINGS
 
 if TYPE_CHECKING:
@@ -187,6 +187,15 @@ def test_topics_and_users_are_those_of_the_command(usual: Manifests, tmp_path: P
     }
 
 
+def test_control_may_send_letters_again_once_somebody_has_a_token(usual: Manifests, full: Manifests) -> None:
+    """The Secret with the page's tokens is a value of the chart, and so are the rights that come with it."""
+    acls = [of(each, "KafkaUser")["shop-control"]["spec"]["authorization"]["acls"] for each in (usual, full)]
+    before, after = ({one["resource"]["name"]: one["operations"] for one in each} for each in acls)
+    names = {f"shop.{name}" for name in ("queries", "feedback", "queries.dlq", "feedback.dlq", "mapping.dlq")}
+    assert after == before | {name: ["Write"] for name in names}
+    assert not names & before.keys()
+
+
 def test_other_settings_are_another_setup_and_new_pods(usual: Manifests, tmp_path: Path) -> None:
     """A Job cannot be changed, and a pod does not read its settings again."""
     other = rendered(tmp_path, {}, partitions=8)
@@ -231,6 +240,7 @@ def test_the_setup_logs_in_as_a_user_that_is_there(tmp_path: Path) -> None:
     [
         ({"kafak": {}}, "kafak"),
         ({"byRole": {"worker": {"replica": 2}}}, "replica"),
+        ({"kafka": {"mechanism": "OAUTHBEARER"}}, "mechanism"),
         ({"redis": {"url": "redis://:geheim@redis:6379"}}, "redis"),
         ({"deployment": {}}, "skysail k8s values"),
     ],
@@ -242,6 +252,68 @@ def test_a_wrong_value_is_refused(tmp_path: Path, values: dict[str, Any], word: 
     with pytest.raises(subprocess.CalledProcessError) as caught:
         render(mine)
     assert word in caught.value.stderr
+
+
+def test_a_role_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    """What was meant for it would be done nowhere, and nobody would know."""
+    with pytest.raises(subprocess.CalledProcessError) as caught:
+        rendered(tmp_path, {"byRole": {"worker-svn": {"replicas": 2}}})
+    assert "byRole.worker-svn: there is no such role; there are: " in caught.value.stderr
+    assert "worker-svc" in caught.value.stderr
+
+
+def test_lint_without_a_deployment_says_what_is_missing() -> None:
+    """As a pipeline lints charts, without values: an error of a template would say nothing."""
+    done = subprocess.run([helm(), "lint", str(CHART)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    assert "write it with `skysail k8s values" in done.stderr
+
+
+def test_a_role_may_have_an_image_of_its_own(tmp_path: Path) -> None:
+    """A worker that needs torch; the others do not pull gigabytes for it."""
+    mine = {"image": {"repository": "all", "tag": "1"}, "byRole": {"worker-svc": {"image": {"repository": "torch"}}}}
+    images = {name: pod["containers"][0]["image"] for name, pod in pods(rendered(tmp_path, mine)).items()}
+    assert images.pop("shop-worker-svc") == "torch:1"
+    assert {*images.values()} == {"all:1"}
+
+
+def test_a_service_of_kafka_may_give_one_log_in(tmp_path: Path) -> None:
+    """By its own mechanism, for roles, for the setup and for KEDA; nobody waits for a Secret of Strimzi's."""
+    login = {"user": "key-1", "secret": "kafka-login"}
+    mine = {"kafka": {"mechanism": "PLAIN", "login": login}, "strimzi": {"enabled": False}}
+    manifests = rendered(tmp_path, mine)
+    for manifest in manifests:
+        check(manifest)
+    for pod in pods(manifests).values():
+        told = {one["name"]: one["value"] for one in pod["containers"][0]["env"]}
+        sasl = {name.rpartition("SASL_")[2]: value for name, value in told.items() if "SASL_" in name}
+        assert (sasl["MECHANISM"], sasl["PLAIN_USERNAME"]) == ("PLAIN", "key-1")
+        (volume,) = [one for one in pod["volumes"] if one["name"] == "kafka"]
+        assert volume["projected"]["sources"][0]["secret"]["name"] == "kafka-login"
+    for scaled in of(manifests, "ScaledObject").values():
+        assert {one["metadata"].get("sasl", "plaintext") for one in scaled["spec"]["triggers"]} == {"plaintext"}
+    for trigger in of(manifests, "TriggerAuthentication").values():
+        assert "kafka-login" in [one["name"] for one in trigger["spec"]["secretTargetRef"]]
+
+
+def _volumes_of_the_page() -> list[str]:
+    page = (CHART.parents[2] / "docs" / "kubernetes.md").read_text(encoding="utf-8")
+    return re.findall(r"\| `(models: \{volume: .*?\})` \|", page)
+
+
+@pytest.mark.parametrize("values", _volumes_of_the_page())
+def test_models_come_from_where_the_page_says(tmp_path: Path, values: str) -> None:
+    """Each volume that it shows is one of Kubernetes."""
+    found = rendered(tmp_path, yaml.safe_load(values))
+    for manifest in found:
+        check(manifest)
+    for pod in pods(found).values():
+        assert "models" in [volume["name"] for volume in pod["volumes"]]
+
+
+def test_the_page_shows_two_volumes_at_least() -> None:
+    """Else the test above would hold of nothing."""
+    assert len(_volumes_of_the_page()) >= 2
 
 
 def test_the_chart_has_the_version_of_the_package() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import subprocess
@@ -10,7 +11,7 @@ import threading
 import tomllib
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
@@ -22,6 +23,10 @@ from deploy.config.configuration import load
 from deploy.config.settings import ROLES
 from deploy.process.installed import absent
 from tests.prometheus import program
+from workers.extras import EXTRAS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ROOT = Path(__file__).resolve().parents[3]
 SERVICES: dict[str, dict[str, Any]] = yaml.safe_load((ROOT / "deploy/compose.yaml").read_text(encoding="utf-8"))[
@@ -237,3 +242,37 @@ def test_prometheus_takes_its_configuration(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "rules found" in done.stdout
+
+
+@pytest.mark.parametrize("folder", ["control", "gateway", "telemetry", "recorder", "runtime"])
+def test_the_image_has_the_packages_that_roles_load(folder: str) -> None:
+    """The roles of the services run on its default extras; gRPC and Protobuf are asked for by those who want them."""
+    files = (ROOT / "streams" / folder).rglob("*.py")
+    loaded = {
+        module.split(".")[0] for file in files for module in imported(ast.parse(file.read_text(encoding="utf-8")))
+    }
+    needed = {EXTRAS[module] for module in loaded & EXTRAS.keys()} - {"grpc", "protobuf"}
+    found = re.search(r"^ARG EXTRAS=(\S+)", DOCKERFILE, re.MULTILINE)
+    assert found is not None
+    default = found[1].split(",")
+    assert f"${{EXTRAS:-{found[1]}}}" in (ROOT / "deploy/compose.yaml").read_text(encoding="utf-8")
+    assert needed <= brought({"worker", *default}), needed
+
+
+def imported(tree: ast.AST) -> Iterator[str]:
+    """Yield the modules that a file imports by their whole names."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module
+
+
+def brought(extras: set[str]) -> set[str]:
+    """Return extras with those that they bring."""
+    found: set[str] = set()
+    while extras - found:
+        found |= extras
+        lines = [line for name in extras for line in PROJECT["project"]["optional-dependencies"][name]]
+        extras = {name for line in lines if line.startswith("skysail[") for name in line[8:].rstrip("]").split(",")}
+    return found

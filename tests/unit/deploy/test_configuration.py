@@ -174,6 +174,15 @@ def test_a_file_that_is_refused_is_not_quoted(tmp_path: Path, text: str) -> None
     assert "ter2" not in str(refused.value)
 
 
+def test_a_model_by_an_address_is_refused(tmp_path: Path) -> None:
+    """It would be looked for in a folder of that name, in a pod first; a key in the address is not shown."""
+    with pytest.raises(
+        SettingsError, match=r"models\.forest: s3://… is an address, and a package is a folder"
+    ) as refused:
+        settings_from(tmp_path, "models: {forest: 's3://hunter2@bucket/forest-1'}")
+    assert "hunter2" not in str(refused.value)
+
+
 def test_only_what_differs_from_the_defaults_can_be_shown(tmp_path: Path) -> None:
     """What a person has set is a few lines, and masked as well."""
     settings = settings_from(

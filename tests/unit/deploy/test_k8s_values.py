@@ -128,6 +128,16 @@ def test_strimzi_takes_every_topic_and_user(tmp_path: Path) -> None:
     assert {"shop-selection", "shop-worker-svc", "shop-operator", "shop-asker", "shop-teacher"} <= users
 
 
+def test_who_may_act_on_the_page_is_known_from_the_settings_or_the_chart(tmp_path: Path) -> None:
+    """With tokens in the settings control's rights hold what it needs; without, they stand apart, for the chart."""
+    (tmp_path / "tokens").write_text("0123456789abcdef act", encoding="utf-8")
+    control = {"tokens_file": str(tmp_path / "tokens")}
+    found = [deployment(tmp_path, **more)["users"] for more in ({}, {"control": control})]
+    without, with_tokens = ({user["name"]: user for user in users}["shop-control"] for users in found)
+    assert with_tokens["acls"] == [*without["acls"], *without["acting"]]
+    assert all("acting" not in user for users in found for user in users if user["name"] != "shop-control")
+
+
 def test_a_long_name_ends_with_a_hash_and_stays_its_own() -> None:
     """A label has 63 characters, of which the release takes some."""
     longs = [short(f"worker.{'m' * 60}-{end}") for end in "ab"]

@@ -38,6 +38,34 @@ def test_a_server_at_another_port_says_how_commands_find_it(
     assert "skysail.yaml" not in CliRunner().invoke(skysail, [verb, "start", "--port", str(usual)]).output
 
 
+@pytest.mark.parametrize(
+    ("verb", "settings", "port"),
+    [
+        ("kafka", 'kafka: {bootstrap: "127.0.0.1:19092"}', 19092),
+        ("kafka", 'kafka: {bootstrap: "kafka.example:19092"}', 9092),
+        ("redis", 'redis: {url: "redis://localhost:16379/3"}', 16379),
+        ("redis", 'redis: {url: "redis://redis.example:16379/0"}', 6379),
+        ("redis", "redis: {url: [}", 6379),
+    ],
+)
+def test_a_server_starts_where_the_settings_look_for_it(
+    verb: str, settings: str, port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Settings that name another machine, or cannot be read, change nothing; nothing has to be written then."""
+    seen: list[str] = []
+
+    def start(argv: list[str], _state: object, address: str, *_: object) -> RunningServer:
+        seen.append(argv[argv.index("--port") + 1])
+        return RunningServer(1, 0.0, address)
+
+    monkeypatch.setattr(daemons, "start", start)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "skysail.yaml").write_text(settings)
+    found = CliRunner().invoke(skysail, [verb, "start"])
+    assert (found.exit_code, seen) == (0, [str(port)]), found.output
+    assert "for the other commands" not in found.output
+
+
 @pytest.mark.parametrize(("version", "is_told"), [("6.2.14", True), ("7.2.11", False)])
 def test_a_redis_with_a_known_hole_is_named_as_it_starts(
     version: str, is_told: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -9,10 +9,18 @@ from rich.console import Console
 from deploy.process.progress import shown
 
 
-def told(*, terminal: bool) -> str:
+class Screen(io.StringIO):
+    """A terminal in memory."""
+
+    def isatty(self) -> bool:
+        """Tell that it is one."""
+        return True
+
+
+def told(*, terminal: bool, coloured: bool = False) -> str:
     """Tell a start with two roles; returns what was written."""
-    out = io.StringIO()
-    with shown(Console(file=out, force_terminal=terminal, width=200)) as progress:
+    out = Screen() if terminal else io.StringIO()
+    with shown(Console(file=out, force_terminal=terminal or coloured, width=200)) as progress:
         progress.waits("the roles:", "joiner, selection")
         progress.done("joiner is ready [1]")
         progress.waits("the roles:", "selection")
@@ -35,3 +43,10 @@ def test_in_a_terminal_what_is_reached_stays_and_what_is_waited_for_moves() -> N
     text = told(terminal=True)
     assert "selection is ready" in text
     assert text.index("joiner is ready") < text.index("selection is ready")
+
+
+def test_a_file_gets_lines_although_colours_are_forced() -> None:
+    """A notebook sets FORCE_COLOR for all that it starts; a moving line would fill a log with its positions."""
+    text = told(terminal=False, coloured=True)
+    assert len(text.splitlines()) == 4
+    assert "\x1b" not in text

@@ -73,6 +73,18 @@ def test_a_role_writes_nothing_that_is_not_its_own() -> None:
     assert [who for who, its in written.items() if "orders.scored" in its] == ["mapping"]
 
 
+def test_control_sends_letters_again_where_somebody_may_act_on_the_page() -> None:
+    """What the page's lines for that give, and nothing besides; nobody else gets more."""
+    (names,) = re.findall(r"# the control role, where somebody may act [^\n]*\nfor topic in ([^;]+);", PAGE)
+    acting = rights(build(["forest"]), "shop", acts=True)
+    usual = rights(build(["forest"]), "shop")
+    more = {right for right in acting["control"] if right not in usual["control"]}
+    assert more == {Right("topic", f"shop.{name}", ("Write",)) for name in names.split()}
+    assert {who: its for who, its in acting.items() if who != "control"} == {
+        who: its for who, its in usual.items() if who != "control"
+    }
+
+
 def test_a_group_is_joined_by_its_own_role_alone() -> None:
     """A stranger in the group of a role would take its partitions, and answer nothing."""
     joins = {who: [right for right in its if right.resource == "group" and "Read" in right.operations]

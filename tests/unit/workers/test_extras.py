@@ -86,6 +86,18 @@ def test_a_verb_says_which_extra_it_needs(verb: str, extra: str) -> None:
     assert done.stderr.endswith(f": pip install 'skysail[{extra}]'\n")
 
 
+def test_no_verb_of_the_path_needs_what_draws_and_measures() -> None:
+    """The first five pages install no more than roles need: what an estimate says is words, and its plots are apart."""
+    verbs = sorted({verb.module for verb in VERBS.values() if verb.extra != "bench"} | {"deploy.cli.evaluate"})
+    drawing = {module for module, extra in EXTRAS.items() if extra == "bench"}
+    refused = f"import sys\nsys.modules.update(dict.fromkeys({sorted(drawing)}))\nsys.path.insert(0, {str(ROOT)!r})\n"
+    imports = "".join(f"import {module}\n" for module in verbs)
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", refused + imports], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def test_training_a_parity_model_says_that_it_needs_torch(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Of a linear model, too, of which nothing is trained; the module that is looked for inside is nobody's matter."""
     monkeypatch.setitem(sys.modules, "torch", None)

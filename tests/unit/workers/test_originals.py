@@ -253,7 +253,7 @@ def test_a_function_that_workers_cannot_import_is_refused_with_what_to_do(tmp_pa
     stranger = types.FunctionType(toys.parity.__code__, {}, "parity")
     stranger.__module__, stranger.__qualname__ = "tests.toys", "parity"
     cases = {
-        "defined in the script that runs": script,
+        "defined in the script or notebook that runs": script,
         "something else": stranger,
         "not defined at the top": lambda rows: rows,
         "int is not defined": 3,

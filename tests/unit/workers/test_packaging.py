@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from deploy.state.desired import model_record
@@ -49,6 +50,15 @@ def folder(tmp_path: Path) -> Path:
     """Return a folder that holds a package of a logistic regression."""
     package_sklearn(LogisticRegression().fit(X, Y), tmp_path / "package", "digits", "3", X[:2], output="scores")
     return tmp_path / "package"
+
+
+class OwnRidge(Ridge):  # type: ignore[misc]  # it has no annotations
+    """An estimator of the user's."""
+
+
+def halved(rows: Any) -> Any:
+    """Transform rows, as a user's function does."""
+    return rows / 2
 
 
 DIGEST = "0" * 64
@@ -276,6 +286,19 @@ def test_a_pickle_finds_its_modules_in_the_current_folder(tmp_path: Path, monkey
     monkeypatch.setattr(sys, "path", [folder for folder in sys.path if folder not in {"", str(tmp_path)}])
     loaded = load_package(tmp_path / "package", allow_pickle=True, digest=manifests.digest(tmp_path / "package"))
     assert loaded.manifest.output == "value"
+
+
+def test_a_pickle_holds_nothing_of_the_script_or_notebook_that_made_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the process that packaged could load it: a worker would refuse it, too late for who has the notebook."""
+    for made in (OwnRidge, halved):
+        monkeypatch.setattr(made, "__module__", "__main__")
+        monkeypatch.setattr(sys.modules["__main__"], made.__name__, made, raising=False)
+    piped = make_pipeline(FunctionTransformer(halved), Ridge()).fit(X, Y)
+    for estimator, name in ((OwnRidge().fit(X, Y), "OwnRidge"), (piped, "halved")):
+        with pytest.raises(PackageError, match=rf"needs {name}, .* notebook that runs: .*move it into a module"):
+            package_sklearn(estimator, tmp_path / name, "digits", "1", X[:2], output="value", allow_pickle=True)
 
 
 def test_scores_need_an_estimator_that_gives_them(tmp_path: Path) -> None:

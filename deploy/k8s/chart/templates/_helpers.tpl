@@ -26,9 +26,26 @@ app.kubernetes.io/managed-by: {{ (index . 0).Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" (index . 0).Chart.Name (index . 0).Chart.Version }}
 {{- end }}
 
+{{/* Takes (list $ image): what the image of a role has of its own, the rest is everybody's. */}}
 {{- define "skysail.image" -}}
-{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- $top := index . 0 -}}{{- $its := index . 1 | default dict -}}
+{{ $its.repository | default $top.Values.image.repository }}:{{ $its.tag | default $top.Values.image.tag | default $top.Chart.AppVersion }}
 {{- end }}
+
+{{/* Refuses values that would do nothing. */}}
+{{- define "skysail.checked" -}}
+{{- $known := list "joiner" "worker" "host" -}}
+{{- range .Values.deployment.roles -}}{{- $known = concat $known (list .name .kind) -}}{{- end -}}
+{{- range $name, $_ := .Values.byRole -}}
+{{- if not (has $name $known) -}}
+{{- $known | uniq | sortAlpha | join ", " | printf "byRole.%s: there is no such role; there are: %s" $name | fail -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{/* As whom a role logs in, and the Secret with the password. Each takes (list $ user). */}}
+{{- define "skysail.login" -}}{{ (index . 0).Values.kafka.login.user | default (index . 1) }}{{- end }}
+{{- define "skysail.login-secret" -}}{{ (index . 0).Values.kafka.login.secret | default (index . 1) }}{{- end }}
 
 {{- define "skysail.settings" -}}
 {{ required "deployment is empty: write it with `skysail k8s values > deployment.yaml` and add -f deployment.yaml" .Values.deployment.settings }}
@@ -71,8 +88,8 @@ capabilities: {drop: [ALL]}
 - {name: SKYSAIL_KAFKA__BOOTSTRAP, value: {{ $top.Values.kafka.bootstrap | quote }}}
 {{- if $top.Values.kafka.secure }}
 - {name: SKYSAIL_KAFKA__PROPERTIES__SECURITY_PROTOCOL, value: SASL_SSL}
-- {name: SKYSAIL_KAFKA__PROPERTIES__SASL_MECHANISM, value: SCRAM-SHA-512}
-- {name: SKYSAIL_KAFKA__PROPERTIES__SASL_PLAIN_USERNAME, value: {{ $user | quote }}}
+- {name: SKYSAIL_KAFKA__PROPERTIES__SASL_MECHANISM, value: {{ $top.Values.kafka.mechanism }}}
+- {name: SKYSAIL_KAFKA__PROPERTIES__SASL_PLAIN_USERNAME, value: {{ include "skysail.login" . | quote }}}
 - {name: SKYSAIL_KAFKA__PROPERTIES__SASL_PLAIN_PASSWORD_FILE, value: /run/secrets/kafka/password}
 {{- if $top.Values.kafka.authority.secret }}
 - {name: SKYSAIL_KAFKA__PROPERTIES__SSL_CAFILE, value: /run/secrets/kafka/authority.pem}
@@ -118,7 +135,7 @@ capabilities: {drop: [ALL]}
     defaultMode: 0440
     sources:
       - secret:
-          name: {{ $user }}
+          name: {{ include "skysail.login-secret" . }}
           items: [{key: {{ $top.Values.kafka.passwordKey }}, path: password}]
       {{- with $top.Values.kafka.authority }}
       {{- if .secret }}
@@ -167,7 +184,7 @@ spec:
   restartPolicy: OnFailure
   containers:
     - name: setup
-      image: {{ include "skysail.image" . }}
+      image: {{ include "skysail.image" (list . dict) }}
       imagePullPolicy: {{ .Values.image.pullPolicy }}
       args: [app, apply]
       env: {{- include "skysail.environment" (list . $user) | nindent 8 }}

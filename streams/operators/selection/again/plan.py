@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from policies.draw import uniform
+from policies.errors import PolicyError
 from schemas.records import Outcome, Step
 from streams.operators.selection.pending import FollowUp
 from streams.operators.selection.questions import OVERLOADED
@@ -40,9 +41,10 @@ class QueryPlan(FollowUp):
         taken: what has been decided after the first question.
         latest: the models that were asked last.
         copies: of models that were asked the same twice, which of both answers has come and was none.
+        has_failed: its policy, which is somebody's own, could not say what it asks next.
     """
 
-    __slots__ = ("copies", "latest", "steps", "taken")
+    __slots__ = ("copies", "has_failed", "latest", "steps", "taken")
 
     def __init__(self, steps: Steps | None, models: tuple[str, ...], asker: FollowsUp | None = None) -> None:
         super().__init__(asker)
@@ -50,6 +52,7 @@ class QueryPlan(FollowUp):
         self.taken: tuple[Step, ...] = ()
         self.latest = models
         self.copies: dict[str, set[bool]] = {}
+        self.has_failed = False
 
     @property
     def is_stepwise(self) -> bool:
@@ -68,12 +71,15 @@ class QueryPlan(FollowUp):
             decision: so far.
             outputs: that have come, by model.
         """
-        if self.is_over or self.steps is None:
+        if self.is_over or self.steps is None or self.has_failed:
             return None
         arms = decision.arms
-        return self.steps.after(
-            decision.chosen, {arm: outputs[arms[arm]] for arm in decision.chosen if arms[arm] in outputs}
-        )
+        known = {arm: outputs[arms[arm]] for arm in decision.chosen if arms[arm] in outputs}
+        try:
+            return self.steps.after(decision.chosen, known)
+        except PolicyError:
+            self.has_failed = True
+            return None
 
     def confidence(self, outputs: Mapping[int, ModelOutput], otherwise: float) -> float:
         """Return how sure the models are of the answer made of these outputs."""

@@ -54,6 +54,8 @@ APPLICATIONS = (
     Application("all", MODELS, "exp4", window_s=20.0),
     Application("means", MODELS, "exp4", loss="absolute", window_s=20.0, combine="mean"),
     Application("told", MODELS, "exp4", loss="given", window_s=20.0, per_context=True),
+    Application("priced", MODELS, "exp4", loss='{"cost":{"*":{"one":3,"*":1}},"unit":"EUR"}', window_s=20.0),
+    Application("weighed", MODELS, "exp3", window_s=20.0, max_weight=4.0),
 )
 POLICIES = {one.name: registry.spec(registry.policy_of(one)) for one in APPLICATIONS} | {"nobody": "exp3(eta=0.1)"}
 ANSWERS = (1, 2, -7, 2**40, "one", "zwei é", 0.25, None)
@@ -115,9 +117,17 @@ class World:
 
     def configuration(self) -> list[Record]:
         """Return the applications."""
+        labels = [one for answer in ANSWERS[:6] for one in (answer, _other(answer, self.random))]  # not 5
+        classes = tuple([str(label) for label in labels])
+        models = [
+            Model(name, "1", "sklearn", "path", "digest", "label", "float64", (2,), classes, partitions=1)
+            for name in MODELS
+        ]
+        named = [(topics.APPLICATIONS, one.name, one) for one in APPLICATIONS]
+        named += [(topics.MODELS, one.name, one) for one in models]
         return [
-            Record(topics.APPLICATIONS, 0, at, self.now_us, one.name.encode(), CODEC.encode(one))
-            for at, one in enumerate(APPLICATIONS)
+            Record(topic, 0, at, self.now_us, name.encode(), CODEC.encode(one))
+            for at, (topic, name, one) in enumerate(named)
         ]
 
     def prediction(self) -> Prediction:

@@ -213,6 +213,9 @@ async def test_tokens_say_which_applications_may_be_asked() -> None:
         several = await there.post("/invocations", invoked, Authorization="Bearer fedcba9876543210")
         assert (several.status, several.json["error_code"]) == (404, "NOT_FOUND")
         metadata = {"Authorization": "Bearer fedcba9876543210"}
+        listed = (await there.request("GET", "/v2/models", headers=metadata)).json["models"]
+        assert [one["name"] for one in listed] == ["more", "other"]
+        assert (await there.request("GET", "/v2/models")).status == 401
         assert (await there.request("GET", "/v2/models/iris", headers=metadata)).status == 403
 
 
@@ -299,6 +302,16 @@ async def test_metadata_is_that_of_the_models() -> None:
         assert status[0]["state"] == "AVAILABLE"
         assert (await there.request("GET", "/v2")).json["version"] == "1.2.3"
         assert (await there.request("GET", "/version")).body == b"1.2.3"
+
+
+async def test_who_has_only_an_address_finds_what_can_be_asked() -> None:
+    """A path that is none names the one that lists applications; each says whether it has a model."""
+    async with Served(applications=[Application("iris", ("forest",)), Application("bare", ("none",))]) as there:
+        for path in ("/", "/v2/models/iris/predict", "/predict"):
+            reply = await there.request("GET", path)
+            assert (reply.status, "GET /v2/models lists applications" in reply.json["error"]) == (404, True)
+        listed = (await there.request("GET", "/v2/models")).json
+        assert listed == {"models": [{"name": "bare", "ready": False}, {"name": "iris", "ready": True}]}
 
 
 async def test_an_error_of_its_own_is_told_as_such(caplog: pytest.LogCaptureFixture) -> None:

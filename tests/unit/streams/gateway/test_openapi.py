@@ -44,7 +44,7 @@ async def test_it_is_served_and_all_its_references_lead_somewhere() -> None:
     assert told["info"]["version"] == "1.2.3"
 
 
-@pytest.mark.parametrize("path", ["/v2", "/v2/models/iris", "/v2/models/iris/stats", "/v2/health/ready"])
+@pytest.mark.parametrize("path", ["/v2", "/v2/models", "/v2/models/iris", "/v2/models/iris/stats", "/v2/health/ready"])
 async def test_replies_have_what_it_requires(path: str) -> None:
     """Each member that it says is always there."""
     (one,) = [one for one in openapi.OPERATIONS if one.path.replace("{application}", "iris") == path]

@@ -1,0 +1,48 @@
+"""A newcomer's first hour: what somebody has stands on the first page, and what they are given begins to work."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+CELLS: list[dict[str, Any]] = json.loads((ROOT / "examples/notebook/digits.ipynb").read_text("utf-8"))["cells"]
+
+
+@pytest.mark.parametrize(
+    ("has", "page"),
+    [
+        ("notebook", "notebook.md"),
+        ("curl", "gateway.md"),
+        ("Helm", "kubernetes.md"),
+        ("Parquet", "scoring.md"),
+        ("policy", "extending.md"),
+        ("error", "errors.md"),
+    ],
+)
+def test_the_first_page_says_where_to_begin(has: str, page: str) -> None:
+    """By what somebody has, before any list of pages."""
+    beginning = (ROOT / "docs/index.md").read_text(encoding="utf-8").partition("\n## ")[0]
+    (row,) = re.findall(rf"^\| [^|]*{has}[^|]* \|([^|]*)\|$", beginning, re.MULTILINE)
+    assert f"({page}" in row
+
+
+def test_each_cell_of_the_notebook_has_a_name_of_its_own() -> None:
+    """The format wants one since its minor version 5; a notebook without them will be refused."""
+    names = [cell["id"] for cell in CELLS]
+    assert len({*names}) == len(names)
+
+
+def test_the_notebook_needs_no_command_on_the_path() -> None:
+    """A kernel's Python is often of an environment that is not active, so its programs are not found by name."""
+    code = "".join("".join(cell["source"]) for cell in CELLS if cell["cell_type"] == "code")
+    assert re.findall(r"Popen\(\[(.*?)\]", code) == ['sys.executable, "-m", "skysail", "run"']
+    typed = [sys.executable, "-P", "-m", "skysail", "--version"]
+    done = subprocess.run(typed, capture_output=True, text=True, check=True, env={"PYTHONPATH": str(ROOT)})
+    assert done.stdout.startswith("skysail, version ")
