@@ -19,7 +19,13 @@ from streams.operators.contract import (
     ReadBack,
     Record,
 )
-from streams.runtime.errors import RecordRefusedError, RecordTooLargeError, StoreUnavailableError, UnknownPartitionError
+from streams.runtime.errors import (
+    LogSetBackError,
+    RecordRefusedError,
+    RecordTooLargeError,
+    StoreUnavailableError,
+    UnknownPartitionError,
+)
 from streams.runtime.kafka.fast.whole_batches import emits_of
 from streams.runtime.ports import Posted, Vitals
 from streams.runtime.role.definition import Ports
@@ -176,6 +182,9 @@ class FakeConsumer:
     async def poll(self, timeout_ms: int, only: frozenset[str] | None = None) -> list[Record | Batch]:
         """Return everything there is after the positions; in batches only what comes for the first time."""
         self.polls.append(only)
+        if back := self.broker.set_back(self.positions):
+            self.positions |= back
+            raise LogSetBackError(back)
         if self.fault is not None:
             raise self.fault
         await asyncio.sleep(self.hang_s)

@@ -71,6 +71,10 @@ class Place(Protocol):
         """Delete all that a topic of one partition has."""
         ...
 
+    async def make_anew(self, topic: str) -> None:
+        """Delete a topic of one partition while it is read, and create it again."""
+        ...
+
     async def close(self) -> None:
         """Stop what was started, and forget the topics."""
         ...
@@ -116,6 +120,10 @@ class Memory:
     async def retain_nothing(self, topic: str) -> None:
         """Delete all; see `Place`."""
         self.broker.retain_nothing(topic)
+
+    async def make_anew(self, topic: str) -> None:
+        """Delete it and create it again; see `Place`."""
+        self.broker.make_anew(topic)
 
     def go_away(self) -> None:
         """Have the broker answer nobody."""
@@ -183,6 +191,13 @@ class OnKafka:
         place = AdminPartition(self.connection.real(topic), 0, -1)  # -1 = up to its end
         for deleted in admin.delete_records([place]).values():
             await asyncio.to_thread(deleted.result, 10)
+
+    async def make_anew(self, topic: str) -> None:
+        """Delete it and create it again; see `Place`."""
+        admin = admin_client(self.connection.bootstrap)
+        for deleted in admin.delete_topics([self.connection.real(topic)]).values():
+            await asyncio.to_thread(deleted.result, 10)
+        await self.topics({topic: 1})
 
     async def close(self) -> None:
         """Stop; see `Place`."""

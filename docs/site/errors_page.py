@@ -58,6 +58,7 @@ KINDS: Final = (
             "BrokerUnavailableError",
             "UnknownPartitionError",
             "StoreUnavailableError",
+            "LogSetBackError",
             "RecordRefusedError",
             "RecordTooLargeError",
             "InvalidRecordError",

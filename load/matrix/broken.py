@@ -13,15 +13,20 @@ from load.matrix.setting import INSTANCES
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+    from pathlib import Path
 
+    from load.harness.proxy import Proxy
     from load.harness.system import Brokers, RedisService, System
+    from load.matrix.door import Door
     from load.matrix.traffic import Traffic
 
+VANISHED = "topics"  # the part whose rows take records away
 SESSION_S = 10.0  # of the roles' consumers
 STILL_S = 1.5 * SESSION_S
 _LOOK_S = 0.1
 _BACK_S = 60.0
 # Breaks something, and returns when it is over: what was stopped goes on, what was killed was noticed.
+Check: TypeAlias = "Callable[[Place, float], bool]"
 Blow: TypeAlias = "Callable[[Place], Coroutine[None, None, None]]"
 
 
@@ -32,20 +37,32 @@ class Place:
     Attributes:
         prefix: of the deployment.
         bootstrap: where clients connect.
+        store_url: where clients of the store connect.
         system: the processes of the roles.
         brokers: the cluster.
         redis: the store.
         traffic: who asks.
         models: that are asked.
+        door: who asks over HTTP.
+        trace: the folder that `record` writes.
+        page: the port of the live page.
+        proxy: through which clients reach the brokers and the store, where there is one.
+        second_redis: that follows the store, where there is one.
     """
 
     prefix: str
     bootstrap: str
+    store_url: str
     system: System
     brokers: Brokers
     redis: RedisService
     traffic: Traffic
     models: tuple[str, ...]
+    door: Door
+    trace: Path
+    page: int
+    proxy: Proxy | None = None
+    second_redis: RedisService | None = None
 
     def process(self, role: str) -> str:
         """Return the process that a role runs in."""
@@ -78,6 +95,7 @@ class Broken:
         ends: the roles that it ends itself.
         times: how often it is repeated in the long form.
         disturbs: whether answers may be late or defaults while it lasts.
+        works: tells, beside answers and groups, whether what was broken works again since then (s).
     """
 
     name: str
@@ -86,6 +104,7 @@ class Broken:
     ends: tuple[str, ...] = ()
     times: int = 3
     disturbs: bool = True
+    works: Check | None = None
 
 
 @asynccontextmanager

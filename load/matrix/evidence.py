@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from contextlib import closing
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 import redis
@@ -16,27 +18,37 @@ from schemas.records import Feedback, Observation, Observations, Prediction
 from streams.runtime.stores.base import unstamped
 from streams.runtime.stores.redis import OFFSET_FIELD
 from streams.testing.validator import ObservationLog, RunEvidence, Stored
+from streams.trace.manifest import TraceError
+from streams.trace.reader import Trace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from load.harness.wire import Arrival
     from load.matrix.broken import Place
 
 _CODEC = Codec()
+_RECORDED = (topics.QUERIES, topics.PREDICTIONS, topics.FEEDBACK, topics.OBSERVATIONS)
 _CIRCLE = (topics.QUERIES, topics.MODEL_PREDICTIONS, topics.PREDICTIONS, topics.OBSERVATIONS)
 
 
-def collected(place: Place, behind: Mapping[str, int]) -> RunEvidence:
-    """Return what there is at this moment."""
+def collected(place: Place, behind: Mapping[str, int], *, is_lossy: bool = False) -> RunEvidence:
+    """Return what there is at this moment.
+
+    Args:
+        place: where.
+        behind: what groups have not committed.
+        is_lossy: records were taken away.
+    """
     known = place.traffic.acknowledged
     letters = [topics.dead_letters(name) for name in (*_CIRCLE, *map(topics.model_queries, place.models))]
     refused = topics.dead_letters(topics.FEEDBACK)
-    found = _read(place, (topics.PREDICTIONS, topics.OBSERVATIONS, refused, *letters))
+    found = _read(place, (*_RECORDED, refused, *letters))
     over_s = time.monotonic() - 2 * WINDOW_S
     over = {name for name, answered_s in known.never.items() if answered_s < over_s}
     return RunEvidence(
-        asked=frozenset(known.asked),
+        asked=frozenset(known.asked | place.door.replied),
         garbage=frozenset(known.garbage),
         told=dict(known.told),
         predictions=[_CODEC.decode(Prediction, each.value) for each in found[topics.PREDICTIONS]],
@@ -44,12 +56,15 @@ def collected(place: Place, behind: Mapping[str, int]) -> RunEvidence:
         stored=_stored(place),
         dead=[each.value or b"" for name in letters for each in found[name]],
         window_us=JOINER.memory_us,
-        perhaps=frozenset(known.perhaps),
+        perhaps=frozenset(known.perhaps | place.door.perhaps),
         late=frozenset(known.late),
         stray=frozenset(known.stray),
         expired=frozenset(name for name in over if KINDS[int(name[1:]) % len(KINDS)].has_default_loss),
         refused=frozenset(_CODEC.decode(Feedback, each.value).query_id for each in found[refused]),
+        replied=frozenset(place.door.replied),
         behind=behind,
+        is_lossy=is_lossy,
+        unrecorded=_unrecorded(place.trace, {name: found[name] for name in _RECORDED}),
     )
 
 
@@ -75,10 +90,30 @@ def _log(arrivals: Sequence[Arrival]) -> dict[int, ObservationLog]:
 def _stored(place: Place) -> dict[int, Stored]:
     """Read Redis without the store that wrote it."""
     found = {}
-    with redis.Redis.from_url(place.redis.url) as client:
+    with redis.Redis.from_url(place.store_url) as client:
         for number in range(PARTITIONS):
             states: dict[bytes, bytes] = client.hgetall(f"{{{place.prefix}:{number}}}:states")
             offset = states.pop(OFFSET_FIELD.encode(), b"").partition(b":")[0]
             held = {name.decode(): unstamped(value) for name, value in states.items()}
             found[number] = Stored(int(offset) if offset else None, held)
     return found
+
+
+def _unrecorded(folder: Path, topics_read: Mapping[str, Sequence[Arrival]]) -> dict[str, int]:
+    """Return how many records of each topic a trace lacks, or has otherwise: by partition, in order."""
+    try:
+        trace = Trace.open(folder)
+    except TraceError:
+        return {name: len(read) for name, read in topics_read.items()}
+    return {name: _differing(trace, name, read) for name, read in topics_read.items()}
+
+
+def _differing(trace: Trace, name: str, read: Sequence[Arrival]) -> int:
+    there = defaultdict[int, list[bytes | None]](list)
+    recorded = defaultdict[int, list[bytes | None]](list)
+    for arrival in read:
+        there[arrival.partition].append(arrival.value)
+    for record in trace.records(name) if name in trace.topics() else ():
+        recorded[record.partition].append(record.value)
+    pairs = [pair for number, values in there.items() for pair in zip_longest(values, recorded[number])]
+    return sum(ours != its for ours, its in pairs)

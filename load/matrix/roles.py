@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
+import time
+import urllib.request
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -11,7 +14,9 @@ from load.matrix.broken import STILL_S, Broken, still
 from load.matrix.setting import INSTANCES
 
 if TYPE_CHECKING:
-    from load.matrix.broken import Place
+    from collections.abc import Mapping
+
+    from load.matrix.broken import Check, Place
 
 # Nobody who asks misses these.
 _BESIDE: Final = frozenset({"joiner", "learner", "control", "record", "gateway"})
@@ -28,13 +33,40 @@ async def _still(place: Place, role: str) -> None:
         await asyncio.sleep(STILL_S)
 
 
+def _records(place: Place, since_s: float) -> bool:
+    """Tell whether the trace grows again."""
+    files = [file.stat().st_mtime for file in place.trace.iterdir()]
+    return max(files, default=0.0) > time.time() - (time.monotonic() - since_s)
+
+
+def _replies(place: Place, since_s: float) -> bool:
+    """Tell whether the gateway replies again."""
+    return place.door.replied_s > since_s
+
+
+def _is_shown(place: Place, _since_s: float) -> bool:
+    """Tell whether the page has all processes again."""
+    address = f"http://127.0.0.1:{place.page}/api/status"
+    try:
+        with urllib.request.urlopen(address, timeout=1) as reply:
+            shown = json.load(reply)["processes"]
+    except (OSError, ValueError):
+        return False
+    return {each["instance"].partition("@")[0] for each in shown if not each["silent"]} >= {*INSTANCES} - _UNSHOWN
+
+
+_WORKS: Final[Mapping[str, Check]] = {"record": _records, "gateway": _replies, "control": _is_shown}
+# They report by other names, or not at all.
+_UNSHOWN: Final = {"worker", "host", "control", "record", "gateway"}
+
+
 def _rows(role: str) -> tuple[Broken, ...]:
-    disturbs = role not in _BESIDE
+    disturbs, works = role not in _BESIDE, _WORKS.get(role)
     ended = [
-        Broken(f"{role} {number.name}", role, partial(_ended, role=role, number=number), (role,), disturbs=disturbs)
+        Broken(f"{role} {number.name}", role, partial(_ended, role=role, number=number), (role,), 3, disturbs, works)
         for number in (signal.SIGTERM, signal.SIGKILL)
     ]
-    return (*ended, Broken(f"{role} SIGSTOP", role, partial(_still, role=role), disturbs=disturbs))
+    return (*ended, Broken(f"{role} SIGSTOP", role, partial(_still, role=role), (), 3, disturbs, works))
 
 
 ROLE_ROWS: Final = tuple(row for role in INSTANCES for row in _rows(role))

@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from load.harness import topics as made
+from load.harness.http import free_port
 from load.harness.progress import say
-from load.matrix.broken import Place
+from load.harness.proxy import Proxy
+from load.matrix.broken import VANISHED, Place
+from load.matrix.door import Door
 from load.matrix.evidence import collected
 from load.matrix.groups import Groups
-from load.matrix.services import BROKERS
-from load.matrix.setting import KINDS, WINDOW_S, deployment
+from load.matrix.services import BROKERS, port
+from load.matrix.setting import KINDS, WINDOW_S, deployment, port_of, trace_folder
 from load.matrix.traffic import Traffic
 from schemas import topics
 from streams.testing.validator import doubled, faults
@@ -60,6 +63,10 @@ class Row:
     ended: dict[str, int]
     faults: tuple[str, ...]
 
+    def plain(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        return asdict(self)
+
 
 @dataclass(frozen=True, slots=True)
 class Judged:
@@ -72,10 +79,12 @@ class Judged:
 
     def series(self) -> list[dict[str, Any]]:
         """Return the rows as plain values."""
-        return [asdict(row) for row in self.rows]
+        return [row.plain() for row in self.rows]
 
 
-async def struck(stage: Stage, name: str, rows: Sequence[Broken], rate: float) -> Judged:
+async def struck(
+    stage: Stage, name: str, rows: Sequence[Broken], rate: float, *, brokers: int = BROKERS, is_patient: bool = True
+) -> Judged:
     """Run rows one after the other on one deployment, and judge what is left.
 
     Args:
@@ -83,30 +92,57 @@ async def struck(stage: Stage, name: str, rows: Sequence[Broken], rate: float) -
         name: of the deployment.
         rows: in order.
         rate: queries a second.
+        brokers: how many, and copies of each topic.
+        is_patient: whether the last windows are waited for, too.
     """
-    async with placed(stage, name, rate) as (place, groups):
+    async with placed(stage, name, rate, brokers) as (place, groups):
         done = []
         for number, row in enumerate(rows, start=1):
-            done.append(its := await _row(place, groups, row))
+            done.append(its := await run_row(place, groups, row))
             say("matrix", f"{number} of {len(rows)}, {_line(its)}")
-        return await _judged(place, groups, done)
+        return await judged(
+            place, groups, done, is_lossy=any(row.part == VANISHED for row in rows), is_patient=is_patient
+        )
 
 
 @asynccontextmanager
-async def placed(stage: Stage, name: str, rate: float) -> AsyncIterator[tuple[Place, Groups]]:
-    """Start three brokers, Redis, the roles and the traffic, for the time of a block."""
+async def placed(stage: Stage, name: str, rate: float, count: int = BROKERS) -> AsyncIterator[tuple[Place, Groups]]:
+    """Start brokers, two Redis, the proxy before them, the roles and the traffic, for the time of a block."""
     folder = stage.folder / name
     folder.mkdir()
-    with stage.brokers(BROKERS, bench=False) as brokers, stage.redis() as redis:
-        asked = deployment(made.new_prefix("matrix"), folder, brokers.bootstrap, redis.url, BROKERS)
+    ports = [free_port() for _ in range(count)]
+    with ExitStack() as undo:
+        redis = undo.enter_context(stage.redis())
+        second = undo.enter_context(stage.redis(redis))
+        proxy = undo.enter_context(Proxy([*ports, port(redis.url)]))
+        brokers = undo.enter_context(stage.brokers(count, bench=False, through={p: proxy.doors[p] for p in ports}))
+        bootstrap = ",".join(f"127.0.0.1:{proxy.doors[its]}" for its in ports)
+        store = redis.url.replace(f":{port(redis.url)}/", f":{proxy.doors[port(redis.url)]}/")
+        asked = deployment(made.new_prefix("matrix"), folder, bootstrap, store, count)
         async with stage.launch(asked) as system:
-            traffic = Traffic(brokers.bootstrap, asked.prefix, KINDS, rate, 2 * WINDOW_S + 5)
-            place = Place(asked.prefix, brokers.bootstrap, system, brokers, redis, traffic, tuple(asked.models))
-            groups = await asyncio.to_thread(Groups, brokers.bootstrap, asked.prefix, reads(asked.models))
+            traffic = Traffic(bootstrap, asked.prefix, KINDS, rate, 2 * WINDOW_S + 5)
+            door = Door(port_of(asked, "gateway"), KINDS[0].application)
+            place = Place(
+                asked.prefix,
+                bootstrap,
+                store,
+                system,
+                brokers,
+                redis,
+                traffic,
+                tuple(asked.models),
+                door,
+                trace_folder(folder),
+                port_of(asked, "control"),
+                proxy,
+                second,
+            )
+            groups = await asyncio.to_thread(Groups, bootstrap, asked.prefix, reads(asked.models))
+            say("matrix", f"{name}: {len(system.pids)} processes on {count} brokers are up")
             traffic.start()
-            say("matrix", f"{name}: {len(system.pids)} processes on {BROKERS} brokers are up")
             try:
-                yield place, groups
+                async with door.asking():
+                    yield place, groups
             finally:
                 await asyncio.to_thread(traffic.stop)
 
@@ -125,7 +161,7 @@ def reads(models: Iterable[str]) -> dict[str, tuple[str, ...]]:
     }
 
 
-async def _row(place: Place, groups: Groups, row: Broken) -> Row:
+async def run_row(place: Place, groups: Groups, row: Broken) -> Row:
     """Run one row."""
     found = []
     if not await _until(partial(place.traffic.serves, place.traffic.sent), SERVED_S):
@@ -140,6 +176,8 @@ async def _row(place: Place, groups: Groups, row: Broken) -> Row:
     served_s = await _until(partial(place.traffic.serves, over), SERVED_S)
     if not served_s:
         found.append(f"not served again within {SERVED_S:g} s")
+    if row.works is not None and not await _until_thread(partial(row.works, place, over_s), SERVED_S):
+        found.append(f"does not work again within {SERVED_S:g} s")
     caught_up_s, behind = await caught_up
     found += [f"{where} is {count} records behind after {LAG_S:g} s" for where, count in behind.items()]
     expected = {place.process(role) for role in row.ends}
@@ -164,15 +202,27 @@ async def _until(condition: Callable[[], bool], patience_s: float) -> float:
     return max(1e-3, time.monotonic() - began_s)
 
 
-async def _judged(place: Place, groups: Groups, rows: Sequence[Row]) -> Judged:
+async def _until_thread(condition: Callable[[], bool], patience_s: float) -> bool:
+    """Wait for a condition that takes its time to be told."""
+    end_s = time.monotonic() + patience_s
+    while not (is_true := await asyncio.to_thread(condition)) and time.monotonic() < end_s:  # noqa: ASYNC110
+        await asyncio.sleep(_LOOK_S)
+    return is_true
+
+
+async def judged(
+    place: Place, groups: Groups, rows: Sequence[Row], *, is_lossy: bool, is_patient: bool = True
+) -> Judged:
     """Ask no more, wait for the last truth, and let the validator judge until it finds nothing, a minute at most."""
     traffic = place.traffic
+    await place.door.enough()
     await asyncio.to_thread(traffic.enough)
     await _until(traffic.settled, LAG_S + 2 * SERVED_S)
     end_s = time.monotonic() + LAG_S
-    behind = await asyncio.to_thread(groups.caught_up, WINDOW_S + LAG_S)
+    without = "" if is_patient else _WAITING
+    behind = await asyncio.to_thread(groups.caught_up, WINDOW_S + LAG_S, without)
     while True:
-        evidence = await asyncio.to_thread(collected, place, behind)
+        evidence = await asyncio.to_thread(collected, place, behind, is_lossy=is_lossy)
         if not (found := faults(evidence)) or time.monotonic() > end_s:
             break
         await asyncio.sleep(2)

@@ -6,7 +6,9 @@ import asyncio
 import shutil
 from functools import partial
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
+import redis
 from confluent_kafka.admin import AdminClient
 
 from load.matrix.broken import Broken, still
@@ -50,9 +52,26 @@ async def _redis_set_back(place: Place) -> None:
         await asyncio.to_thread(shutil.rmtree, saved, ignore_errors=True)
 
 
+async def _redis_failed_over(place: Place) -> None:
+    """Redis is killed for good, and its replica, which may lack the last writes, takes its address."""
+    assert place.proxy is not None
+    assert place.second_redis is not None
+    await asyncio.to_thread(place.redis.kill)
+    with redis.Redis.from_url(place.second_redis.url) as client:
+        await asyncio.to_thread(client.replicaof, "NO", "ONE")
+    place.proxy.lead(port(place.redis.url), port(place.second_redis.url))
+
+
 def _replaced(folder: Path, by: Path) -> None:
     shutil.rmtree(folder)
     shutil.copytree(by, folder)
+
+
+def port(url: str) -> int:
+    """Return the port of an address."""
+    found = urlsplit(url).port
+    assert found is not None
+    return found
 
 
 def _pid(place: Place) -> int:
@@ -92,6 +111,7 @@ REDIS_ROWS: Final = (
     Broken("redis killed", "redis", _redis_killed, disturbs=False),
     Broken("redis paused", "redis", _redis_paused, disturbs=False),
     Broken("redis set back", "redis", _redis_set_back, disturbs=False),
+    Broken("redis fails over", "redis", _redis_failed_over, times=1, disturbs=False),
 )
 BROKER_ROWS: Final = (
     *(Broken(f"{name} stopped", "brokers", partial(_broker_stopped, name=name), times=1) for name in _NAMES),

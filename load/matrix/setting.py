@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 PARTITIONS: Final = 4
 SLO_MS: Final = 2_000.0  # so that a busy machine answers in time, and an outage shows
 # Longer than a broker is away on a busy machine.
-WINDOW_S, EARLY_S = 30.0, 20.0
+WINDOW_S, EARLY_S = 30.0, 5.0
 JOINER: Final = JoinerSettings(PARTITIONS, int(WINDOW_S * 1e6), int(EARLY_S * 1e6))
 _FUNCTIONS: Final = {"right": "right", "wrong": "wrong", "held-right": "right", "held-wrong": "wrong"}
 _POOL: Final = "small"
@@ -83,6 +83,13 @@ def deployment(prefix: str, folder: Path, bootstrap: str, redis_url: str, replic
         "log_level": "info",
     }
     return Deployment(prefix, _APPLICATIONS, packages, PARTITIONS, ROLES, settings=settings)
+
+
+def port_of(asked: Deployment, role: str) -> int:
+    """Return the port of a role that listens."""
+    section = asked.settings[role]
+    assert isinstance(section, dict)
+    return int(section["port"])
 
 
 def trace_folder(folder: Path) -> Path:

@@ -117,6 +117,12 @@ class Deliveries:
         for place, start in starts.items():
             self._offsets.assign(place, start, start)
 
+    def set_back(self, starts: Mapping[TopicPartition, int]) -> None:
+        """Begin with these partitions anew, from these offsets on: their logs go on below what was read of them."""
+        self._waiting = deque(record for record in self._waiting if record[:2] not in starts)
+        for place, start in starts.items():
+            self._offsets.assign(place, start, start)
+
     def revoked(self, places: Iterable[TopicPartition]) -> None:
         """Own these partitions no longer; what is in hand of them will be read again, by whoever owns them then."""
         places = set(places)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, cast
 
 from schemas import topics
-from streams.runtime.errors import BrokerUnavailableError
+from streams.runtime.errors import BrokerUnavailableError, LogSetBackError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -169,7 +169,12 @@ class Member:
             self._deliveries.take(records)
 
     async def _polled(self) -> tuple[int, list[Record]]:
-        records = await self._consumer.poll(_POLL_MS)
+        try:
+            records = await self._consumer.poll(_POLL_MS)
+        except LogSetBackError as fault:
+            _log.warning("%s", fault)
+            self._deliveries.set_back(fault.starts)
+            return self._consumer.generation, []
         return self._consumer.generation, cast("list[Record]", records)  # no topic is wanted in whole batches
 
     async def _commit_if_due(self) -> None:

@@ -6,7 +6,8 @@ StreamError
 │   └── UnknownPartitionError  the topic or partition is not there (yet)
 ├── RecordRefusedError         the broker will never take this record: dead letter
 │   └── RecordTooLargeError    for its size
-├── OffsetOrderError           our bug, or a log that was cut off behind us: start the process anew
+├── LogSetBackError            a log goes on below what was read of it: start its partition over from there
+├── OffsetOrderError           our bug: the tracker was not told of a seek
 ├── UnassignedError            our bug: records of a partition that nobody assigned
 └── StoppedError               this process cannot go on: exit non-zero, the supervisor starts a new one
     ├── KernelError            a kernel fails again and again, and no record can be blamed for it: a bug of ours
@@ -15,6 +16,11 @@ StreamError
 """
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 class StreamError(Exception):
@@ -41,8 +47,24 @@ class RecordTooLargeError(RecordRefusedError):
     """One record is larger than the topic accepts."""
 
 
+class LogSetBackError(StreamError):
+    """A log goes on below what was read of it: its topic was deleted and made anew, or it lost its newest records.
+
+    Attributes:
+        starts: the first offset that is there and was not read, by topic and partition.
+    """
+
+    def __init__(self, starts: Mapping[tuple[str, int], int]) -> None:
+        self.starts = dict(starts)
+        listed = ", ".join(f"{topic}-{number} at {offset}" for (topic, number), offset in sorted(self.starts.items()))
+        super().__init__(
+            f"{listed}: below what was read before. The topic was deleted and made anew, or a broker lost its newest"
+            " records; what went with them is gone, and what is there now is read"
+        )
+
+
 class OffsetOrderError(StreamError):
-    """Offsets came out of order: the tracker was not told of a seek, or the broker lost its newest records."""
+    """Offsets came out of order: the tracker was not told of a seek."""
 
 
 class UnassignedError(StreamError):

@@ -91,6 +91,7 @@ class Consumer(Protocol):
 
         Raises:
             StoppedError: the client cannot go on.
+            LogSetBackError: a log goes on below what was read of it; call `seek`, or what is there now comes next.
         """
         ...
 

@@ -13,7 +13,7 @@ from streams.testing.groups import Group
 from streams.testing.virtual import VirtualClock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from streams.operators.contract import Emit, EmitBatch
     from streams.runtime.ports import TopicPartition
@@ -127,6 +127,20 @@ class FakeBroker:
         """Let all that a topic has now be gone."""
         for place in self.places(topic):
             self.begins[place] = len(self.logs[place])
+
+    def make_anew(self, topic: str) -> None:
+        """Delete a topic and create it again: its logs begin at 0, and what groups have committed is forgotten."""
+        for place in self.places(topic):
+            self.logs[place].clear()
+            self.begins[place] = 0
+            self.markers.pop(place, None)
+            for group in self.groups.values():
+                group.committed.pop(place, None)
+
+    def set_back(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Return where logs begin that have records, but end below these positions."""
+        ends = {place: len(self.logs[place]) for place in positions}
+        return {place: self.begins[place] for place, at in positions.items() if self.begins[place] < ends[place] < at}
 
     def readable(self, place: TopicPartition, begin: int, end: int | None = None) -> list[Record]:
         """Return the records that a consumer gets of this part of a log."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from streams.runtime.errors import BrokerUnavailableError
+from streams.runtime.errors import BrokerUnavailableError, LogSetBackError
 from streams.runtime.ports import Vitals
 from streams.testing.connections import arrival, fetched
 from streams.testing.groups import HEARTBEAT_S
@@ -153,6 +153,9 @@ class SimulatedConsumer:
         if not self._is_ready:
             return []
         broker = self._process.broker
+        if back := broker.set_back(self._positions):
+            self._positions |= back
+            raise LogSetBackError(back)
         found = fetched(broker, self._positions, only)
         for place in self._positions:
             if broker.weather.serves(place):

@@ -70,6 +70,8 @@ class RunEvidence:
         replied: ids of the queries that were answered over HTTP.
         behind: records that a group had not committed in time, by group and partition.
         unrecorded: records of a topic that a trace of it lacks, by topic.
+        is_lossy: records went away by themselves: a topic was deleted, or a broker lost them. What is missing is then
+            nobody's fault. What is there has to be right all the same, and must not count twice.
     """
 
     asked: frozenset[str]
@@ -88,18 +90,15 @@ class RunEvidence:
     replied: frozenset[str] = frozenset()
     behind: Mapping[str, int] = field(default_factory=dict)
     unrecorded: Mapping[str, int] = field(default_factory=dict)
+    is_lossy: bool = False
 
 
 def faults(evidence: RunEvidence) -> list[str]:
     """Return one sentence for each thing that is wrong; none if nothing was lost and nothing counted twice."""
     seen = _first_observations(evidence)
-    return [
-        *_unanswered(evidence),
-        *_mislearnt(evidence, seen),
-        *_miscounted(evidence, seen),
-        *_misstored(evidence),
-        *_left_behind(evidence),
-    ]
+    missing = () if evidence.is_lossy else (*_unanswered(evidence), *_untaught(evidence, seen), *_unrecorded(evidence))
+    wrong = (*_strange(evidence), *_mislearnt(evidence, seen), *_miscounted(evidence, seen), *_misstored(evidence))
+    return [*missing, *wrong, *_left_behind(evidence)]
 
 
 def doubled(evidence: RunEvidence) -> dict[str, int]:
@@ -113,10 +112,14 @@ def _unanswered(evidence: RunEvidence) -> Iterator[str]:
     answered = {prediction.query_id for prediction in evidence.predictions}
     dead = set(evidence.dead)
     yield from _some(evidence.asked - answered, "queries have no answer")
-    yield from _some(answered - evidence.asked - evidence.perhaps, "answers to nobody's query")
     yield from _some(evidence.replied - answered, "replies over HTTP without an answer")
     yield from _some(evidence.garbage - dead, "pieces of garbage are no dead letters")
-    yield from _some(dead - evidence.garbage, "good records are dead letters")
+
+
+def _strange(evidence: RunEvidence) -> Iterator[str]:
+    answered = {prediction.query_id for prediction in evidence.predictions}
+    yield from _some(answered - evidence.asked - evidence.perhaps, "answers to nobody's query")
+    yield from _some(set(evidence.dead) - evidence.garbage, "good records are dead letters")
 
 
 def _first_observations(evidence: RunEvidence) -> dict[str, Observation]:
@@ -125,21 +128,29 @@ def _first_observations(evidence: RunEvidence) -> dict[str, Observation]:
     return {observation.query_id: observation for observation in reversed(seen)}
 
 
-def _mislearnt(evidence: RunEvidence, seen: Mapping[str, Observation]) -> Iterator[str]:
-    """Compare learnt observations with feedback; feedback joins the first answer to its query."""
+def _joined(seen: Mapping[str, Observation]) -> set[str]:
+    return {query_id for query_id, its in seen.items() if its.status is JoinStatus.JOINED}
+
+
+def _untaught(evidence: RunEvidence, seen: Mapping[str, Observation]) -> Iterator[str]:
+    """Find feedback that was lost; it joins the first answer to its query."""
     first = {prediction.query_id: prediction for prediction in reversed(evidence.predictions)}
     decided = {query_id for query_id, prediction in first.items() if prediction.decision is not None}
-    joined = {query_id for query_id, its in seen.items() if its.status is JoinStatus.JOINED}
-    told, in_time = evidence.told, evidence.told.keys() - evidence.late
-    wrong = {query_id for query_id in joined & told.keys() if seen[query_id].label != told[query_id]}
+    joined, told, in_time = _joined(seen), evidence.told.keys(), evidence.told.keys() - evidence.late
     settled = joined | (evidence.refused & evidence.late)
-    yield from _some((told.keys() & decided) - settled - (seen.keys() & in_time), "feedbacks were not learnt")
-    yield from _some(joined - told.keys(), "lessons without feedback")
+    yield from _some((told & decided) - settled - (seen.keys() & in_time), "feedbacks were not learnt")
     yield from _some(seen.keys() & in_time - joined, "feedbacks came in time, and a default loss was learnt")
     yield from _some(joined & evidence.refused, "feedbacks were learnt and are dead letters, too")
     yield from _some(evidence.refused & in_time - joined, "feedbacks that came in time are dead letters")
     yield from _some(evidence.stray - evidence.refused, "feedbacks on nobody's query are no dead letters")
     yield from _some(evidence.expired & decided - seen.keys(), "windows without feedback taught no default loss")
+
+
+def _mislearnt(evidence: RunEvidence, seen: Mapping[str, Observation]) -> Iterator[str]:
+    """Find lessons that nobody gave, or gave otherwise."""
+    joined, told = _joined(seen), evidence.told
+    wrong = {query_id for query_id in joined & told.keys() if seen[query_id].label != told[query_id]}
+    yield from _some(joined - told.keys(), "lessons without feedback")
     yield from _some(wrong, "lessons have another label than their feedback")
 
 
@@ -175,6 +186,9 @@ def _left_behind(evidence: RunEvidence) -> Iterator[str]:
     for place, count in sorted(evidence.behind.items()):
         if count:
             yield f"{place} is {count} records behind"
+
+
+def _unrecorded(evidence: RunEvidence) -> Iterator[str]:
     for topic, count in sorted(evidence.unrecorded.items()):
         if count:
             yield f"the trace lacks {count} records of {topic}"

@@ -9,6 +9,7 @@ import pytest
 
 from load.hostile.batches import lz4_with_a_wrong_checksum
 from streams.runtime.corrupt import CorruptBatch
+from streams.runtime.errors import LogSetBackError
 from tests.batches import TWO, AnswerColumn, batch, bomb, compressed, with_checksum
 from tests.kafka import put_batch
 from tests.ports import joined, play
@@ -140,6 +141,35 @@ def test_records_that_were_deleted_unread_are_passed(place: Place) -> None:
         await member.read_count(4)
         assert member.offsets() == [5, 6, 5, 6]
         await member.read(lambda: not member.consumer.vitals().lag and not member.consumer.unread())
+        await member.consumer.stop(3)
+
+    play(place, act)
+
+
+def test_a_topic_that_was_made_anew_is_read_from_its_beginning(place: Place) -> None:
+    """Its reader is told to start over there, or a rebalance does so: no offset counts as read. The other goes on."""
+
+    async def act(place: Place) -> None:
+        await place.topics({"in": 1, "out": 1})
+        await place.write("in", 0, numbered(5))
+        await place.write("out", 0, numbered(1))
+        member = await joined(place, ("in", "out"))
+        await member.read_count(6)
+        assert await member.consumer.commit({("in", 0): 5, ("out", 0): 1})
+        await place.make_anew("in")
+        await place.write("in", 0, numbered(3, 100))
+        await place.write("out", 0, numbered(1, 1))
+        while True:  # a rebalance may bring a record twice
+            values = list(dict.fromkeys(record.value for record in member.records if record.topic == "in"))
+            if len(values) == 8 and ("out", 0, 1) in {record[:3] for record in member.records}:
+                break
+            try:
+                await member.read_count(len(member.records) + 1)
+            except LogSetBackError as told:
+                for at, start in told.starts.items():
+                    member.consumer.seek(at, start)
+        assert values == [value for _, value, _ in (*numbered(5), *numbered(3, 100))]
+        assert [*dict.fromkeys(member.offsets())] == [*range(5)]
         await member.consumer.stop(3)
 
     play(place, act)

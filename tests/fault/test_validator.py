@@ -216,6 +216,19 @@ def test_every_fault_of_harsher_runs_is_seen(evidence: RunEvidence, sentence: st
     assert sentence in faults(evidence)
 
 
+def test_where_records_went_away_nothing_that_is_missing_is_a_fault_and_nothing_counts_twice_all_the_same() -> None:
+    """A topic was deleted: what is not there cannot be blamed on anybody, a lesson that was applied twice can."""
+    log = logged(IDS[:2])
+    gone = replace(RICH, predictions=RICH.predictions[:1], log={0: log}, stored={0: stored(log)}, is_lossy=True)
+    assert faults(gone) == []
+    again = logged([*IDS[:2], IDS[0]])
+    twice = Stored(3, {name: CODEC.encode(state) for name, state in fold(again.observations, 0).items()})
+    assert "3 lessons stored for 'sums' from 2 observed queries" in faults(
+        replace(gone, log={0: again}, stored={0: twice})
+    )
+    assert "1 answers to nobody's query, e.g. 'x'" in faults(replace(gone, predictions=[prediction("x")]))
+
+
 def test_lessons_are_counted_without_the_fold() -> None:
     """A learner and a fold that forget in the same way agree with each other; the count does not."""
     forgotten = Stored(6, {n: CODEC.encode(s) for n, s in fold(TWICE.observations, 0).items()})

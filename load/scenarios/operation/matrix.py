@@ -9,9 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from load.figures import FAULTS, NONE, SHOWN, SHOWN_S, Better, Figures, Kind
+from load.matrix.network import DISK_ROWS, NETWORK_ROWS
 from load.matrix.roles import ROLE_ROWS
 from load.matrix.runner import struck
 from load.matrix.services import BROKER_ROWS, BROKERS, REDIS_ROWS
+from load.matrix.vanished import TOPIC_ROWS
 from load.results.results import Result
 from load.results.tables import Table
 from load.scenario import Scenario
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 
 NAME: Final = "matrix"
 RATE: Final = 60.0
-ROWS: Final = (*ROLE_ROWS, *REDIS_ROWS, *BROKER_ROWS)
+ROWS: Final = (*ROLE_ROWS, *REDIS_ROWS, *BROKER_ROWS, *NETWORK_ROWS, *DISK_ROWS, *TOPIC_ROWS)
 PARTS: Final = tuple(dict.fromkeys(row.part for row in ROWS))
 COST, COUNTS = "What each fault cost", "What was counted"
 _SHORT: Final = ("selection SIGKILL", "learner SIGSTOP", "leader killed")
@@ -63,9 +65,9 @@ def chosen(only: Sequence[str], *, is_short: bool) -> dict[str, list[Broken]]:
 
 
 def _repeated(rows: Iterable[Broken]) -> list[Broken]:
-    """Return each row as often as it is to be run, in rounds."""
+    """Return each row as often as it is to be run, in rounds; what is run once comes in the last one."""
     rows = [*rows]
-    return [row for turn in range(max(row.times for row in rows)) for row in rows if turn < row.times]
+    return [row for left in range(max(row.times for row in rows), 0, -1) for row in rows if left <= row.times]
 
 
 def _figures(its: Judged) -> dict[str, float]:

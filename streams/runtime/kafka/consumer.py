@@ -32,7 +32,7 @@ from aiokafka.errors import (
 )
 
 from streams.operators.contract import end_of
-from streams.runtime.errors import BrokerUnavailableError, MisconfiguredError, StuckError
+from streams.runtime.errors import BrokerUnavailableError, LogSetBackError, MisconfiguredError, StuckError
 from streams.runtime.kafka import private
 from streams.runtime.kafka.clients import consumer_on, source_of
 from streams.runtime.kafka.connection import LOST
@@ -246,6 +246,7 @@ class KafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafk
             self._unserved.look(self._running(), self._polled_us)
         if not self._ready.is_set():
             return []  # fetched before the start positions were known; `_assigned` seeks, so they come again
+        self._check_order(fetched)
         return self._hand_out(fetched)
 
     async def commit(self, offsets: Mapping[TopicPartition, int]) -> bool:
@@ -401,6 +402,19 @@ class KafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafk
                 source.seek(partition, self._next[partition])
             else:
                 _log.info("%s-%d was revoked before the seek", *partition)
+
+    def _check_order(self, fetched: Mapping[KafkaPartition, Sequence[Record | Batch]]) -> None:
+        """Hand nothing out where a log goes on below what was handed out; its reader has to start over there.
+
+        Raises:
+            LogSetBackError: it does.
+        """
+        starts = {place: records[0].offset for place, records in fetched.items()}
+        back = {place: start for place, start in starts.items() if start < self._next.get(place, 0)}
+        if back:
+            self._next |= back
+            self._set_back([*fetched])
+            raise LogSetBackError({self._named(place): start for place, start in back.items()})
 
     def _hand_out(self, fetched: Mapping[KafkaPartition, Sequence[Record | Batch]]) -> list[Record | Batch]:
         handed: list[Record | Batch] = []

@@ -145,6 +145,7 @@ MEANINGS: Final = {
     "late_answers_total": "answers that left after their query's deadline",
     "late_outputs_total": "model answers that came after their query had been answered",
     "learnt_span": "error that costs a full loss, as an application's errors have been",
+    "logs_set_back_total": "partitions that went on below what was read: made anew, or without their newest records",
     "loss_total": "sum of the losses of served answers, as feedback told them",
     "losses_total": "served answers whose loss is known; one of less than the largest weight counts in part",
     "mapped_total": "records of others' topics that became queries or feedback, by application",

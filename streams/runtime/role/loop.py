@@ -337,6 +337,8 @@ class RoleLoop:
             "completions_ignored_total": float(self._tracker.ignored_total),
             "clock_off_ms": off_ms(self._ports.clock),
         }
+        if self._reader.set_back_total:
+            own["logs_set_back_total"] = float(self._reader.set_back_total)
         if waits_for := self._awaited():
             own[render(("waits_for", "what", waits_for))] = 1.0
         if self._joined:

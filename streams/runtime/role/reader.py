@@ -12,10 +12,11 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from streams.operators.contract import Batch, DeadLetter, count_of, end_of
+from streams.runtime.errors import LogSetBackError
 from streams.runtime.role.poll_buffer import partition_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
 
     from streams.operators.contract import Effects, Record
     from streams.runtime.offsets import OffsetTracker
@@ -75,8 +76,11 @@ class Reader:
         guard: tells when the kernel has to start over.
         tracker: gets the delivered positions.
         accumulator: their pressure counts as being full.
-        start_over: reads again what is not complete, after a kernel failed.
+        start_over: reads again what is not complete, after a kernel failed; some partitions from where it is told.
         state_queue: of states; its pressure counts, too.
+
+    Attributes:
+        set_back_total: how often a partition's log went on below what was read of it.
     """
 
     def __init__(
@@ -89,7 +93,7 @@ class Reader:
         guard: Guard,
         tracker: OffsetTracker,
         accumulator: Accumulator,
-        start_over: Callable[[], Awaitable[None]],
+        start_over: Callable[[Mapping[TopicPartition, int]], Awaitable[None]],
         state_queue: StateQueue | None = None,
     ) -> None:
         self._role = role
@@ -107,6 +111,7 @@ class Reader:
         self._drain_until_us: int | None = None
         self._relief = asyncio.Event()
         self._held = 0
+        self.set_back_total = 0
 
     async def run(self, stop: asyncio.Event) -> None:
         """Read until `stop` is set and what is in hand has got its outcome, or `drain_s` is over."""
@@ -116,11 +121,21 @@ class Reader:
             if only is not None and not only:
                 await self._wait_relief()
                 continue
-            records = await self._ports.consumer.poll(POLL_MS if only is None else THROTTLED_POLL_MS, only)
+            records = await self._polled(only)
             if records and not self._guard.failed:  # what was polled is read again when the kernel has started over
                 pause_s = 0.0 if self._is_behind(count_of(records)) else self._pause_s()
                 await self._take(records)
                 await asyncio.sleep(pause_s)
+
+    async def _polled(self, only: frozenset[str] | None) -> list[Record | Batch]:
+        """Poll; a partition whose log was set back starts over from what is there, and the others go on."""
+        try:
+            return await self._ports.consumer.poll(POLL_MS if only is None else THROTTLED_POLL_MS, only)
+        except LogSetBackError as fault:
+            _log.warning("%s: %s", self._role.name, fault)
+            self.set_back_total += len(fault.starts)
+            await self._start_over(fault.starts)
+            return []
 
     @property
     def throttled(self) -> bool:
@@ -205,7 +220,7 @@ class Reader:
     async def _start_over_if_failed(self) -> None:
         """Read again what is not complete, after a failure that no record can be blamed for."""
         if self._guard.failed:
-            await self._start_over()
+            await self._start_over({})
             self._guard.failed = False
             self._perform([])  # sets the alarm
 
@@ -223,7 +238,7 @@ class Reader:
         _log.error("kernel failed on %d records, reading them again one by one: %r", count_of(records), fault)
         for one in records:
             self._suspects[partition_of(one)] = end_of(one)
-        await self._start_over()
+        await self._start_over({})
 
     def _is_suspect(self, record: Record | Batch) -> bool:
         """Tell whether a record was in a slice that failed; forget slices that were passed."""

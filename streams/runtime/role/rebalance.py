@@ -160,11 +160,19 @@ class RebalanceHandler:
         if partition in self._tracker.assigned():
             self._tracker.assign(partition, self._tracker.position(partition))
 
-    async def start_over(self) -> None:
-        """Read again everything that is not complete, with a kernel that remembers nothing of it."""
+    async def start_over(self, set_back: Mapping[TopicPartition, int]) -> None:
+        """Read again everything that is not complete, with a kernel that remembers nothing of it.
+
+        Args:
+            set_back: where partitions begin whose logs go on below what was read of them.
+        """
         generation = self._ports.consumer.generation
         async with self._changing:
-            committed = {partition: self._tracker.position(partition) for partition in self._tracker.assigned()}
+            assigned = self._tracker.assigned()
+            for partition in set_back.keys() & {*assigned}:  # what was complete is gone, and is not committed any more
+                self._tracker.revoke(partition)
+                self._tracker.assign(partition, set_back[partition], set_back[partition])
+            committed = {partition: self._tracker.position(partition) for partition in assigned}
             await self._end(tuple(committed))
             if generation != self._ports.consumer.generation:
                 return

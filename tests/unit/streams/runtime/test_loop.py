@@ -427,6 +427,50 @@ def test_a_kernel_whose_timer_fails_starts_over_from_what_is_incomplete(caplog: 
     run(scene())
 
 
+def test_a_topic_that_was_made_anew_ends_nobody_and_its_new_records_are_processed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The kernel starts over there, it is said and counted, and offsets are committed from the new beginning on."""
+
+    async def scene() -> None:
+        reports: list[Report] = []
+        kernel = ScriptedKernel(decide=lambda record: [echo(record)])
+        async with running(kernel, hooks=(reports.append,)) as s:
+            for value in (b"1", b"2", b"3"):
+                s.broker.put(*Q, value)
+            await elapse(2)
+            assert s.broker.committed == {Q: 3}
+            s.broker.make_anew(Q[0])
+            s.broker.put(*Q, b"new")
+            await elapse(3)
+            assert s.broker.values("out") == [b"1", b"2", b"3", b"new"]
+            assert kernel.starts == [{0: 0}, {0: 0}]
+            assert s.broker.committed == {Q: 1}
+        assert reports[-1].counters["logs_set_back_total"] == 1
+        assert "queries-0 at 0: below what was read before" in caplog.text
+
+    run(scene())
+
+
+def test_a_log_that_lost_its_newest_records_while_nobody_read_is_read_again_from_what_is_there() -> None:
+    """Also where all that is there lies below what was committed: none of it counts as complete."""
+
+    async def scene() -> None:
+        kernel = ScriptedKernel(decide=lambda record: [echo(record)])
+        async with running(kernel) as s:
+            for value in (b"1", b"2", b"3"):
+                s.broker.put(*Q, value)
+            await elapse(2)
+            await s.consumer.rebalance()
+            s.broker.make_anew(Q[0])
+            s.broker.put(*Q, b"new")
+            await elapse(3)
+            assert s.broker.values("out")[-1] == b"new"
+            assert s.broker.committed == {Q: 1}
+
+    run(scene())
+
+
 def test_a_kernel_that_is_to_start_over_is_called_no_more_before() -> None:
     """Nothing in its memory is trusted: neither records nor states are given to it while the poll still hangs."""
 

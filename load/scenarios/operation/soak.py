@@ -1,0 +1,130 @@
+"""`soak`: an hour and a half of steady load with a fault a minute: nothing is lost, and nothing that roles hold grows.
+
+The deployment, the faults and the validator are those of `matrix`. What has been gathered is written every minute, so a
+run can be stopped and read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from load.figures import FAULTS, IN_FULL, NONE, SHOWN, Better, Figures, Kind, at_most, quantiles_ms
+from load.harness.progress import say
+from load.matrix.leaks import Leaks
+from load.matrix.network import NETWORK_ROWS
+from load.matrix.roles import ROLE_ROWS
+from load.matrix.runner import judged, placed, run_row
+from load.matrix.services import BROKER_ROWS, REDIS_ROWS
+from load.results import results
+from load.results.results import Result
+from load.scenario import Scenario
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from load.harness.system import Stage
+    from load.matrix.broken import Place
+    from load.matrix.runner import Judged, Row
+    from load.matrix.traffic import Traffic
+
+NAME: Final = "soak"
+RATE: Final = 60.0
+SECONDS, SHORT_S = 5_400.0, 240.0
+_MINUTE_S: Final = 60.0
+_LOOK_S: Final = 10.0
+_WARM_S: Final = 600.0  # of a process: its memory grows until its caches are full
+# A fail-over happens once in the life of a store.
+_FAULTS: Final = (*ROLE_ROWS, *BROKER_ROWS, *NETWORK_ROWS, *(row for row in REDIS_ROWS if row.times > 1))
+_GROWTH: Final = Kind("", Better.LOWER, 0.5, 1.0)
+
+FIGURES = Figures(
+    FAULTS("faults", "roles_ended", "records_behind", must=NONE),
+    SHOWN("minutes", "blows", "queries", "feedback", "unacknowledged", "*_doubled", "complete"),
+    quantiles_ms("", "p50", "p99"),
+    _GROWTH("most_mib_per_hour", must=at_most(1.0, IN_FULL)),
+    _GROWTH("most_handles_per_hour", must=at_most(1.0, IN_FULL)),
+    _GROWTH("*_mib_per_hour", "*_handles_per_hour"),
+)
+
+
+async def run(stage: Stage) -> Result:
+    """Break something every minute until the time is over, and judge what is left."""
+    random, leaks = Random(stage.seed), Leaks()  # noqa: S311
+    rows: list[Row] = []
+    seconds = SHORT_S if stage.short else SECONDS
+    async with placed(stage, NAME, RATE) as (place, groups):
+        began_s = time.monotonic()
+        looking = asyncio.create_task(_look(leaks, place))
+        try:
+            while (minute_s := time.monotonic()) < began_s + seconds:
+                rows.append(await run_row(place, groups, random.choice(_FAULTS)))
+                say(
+                    NAME, f"{len(rows)}, {(time.monotonic() - began_s) / 60:.0f} min: {rows[-1].name} {rows[-1].faults}"
+                )
+                _written(stage, _result(stage, rows, leaks, place.traffic, time.monotonic() - began_s))
+                await asyncio.sleep(max(0.0, minute_s + _MINUTE_S - time.monotonic()))
+        finally:
+            looking.cancel()
+        its = await judged(place, groups, rows, is_lossy=False)
+        return _result(stage, rows, leaks, place.traffic, time.monotonic() - began_s, its)
+
+
+async def _look(leaks: Leaks, place: Place) -> None:
+    while True:
+        leaks.look(place.system.pids, time.monotonic())
+        await asyncio.sleep(_LOOK_S)
+
+
+def _written(stage: Stage, result: Result) -> None:
+    if stage.out is not None:
+        results.write(result, stage.out)
+
+
+def _result(
+    stage: Stage, rows: Sequence[Row], leaks: Leaks, traffic: Traffic, seconds: float, its: Judged | None = None
+) -> Result:
+    """Return what has been gathered so far; the validator's word comes last."""
+    grown = leaks.grown(0.0 if stage.short else _WARM_S)
+    latencies = traffic.latencies_ms or [0.0]
+    p50, p99 = np.percentile(latencies, (50, 99)).tolist()
+    said = its.faults if its is not None else ()
+    counts = its.counts if its is not None else {}
+    return Result(
+        NAME,
+        figures={
+            "faults": len(said) + sum(len(row.faults) for row in rows),
+            "roles_ended": sum(sum(row.ended.values()) for row in rows),
+            "records_behind": counts.get("records_behind", 0),
+            "minutes": seconds / 60,
+            "blows": len(rows),
+            "queries": len(traffic.acknowledged.asked),
+            "feedback": len(traffic.acknowledged.told),
+            "unacknowledged": len(traffic.acknowledged.perhaps),
+            "complete": traffic.share_complete(0, traffic.sent),
+            "p50_ms": p50,
+            "p99_ms": p99,
+            "most_mib_per_hour": max((mib for mib, _ in grown.values()), default=0.0),
+            "most_handles_per_hour": max((handles for _, handles in grown.values()), default=0.0),
+            **{f"{kind}_doubled": count for kind, count in (its.doubled if its is not None else {}).items()},
+            **{f"{name}_mib_per_hour": mib for name, (mib, _) in grown.items()},
+            **{f"{name}_handles_per_hour": handles for name, (_, handles) in grown.items()},
+        },
+        parameters={"form": stage.form, "rate": RATE, "seed": stage.seed, "is_over": str(its is not None)},
+        series={"rows": [row.plain() for row in rows]},
+        notes=tuple(said),
+    )
+
+
+SCENARIO = Scenario(
+    NAME,
+    FIGURES,
+    run,
+    "a fault a minute for an hour and a half: what is lost, what roles hold, how late answers are",
+    short=True,
+    offline=True,
+)
