@@ -47,8 +47,8 @@ FIGURES = Figures(
     Kind(WITHOUT_UNIT, Better.LOWER, 0.2)(*(f"{policy}_share" for policy in POLICIES), must=at_most(0.75)),
     ERROR(*(f"{policy}_zero_one_error" for policy in POLICIES)),
     SHOWN(*(f"{policy}_cost_error" for policy in POLICIES), "*_alone_error"),
-    Kind("EUR")("cost_promotion_gain", must=at_least(0.0)),
-    Kind(WITHOUT_UNIT)("zero_one_promotion_gain", must=at_most(0.0)),
+    Kind("EUR", Better.HIGHER, 0.3)("cost_promotion_gain", must=at_least(0.0)),
+    Kind(WITHOUT_UNIT, Better.LOWER, 0.3)("zero_one_promotion_gain", must=at_most(0.0)),
     Kind(WITHOUT_UNIT)("cost_promotion_comparisons"),
     Kind(WITHOUT_UNIT, Better.LOWER)("not_as_charged", must=NONE),
 )
