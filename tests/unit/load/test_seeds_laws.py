@@ -15,7 +15,7 @@ from load.research.operation import seeds
 from load.research.seeds.laws import LAWS
 from schemas import topics
 from streams.operators.contract import Emit, Skip
-from streams.operators.join import outcomes
+from streams.operators.join.observation import observation
 from streams.runtime.offsets import OffsetTracker
 from streams.runtime.role.effects import Performer
 from streams.runtime.role.rebalance import RebalanceHandler
@@ -25,6 +25,7 @@ from tests.unit.load.test_seeds_find import broken, small
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from schemas.records import Feedback, Observation, Prediction
     from streams.operators.contract import Effects, Position
 
 pytestmark = pytest.mark.timeout(120)
@@ -51,10 +52,11 @@ def unwritten(topic: str) -> Callable[[pytest.MonkeyPatch], None]:
 
 def mistaught(monkeypatch: pytest.MonkeyPatch) -> None:
     """A joiner that teaches a label which nobody has told."""
-    made = outcomes.observation
-    monkeypatch.setattr(
-        outcomes, "observation", lambda answered, told, *its: made(answered, told._replace(label=7), *its)
-    )
+
+    def mistaken(answered: Prediction, told: Feedback, *its: Any) -> Observation | None:
+        return observation(answered, told._replace(label=7), *its)
+
+    monkeypatch.setattr("streams.operators.join.outcomes.observation", mistaken)
 
 
 def uncommitted(monkeypatch: pytest.MonkeyPatch) -> None:
