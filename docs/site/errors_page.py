@@ -58,7 +58,6 @@ KINDS: Final = (
             "BrokerUnavailableError",
             "UnknownPartitionError",
             "StoreUnavailableError",
-            "LogSetBackError",
             "RecordRefusedError",
             "RecordTooLargeError",
             "InvalidRecordError",

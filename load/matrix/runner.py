@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 _LOOK_S: Final = 0.1
 SERVED_S: Final = 90.0  # after a blow, on a busy machine
 LAG_S: Final = 60.0
+_LOSSY_S: Final = 10.0  # for last answers where queries went away that nobody will answer
 _WAITING: Final = f"joiner at {topics.PREDICTIONS}"  # predictions wait for their feedback, and are committed after that
 
 
@@ -217,7 +218,7 @@ async def judged(
     traffic = place.traffic
     await place.door.enough()
     await asyncio.to_thread(traffic.enough)
-    await _until(traffic.settled, LAG_S + 2 * SERVED_S)
+    await _until(traffic.settled, _LOSSY_S if is_lossy else LAG_S + 2 * SERVED_S)
     end_s = time.monotonic() + LAG_S
     without = "" if is_patient else _WAITING
     behind = await asyncio.to_thread(groups.caught_up, WINDOW_S + LAG_S, without)
